@@ -1,0 +1,1 @@
+"""The edge of /v1: bytes to structs and back, no decisions."""

@@ -1,0 +1,48 @@
+"""The command line: parses, calls a noun, prints. Errors on stderr with exit 1, wrong usage with exit 2."""
+
+import sys
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from myna import __version__
+from myna.cli import accounts, channels, keys, serve, site
+from myna.errors import CommandError, ConfigError
+
+FAILED, WRONG_USAGE = 1, 2
+
+
+def build() -> App:
+    """All commands."""
+    app = App(
+        name="myna",
+        help="A self-hosted open AI platform: chat and speech behind API keys and prepaid units.",
+        version=__version__,
+        error_console=Console(stderr=True),
+        result_action="return_value",
+    )
+    app.command(serve.serve)
+    app.command(serve.migrate)
+    app.command(serve.version)
+    app.command(site.audit)
+    for name, noun in (("account", accounts), ("key", keys), ("channel", channels)):
+        app.command(noun.app, name=name)
+    app.command(site.voices, name="voice")
+    app.command(site.settings, name="settings")
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of `myna`."""
+    app = build()
+    try:
+        code = app(sys.argv[1:] if arguments is None else arguments, exit_on_error=False, print_error=True)
+    except CycloptsError:
+        sys.exit(WRONG_USAGE)
+    except ConfigError as error:
+        print(f"myna: {error}", file=sys.stderr)
+        sys.exit(WRONG_USAGE)
+    except CommandError as error:
+        print(f"myna: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+    sys.exit(code or 0)

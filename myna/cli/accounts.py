@@ -1,0 +1,78 @@
+"""myna account add|show|list|disable|enable|grant"""
+
+from cyclopts import App
+
+from myna import accounts
+from myna.cli.desk import Json, seconds, show, show_rows, with_database
+from myna.store.accounts import AccountRow
+from myna.store.database import Database
+
+app = App(help="Accounts and their units.")
+
+
+@app.command
+def add(name: str, *, units: int = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
+    """Make an account, with units if you like."""
+
+    async def work(db: Database) -> AccountRow:
+        return await accounts.add(db, name, email, operator, units)
+
+    show(_shown(with_database(work)), json)
+
+
+@app.command(name="show")
+def show_one(name: str, *, json: Json = False) -> None:
+    """Show an account and its balance."""
+
+    async def work(db: Database) -> AccountRow:
+        return await accounts.find(db, name)
+
+    show(_shown(with_database(work)), json)
+
+
+@app.command(name="list")
+def list_all(*, json: Json = False) -> None:
+    """List all accounts."""
+    rows = with_database(accounts.everyone)
+    show_rows([_shown(row) for row in rows], json, empty="There is no account yet.")
+
+
+@app.command
+def disable(name: str, *, json: Json = False) -> None:
+    """Refuse all keys of an account, from now on."""
+    _switch(name, False, json)
+
+
+@app.command
+def enable(name: str, *, json: Json = False) -> None:
+    """Let the keys of a disabled account work again."""
+    _switch(name, True, json)
+
+
+@app.command
+def grant(name: str, units: int, *, memo: str = "", json: Json = False) -> None:
+    """Give units to an account; a negative number takes them."""
+
+    async def work(db: Database) -> AccountRow:
+        return await accounts.grant(db, name, units, memo)
+
+    show(_shown(with_database(work)), json)
+
+
+def _switch(name: str, enabled: bool, json: bool) -> None:
+    async def work(db: Database) -> AccountRow:
+        return await accounts.set_enabled(db, name, enabled)
+
+    show(_shown(with_database(work)), json)
+
+
+def _shown(row: AccountRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "email": row.email,
+        "operator": bool(row.operator),
+        "disabled": bool(row.disabled_at),
+        "balance": row.balance,
+        "created_at": seconds(row.created_at),
+    }

@@ -1,0 +1,101 @@
+"""What a command needs: the settings, an open database, and a way to print."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from myna import settings as settings_module
+from myna.errors import CommandError
+from myna.settings import Settings
+from myna.store.database import Database, connect
+from myna.store.migrate import migrate, newest, schema_version
+
+T = TypeVar("T")
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+
+
+def read_settings() -> Settings:
+    """The settings of this process. Raises ConfigError."""
+    return settings_module.load(os.environ)[0]
+
+
+def with_database(work: Callable[[Database], Awaitable[T]]) -> T:
+    """Runs `work` on the site's database; an empty one gets its schema first."""
+    return asyncio.run(_with_database(read_settings(), work))
+
+
+async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
+    try:
+        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
+    except (OSError, TimeoutError) as error:
+        raise CommandError(f"The database can't be reached: {type(error).__name__}.") from None
+    try:
+        await _check_schema(db)
+        return await work(db)
+    except db.away as error:
+        raise CommandError(f"The database is away or busy: {type(error).__name__}; try again.") from None
+    finally:
+        await db.close()
+
+
+async def _check_schema(db: Database) -> None:
+    """An empty database is set up; an older one is not changed under the servers that use it."""
+    if not await db.has_schema():
+        await migrate(db)
+    version, known = await schema_version(db), newest(db.dialect)
+    if version < known:
+        raise CommandError(f"The database has schema {version}, not {known}: run 'myna migrate'.")
+    if version > known:
+        raise CommandError(f"The database has schema {version}, this build knows {known}: use a newer Myna.")
+
+
+def show(data: Mapping[str, object], as_json: bool) -> None:
+    """One thing: JSON, or a line for each field."""
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    width = max(len(name) for name in data)
+    for name, value in data.items():
+        print(f"{name:<{width}}  {_plain(value)}")
+
+
+def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool, *, empty: str) -> None:
+    """Many things: a JSON array, or a table; `empty` says what there is not."""
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(_plain(value) for value in row.values()))
+    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False).print(table)
+
+
+def seconds(millis: int) -> int:
+    """Milliseconds of the store as the Unix seconds that are shown."""
+    return millis // 1000
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def moment(unix_s: int) -> str:
+    """Unix seconds for people."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC") if unix_s else "never"

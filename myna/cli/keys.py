@@ -1,0 +1,73 @@
+"""myna key issue|list|revoke"""
+
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from myna import accounts, keys
+from myna.cli.desk import Json, seconds, show, show_rows, with_database
+from myna.keys import Issued, Scope
+from myna.store import keys as store
+from myna.store.database import Database
+from myna.store.keys import KeyRow
+
+app = App(help="API keys.")
+
+
+@app.command
+def issue(
+    account: str,
+    *,
+    name: str,
+    scope: Annotated[list[str], Parameter(negative="", help="chat, tts or records; may be given often.")],
+    expires_in: str = "",
+    json: Json = False,
+) -> None:
+    """Issue a key. The plain key is printed this once and kept nowhere."""
+    scopes = keys.scopes_of(scope)
+    life_ms = keys.life_ms(expires_in) if expires_in else 0
+
+    async def work(db: Database) -> Issued:
+        owner = await accounts.find(db, account)
+        return await keys.issue(db, owner.id, name, scopes, life_ms)
+
+    show(msgspec.structs.asdict(with_database(work)), json)
+
+
+@app.command(name="list")
+def list_all(account: str, *, json: Json = False) -> None:
+    """List the keys of an account."""
+
+    async def work(db: Database) -> list[KeyRow]:
+        owner = await accounts.find(db, account)
+        return await store.of_account(db, owner.id)
+
+    rows = [_shown(row) for row in with_database(work)]
+    show_rows(rows, json, empty="The account has no key yet.")
+
+
+@app.command
+def revoke(key_id: Annotated[int, Parameter(name="ID")], /, *, json: Json = False) -> None:
+    """Refuse a key from now on, in every process."""
+
+    async def work(db: Database) -> None:
+        await keys.revoke(db, key_id)
+
+    with_database(work)
+    show({"id": key_id, "revoked": True}, json)
+
+
+def _shown(row: KeyRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "masked": row.masked,
+        "scopes": Scope(row.scopes).names,
+        "created_at": seconds(row.created_at),
+        "expires_at": seconds(row.expires_at),
+        "revoked_at": seconds(row.revoked_at),
+        "calls": row.calls,
+        "ok_calls": row.ok_calls,
+        "cost": row.cost,
+    }

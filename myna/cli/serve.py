@@ -1,0 +1,61 @@
+"""myna serve, myna migrate, myna version"""
+
+import asyncio
+import os
+import tempfile
+
+from filelock import FileLock, Timeout
+
+from myna import __version__, app, server
+from myna.api.health import MULTIPROCESS
+from myna.cli.desk import Json, read_settings, show
+from myna.errors import CommandError
+from myna.settings import Settings
+from myna.store.database import connect
+from myna.store.migrate import migrate as bring_up
+
+FACTORY = "myna.app:create"
+
+
+def serve() -> None:
+    """Serve until SIGTERM or Ctrl-C. Settings come from the environment and myna.toml."""
+    settings = read_settings()
+    if not settings.on_sqlite:
+        _run(settings)
+        return
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(settings.data_folder / "serving.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise CommandError(f"Another process serves from {settings.data_folder}; stop it first.") from None
+    with lock:
+        _run(settings)
+
+
+def migrate(*, json: Json = False) -> None:
+    """Bring the database to this build's schema. `serve` does so by itself."""
+    settings = read_settings()
+
+    async def work() -> int:
+        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
+        try:
+            return await bring_up(db)
+        finally:
+            await db.close()
+
+    show({"schema": asyncio.run(work())}, json)
+
+
+def version(*, json: Json = False) -> None:
+    """Print the version."""
+    show({"version": __version__}, json)
+
+
+def _run(settings: Settings) -> None:
+    if settings.workers == 1:
+        server.run(app.create(settings, os.environ), settings)
+        return
+    with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
+        os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
+        server.run(FACTORY, settings)

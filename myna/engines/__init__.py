@@ -1,0 +1,1 @@
+"""What speaks, each in a process that can be killed."""

@@ -1,0 +1,79 @@
+"""Digits as Mandarin says them: one by one, or as a number. Pure, and no rule of context in here.
+
+`一` or `幺`: people say 幺 for 1 where a digit string is called out (phones, rooms, orders, codes), and 一
+in years, decimals, versions and addresses of machines.
+"""
+
+_DIGITS = "零一二三四五六七八九"
+_BY_ONE = str.maketrans("0123456789", _DIGITS)
+_CALLED = str.maketrans("0123456789", "零幺二三四五六七八九")
+_PLACES = ("", "十", "百", "千")
+_GROUPS = ("", "万", "亿", "万亿")
+CARDINAL_DIGITS_MAX = 16
+
+
+def by_one(digits: str) -> str:
+    """Each ASCII digit by itself, 1 as 一; all other characters stay."""
+    return digits.translate(_BY_ONE)
+
+
+def called(digits: str) -> str:
+    """Each ASCII digit by itself, 1 as 幺, as one calls out a phone number; all other characters stay."""
+    return digits.translate(_CALLED)
+
+
+def cardinal(digits: str, *, pairs: bool = True) -> str:
+    """The whole number written in ASCII `digits`; over 16 digits they are said one by one.
+
+    With `pairs`, a 2 before 千, 万, 亿 or a leading 百 is 两, as in counting; without, it is 二 (ordinals).
+    """
+    digits = digits.lstrip("0")
+    if not digits:
+        return "零"
+    if len(digits) > CARDINAL_DIGITS_MAX:
+        return by_one(digits)
+    said = "".join(_groups(digits))
+    if said.startswith("一十"):
+        said = said[1:]
+    if not pairs:
+        return said
+    said = said.replace("二千", "两千")
+    if digits[0] == "2" and len(digits) % 4 in (1, 3) and len(digits) > 1:
+        said = "两" + said[1:]
+    return said
+
+
+def _groups(digits: str) -> list[str]:
+    """The groups of four from the left, each with its 万 or 亿, and 零 where a place is jumped over."""
+    width = -len(digits) % 4
+    padded = "0" * width + digits
+    groups = [padded[at : at + 4] for at in range(0, len(padded), 4)]
+    said: list[str] = []
+    for index, group in enumerate(groups):
+        if group == "0000":
+            continue
+        jumped = bool(said) and (group[0] == "0" or groups[index - 1] == "0000")
+        name = _GROUPS[len(groups) - 1 - index]
+        rest = any(int(later) for later in groups[index + 1 : index + 2])
+        if name == "万亿" and rest:
+            name = "万"  # 两万三千亿 shares one 亿
+        said.append(("零" if jumped else "") + _four(group) + name)
+    return said
+
+
+def _four(group: str) -> str:
+    """Four digits, not all zero, without a 零 in front."""
+    said = ""
+    for place, digit in zip((3, 2, 1, 0), group, strict=True):
+        if digit != "0":
+            said += _DIGITS[int(digit)] + _PLACES[place]
+        elif said and not said.endswith("零"):
+            said += "零"
+    return said.removesuffix("零")
+
+
+def number(written: str) -> str:
+    """A decimal such as `-1,234.50`: 负, the whole part as a number, 点, the rest one by one."""
+    sign = {"-": "负", "+": "正", "±": "正负"}.get(written[:1], "")
+    whole, point, rest = written.lstrip("-+±").replace(",", "").partition(".")
+    return sign + cardinal(whole) + ("点" + by_one(rest) if point else "")

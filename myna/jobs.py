@@ -1,0 +1,118 @@
+"""What the clock starts: the sweep of open calls, old audio and answers, voices of channels, the audit."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from myna import audit, metrics
+from myna.channels import Channels, record_voices
+from myna.engines.spoken import EngineFailed
+from myna.ledger import Ledger
+from myna.settings import Settings
+from myna.site import DAY_MS, Site
+from myna.store import ledger as ledger_store
+from myna.store import tasks as tasks_store
+from myna.store.audio import AudioStore
+from myna.store.database import Connection, Database
+from myna.store.group_commit import GroupCommit
+
+log = logging.getLogger(__name__)
+
+CLEAN_EVERY_S = 60.0
+VOICES_EVERY_S = 300.0
+PAGE = 200
+
+
+class Jobs:
+    """The clock's work in one process. Every process may do it: each piece is safe to do twice."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        commits: GroupCommit,
+        ledger: Ledger,
+        site: Site,
+        channels: Channels,
+        audio: AudioStore,
+    ) -> None:
+        self._settings, self._db, self._commits, self._ledger = settings, db, commits, ledger
+        self._site, self._channels, self._audio = site, channels, audio
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        every = {
+            self.sweep: self._settings.sweep_every_s,
+            self.clean: CLEAN_EVERY_S,
+            self.ask_for_voices: VOICES_EVERY_S,
+            self.audit: self._settings.audit_every_s,
+        }
+        self._tasks = [
+            asyncio.create_task(self._repeat(job, seconds), name=job.__name__)
+            for job, seconds in every.items()
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Refunds calls left open past their deadline."""
+        metrics.COMMITS_WAITING.set(self._commits.waiting)
+        await self._site.refresh()
+        refunded = await self._ledger.sweep()
+        if refunded:
+            log.warning("%d calls were left open past their deadline and are refunded", refunded)
+
+    async def clean(self) -> None:
+        """Removes audio past its keeping time and answers past their life, a page at a time."""
+        while True:
+            forgotten = await self._db.transaction(_forget_page)
+            removed = await self._remove_old_audio()
+            if max(forgotten, removed) < PAGE:
+                return
+
+    async def ask_for_voices(self) -> None:
+        """Records what the speech channels behind URLs can speak now."""
+        for channel in self._channels.all(self._site.config):
+            if channel.kind == "speech" and channel.enabled and channel.url.startswith("http"):
+                try:
+                    await record_voices(self._db, self._channels, channel)
+                except EngineFailed as failure:
+                    log.warning("speech channel %r doesn't tell its voices: %s", channel.name, failure)
+        await self._site.refresh()
+
+    async def audit(self) -> None:
+        """The books, for the metrics and the log."""
+        for breach in await audit.run(self._db, self._audio, hash_audio=False):
+            log.error("audit: %s: %d rows, such as %s", breach.rule, breach.count, breach.examples[0])
+
+    async def _remove_old_audio(self) -> int:
+        days = self._site.settings.audio_keep_days
+        if not days:
+            return 0
+        old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
+        for task_id, name in old:
+            await self._db.transaction(_removal(task_id))
+            self._audio.delete(name)
+        return len(old)
+
+    async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float) -> None:
+        while True:
+            try:
+                await job()
+            except Exception as error:  # the next round tries again; until then the log and a metric tell
+                log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
+            await asyncio.sleep(seconds)
+
+
+def _removal(task_id: int) -> Callable[[Connection], Awaitable[None]]:
+    async def remove(connection: Connection) -> None:
+        await tasks_store.audio_removed(connection, task_id)
+
+    return remove
+
+
+async def _forget_page(connection: Connection) -> int:
+    return await ledger_store.forget_old_answers(connection, PAGE)

@@ -1,0 +1,117 @@
+"""API keys: issue, verify, revoke. The plain key exists once, in the answer that issues it."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from enum import IntFlag
+
+from msgspec import Struct
+
+from myna.errors import CommandError, Unauthorized
+from myna.store import keys as store
+from myna.store.database import Connection, Database, Reader
+
+PREFIX = "myna_"
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
+_LIFE = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+NAME_MAX_CHARS = 100
+
+
+class Scope(IntFlag):
+    """What a key opens. The names are those of the wire."""
+
+    CHAT = 1
+    TTS = 2
+    RECORDS = 4
+
+    @property
+    def names(self) -> list[str]:
+        return [scope.name.lower() for scope in Scope if scope in self and scope.name]
+
+
+class Issued(Struct, frozen=True):
+    """A new key, with the plain key for the only time. `expires_at` in Unix seconds, 0 for never."""
+
+    id: int
+    key: str
+    masked: str
+    scopes: list[str]
+    expires_at: int
+
+
+def scopes_of(names: Iterable[str]) -> Scope:
+    """The scopes of these names. Raises CommandError for an unknown one."""
+    scopes = Scope(0)
+    for name in names:
+        if name != name.lower() or name.upper() not in Scope.__members__:
+            raise CommandError(f"There is no scope {name!r}; there are chat, tts and records.")
+        scopes |= Scope[name.upper()]
+    return scopes
+
+
+def life_ms(text: str) -> int:
+    """`30d`, `12h`, `90s` … as milliseconds."""
+    match = _LIFE.fullmatch(text)
+    if not match:
+        raise CommandError(f"{text!r} is no span of time; write a number with s, m, h, d or w, such as 30d.")
+    return int(match[1]) * _UNIT_S[match[2]] * 1000
+
+
+def hash_of(plain: str) -> bytes:
+    """What is stored of a key: its SHA-256."""
+    return hashlib.sha256(plain.encode()).digest()
+
+
+def presented(authorization: bytes | None) -> bytes:
+    """The hash of the key in an Authorization header. Raises Unauthorized where there is none to hash."""
+    if authorization is None:
+        raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
+    match = _BEARER.fullmatch(authorization)
+    if not match:
+        raise Unauthorized("The Authorization header must be 'Bearer' and a key: myna_ and 40 hex digits.")
+    return hashlib.sha256(match[1]).digest()
+
+
+async def verify(db: Reader, key_hash: bytes, scope: Scope) -> store.Presented:
+    """The key as it stands now, if it opens `scope`. Raises Unauthorized and says what is wrong with it."""
+    found = await store.by_hash(db, key_hash)
+    if found is None:
+        raise Unauthorized("This API key is unknown; check that it is complete.")
+    key = found.key
+    if key.revoked_at:
+        raise Unauthorized("This API key was revoked; use another one.")
+    if key.expires_at and key.expires_at <= found.now:
+        raise Unauthorized("This API key has expired; use another one.")
+    if key.account_disabled_at:
+        raise Unauthorized("The account of this API key is disabled; ask the operator.")
+    if scope & ~Scope(key.scopes):
+        raise Unauthorized(f"This API key lacks the {scope.names[0]} scope; use one that has it.")
+    return found
+
+
+async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
+    """A new key of the account; `life_ms` 0 for one that never expires."""
+    if not name.strip() or len(name) > NAME_MAX_CHARS:
+        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} characters.")
+    if not scopes:
+        raise CommandError("A key needs at least one scope: chat, tts, records.")
+    plain = PREFIX + secrets.token_hex(20)
+    masked = plain[: len(PREFIX) + 6] + "***"
+
+    async def insert(connection: Connection) -> tuple[int, int]:
+        return await store.insert(connection, account_id, name, hash_of(plain), masked, int(scopes), life_ms)
+
+    key_id, expires_at_ms = await db.transaction(insert)
+    return Issued(key_id, plain, masked, scopes.names, expires_at_ms // 1000)
+
+
+async def revoke(db: Database, key_id: int) -> None:
+    """From the moment this returns the key is refused, in every process."""
+
+    async def work(connection: Connection) -> bool:
+        return await store.revoke(connection, key_id)
+
+    if not await db.transaction(work):
+        raise CommandError(f"There is no key {key_id}.")

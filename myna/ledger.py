@@ -1,0 +1,275 @@
+"""How a unit moves: a call is open, then kept or refunded, exactly once.
+
+    admit ──► open ──► keep    the answer leaves behind the COMMIT
+                └────► refund  whatever ended the work otherwise: an error, a deadline, a dead process
+
+Nothing goes upstream before the charge is committed. The work runs under a deadline that ends before the
+call's own, so that a call found open past its deadline has nobody working on it any more.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from myna import keys, metrics
+from myna.errors import (
+    AnswerUnknown,
+    CallLost,
+    DatabaseAway,
+    InsufficientUnits,
+    InvalidRequest,
+    MynaError,
+    SpeechNotInScope,
+    Unauthorized,
+)
+from myna.keys import Scope
+from myna.site import Site
+from myna.store import ledger as store
+from myna.store.batch import (
+    Audio,
+    CallState,
+    Charge,
+    Charged,
+    End,
+    EndOutcome,
+    NewTask,
+    Refusal,
+    Refused,
+    Replayed,
+    Reservation,
+)
+from myna.store.database import Database
+from myna.store.group_commit import GroupCommit
+from myna.store.ids import new_id
+from myna.store.keys import Presented
+
+log = logging.getLogger(__name__)
+P = TypeVar("P")
+
+DEADLINE_MARGIN_S = 10.0
+"""Between the end of the work and the deadline in the database: time for the keep to commit."""
+COPY_POLL_S = 0.02
+COPY_POLL_MAX_S = 0.25
+SWEEP_MAX = 500
+
+
+class Caller(Struct, frozen=True):
+    """Who asks: the key's hash, the scope the endpoint wants, the Idempotency-Key if there is one."""
+
+    key_hash: bytes
+    scope: Scope
+    reservation: Reservation | None = None
+
+
+class Order(Struct, Generic[P], frozen=True):
+    """What was decided about a request: the rate it pays, the units, the task if one is ordered, and how
+    to go on. `seconds` is how long the work may take."""
+
+    pays: Scope
+    units: int
+    seconds: float
+    plan: P
+    task: NewTask | None = None
+
+
+class Call:
+    """An open call. As a context manager it refunds itself unless it was kept."""
+
+    def __init__(self, ledger: "Ledger", call_id: bytes, charged: Charged, order: Order[P]) -> None:
+        self._ledger = ledger
+        self.id, self.account_id, self.task_id, self.units = (
+            call_id, charged.account_id, charged.task_id, order.units,
+        )  # fmt: skip
+        self._work_until = time.monotonic() + order.seconds
+        self._ended = False
+
+    @property
+    def seconds_left(self) -> float:
+        """What is left for the work; at most 0 when it is over."""
+        return self._work_until - time.monotonic()
+
+    async def keep(self, answer: str, *, stored: bool, audio: Audio | None = None) -> None:
+        """Commits the success, the answer with it where a copy of the request may ask for it again.
+
+        Raises CallLost where the units went back meanwhile, AnswerUnknown where nothing can be said.
+        """
+        end = End(self.id, CallState.KEPT, answer if stored else None, audio)
+        try:
+            await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)
+        except (CallLost, AnswerUnknown):
+            self._ended = True
+            raise
+        except asyncio.CancelledError:  # told to stop while the COMMIT is on its way
+            self._ended = True
+            raise AnswerUnknown from None
+        self._ended = True
+
+    async def __aenter__(self) -> "Call":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._ended:
+            await self._ledger.refund(self.id, kind.__name__ if kind else "not kept")
+        self._ledger.forget(self.id)
+
+
+class Ledger:
+    """Charges, keeps and refunds for one process."""
+
+    def __init__(self, db: Database, commits: GroupCommit, site: Site, *, charge_wait_s: float) -> None:
+        self._db, self._commits, self._site = db, commits, site
+        self._charge_wait_s = charge_wait_s
+        self._running: set[bytes] = set()
+        self._one_less = asyncio.Event()
+
+    async def admit(self, caller: Caller, decide: Callable[[], Order[P]]) -> tuple[Call, P] | Replayed:
+        """Charges for what `decide` makes of the request under the site's present configuration.
+
+        `decide` reads this process's copy of the configuration. The charge proves the copy fresh, or a look
+        at the key does where `decide` refuses; if it was stale, it is read again and decided anew. A key
+        that doesn't open the endpoint goes before every other refusal.
+        """
+        poll_s = COPY_POLL_S
+        while True:
+            version = self._site.config.version
+            try:
+                order = decide()
+            except MynaError:
+                replayed = await self._refuse(caller, version)
+                if replayed:
+                    return replayed
+                if self._site.config.version != version:
+                    continue
+                raise
+            charge = _charge(caller, order, version)
+            outcome = await self._send(charge)
+            match outcome:
+                case Charged():
+                    metrics.UNITS_CHARGED.inc(order.units)
+                    self._running.add(charge.call_id)
+                    return Call(self, charge.call_id, outcome, order), order.plan
+                case Replayed():
+                    return outcome
+                case Refused(Refusal.STALE):
+                    await self._site.refresh()
+                case Refused(Refusal.PENDING):
+                    await asyncio.sleep(poll_s)
+                    poll_s = min(poll_s * 2, COPY_POLL_MAX_S)
+                case Refused():
+                    await self._raise(caller, outcome, order.units)
+
+    async def keep(self, end: End, wait_s: float) -> None:
+        try:
+            outcome = await self._commits.end(end, max(wait_s, 0.0))
+        except TimeoutError:
+            metrics.CALLS.labels("unknown").inc()
+            raise AnswerUnknown from None
+        if outcome is EndOutcome.LOST:
+            metrics.CALLS.labels("lost").inc()
+            raise CallLost
+        metrics.CALLS.labels("kept").inc()
+
+    async def refund(self, call_id: bytes, reason: str) -> bool:
+        """Gives the units back; True if they are back. Where the database is away, the sweep does it."""
+        metrics.CALLS.labels("refunded").inc()
+        try:
+            outcome = await self._commits.end(
+                End(call_id, CallState.REFUNDED, reason=reason), self._charge_wait_s
+            )
+        except TimeoutError:
+            log.error("a refund is still on its way to the database", extra={"call": call_id.hex()})
+            return False
+        return outcome is EndOutcome.DONE
+
+    def forget(self, call_id: bytes) -> None:
+        """The call's work is over in this process."""
+        self._running.discard(call_id)
+        self._one_less.set()
+
+    async def sweep(self) -> int:
+        """Refunds calls that a dead process left open past their deadline. How many."""
+        return await self._refund_all(await store.overdue(self._db, SWEEP_MAX))
+
+    async def recover(self) -> int:
+        """Refunds every open call: what the process before this one left. Only where one process serves."""
+        return await self._refund_all(await store.still_open(self._db, SWEEP_MAX))
+
+    async def finish(self, wait_s: float) -> None:
+        """Waits until no call runs in this process any more, each kept or refunded."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self._running:
+                    self._one_less.clear()
+                    await self._one_less.wait()
+
+    async def _refund_all(self, call_ids: list[bytes]) -> int:
+        dead = [call_id for call_id in call_ids if call_id not in self._running]
+        done = await asyncio.gather(*(self.refund(call_id, "left open") for call_id in dead))
+        return sum(done)
+
+    async def _send(self, charge: Charge) -> Charged | Refused | Replayed:
+        try:
+            return await self._commits.charge(charge, self._charge_wait_s)
+        except TimeoutError:
+            raise DatabaseAway from None
+
+    async def _refuse(self, caller: Caller, version: int) -> Replayed | None:
+        """Before a refusal: the key must be good, the configuration fresh, and no answer stored."""
+        presented = await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
+        if caller.reservation:
+            account_id, (key, fingerprint) = presented.key.account_id, _pair(caller.reservation)
+            answer = await store.stored_answer(self._db, account_id, key, fingerprint)
+            if answer is not None:
+                return Replayed(answer)
+        if presented.config_version != version:
+            await self._site.refresh()
+        return None
+
+    async def _ask(self, query: Callable[[], Awaitable[Presented]]) -> Presented:
+        try:
+            async with asyncio.timeout(self._charge_wait_s):
+                return await query()
+        except self._db.away:
+            raise DatabaseAway from None
+
+    async def _raise(self, caller: Caller, refused: Refused, units: int) -> None:
+        """Says why nothing was charged; returns where that holds no more and a new try is due."""
+        match refused.why:
+            case Refusal.KEY:
+                await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
+                raise Unauthorized("This API key was changed in this moment; try again.")
+            case Refusal.REUSED:
+                raise InvalidRequest(
+                    "Idempotency-Key: this one came with another path or body before; use a new one."
+                )
+            case Refusal.RATE:
+                raise SpeechNotInScope
+            case _:
+                raise InsufficientUnits(refused.balance, units)
+
+
+def _charge(caller: Caller, order: Order[P], version: int) -> Charge:
+    life_ms = int((order.seconds + DEADLINE_MARGIN_S) * 1000)
+    return Charge(
+        new_id(),
+        caller.key_hash,
+        int(caller.scope),
+        int(order.pays),
+        order.units,
+        life_ms,
+        version,
+        order.task,
+        caller.reservation,
+    )
+
+
+def _pair(reservation: Reservation) -> tuple[str, bytes]:
+    return reservation.key, reservation.fingerprint

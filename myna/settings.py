@@ -1,0 +1,197 @@
+"""What a process is started with: one frozen struct, read once from environment, TOML file and defaults.
+
+The environment wins over the file, the file over the defaults. The file is `myna.toml` in the current
+folder, or whatever MYNA_CONFIG names; its keys are the names below. In the environment a name is in capitals
+with MYNA_ in front. What the operator changes while the service runs is elsewhere: see `site.py`.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from myna.errors import ConfigError
+
+PREFIX = "MYNA_"
+DEFAULT_FILE = "myna.toml"
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Bytes = Annotated[int, Meta(ge=1, le=2**34)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+SECRETS = frozenset({"chat_key", "speech_key", "database_url"})
+"""Shown masked wherever settings are shown."""
+
+MEANINGS = {
+    "data": "the data folder: database, audio, locks",
+    "host": "the address to listen on",
+    "port": "the port to listen on",
+    "public_url": "how callers reach the service, without a path; empty: http://HOST:PORT",
+    "database_url": "empty: SQLite in the data folder; or postgresql://…",
+    "workers": "serving processes; more than one wants PostgreSQL",
+    "chat_url": "a first chat channel: an OpenAI-compatible base URL, or parrot:",
+    "chat_key": "the key that chat_url wants",
+    "chat_model": "the model to ask for there",
+    "speech": "espeak, none, or an OpenAI-compatible base URL that speaks",
+    "speech_key": "the key that the speech URL wants",
+    "speech_model": "the model to ask for there",
+    "log_level": "debug, info, warning or error",
+    "body_max_bytes": "the largest request body",
+    "body_timeout_s": "how long a request body may take to arrive",
+    "call_deadline_s": "how long the work of a call may take in all",
+    "charge_wait_s": "how long a call waits for the database before it is refused uncharged",
+    "queue_max": "charges that may wait for the database",
+    "connections_max": "open client connections",
+    "keep_alive_s": "how long an idle client connection stays open",
+    "outbound_connections_max": "connections to upstreams",
+    "upstream_timeout_s": "how long one channel may take before the next one is tried",
+    "answer_max_bytes": "the largest answer of a chat channel",
+    "speech_answer_max_bytes": "the largest audio of a speech channel",
+    "speech_queue_max": "sentences that may wait for the embedded voice",
+    "channel_rest_s": "how long a channel that keeps failing is passed over",
+    "shutdown_grace_s": "how long calls may go on after SIGTERM",
+    "sweep_every_s": "how often calls left open are looked for",
+    "audit_every_s": "how often the books are checked for the metrics",
+}
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """See MEANINGS; a limit has its unit last in its name."""
+
+    data: str = "data"
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    public_url: str = ""
+    database_url: str = ""
+    workers: Annotated[int, Meta(ge=1, le=256)] = 1
+    chat_url: str = ""
+    chat_key: str = ""
+    chat_model: str = ""
+    speech: str = "espeak"
+    speech_key: str = ""
+    speech_model: str = "tts-1"
+    log_level: str = "info"
+    body_max_bytes: Bytes = 2**20
+    body_timeout_s: Seconds = 20.0
+    call_deadline_s: Seconds = 120.0
+    charge_wait_s: Seconds = 5.0
+    queue_max: Count = 4096
+    connections_max: Count = 4096
+    keep_alive_s: Annotated[int, Meta(ge=1, le=3600)] = 75
+    outbound_connections_max: Count = 512
+    upstream_timeout_s: Seconds = 60.0
+    answer_max_bytes: Bytes = 8 * 2**20
+    speech_answer_max_bytes: Bytes = 64 * 2**20
+    speech_queue_max: Count = 256
+    channel_rest_s: Seconds = 10.0
+    shutdown_grace_s: Seconds = 20.0
+    sweep_every_s: Seconds = 5.0
+    audit_every_s: Seconds = 3600.0
+
+    @property
+    def data_folder(self) -> Path:
+        return Path(self.data).resolve()
+
+    @property
+    def base_url(self) -> str:
+        """Where callers find the service, without a path and without a slash at the end."""
+        if self.public_url:
+            return self.public_url
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104  not a bind
+        return f"http://{host}:{self.port}"
+
+    @property
+    def on_sqlite(self) -> bool:
+        return not self.database_url
+
+
+class Source(Struct, frozen=True):
+    """Where a setting's value comes from: `default`, `environment`, or the file's name."""
+
+    name: str
+    value: object
+    source: str
+
+
+def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings, list[Source]]:
+    """Reads and checks all settings. Raises ConfigError with one line that says which is wrong and how."""
+    from_file = _read_file(environ, file)
+    from_environ = {
+        name: environ[PREFIX + name.upper()] for name in MEANINGS if environ.get(PREFIX + name.upper(), "")
+    }
+    values: dict[str, Any] = {}
+    for name, raw in {**from_file[1], **from_environ}.items():
+        label = PREFIX + name.upper() if name in from_environ else f"{name} in {from_file[0]}"
+        values[name] = _checked(label, name, raw)
+    settings = Settings(**values)
+    _check_together(settings)
+    sources = []
+    for name in MEANINGS:
+        default = from_file[0] if name in from_file[1] else "default"
+        source = "environment" if name in from_environ else default
+        sources.append(Source(name, shown(name, getattr(settings, name)), source))
+    return settings, sources
+
+
+def shown(name: str, value: object) -> object:
+    """The value as it may be printed: a secret only as whether it is set."""
+    return "***" if name in SECRETS and value else value
+
+
+def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict[str, Any]]:
+    named = environ.get(PREFIX + "CONFIG", "")
+    path = file or Path(named or DEFAULT_FILE)
+    if not path.exists():
+        if named or file:
+            raise ConfigError(f"{PREFIX}CONFIG: there is no file {path}.")
+        return "", {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: can't be read: {error}") from None
+    for name in found:
+        if name not in MEANINGS:
+            raise ConfigError(f"{path}: there is no setting {name!r}.")
+    return str(path), found
+
+
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+def _checked(label: str, name: str, raw: object) -> object:
+    try:
+        return msgspec.convert(raw, _TYPES[name], strict=False)
+    except msgspec.ValidationError as error:
+        shown_raw = "" if name in SECRETS else f" (it is {raw!r})"
+        raise ConfigError(f"{label}: {error}{shown_raw}.") from None
+
+
+def _check_together(settings: Settings) -> None:
+    """What a type can't say."""
+    _check_url("MYNA_PUBLIC_URL", settings.public_url, allowed=("http://", "https://"))
+    if settings.public_url.endswith("/"):
+        raise ConfigError("MYNA_PUBLIC_URL: must not end with a slash.")
+    _check_url("MYNA_DATABASE_URL", settings.database_url, allowed=("postgresql://", "postgres://"))
+    if settings.chat_url != "parrot:":
+        _check_url("MYNA_CHAT_URL", settings.chat_url, allowed=("http://", "https://"), other="parrot:")
+    if settings.speech not in ("espeak", "none"):
+        _check_url("MYNA_SPEECH", settings.speech, allowed=("http://", "https://"), other="espeak, none")
+    if settings.log_level not in ("debug", "info", "warning", "error"):
+        raise ConfigError("MYNA_LOG_LEVEL: must be debug, info, warning or error.")
+    if settings.workers > 1 and settings.on_sqlite:
+        raise ConfigError("MYNA_WORKERS: more than one wants PostgreSQL; set MYNA_DATABASE_URL.")
+    cores = os.cpu_count() or 1
+    if settings.workers > cores:
+        raise ConfigError(f"MYNA_WORKERS: this machine has {cores} cores; more workers only take turns.")
+
+
+def _check_url(label: str, value: str, *, allowed: tuple[str, ...], other: str = "") -> None:
+    """The value itself is not repeated: a URL may carry a password."""
+    if value and (not value.startswith(allowed) or " " in value or len(value.split("://", 1)[1]) == 0):
+        choices = ", ".join(filter(None, [other, *(scheme + "…" for scheme in allowed)]))
+        raise ConfigError(f"{label}: must be one of {choices}.")

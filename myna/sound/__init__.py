@@ -1,0 +1,1 @@
+"""Samples and files of sound."""

@@ -1,0 +1,1 @@
+"""Speech: from a text and a voice to an audio address."""

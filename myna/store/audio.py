@@ -1,0 +1,46 @@
+"""Audio files at rest: `audio/ab/<32 hex>.mp3` under the data folder, named by 128 random bits."""
+
+import re
+import secrets
+from pathlib import Path
+
+_NAME = re.compile(r"[0-9a-f]{32}\.mp3")
+
+
+class AudioStore:
+    """A folder of finished files. A file is here whole or not at all: writers rename it into place."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def new(self, suffix: str) -> tuple[str, Path]:
+        """An unguessable name and the path to write it to; its folder is there."""
+        name = secrets.token_hex(16) + suffix
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return name, path
+
+    def find(self, name: str) -> Path | None:
+        """The file of this name, None for anything that isn't one."""
+        if not _NAME.fullmatch(name):
+            return None
+        path = self._path(name)
+        return path if path.is_file() else None
+
+    def delete(self, name: str) -> None:
+        """Gone, whether or not it was there."""
+        self._path(name).unlink(missing_ok=True)
+
+    def writable(self) -> bool:
+        """Whether a new file could be written now."""
+        probe = self._folder / f"probe-{secrets.token_hex(4)}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name[:2] / name

@@ -1,0 +1,74 @@
+"""The database as the store sees it, and the only place that chooses between SQLite and PostgreSQL.
+
+The SQL of the store is written once, in the subset both understand: parameters are `$1`, `$2`, …, time is
+`now_ms()` (Unix milliseconds; the database's clock on PostgreSQL, the process's on SQLite, where they are
+one machine). What differs by nature, the batch of charges and the schema, has one file for each dialect.
+
+A store function is `async` and takes a `Reader` or a `Connection`. On SQLite such a function never really
+waits, so a whole transaction is driven to its end on the writer's thread without a hop in between.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from myna.errors import ConfigError
+from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.postgresql import Postgresql
+from myna.store.sqlite import Sqlite
+
+T = TypeVar("T")
+Row = Sequence[Any]
+
+
+class Reader(Protocol):
+    """Whatever a query can be put to."""
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
+
+
+class Connection(Reader, Protocol):
+    """An open transaction."""
+
+    async def run_script(self, sql: str) -> None:
+        """Several statements without parameters, as a migration has them."""
+
+
+class Database(Reader, Protocol):
+    """One of the two databases. `fetch` reads what is committed; writes go through the other three."""
+
+    dialect: str
+    schema_lock: str
+    """The statement by which one of several starting processes migrates and the others wait."""
+    single_process: bool
+    """Only one process serves from it, so whatever is open when that one starts was left by a dead one."""
+    away: tuple[type[Exception], ...]
+    """Raised when the database can't be asked now: the outcome of what was sent is unknown."""
+
+    async def has_schema(self) -> bool:
+        """Whether `migrate` ever ran here."""
+
+    async def transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Runs `work` in one transaction, committed when it returns, rolled back when it raises."""
+
+    async def snapshot(self, work: Callable[[Reader], Awaitable[T]]) -> T:
+        """Runs `work` on one unchanging view of the data, without stopping writers."""
+
+    async def commit_batch(
+        self, ends: Sequence[End], charges: Sequence[Charge]
+    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        """One transaction for many callers; returns after its COMMIT, results in the order given."""
+
+    async def close(self) -> None: ...
+
+
+async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
+    """Opens `url`: `sqlite:` is the file in the data folder, `postgresql://…` a server.
+
+    `serving` is true in the one process that serves; on SQLite its writer makes way for the command line.
+    """
+    if url == "sqlite:":
+        return await Sqlite.open(data / "myna.sqlite", serving=serving)
+    if url.startswith(("postgresql://", "postgres://")):
+        return await Postgresql.open(url)
+    raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")

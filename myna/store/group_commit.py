@@ -1,0 +1,156 @@
+"""Many callers, one transaction: what queued up while the last commit was in flight goes into the next one.
+
+A caller is told only after the COMMIT that holds its work. A batch whose outcome is unknown, because the
+database went away in the middle, is sent again with the same ids until it is answered: what had been
+committed counts as done, once. A batch that fails on its data is halved until the culprit stands alone.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from myna.errors import Overloaded
+from myna.store.batch import (
+    CallState,
+    Charge,
+    Charged,
+    ChargeOutcome,
+    End,
+    EndOutcome,
+    Refusal,
+    Refused,
+)
+from myna.store.database import Database
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX = 512
+BUSY_RETRY_S = 0.05
+AWAY_RETRY_S = 0.1
+
+Outcome = ChargeOutcome | EndOutcome
+Waiting = tuple[Charge | End, "asyncio.Future[Outcome]"]
+
+
+class GroupCommit:
+    """The one way in which the call path writes. Belongs to the event loop that called `start`."""
+
+    def __init__(self, db: Database, queue_max: int) -> None:
+        self._db, self._queue_max = db, queue_max
+        self._queue: deque[Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._work_off(), name="group-commit")
+
+    @property
+    def waiting(self) -> int:
+        """Operations that no transaction has taken yet."""
+        return len(self._queue)
+
+    async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
+        """Raises Overloaded before anything is charged, TimeoutError when `wait_s` passed.
+
+        A charge that commits after its caller gave up is refunded at once.
+        """
+        if len(self._queue) >= self._queue_max:
+            raise Overloaded
+        async with asyncio.timeout(wait_s):
+            return await self._enqueue(charge)  # type: ignore[return-value]  # a charge has a charge's outcome
+
+    async def end(self, end: End, wait_s: float) -> EndOutcome:
+        """Never refused and never given up: after TimeoutError it is still on its way."""
+        async with asyncio.timeout(wait_s):
+            return await self._enqueue(end)  # type: ignore[return-value]
+
+    async def close(self, wait_s: float) -> None:
+        """Waits up to `wait_s` for what is queued, then stops."""
+        if self._task is None:
+            return
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.error("%d operations were still waiting for the database at the end", len(self._queue))
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _enqueue(self, operation: Charge | End) -> "asyncio.Future[Outcome]":
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._put((operation, future))
+        return future
+
+    def _put(self, waiting: Waiting) -> None:
+        self._queue.append(waiting)
+        self._idle.clear()
+        self._wake.set()
+
+    async def _work_off(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while batch := self._take():
+                await self._commit(batch)
+            self._idle.set()
+
+    def _take(self) -> list[Waiting]:
+        """The next batch. A charge whose caller has gone before it was sent is dropped here."""
+        batch: list[Waiting] = []
+        while self._queue and len(batch) < BATCH_MAX:
+            operation, future = self._queue.popleft()
+            if not (future.cancelled() and isinstance(operation, Charge)):
+                batch.append((operation, future))
+        return batch
+
+    async def _commit(self, batch: Sequence[Waiting]) -> None:
+        ends = [waiting for waiting in batch if isinstance(waiting[0], End)]
+        charges = [waiting for waiting in batch if isinstance(waiting[0], Charge)]
+        while True:
+            try:
+                ended, charged = await self._db.commit_batch(
+                    [operation for operation, _ in ends if isinstance(operation, End)],
+                    [operation for operation, _ in charges if isinstance(operation, Charge)],
+                )
+            except self._db.away as error:
+                log.warning(
+                    "the database is away (%s); the batch of %d is sent again",
+                    type(error).__name__,
+                    len(batch),
+                )
+                await asyncio.sleep(AWAY_RETRY_S)
+            except Exception as error:
+                await self._halve(batch, error)
+                return
+            else:
+                break
+        self._deliver(ends, ended)
+        self._deliver(charges, charged)
+
+    async def _halve(self, batch: Sequence[Waiting], error: Exception) -> None:
+        """A data error says nothing of whose it is; alone, it is the one's."""
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._commit(batch[:middle])
+            await self._commit(batch[middle:])
+            return
+        ((operation, future),) = batch
+        log.error("%s failed on its data", type(operation).__name__, exc_info=error)
+        if not future.done():
+            future.set_exception(error)
+
+    def _deliver(self, waiting: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+        for (operation, future), outcome in zip(waiting, outcomes, strict=True):
+            if _busy(outcome):
+                asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._put, (operation, future))
+            elif not future.done():
+                future.set_result(outcome)
+            elif isinstance(outcome, Charged):
+                self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller had gone"))
+
+
+def _busy(outcome: Outcome) -> bool:
+    return outcome is EndOutcome.BUSY or (isinstance(outcome, Refused) and outcome.why is Refusal.BUSY)

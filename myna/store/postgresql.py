@@ -1,0 +1,202 @@
+"""PostgreSQL: one connection for the batches, a small pool for everything else.
+
+The writer's connection plans without sequential scans and without JIT: a plan made while the tables were
+still empty would otherwise be kept, and throughput would halve within minutes.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+import msgspec
+
+from myna.store.batch import (
+    Charge,
+    Charged,
+    ChargeOutcome,
+    End,
+    EndOutcome,
+    Refusal,
+    Refused,
+    Replayed,
+)
+from myna.store.limits import RESERVATION_LIFE_MS
+
+T = TypeVar("T")
+
+POOL_MAX = 8
+COMMAND_TIMEOUT_S = 30.0
+LOCK_TIMEOUT_MS = 100
+"""How long a batch waits for an account that somebody else holds before it goes on without it."""
+
+_BATCH = "SELECT * FROM commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+_json = msgspec.json.Encoder()
+
+
+class PostgresqlConnection:
+    """One connection of the pool, as a `database.Connection`."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
+        return await self._raw.fetch(sql, *args)  # type: ignore[no-any-return]
+
+    async def run_script(self, sql: str) -> None:
+        await self._raw.execute(sql)
+
+
+class Postgresql:
+    """See `database.Database`."""
+
+    dialect = "postgresql"
+    schema_lock = "SELECT pg_advisory_xact_lock(77121110)"
+    single_process = False
+    away: tuple[type[Exception], ...] = (
+        OSError,
+        TimeoutError,
+        asyncpg.InterfaceError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.OperatorInterventionError,
+        asyncpg.InsufficientResourcesError,
+        asyncpg.DeadlockDetectedError,
+        asyncpg.SerializationError,
+    )
+
+    def __init__(self, url: str, pool: Any) -> None:
+        self._url, self._pool = url, pool
+        self._writer: Any = None
+        self._skipping = False
+
+    @classmethod
+    async def open(cls, url: str) -> "Postgresql":
+        pool = await asyncpg.create_pool(
+            url,
+            min_size=1,
+            max_size=POOL_MAX,
+            command_timeout=COMMAND_TIMEOUT_S,
+            server_settings={"application_name": "myna", "jit": "off"},
+        )
+        return cls(url, pool)
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
+        return await self._pool.fetch(sql, *args)  # type: ignore[no-any-return]
+
+    async def has_schema(self) -> bool:
+        return bool(await self.fetch("SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"))
+
+    async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
+        async with self._pool.acquire() as raw, raw.transaction():
+            return await work(PostgresqlConnection(raw))
+
+    async def snapshot(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
+        async with (
+            self._pool.acquire() as raw,
+            raw.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            return await work(PostgresqlConnection(raw))
+
+    async def commit_batch(
+        self, ends: Sequence[End], charges: Sequence[Charge]
+    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        args = (*_end_arrays(ends), *_charge_arrays(charges), RESERVATION_LIFE_MS)
+        writer = await self._open_writer()
+        try:
+            try:
+                rows = await writer.fetch(_BATCH, *args, self._skipping)
+            except asyncpg.LockNotAvailableError:
+                self._skipping = True
+                rows = await writer.fetch(_BATCH, *args, True)
+        except self.away:
+            await self._drop_writer()
+            raise
+        ended, charged = _outcomes(rows, len(ends), len(charges))
+        self._skipping = self._skipping and _some_busy(ended, charged)
+        return ended, charged
+
+    async def close(self) -> None:
+        await self._drop_writer()
+        await self._pool.close()
+
+    async def _open_writer(self) -> Any:
+        if self._writer is None or self._writer.is_closed():
+            self._writer = await asyncpg.connect(
+                self._url,
+                command_timeout=COMMAND_TIMEOUT_S,
+                server_settings={
+                    "application_name": "myna-writer",
+                    "enable_seqscan": "off",
+                    "jit": "off",
+                    "lock_timeout": str(LOCK_TIMEOUT_MS),
+                },
+            )
+        return self._writer
+
+    async def _drop_writer(self) -> None:
+        """The old connection's transaction may still be on its way; its account locks make the next wait."""
+        if self._writer is not None:
+            self._writer.terminate()
+            self._writer = None
+            await asyncio.sleep(0)
+
+
+def _some_busy(ended: Sequence[EndOutcome], charged: Sequence[ChargeOutcome]) -> bool:
+    return EndOutcome.BUSY in ended or any(
+        isinstance(outcome, Refused) and outcome.why is Refusal.BUSY for outcome in charged
+    )
+
+
+def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
+    more = [
+        {
+            "n": n,
+            "answer": end.answer,
+            "audio": end.audio.name if end.audio else None,
+            "bytes": end.audio.size_bytes if end.audio else 0,
+            "sha256": end.audio.sha256.hex() if end.audio else "",
+            "reason": end.reason,
+        }
+        for n, end in enumerate(ends, 1)
+        if end.answer is not None or end.audio or end.reason
+    ]
+    return [end.call_id for end in ends], [int(end.state) for end in ends], _json.encode(more).decode()
+
+
+def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
+    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.reservation or charge.task]
+    return (
+        [charge.call_id for charge in charges],
+        [charge.key_hash for charge in charges],
+        [charge.scope for charge in charges],
+        [charge.pays for charge in charges],
+        [charge.units for charge in charges],
+        [charge.deadline_ms for charge in charges],
+        [charge.config_version for charge in charges],
+        _json.encode(more).decode(),
+    )
+
+
+def _more(n: int, charge: Charge) -> dict[str, object]:
+    row: dict[str, object] = {"n": n}
+    if charge.reservation:
+        row |= {"key": charge.reservation.key, "fingerprint": charge.reservation.fingerprint.hex()}
+    if charge.task:
+        task = charge.task
+        row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}
+    return row
+
+
+def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+    ended = [EndOutcome.LOST] * ends
+    charged: list[ChargeOutcome] = [Refused(Refusal.KEY)] * charges
+    for part, n, outcome, account, number, stored in rows:
+        if part == "end":
+            ended[n - 1] = EndOutcome(outcome)
+        elif outcome == "charged":
+            charged[n - 1] = Charged(account, number)
+        elif outcome == "replayed":
+            charged[n - 1] = Replayed(stored)
+        else:
+            charged[n - 1] = Refused(Refusal(outcome), number)
+    return ended, charged

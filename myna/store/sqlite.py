@@ -1,0 +1,213 @@
+"""SQLite: one writer thread, one reading connection on the caller's thread, one file.
+
+Reads are point look-ups and short pages of a few microseconds: a hop to another thread would cost more than
+they do. What reads for long (`snapshot`) gets a thread and a connection of its own.
+
+Only one process serves. The command line is a second writer for moments: it holds the `knock` lock while
+it has work, and the serving writer steps aside between two batches when somebody knocks, for at most
+`KNOCK_YIELD_S`, since SQLite itself would let one of two busy writers starve.
+"""
+
+import asyncio
+import queue
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+from filelock import FileLock, Timeout
+
+from myna.store import sqlite_batch
+from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_MS = 5_000
+KNOCK_YIELD_S = 1.0
+KNOCK_WAIT_S = 10.0
+CHECKPOINT_EVERY_S = 0.5
+WAL_MAX_BYTES = 64 * 2**20
+
+
+def clock_ms() -> int:
+    """Unix time in milliseconds; the clock behind `now_ms()` unless a test hands in its own."""
+    return time.time_ns() // 1_000_000
+
+
+@lru_cache(maxsize=512)
+def numbered(sql: str) -> str:
+    """`$1` is a name to SQLite and would be numbered by appearance; `?1` is the number itself."""
+    return re.sub(r"\$(\d+)", r"?\1", sql)
+
+
+def finish(work: Awaitable[T]) -> T:
+    """Runs a coroutine that never waits to its end. All store functions are such on SQLite."""
+    coroutine = work.__await__()
+    try:
+        next(coroutine)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise RuntimeError("a transaction on SQLite may await nothing but its own queries")
+
+
+class SqliteConnection:
+    """A connection whose `fetch` answers at once."""
+
+    def __init__(self, path: Path, clock: Callable[[], int], *, read_only: bool) -> None:
+        self.raw = apsw.Connection(str(path))
+        self.raw.set_busy_timeout(BUSY_TIMEOUT_MS)
+        self.raw.create_scalar_function("now_ms", lambda *_: clock(), 0)
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            "wal_autocheckpoint=0",
+            "cache_size=-32768",
+            "mmap_size=268435456",
+            "temp_store=MEMORY",
+        ):
+            self.raw.pragma(*pragma.split("="))
+        if read_only:
+            self.raw.pragma("query_only", True)
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
+        return self.raw.execute(numbered(sql), args).fetchall()
+
+    async def run_script(self, sql: str) -> None:
+        self.raw.execute(sql)
+
+
+class Sqlite:
+    """See `database.Database`."""
+
+    dialect = "sqlite"
+    schema_lock = "SELECT 1"  # BEGIN IMMEDIATE already is the lock
+    single_process = True
+    away: tuple[type[Exception], ...] = (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.CantOpenError)
+
+    def __init__(self, path: Path, *, serving: bool, clock: Callable[[], int]) -> None:
+        self._path, self._serving, self._clock = path, serving, clock
+        self._knock = FileLock(path.with_name("knock.lock"), thread_local=False)
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._writer = SqliteConnection(path, clock, read_only=False)
+        self._reader = SqliteConnection(path, clock, read_only=True)
+        self._checkpointed_at = time.monotonic()
+        self._thread = threading.Thread(target=self._work_off, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(cls, path: Path, *, serving: bool, clock: Callable[[], int] = clock_ms) -> "Sqlite":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return cls(path, serving=serving, clock=clock)
+
+    async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
+        return await self._reader.fetch(sql, *args)
+
+    async def has_schema(self) -> bool:
+        return bool(await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"))
+
+    async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
+        return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
+
+    async def snapshot(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
+        def read() -> T:
+            own = SqliteConnection(self._path, self._clock, read_only=True)
+            try:
+                own.raw.execute("BEGIN")
+                return finish(work(own))
+            finally:
+                own.raw.close()
+
+        return await asyncio.to_thread(read)
+
+    async def commit_batch(
+        self, ends: Sequence[End], charges: Sequence[Charge]
+    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        def run() -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+            return sqlite_batch.run(self._writer.raw, ends, charges, self._clock())
+
+        return await self._on_writer(lambda: self._transact(run))
+
+    async def close(self) -> None:
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._reader.raw.close()
+
+    async def _on_writer(self, job: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def answer(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        def run() -> None:
+            try:
+                result = job()
+            except Exception as error:  # whatever it is belongs to the one who waits
+                loop.call_soon_threadsafe(answer, None, error)
+            else:
+                loop.call_soon_threadsafe(answer, result, None)
+
+        self._jobs.put(run)
+        return await future
+
+    def _work_off(self) -> None:
+        """The writer's thread: one job after the other, checkpoints in between."""
+        while True:
+            try:
+                job = self._jobs.get(timeout=CHECKPOINT_EVERY_S)
+            except queue.Empty:
+                self._checkpoint()
+                continue
+            if job is None:
+                break
+            job()
+            if time.monotonic() - self._checkpointed_at > CHECKPOINT_EVERY_S:
+                self._checkpoint()
+        self._writer.raw.close()
+
+    def _transact(self, run: Callable[[], T]) -> T:
+        if not self._serving:
+            with self._knock.acquire(timeout=KNOCK_WAIT_S):
+                return self._begin_and_commit(run)
+        self._make_way()
+        return self._begin_and_commit(run)
+
+    def _make_way(self) -> None:
+        """Lets the command line in: waits while somebody holds the knock, then goes on regardless."""
+        try:
+            self._knock.acquire(timeout=KNOCK_YIELD_S, poll_interval=0.005)
+        except Timeout:
+            return
+        self._knock.release()
+
+    def _begin_and_commit(self, run: Callable[[], T]) -> T:
+        self._writer.raw.execute("BEGIN IMMEDIATE")
+        try:
+            result = run()
+            self._writer.raw.execute("COMMIT")
+        except BaseException:
+            if self._writer.raw.in_transaction:
+                self._writer.raw.execute("ROLLBACK")
+            raise
+        return result
+
+    def _checkpoint(self) -> None:
+        """Moves what the log holds into the file; only when it grew too long, waits for readers to do so."""
+        wal = self._path.with_name(self._path.name + "-wal")
+        if wal.exists() and wal.stat().st_size > 0:
+            long = wal.stat().st_size > WAL_MAX_BYTES
+            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if long else apsw.SQLITE_CHECKPOINT_PASSIVE
+            with suppress(apsw.BusyError):  # a reader is in the way: the next round tries again
+                self._writer.raw.wal_checkpoint(mode=mode)
+        self._checkpointed_at = time.monotonic()

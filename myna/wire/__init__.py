@@ -1,0 +1,1 @@
+"""Structs of the wire: what goes in and out, field by field."""

@@ -1,0 +1,117 @@
+"""A caller of the service, and what must hold for every answer it gets."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from tests.rig.calls import Answer, call
+from tests.rig.service import Account, Key, Service
+from tests.rig.upstream import SECRET
+
+ERROR_TYPES = {
+    400: {"invalid_request_error"},
+    401: {"authentication_error"},
+    402: {"insufficient_quota"},
+    404: {"not_found_error"},
+    405: {"invalid_request_error"},
+    413: {"invalid_request_error"},
+    429: {"rate_limit_error"},
+    500: {"upstream_error", "server_error"},
+    503: {"service_unavailable"},
+}
+
+ERROR = {"error": {"message": str, "type": str, "code": int}}
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The three counters of GET /me."""
+
+    calls: int
+    cost: int
+    ok_calls: int
+
+    def __sub__(self, earlier: "Stats") -> "Stats":
+        return Stats(self.calls - earlier.calls, self.cost - earlier.cost, self.ok_calls - earlier.ok_calls)
+
+
+DELIVERED = Stats(calls=1, cost=1, ok_calls=1)
+REFUNDED = Stats(calls=1, cost=0, ok_calls=0)
+UNCHARGED = Stats(calls=0, cost=0, ok_calls=0)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One key at one service. Every answer it gets is checked for what holds of all answers."""
+
+    service: Service
+    account: Account
+    key: Key
+
+    def get(self, path: str, **parameters: Any) -> Answer:
+        return self.send("GET", path, **parameters)
+
+    def post(self, path: str, data: Any = None, **parameters: Any) -> Answer:
+        return self.send("POST", path, data=data, **parameters)
+
+    def send(self, method: str, path: str, **parameters: Any) -> Answer:
+        parameters.setdefault("key", self.key.plain)
+        answer = call(method, self.service.base_url + path, **parameters)
+        check(answer)
+        assert self.key.plain.encode() not in answer.body
+        return answer
+
+    def chat(self, text: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answer:
+        """Ask with one user message; `fields` go beside it in the body."""
+        messages = [{"role": "user", "content": text}]
+        return self.post(
+            "/chat/completions", {"model": "svc-chat", "messages": messages} | fields, headers=headers
+        )
+
+    def speak(self, text: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answer:
+        return self.post("/tts", {"text": text} | fields, headers=headers)
+
+    def stats(self) -> Stats:
+        return Stats(**self.get("/me").json["stats"])
+
+
+def check(answer: Answer) -> None:
+    """What holds for every answer below the base path: its id, its type, and the envelope of errors."""
+    assert answer.headers.get("x-request-id"), answer
+    assert answer.headers["content-type"].split(";")[0] == "application/json", answer
+    if answer.status != HTTPStatus.OK:
+        check_error(answer, answer.status)
+
+
+def check_error(answer: Answer, status: int, kind: str | None = None) -> str:
+    """The answer is this error, in the envelope, and betrays nothing; gives its message."""
+    assert answer.status == status, answer
+    assert_shape(answer.json, ERROR)
+    error = answer.json["error"]
+    assert error["code"] == status
+    assert error["type"] in ({kind} if kind else ERROR_TYPES[status]), error
+    message = str(error["message"])
+    assert message.strip()
+    assert not re.search(r"myna_[0-9a-f]{40}|Traceback|127\.0\.0\.1|\.py\b", message), message
+    assert SECRET not in message
+    return message
+
+
+def assert_shape(value: Any, shape: Any, where: str = "answer") -> None:
+    """`value` has exactly the keys and types of `shape`; true is no integer and null no string.
+
+    A shape is a type, a dict of shapes, or a list of one shape that holds for every item.
+    """
+    if isinstance(shape, dict):
+        assert type(value) is dict, f"{where} is {value!r}"
+        assert set(value) == set(shape), f"{where} has {sorted(value)}, not {sorted(shape)}"
+        for name, part in shape.items():
+            assert_shape(value[name], part, f"{where}.{name}")
+    elif isinstance(shape, list):
+        assert type(value) is list, f"{where} is {value!r}"
+        for number, item in enumerate(value):
+            assert_shape(item, shape[0], f"{where}[{number}]")
+    else:
+        assert type(value) is shape, f"{where} is {value!r}, not {shape.__name__}"

@@ -1,0 +1,160 @@
+"""The services under test, one for each database, and callers of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.asking import Caller
+from tests.rig.commands import CommandLine
+from tests.rig.postgres import Postgres
+from tests.rig.service import ALL_SCOPES, Service, ServiceMaker
+from tests.rig.upstream import Upstream
+
+# Short, so that what has to run into them doesn't hold the suite up; long enough for a busy machine.
+CALL_DEADLINE_S = 4
+BODY_TIMEOUT_S = 1
+BODY_MAX_BYTES = 200_000
+LIMITS = {
+    "MYNA_CALL_DEADLINE_S": str(CALL_DEADLINE_S),
+    "MYNA_BODY_TIMEOUT_S": str(BODY_TIMEOUT_S),
+    "MYNA_BODY_MAX_BYTES": str(BODY_MAX_BYTES),
+}
+
+CallerMaker = Callable[..., Caller]
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def new_database(database: str, request: pytest.FixtureRequest) -> Callable[[], str | None]:
+    """Makes a database for one more service: an address, or None for SQLite in the data folder."""
+    if database == "sqlite":
+        return lambda: None
+    postgres: Postgres = request.getfixturevalue("postgres")
+    return postgres.fresh_database
+
+
+@pytest.fixture(scope="session")
+def service(
+    new_database: Callable[[], str | None],
+    session_upstream: Upstream,
+    commands: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    """A service with a chat upstream and its own voice, shared by all tests that don't hurt it."""
+    running = Service(
+        tmp_path_factory.mktemp("service"),
+        commands,
+        database_url=new_database(),
+        chat_url=session_upstream.url,
+        chat_key=session_upstream.key,
+        chat_model=session_upstream.model,
+        env=LIMITS,
+    ).start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def mute_service(
+    new_database: Callable[[], str | None],
+    session_upstream: Upstream,
+    commands: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    """A service that can chat and has nothing to speak with."""
+    running = Service(
+        tmp_path_factory.mktemp("mute"),
+        commands,
+        database_url=new_database(),
+        chat_url=session_upstream.url,
+        chat_key=session_upstream.key,
+        chat_model=session_upstream.model,
+        speech="none",
+        env=LIMITS,
+    ).start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def own_service(
+    new_database: Callable[[], str | None], make_service: ServiceMaker, upstream: Upstream
+) -> Callable[..., Service]:
+    """Makes services, with an upstream of the test's own, that the test may stop and kill."""
+
+    def make(**env: str) -> Service:
+        return make_service(
+            database_url=new_database(),
+            chat_url=upstream.url,
+            chat_key=upstream.key,
+            chat_model=upstream.model,
+            env={**LIMITS, **env},
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_books_balance(service: Service) -> Iterator[None]:
+    """Behind every module the audit finds nothing."""
+    yield
+    ended = service.command("audit", "--json")
+    assert ended.code == 0, ended
+
+
+@pytest.fixture
+def chat_upstream(session_upstream: Upstream) -> Upstream:
+    """The upstream of the shared services, with nothing recorded and echoing."""
+    session_upstream.forget()
+    return session_upstream
+
+
+def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Caller:
+    """A new account and a key of it; `parameters` go to `Account.key`."""
+    account = service.account(units=units)
+    return Caller(service, account, account.key(**parameters))
+
+
+@pytest.fixture(scope="session")
+def caller(service: Service) -> Caller:
+    """A caller with every scope and more units than all tests need, for tests that only look at changes."""
+    return make_caller(service, units=1_000_000)
+
+
+@pytest.fixture
+def new_caller(service: Service) -> CallerMaker:
+    """Makes callers with accounts of their own: `new_caller(units=…, scopes=…, expires_in=…, name=…)`."""
+    return lambda **parameters: make_caller(service, **parameters)
+
+
+@pytest.fixture(scope="session")
+def scoped(service: Service) -> dict[tuple[str, ...], Caller]:
+    """Callers by their scopes: each scope alone, and all but each."""
+    account = service.account(units=1000)
+    alone = [(scope,) for scope in ALL_SCOPES]
+    all_but_one = [tuple(scope for scope in ALL_SCOPES if scope != missing) for missing in ALL_SCOPES]
+    return {scopes: Caller(service, account, account.key(scopes=scopes)) for scopes in alone + all_but_one}
+
+
+@pytest.fixture(scope="session")
+def mute_caller(mute_service: Service) -> Caller:
+    return make_caller(mute_service, units=1_000_000)
+
+
+@pytest.fixture
+def tts_max_chars(service: Service) -> Iterator[int]:
+    """The text limit, set low for one test."""
+    service.cli("settings", "set", "tts_max_chars", "12")
+    yield 12
+    service.cli("settings", "set", "tts_max_chars", "1000")
+
+
+@pytest.fixture
+def data_folder(service: Service) -> Path:
+    return service.folder / "data"

@@ -1,0 +1,39 @@
+"""What an audio address must hold up to: it opens without a key and what it gives is sound."""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import soundfile  # type: ignore[import-untyped]
+
+from tests.rig.calls import Answer, call
+from tests.rig.service import Service
+
+
+@dataclass(frozen=True)
+class Sound:
+    """Decoded audio: how long, and how loud at its loudest (1.0 is full scale)."""
+
+    duration_s: float
+    peak: float
+    channels: int
+
+
+def fetch(service: Service, url: str, **headers: str) -> Answer:
+    """Get an audio address as anyone may, without a key."""
+    assert url.startswith(f"{service.root_url}/uploads/"), url
+    return call("GET", url, headers=headers)
+
+
+def listen(service: Service, url: str) -> Sound:
+    """Fetch and decode it; it must be an mp3 in which something is heard."""
+    answer = fetch(service, url)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "audio/mpeg"
+    with soundfile.SoundFile(io.BytesIO(answer.body)) as file:
+        assert file.format in ("MP3", "MPEG"), file.format
+        samples = file.read(dtype="float32", always_2d=True)
+        sound = Sound(len(samples) / file.samplerate, float(np.abs(samples).max()), file.channels)
+    assert sound.duration_s > 0.1
+    assert sound.peak > 0.01
+    return sound

@@ -1,0 +1,165 @@
+"""Bodies that are too large, too slow, or not as long as they say."""
+
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.asking import UNCHARGED, Caller, check, check_error
+from tests.conformance.conftest import BODY_MAX_BYTES, BODY_TIMEOUT_S
+from tests.rig.calls import Answer, Wire
+
+POSTS = ["/chat/completions", "/tts"]
+
+
+def padded(path: str, size: int) -> bytes:
+    """A request that is right and, by the spaces in it, exactly so many bytes long."""
+    start = {
+        "/tts": b'{"text": "\xe4\xbd\xa0"',
+        "/chat/completions": b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]',
+    }[path]
+    return start + b" " * (size - len(start) - 1) + b"}"
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_body_of_exactly_the_limit_is_taken_and_a_byte_more_is_not(caller: Caller, path: str) -> None:
+    assert caller.post(path, body=padded(path, BODY_MAX_BYTES)).status == 200
+    before = caller.stats()
+    check_error(caller.post(path, body=padded(path, BODY_MAX_BYTES + 1)), 413, "invalid_request_error")
+    assert caller.stats() - before == UNCHARGED
+
+
+def begin(wire: Wire, caller: Caller, path: str, *lines: str) -> None:
+    bearer = f"Authorization: Bearer {caller.key.plain}"
+    wire.head(f"POST /v1{path} HTTP/1.1", bearer, "Content-Type: application/json", *lines)
+
+
+@pytest.mark.parametrize("length", [BODY_MAX_BYTES + 1, 10**12, 10**18])
+@pytest.mark.parametrize("path", POSTS)
+def test_a_large_body_is_refused_before_it_is_sent(caller: Caller, path: str, length: int) -> None:
+    started = time.monotonic()
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, f"Content-Length: {length}")
+        wire.send(b'{"text"')
+        answer = wire.answer()
+    check(answer)
+    check_error(answer, 413, "invalid_request_error")
+    assert time.monotonic() - started < BODY_TIMEOUT_S
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large(caller: Caller, path: str) -> None:
+    chunk = b"x" * 10_000
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Transfer-Encoding: chunked")
+        for _ in range(BODY_MAX_BYTES // len(chunk) + 2):  # and the last chunk never comes
+            wire.send(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        answer = wire.answer()
+    check(answer)
+    check_error(answer, 413, "invalid_request_error")
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_chunked_body_within_the_limit_is_taken(caller: Caller, path: str) -> None:
+    body = padded(path, 500)
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(body), 7):
+            yield body[start : start + 7]
+
+    assert caller.post(path, body=pieces()).status == 200
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_body_that_trickles_is_cut_off(caller: Caller, path: str) -> None:
+    """One byte whenever the socket is quiet for a moment: each comes soon, and the whole never."""
+    before = caller.stats()
+    started = time.monotonic()
+    with Wire(caller.service.root_url, deadline_s=0.1) as wire:
+        begin(wire, caller, path, "Content-Length: 5000")
+        heard = trickle(wire, give_up_at=started + BODY_TIMEOUT_S + 10)
+    assert heard.startswith(b"HTTP/1.1 4") or not heard
+    assert BODY_TIMEOUT_S * 0.8 < time.monotonic() - started < BODY_TIMEOUT_S + 5
+    assert caller.stats() - before == UNCHARGED
+
+
+def trickle(wire: Wire, give_up_at: float) -> bytes:
+    """Send spaces until the other side answers or hangs up; what it said."""
+    while time.monotonic() < give_up_at:
+        try:
+            wire.send(b" ")
+            return wire.socket.recv(65536)
+        except TimeoutError:
+            continue
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+    raise TimeoutError("a body that trickles is never cut off")
+
+
+def test_a_head_that_never_ends_holds_nobody_else_up(caller: Caller) -> None:
+    with Wire(caller.service.root_url) as wire:
+        wire.send(b"POST /v1/tts HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert caller.get("/me", deadline_s=2).status == 200
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_charged(caller: Caller, path: str) -> None:
+    before = caller.stats()
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Content-Length: 500")
+        wire.send(padded(path, 500)[:100])
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, path, "Transfer-Encoding: chunked")
+        wire.send(b"%x\r\n%s\r\n" % (400, padded(path, 400)))
+        wire.socket.shutdown(socket.SHUT_WR)
+    assert caller.stats() - before == UNCHARGED
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Content-Length: -1"],
+        ["Content-Length: abc"],
+        ["Content-Length: 5", "Content-Length: 6"],
+        ["Transfer-Encoding: nonsense"],
+        ["Content-Length: 1" + "0" * 30],
+        ["Transfer-Encoding: chunked", "Content-Length: 5"],
+    ],
+    ids=lambda lines: lines[0][:25],
+)
+def test_a_length_that_makes_no_sense_is_the_clients_mistake(caller: Caller, lines: list[str]) -> None:
+    before = caller.stats()
+    with Wire(caller.service.root_url, deadline_s=BODY_TIMEOUT_S + 10) as wire:
+        begin(wire, caller, "/tts", *lines)
+        wire.send(b"zz\r\n{}\r\n")
+        answer = answered(wire)
+    assert answer is None or 400 <= answer.status < 500
+    assert caller.stats() - before == UNCHARGED
+
+
+def answered(wire: Wire) -> Answer | None:
+    """The answer, or None where the connection was closed without one."""
+    try:
+        return wire.answer()
+    except (ConnectionError, http.client.HTTPException):
+        return None
+
+
+def test_bytes_that_are_no_http_do_no_harm(caller: Caller) -> None:
+    for noise in (b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", bytes(range(256)) * 50):
+        with Wire(caller.service.root_url, deadline_s=BODY_TIMEOUT_S + 10) as wire:
+            wire.send(noise)
+            wire.socket.shutdown(socket.SHUT_WR)
+            assert wire.is_closed_by_server()
+    assert caller.get("/me").status == 200
+
+
+def test_two_requests_on_one_connection_get_two_answers(caller: Caller) -> None:
+    with Wire(caller.service.root_url) as wire:
+        for text in (b"one", b"two"):
+            body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "%s"}]}' % text
+            begin(wire, caller, "/chat/completions", f"Content-Length: {len(body)}")
+            wire.send(body)
+            assert wire.answer().json["choices"][0]["message"]["content"] == text.decode()

@@ -1,0 +1,211 @@
+"""What a call costs, exactly: to the unit, under contention, and across crashes."""
+
+import http.client
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.conftest import CallerMaker, make_caller
+from tests.rig.calls import Answer, Wire
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+OwnService = Callable[..., Service]
+
+
+def audit(service: Service) -> int:
+    return service.command("audit", "--json").code
+
+
+def test_chat_and_speech_cost_one_unit_each(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=4)
+    assert caller.chat("hello").status == 200
+    assert caller.speak("你好").json["cost"] == 1
+    assert caller.chat("朗读：你好").status == 200
+    assert caller.stats() == Stats(calls=3, cost=3, ok_calls=3)
+    assert caller.chat("the last unit").status == 200
+    check_error(caller.chat("one too many"), 402, "insufficient_quota")
+    assert caller.stats() == Stats(calls=4, cost=4, ok_calls=4)
+
+
+def test_an_account_without_units_gets_nothing(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller(units=0)
+    check_error(caller.chat("hello"), 402, "insufficient_quota")
+    check_error(caller.speak("你好"), 402, "insufficient_quota")
+    assert caller.stats() == UNCHARGED
+    assert not chat_upstream.requests
+
+
+def test_units_that_are_granted_can_be_spent_at_once(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=0)
+    check_error(caller.chat("hello"), 402)
+    caller.account.grant(1)
+    assert caller.chat("hello").status == 200
+    check_error(caller.chat("hello"), 402)
+
+
+def test_a_refunded_unit_can_be_spent_again(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=1)
+    for _ in range(3):
+        check_error(caller.chat("fault=status:500"), 500, "upstream_error")
+    assert caller.stats() == Stats(calls=3, cost=0, ok_calls=0)
+    assert caller.chat("hello").status == 200
+    check_error(caller.chat("hello"), 402)
+    assert caller.stats() == Stats(calls=4, cost=1, ok_calls=1)
+
+
+def test_the_keys_of_an_account_spend_from_one_balance(new_caller: CallerMaker) -> None:
+    first = new_caller(units=2)
+    second = Caller(first.service, first.account, first.account.key())
+    assert first.chat("hello").status == 200
+    assert second.chat("hello").status == 200
+    check_error(first.chat("hello"), 402)
+    check_error(second.chat("hello"), 402)
+
+
+def test_two_hundred_callers_at_once_spend_exactly_a_hundred_units(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=100)
+    with ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(lambda number: caller.chat(f"call {number}"), range(200)))
+    assert Counter(answer.status for answer in answers) == {200: 100, 402: 100}
+    said = {a.json["choices"][0]["message"]["content"] for a in answers if a.status == 200}
+    assert len(said) == 100
+    assert caller.stats() == Stats(calls=100, cost=100, ok_calls=100)
+    check_error(caller.chat("the balance is 0"), 402)
+
+
+def test_failures_among_many_give_back_exactly_their_own_units(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=60)
+    texts = ["hello", "fault=status:500", "fault=close"] * 20
+    with ThreadPoolExecutor(60) as pool:
+        answers = list(pool.map(caller.chat, texts))
+    assert Counter(answer.status for answer in answers) == {200: 20, 500: 40}
+    assert caller.stats() == Stats(calls=60, cost=20, ok_calls=20)
+    with ThreadPoolExecutor(50) as pool:
+        statuses = Counter(answer.status for answer in pool.map(caller.chat, ["rest"] * 50))
+    assert statuses == {200: 40, 402: 10}
+
+
+def test_a_client_that_leaves_pays_for_the_work_it_ordered(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
+    caller = new_caller()
+    body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "fault=hold"}]}'
+    with Wire(caller.service.root_url) as wire:
+        bearer = f"Authorization: Bearer {caller.key.plain}"
+        wire.head("POST /v1/chat/completions HTTP/1.1", bearer, f"Content-Length: {len(body)}")
+        wire.send(body)
+        chat_upstream.wait_for_requests(1)
+    chat_upstream.release()
+    wait_until(lambda: caller.stats() == DELIVERED, 10, "the call is kept")
+
+
+class Asked:
+    """A call in flight: asked in a thread, upstream has it, and it is held there."""
+
+    def __init__(
+        self, caller: Caller, upstream: Upstream, fault: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._answer: Future[Answer] = self._pool.submit(caller.chat, f"fault={fault}", headers)
+        upstream.wait_for_requests(len(upstream.requests) + 1)
+
+    def answer(self) -> Answer | None:
+        """The answer; None where the connection was closed without one."""
+        try:
+            return self._answer.result(60)
+        except (ConnectionError, http.client.HTTPException):
+            return None
+        finally:
+            self._pool.shutdown()
+
+
+def test_a_call_cut_off_by_a_crash_is_refunded_and_can_be_ordered_again(
+    own_service: OwnService, upstream: Upstream
+) -> None:
+    service = own_service(MYNA_SWEEP_EVERY_S="0.5", MYNA_CALL_DEADLINE_S="1").start()
+    caller = make_caller(service, units=1)
+    order = {"Idempotency-Key": "an order"}
+    asked = Asked(caller, upstream, "hold", order)
+    service.kill()
+    assert asked.answer() is None
+    service.start()
+    wait_until(lambda: caller.stats() == REFUNDED, 30, "the unit is back")
+    assert audit(service) == 0
+    upstream.release()
+    again = caller.chat("fault=hold", order)
+    assert again.status == 200
+    assert caller.chat("fault=hold", order).json == again.json
+    check_error(caller.chat("hello"), 402)
+    assert caller.stats() == Stats(calls=2, cost=1, ok_calls=1)
+    assert service.stop() == 0
+
+
+def test_what_was_answered_before_a_crash_stays_charged(own_service: OwnService) -> None:
+    service = own_service().start()
+    caller = make_caller(service, units=5)
+    for _ in range(3):
+        assert caller.chat("hello").status == 200
+    spoken = caller.speak("你好").json["audio_url"]
+    service.kill()
+    service.start()
+    assert caller.stats() == Stats(calls=4, cost=4, ok_calls=4)
+    assert caller.get("/records").json["data"][0]["audio_url"] == spoken
+    assert audit(service) == 0
+
+
+def is_deaf(service: Service) -> bool:
+    """Whether the service has stopped taking connections."""
+    try:
+        with Wire(service.root_url, deadline_s=5):
+            return False
+    except OSError:
+        return True
+
+
+def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstream: Upstream) -> None:
+    service = own_service(MYNA_CALL_DEADLINE_S="30").start()
+    caller = make_caller(service, units=1)
+    asked = Asked(caller, upstream, "hold")
+    service.terminate()
+    wait_until(lambda: is_deaf(service), 3, "new connections are refused")
+    upstream.release()
+    answer = asked.answer()
+    assert answer is not None
+    assert answer.status == 200
+    assert service.exit_code() == 0
+    service.start()
+    assert caller.stats() == DELIVERED
+    assert audit(service) == 0
+
+
+@pytest.mark.parametrize("fault", ["hang", "drip"])
+def test_a_call_that_outlives_the_grace_at_sigterm_is_refunded(
+    own_service: OwnService, upstream: Upstream, fault: str
+) -> None:
+    limits = {"MYNA_SHUTDOWN_GRACE_S": "1", "MYNA_CALL_DEADLINE_S": "60", "MYNA_SWEEP_EVERY_S": "1"}
+    service = own_service(**limits).start()
+    caller = make_caller(service, units=1)
+    asked = Asked(caller, upstream, fault)
+    service.terminate()
+    assert service.exit_code(10) == 0
+    answer = asked.answer()
+    assert answer is None or answer.status in (500, 503)
+    service.start()
+    wait_until(lambda: caller.stats() == REFUNDED, 5, "the unit is back")
+    assert audit(service) == 0
+
+
+def test_without_a_chat_channel_a_chat_fails_and_costs_nothing(
+    own_service: OwnService, upstream: Upstream
+) -> None:
+    upstream.close()
+    service = own_service().start()
+    caller = make_caller(service)
+    check_error(caller.chat("hello"), 500, "upstream_error")
+    assert caller.stats() == REFUNDED
+    assert audit(service) == 0

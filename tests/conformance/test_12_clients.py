@@ -1,0 +1,123 @@
+"""The official clients, and a language model server nobody here wrote."""
+
+from collections.abc import Callable, Iterator
+
+import openai
+import pytest
+
+from tests.conformance.asking import DELIVERED, UNCHARGED, Caller
+from tests.conformance.conftest import CallerMaker, make_caller
+from tests.conformance.sounding import listen
+from tests.rig.llm import Llm
+from tests.rig.node_client import NodeClient
+from tests.rig.service import Service, ServiceMaker
+
+
+@pytest.fixture
+def python_client(caller: Caller) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=caller.service.base_url, api_key=caller.key.plain, max_retries=0) as client:
+        yield client
+
+
+def test_the_python_client_lists_the_models(python_client: openai.OpenAI) -> None:
+    listed = python_client.models.list()
+    assert sorted(model.id for model in listed) == ["svc-agent", "svc-chat"]
+
+
+def test_the_python_client_chats(python_client: openai.OpenAI) -> None:
+    completion = python_client.chat.completions.create(
+        model="svc-chat",
+        messages=[
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+        ],
+        temperature=0,
+        max_completion_tokens=50,
+    )
+    assert completion.choices[0].message.content == "hello"
+    assert completion.usage is not None
+    assert completion.usage.total_tokens == 0
+    assert completion._request_id
+
+
+def test_the_python_client_gets_an_audio_address(python_client: openai.OpenAI, caller: Caller) -> None:
+    completion = python_client.chat.completions.create(
+        model="svc-agent", messages=[{"role": "user", "content": "朗读：你好"}]
+    )
+    url = completion.choices[0].message.content
+    assert url is not None
+    listen(caller.service, url)
+
+
+def test_the_python_client_raises_its_own_errors(caller: Caller, new_caller: CallerMaker) -> None:
+    def ask(key: str, text: str = "hello") -> None:
+        with openai.OpenAI(base_url=caller.service.base_url, api_key=key, max_retries=0) as client:
+            client.chat.completions.create(model="svc-chat", messages=[{"role": "user", "content": text}])
+
+    with pytest.raises(openai.AuthenticationError) as unauthorized:
+        ask("myna_" + "0" * 40)
+    assert unauthorized.value.type == "authentication_error"
+    with pytest.raises(openai.APIStatusError) as poor:
+        ask(new_caller(units=0).key.plain)
+    assert (poor.value.status_code, poor.value.type) == (402, "insufficient_quota")
+    with pytest.raises(openai.BadRequestError):
+        ask(caller.key.plain, "")
+    with pytest.raises(openai.InternalServerError) as failed:
+        ask(caller.key.plain, "fault=status:429")
+    assert failed.value.type == "upstream_error"
+
+
+def test_the_python_client_retries_a_failure_and_pays_once(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    client = openai.OpenAI(base_url=caller.service.base_url, api_key=caller.key.plain, max_retries=1)
+    with client, pytest.raises(openai.InternalServerError):
+        client.chat.completions.create(
+            model="svc-chat", messages=[{"role": "user", "content": "fault=status:500"}]
+        )
+    assert caller.stats().cost == 0
+    assert caller.stats().calls == 2
+
+
+def test_the_node_client_lists_and_chats(node_client: NodeClient, new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    printed = node_client.run(caller.service.base_url, caller.key.plain, "svc-chat", "hello 世界")
+    assert sorted(model["id"] for model in printed["models"]) == ["svc-agent", "svc-chat"]
+    assert printed["answer"]["choices"][0]["message"]["content"] == "hello 世界"
+    assert printed["request_id"]
+    assert caller.stats() == DELIVERED
+
+
+def test_the_node_client_raises_its_own_errors(
+    node_client: NodeClient, service: Service, new_caller: CallerMaker
+) -> None:
+    wrong = node_client.run(service.base_url, "myna_" + "0" * 40, "svc-chat", "hello")["error"]
+    assert (wrong["class"], wrong["status"], wrong["type"]) == (
+        "AuthenticationError",
+        401,
+        "authentication_error",
+    )
+    poor_caller = new_caller(units=0)
+    poor = node_client.run(service.base_url, poor_caller.key.plain, "svc-chat", "hello")["error"]
+    assert (poor["class"], poor["status"], poor["type"]) == ("APIError", 402, "insufficient_quota")
+    assert poor_caller.stats() == UNCHARGED
+
+
+@pytest.fixture
+def llm_service(new_database: Callable[[], str | None], make_service: ServiceMaker, llm: Llm) -> Service:
+    """A service whose chat upstream is the language model server."""
+    return make_service(
+        database_url=new_database(), chat_url=llm.url, chat_key=llm.key, chat_model="tiny"
+    ).start()
+
+
+def test_a_real_language_model_answers_through_the_service(llm_service: Service, llm: Llm) -> None:
+    caller = make_caller(llm_service)
+    answer = caller.chat("你是谁？", temperature=0)
+    assert answer.status == 200
+    completion = answer.json
+    assert completion["choices"][0]["message"] == {"role": "assistant", "content": llm.sentence}
+    assert completion["choices"][0]["finish_reason"] == "stop"
+    assert completion["usage"] == {"prompt_tokens": 3, "completion_tokens": 0, "total_tokens": 3}
+    assert caller.chat("hello", temperature=0, stream=True).status == 200
+    assert caller.chat("hello", temperature=0, max_tokens=2).json["choices"][0]["finish_reason"] == "length"
+    assert caller.stats().ok_calls == 3

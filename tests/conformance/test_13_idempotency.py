@@ -1,0 +1,168 @@
+"""Idempotency-Key: the same order twice is one call."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.conftest import CallerMaker, make_caller
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+
+
+def once(name: str) -> dict[str, str]:
+    return {"Idempotency-Key": name}
+
+
+@pytest.mark.parametrize("name", ["one", "x" * 255, "a b", "~!@#$%^&*()"])
+def test_the_same_order_gets_the_same_answer_and_pays_once(
+    new_caller: CallerMaker, chat_upstream: Upstream, name: str
+) -> None:
+    caller = new_caller()
+    first = caller.chat("hello", headers=once(name))
+    again = caller.chat("hello", headers=once(name))
+    assert first.status == again.status == 200
+    assert first.json == again.json
+    assert caller.stats() == DELIVERED
+    assert len(chat_upstream.requests) == 1
+
+
+def test_speech_is_ordered_once_too(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    assert caller.speak("你好", headers=once("a")).json == caller.speak("你好", headers=once("a")).json
+    spoken = caller.chat("朗读：你好", headers=once("b")).json
+    assert caller.chat("朗读：你好", headers=once("b")).json == spoken
+    assert caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
+    assert caller.get("/records").json["count"] == 2
+
+
+def test_without_the_header_every_order_is_a_call(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    assert caller.chat("hello").json["id"] != caller.chat("hello").json["id"]
+    assert caller.stats().calls == 2
+
+
+def test_the_last_unit_is_enough_for_its_replay(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=1)
+    first = caller.chat("hello", headers=once("a"))
+    assert caller.chat("hello", headers=once("a")).json == first.json
+    check_error(caller.chat("hello", headers=once("b")), 402)
+
+
+def test_another_body_or_path_under_the_same_key_is_refused(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    assert caller.chat("hello", headers=once("a")).status == 200
+    for other in (
+        caller.chat("hello!", headers=once("a")),
+        caller.chat("hello", headers=once("a"), temperature=1),
+        caller.chat("hello", headers=once("a"), model="svc-agent"),
+        caller.speak("你好", headers=once("a")),
+    ):
+        message = check_error(other, 400, "invalid_request_error")
+        assert "idempotency" in message.lower()
+    assert caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256], ids=["empty", "256 characters"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/tts"])
+def test_a_key_of_the_wrong_length_is_refused(caller: Caller, path: str, name: str) -> None:
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}], "text": "你好"}
+    before = caller.stats()
+    message = check_error(caller.post(path, data, headers=once(name)), 400, "invalid_request_error")
+    assert "idempotency-key" in message.lower()
+    assert caller.stats() - before == UNCHARGED
+
+
+def test_a_refunded_order_may_be_tried_again(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller()
+    chat_upstream.behave("status:500")
+    check_error(caller.chat("hello", headers=once("a")), 500, "upstream_error")
+    assert caller.stats() == REFUNDED
+    chat_upstream.behave("echo")
+    assert caller.chat("hello", headers=once("a")).status == 200
+    assert caller.chat("hello", headers=once("a")).status == 200
+    assert caller.stats() == Stats(calls=2, cost=1, ok_calls=1)
+    assert len(chat_upstream.requests) >= 2
+
+
+def test_an_answer_that_was_not_charged_is_not_kept(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=0)
+    check_error(caller.chat("hello", headers=once("a")), 402)
+    check_error(caller.speak("", headers=once("b")), 400)
+    caller.account.grant(2)
+    assert caller.chat("hello", headers=once("a")).status == 200
+    assert caller.speak("你好", headers=once("b")).status == 200
+
+
+def test_the_keys_of_another_account_are_another_matter(new_caller: CallerMaker) -> None:
+    first, second = new_caller(), new_caller()
+    one = first.chat("hello", headers=once("a"))
+    two = second.chat("hello", headers=once("a"))
+    assert one.json["id"] != two.json["id"]
+    assert (first.stats(), second.stats()) == (DELIVERED, DELIVERED)
+
+
+def test_a_replay_is_the_accounts_and_wants_a_key_that_gets_in(new_caller: CallerMaker) -> None:
+    first = new_caller()
+    second = Caller(first.service, first.account, first.account.key())
+    no_chat = Caller(first.service, first.account, first.account.key(scopes=("tts",)))
+    answer = first.chat("hello", headers=once("a"))
+    assert second.chat("hello", headers=once("a")).json == answer.json
+    assert second.stats() == UNCHARGED
+    check_error(no_chat.chat("hello", headers=once("a")), 401)
+    first.service.revoke(first.key)
+    check_error(first.chat("hello", headers=once("a")), 401)
+
+
+def test_a_copy_waits_for_the_call_in_flight(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller()
+    with ThreadPoolExecutor(8) as pool:
+        copies = [pool.submit(caller.chat, "fault=hold", once("a")) for _ in range(8)]
+        chat_upstream.wait_for_requests(1)
+        assert not any(copy.done() for copy in copies)
+        chat_upstream.release()
+        answers = [copy.result(30) for copy in copies]
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.json["id"] for answer in answers}) == 1
+    assert caller.stats() == DELIVERED
+    assert len(chat_upstream.requests) == 1
+
+
+def test_many_copies_at_once_are_one_call(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    gate = threading.Barrier(30)
+
+    def order(_: int) -> Any:
+        gate.wait(20)
+        return caller.speak("你好", headers=once("a")).json
+
+    with ThreadPoolExecutor(30) as pool:
+        answers = list(pool.map(order, range(30)))
+    assert all(answer == answers[0] for answer in answers)
+    assert caller.stats() == DELIVERED
+    assert caller.get("/records").json["count"] == 1
+
+
+def test_a_copy_of_a_call_that_fails_is_tried_anew(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller()
+    with ThreadPoolExecutor(2) as pool:
+        copies = [pool.submit(caller.chat, "fault=hold:500", once("a")) for _ in range(2)]
+        chat_upstream.wait_for_requests(1)
+        chat_upstream.release()
+        for copy in copies:
+            check_error(copy.result(30), 500, "upstream_error")
+    assert caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
+
+
+def test_a_replay_outlives_a_restart(own_service: Callable[..., Service], upstream: Upstream) -> None:
+    service = own_service().start()
+    caller = make_caller(service)
+    first = caller.chat("hello", headers=once("a"))
+    service.kill()
+    service.start()
+    assert caller.chat("hello", headers=once("a")).json == first.json
+    assert caller.stats() == DELIVERED
+    assert len(upstream.requests) == 1

@@ -1,0 +1,173 @@
+"""Audio addresses: open to who has them, closed to who guesses."""
+
+import re
+import urllib.parse
+
+import pytest
+
+from tests.conformance.asking import Caller
+from tests.conformance.conftest import make_caller
+from tests.conformance.sounding import fetch, listen
+from tests.rig.calls import Answer, Wire, call
+from tests.rig.service import Service
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> str:
+    """The address of a sentence that was just spoken."""
+    address: str = make_caller(service).speak("你好，世界。Hello, world.").json["audio_url"]
+    return address
+
+
+def test_the_address_is_absolute_unguessable_and_open(service: Service, url: str) -> None:
+    assert url.startswith(f"{service.root_url}/uploads/")
+    name = url.rsplit("/", 1)[1].split(".")[0]
+    assert re.search(r"[0-9a-f]{32}|[A-Za-z0-9_-]{22}", name), name
+    answer = fetch(service, url)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "audio/mpeg"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert int(answer.headers["content-length"]) == len(answer.body) > 500
+
+
+def test_what_it_gives_is_an_mp3_in_which_something_is_heard(service: Service, url: str) -> None:
+    assert 0.5 < listen(service, url).duration_s < 20
+
+
+def test_two_addresses_have_nothing_in_common(caller: Caller) -> None:
+    first, second = (caller.speak("你好").json["audio_url"].rsplit("/", 1)[1] for _ in range(2))
+    same = sum(a == b for a, b in zip(first, second, strict=True))
+    assert same < len(first) / 2 + len(".mp3")
+
+
+def test_a_head_tells_the_length_and_no_more(service: Service, url: str) -> None:
+    whole = fetch(service, url)
+    head = call("HEAD", url)
+    assert head.status == 200
+    assert head.body == b""
+    assert head.headers["content-length"] == str(len(whole.body))
+
+
+def test_the_host_header_has_no_say_in_the_address(caller: Caller) -> None:
+    answer = caller.post(
+        "/tts", {"text": "你好"}, headers={"Host": "evil.example", "X-Forwarded-Host": "evil"}
+    )
+    assert answer.json["audio_url"].startswith(f"{caller.service.root_url}/uploads/")
+
+
+RANGES = {
+    "bytes=0-99": slice(0, 100),
+    "bytes=100-": slice(100, None),
+    "bytes=-100": slice(-100, None),
+    "bytes=0-0": slice(0, 1),
+    "bytes=5-99999999": slice(5, None),
+    "bytes=-99999999": slice(0, None),
+}
+
+
+@pytest.mark.parametrize("asked", RANGES)
+def test_a_range_gets_its_part(service: Service, url: str, asked: str) -> None:
+    whole = fetch(service, url).body
+    part = fetch(service, url, Range=asked)
+    expected = whole[RANGES[asked]]
+    assert part.status == 206
+    assert part.body == expected
+    first = len(whole) - len(expected) if RANGES[asked].stop is None else 0
+    assert part.headers["content-range"] == f"bytes {first}-{first + len(expected) - 1}/{len(whole)}"
+    assert part.headers["content-type"] == "audio/mpeg"
+
+
+@pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=99999999-999999999"])
+def test_a_range_past_the_end_is_416(service: Service, url: str, asked: str) -> None:
+    length = len(fetch(service, url).body)
+    answer = fetch(service, url, Range=asked)
+    assert answer.status == 416
+    assert answer.headers["content-range"] == f"bytes */{length}"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("", "bytes", "bytes=", "bytes=a-b", "bytes=5-1", "bytes=--5", "lines=0-5", "bytes=-", "bytes=-0"),
+        *("bytes=0-" + "9" * 5000, "bytes=0-1,5-6", "bytes=" + "0-1," * 1000 + "0-1"),
+    ],
+    ids=lambda asked: asked[:14],
+)
+def test_a_range_that_makes_no_sense_is_no_fault_of_the_service(
+    service: Service, url: str, asked: str
+) -> None:
+    answer = fetch(service, url, Range=asked)
+    assert answer.status in (200, 206, 400, 416)
+    assert len(answer.body) <= 20 * len(fetch(service, url).body)
+
+
+def raw_get(service: Service, target: str) -> Answer:
+    """A GET whose path goes out exactly as written, dots and all."""
+    with Wire(service.root_url) as wire:
+        wire.head(f"GET {target} HTTP/1.1", "Connection: close")
+        return wire.answer("GET")
+
+
+@pytest.mark.parametrize("target", ["/uploads", "/uploads/", "/uploads/.", "/uploads//", "/uploads/?list"])
+def test_there_is_no_listing(service: Service, url: str, target: str) -> None:
+    answer = raw_get(service, target)
+    assert answer.status in (400, 404)
+    assert url.rsplit("/", 1)[1].encode() not in answer.body
+
+
+def test_the_folders_above_an_address_have_no_listing_either(service: Service, url: str) -> None:
+    path = urllib.parse.urlsplit(url).path
+    while path.count("/") > 1:
+        path = path.rsplit("/", 1)[0]
+        assert raw_get(service, path + "/").status == 404
+
+
+OUTSIDE = ["myna.db", "myna.sqlite3", "stderr", "stdout", "data", "etc/passwd"]
+UPWARDS = ["../", "../../", "../../../../../../../../", "%2e%2e/", "..%2f", "%2e%2e%2f", "..%5c", "....//"]
+
+
+@pytest.mark.parametrize("upwards", UPWARDS)
+def test_nobody_climbs_out_of_the_folder(service: Service, url: str, upwards: str) -> None:
+    folder = urllib.parse.urlsplit(url).path.rsplit("/", 1)[0]
+    files = [file.relative_to(service.folder) for file in (service.folder / "data").rglob("*")]
+    names = [str(file) for file in files if file.is_file()] + OUTSIDE
+    for name in {*names, *(name.rsplit("/", 1)[-1] for name in names)}:
+        if name.endswith(".mp3"):
+            continue
+        for start in ("/uploads/", f"{folder}/"):
+            assert raw_get(service, start + upwards + name).status in (400, 404), start + upwards + name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "//etc/passwd",
+        "%00",
+        "a%00.mp3",
+        "%FF%FE",
+        "x" * 5000,
+        "CON",
+        ".",
+        "..",
+        "%2f",
+        "~root",
+    ],
+    ids=lambda name: name[:15],
+)
+def test_a_strange_name_is_not_found(service: Service, url: str, name: str) -> None:
+    assert raw_get(service, f"/uploads/{name}").status in (400, 404)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_an_address_can_only_be_read(service: Service, url: str, method: str) -> None:
+    assert call(method, url, body=b"x").status in (404, 405)
+    assert fetch(service, url).status == 200
+
+
+def test_an_address_cut_short_or_changed_is_not_found(service: Service, url: str) -> None:
+    changed = url.replace(".mp3", "") if ".mp3" in url else url + "x"
+    other = url[:-5] + ("0" if url[-5] != "0" else "1") + url[-4:]
+    for wrong in (changed, url[:-1], other, url + "/", url.upper()):
+        target = urllib.parse.urlsplit(wrong).path.replace("/UPLOADS/", "/uploads/")
+        assert raw_get(service, target).status == 404, wrong

@@ -1,0 +1,78 @@
+"""POST /chat/completions when the upstream fails: the caller hears so, pays nothing, and learns nothing."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, REFUNDED, Caller, check_error
+from tests.conformance.conftest import CALL_DEADLINE_S, CallerMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+FAILURES = [
+    *(f"status:{status}" for status in (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 504)),
+    "redirect",
+    "close",
+    "cut",
+    "garbage",
+    "broken",
+    "list",
+    "not-chat",
+    "no-choices",
+    "wrong-types",
+]
+
+
+@pytest.mark.parametrize("fault", FAILURES)
+def test_a_failing_upstream_is_a_500_and_a_refund(
+    caller: Caller, chat_upstream: Upstream, fault: str
+) -> None:
+    before = caller.stats()
+    check_error(caller.chat(f"fault={fault}"), 500, "upstream_error")
+    assert caller.stats() - before == REFUNDED
+    assert chat_upstream.requests
+
+
+def test_a_redirect_is_not_followed(caller: Caller, chat_upstream: Upstream) -> None:
+    check_error(caller.chat("fault=redirect"), 500, "upstream_error")
+    assert chat_upstream.trapped == 0
+
+
+@pytest.mark.parametrize("fault", ["empty", "null", "surrogate"])
+def test_an_answer_of_doubtful_worth_is_charged_exactly_if_it_is_delivered(
+    caller: Caller, fault: str
+) -> None:
+    before = caller.stats()
+    answer = caller.chat(f"fault={fault}")
+    assert answer.status in (200, 500)
+    if answer.status == 200:
+        assert type(answer.json["choices"][0]["message"]["content"]) is str
+        assert caller.stats() - before == DELIVERED
+    else:
+        check_error(answer, 500, "upstream_error")
+        assert caller.stats() - before == REFUNDED
+
+
+def test_an_oversized_answer_is_given_up_early(caller: Caller, chat_upstream: Upstream) -> None:
+    before = caller.stats()
+    check_error(caller.chat("fault=oversized"), 500, "upstream_error")
+    assert caller.stats() - before == REFUNDED
+    wait_until(lambda: chat_upstream.abandoned == 1, 10, "the upstream is hung up on")
+
+
+def test_calls_that_hang_or_drip_end_at_their_deadline_and_leave_nothing_open(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
+    caller = new_caller()
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(caller.chat, f"fault={fault}") for fault in ("hang", "drip", "hang", "drip")]
+        for answer in asked:
+            check_error(answer.result(CALL_DEADLINE_S + 10), 500, "upstream_error")
+    stats = caller.stats()
+    assert (stats.calls, stats.cost, stats.ok_calls) == (4, 0, 0)
+    wait_until(lambda: chat_upstream.abandoned == 4, 10, "the upstream is hung up on")
+
+
+def test_the_next_call_after_a_failure_is_served(caller: Caller) -> None:
+    check_error(caller.chat("fault=close"), 500, "upstream_error")
+    assert caller.chat("hello").status == 200

@@ -1,0 +1,173 @@
+"""POST /tts."""
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
+from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
+from tests.conformance.sounding import listen
+
+SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "你好，世界。",
+        "Hello, world 1.5!",
+        "混合 text 😀 𠀀",
+        "e\u0301 你",
+        "a\nb\tc",
+        'a "<&>\\',
+        "7",
+        "你\u0000好",
+    ],
+)
+def test_text_becomes_sound(caller: Caller, text: str) -> None:
+    before = caller.stats()
+    answer = caller.speak(text)
+    if "\u0000" in text and answer.status == 400:
+        return  # a NUL may be refused, but neither database may make a fault of it
+    assert answer.status == 200, answer
+    assert_shape(answer.json, SYNC)
+    assert (answer.json["ok"], answer.json["mode"], answer.json["cost"]) == (1, "sync", 1)
+    assert answer.json["chars"] == len(text)
+    listen(caller.service, answer.json["audio_url"])
+    assert caller.stats() - before == DELIVERED
+
+
+@pytest.mark.parametrize("voice_id", [..., None, ""])
+def test_without_a_voice_the_first_of_the_list_speaks(caller: Caller, voice_id: Any) -> None:
+    fields = {} if voice_id is ... else {"voice_id": voice_id}
+    default = caller.get("/voices").json["default"]
+    by_default = caller.speak("你好", **fields).json["audio_url"]
+    by_name = caller.speak("你好", voice_id=default).json["audio_url"]
+    # No two utterances are alike to the sample; the voices' speech rates differ by far more than this.
+    named = listen(caller.service, by_name).duration_s
+    assert listen(caller.service, by_default).duration_s == pytest.approx(named, rel=0.02)
+
+
+@pytest.mark.parametrize("voice_id", ["no-such-voice", " ", "../x", "a\u0000b", "v" * 10000, "😀"])
+def test_a_voice_that_is_unknown_is_refused(caller: Caller, voice_id: str) -> None:
+    before = caller.stats()
+    message = check_error(caller.speak("你好", voice_id=voice_id), 400, "invalid_request_error")
+    assert "voice_id" in message
+    assert caller.stats() - before == UNCHARGED
+
+
+@pytest.mark.parametrize("voice_id", [1, True, [], {}, ["x"]])
+def test_a_voice_that_is_no_text_is_refused(caller: Caller, voice_id: Any) -> None:
+    assert "voice_id" in check_error(caller.speak("你好", voice_id=voice_id), 400)
+
+
+@pytest.mark.parametrize("speed", ["0.25", "4.0", "1", "1.0", "0.5", "2", "4", "1.25", "", None])
+def test_a_speed_in_its_range_is_taken(caller: Caller, speed: Any) -> None:
+    assert caller.speak("你", speed=speed).status == 200
+
+
+BAD_SPEEDS = [
+    *(1.0, 1, True, [], {}),
+    *("5", "0.24", "0.249999", "4.01", "4.0000001", "0", "-1", "100000000000000000000"),
+    *("abc", "１.0", "1e0", " 1", "1 ", "1\n", "+1", "1,0", "1_0", "0x1", ".", "1.", "--1", "1.0.0", "1.0x"),
+    *("nan", "NaN", "inf", "Infinity", "١", "一", "null", "1.0\u0000", "1" * 5000),
+]
+
+
+@pytest.mark.parametrize("speed", BAD_SPEEDS, ids=lambda speed: repr(speed)[:12])
+def test_any_other_speed_is_refused(caller: Caller, speed: Any) -> None:
+    before = caller.stats()
+    message = check_error(caller.speak("你好", speed=speed), 400, "invalid_request_error")
+    assert "speed" in message
+    assert caller.stats() - before == UNCHARGED
+
+
+def test_a_faster_speech_is_shorter(caller: Caller) -> None:
+    durations = [
+        listen(
+            caller.service, caller.speak("今天天气很好，我们去公园。", speed=speed).json["audio_url"]
+        ).duration_s
+        for speed in ("0.5", "1.0", "2.0")
+    ]
+    assert durations[0] > durations[1] * 1.3
+    assert durations[1] > durations[2] * 1.3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ...,
+        None,
+        5,
+        True,
+        [],
+        {},
+        ["你好"],
+        "",
+        " ",
+        "\n\t",
+        "\u3000",
+        "😀",
+        "👩‍👩‍👧",
+        "。！？",
+        "...",
+        "—",
+        "\u200b",
+        "“”",
+    ],
+    ids=repr,
+)
+def test_a_text_with_nothing_to_speak_is_refused(caller: Caller, text: Any) -> None:
+    before = caller.stats()
+    answer = caller.post("/tts", {} if text is ... else {"text": text})
+    assert "text" in check_error(answer, 400, "invalid_request_error")
+    assert caller.stats() - before == UNCHARGED
+
+
+@pytest.mark.parametrize("character", ["字", "𠀀", "a", "e\u0301"])
+def test_the_limit_counts_code_points(caller: Caller, tts_max_chars: int, character: str) -> None:
+    longest = character * (tts_max_chars // len(character))
+    assert caller.speak(longest).json["chars"] == tts_max_chars
+    message = check_error(caller.speak(longest + "字"), 400, "invalid_request_error")
+    assert "text" in message
+    assert str(tts_max_chars) in message
+
+
+def test_the_limit_is_a_thousand_to_begin_with(caller: Caller) -> None:
+    assert caller.speak("好" + " " * 998 + "好").json["chars"] == 1000
+    check_error(caller.speak("好" + " " * 999 + "好"), 400, "invalid_request_error")
+
+
+def test_without_units_nothing_is_spoken(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=1)
+    assert caller.speak("你好").status == 200
+    check_error(caller.speak("你好"), 402, "insufficient_quota")
+    assert caller.stats() == DELIVERED
+    assert caller.get("/records").json["count"] == 1
+
+
+def test_a_bad_request_is_told_before_missing_units(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=0)
+    check_error(caller.speak("你好", speed="9"), 400)
+    check_error(caller.speak("你好"), 402)
+
+
+def test_without_a_speech_channel_it_is_503_and_free(mute_caller: Caller) -> None:
+    before = mute_caller.stats()
+    answer = mute_caller.speak("你好")
+    check_error(answer, 503, "service_unavailable")
+    assert answer.headers["retry-after"] == "0"
+    assert mute_caller.stats() - before == UNCHARGED
+    assert mute_caller.get("/records").json["data"] == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"text": 5}', b'{"text": ""}'])
+def test_the_channel_is_looked_at_before_the_body(mute_caller: Caller, body: bytes) -> None:
+    check_error(mute_caller.post("/tts", body=body), 503)
+
+
+def test_the_scope_and_the_size_are_looked_at_before_the_channel(mute_caller: Caller) -> None:
+    check_error(mute_caller.post("/tts", body=b"x" * (BODY_MAX_BYTES + 1)), 413)
+    check_error(mute_caller.post("/tts", {"text": "你好"}, key="myna_" + "0" * 40), 401)
+    chat_only = Caller(mute_caller.service, mute_caller.account, mute_caller.account.key(scopes=("chat",)))
+    check_error(chat_only.speak("你好"), 401)

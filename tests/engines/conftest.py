@@ -1,0 +1,39 @@
+"""Engines for the tests of a file: starting one takes a second, so a file shares it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from myna.engines.espeak import Espeak
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def espeak() -> AsyncIterator[Espeak]:
+    engine = Espeak(processes=2, queue_max=400, job_deadline_s=60)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def until(condition: Callable[[], bool], deadline_s: float = 20) -> None:
+    """Returns once the condition holds; fails the test when it doesn't by the deadline."""
+    ends_at = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < ends_at, "what the test waits for didn't come"
+        await asyncio.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    """The process is there and not merely waiting to be reaped."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -1,0 +1,229 @@
+"""The real engine: every voice speaks, at the speed it is told, into a file that is whole or not there."""
+
+import asyncio
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from myna.engines.espeak import VOICES, Espeak
+from myna.engines.spoken import (
+    EngineDied,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    Spoken,
+    UnfitUtterance,
+    Utterance,
+)
+from tests.engines.conftest import runs, until
+
+pytestmark = pytest.mark.anyio
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+_SENTENCES = {
+    "zh-CN": "今天天气很好，我们一起去公园散步吧。",
+    "zh-HK": "今日天氣好好，我哋一齊去公園散步啦。",
+    "en-US": "The weather is lovely today, shall we go for a walk in the park?",
+    "en-GB": "The weather is lovely today, shall we go for a walk in the park?",
+}
+_PLAIN = VOICES[0].voice_id
+
+
+async def _say(espeak: Espeak, path: Path, text: str, voice_id: str = _PLAIN, speed: float = 1.0) -> Spoken:
+    return await espeak.speak(Utterance(text, voice_id, speed), path, 60)
+
+
+def _decoded_seconds(path: Path) -> float:
+    """The length as a player finds it; fails when the file is silent, or isn't mono of 22 kHz."""
+    sound, rate_hz = soundfile.read(path)
+    assert sound.ndim == 1 and rate_hz == 22050
+    assert abs(sound).max() > 0.1
+    return float(len(sound) / rate_hz)
+
+
+@pytest.mark.parametrize("voice", VOICES, ids=lambda voice: voice.voice_id)
+async def test_a_voice_keeps_the_speed_it_is_told(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "said.mp3"
+    text = _SENTENCES[voice.language]
+    await _say(espeak, path, text, voice.voice_id)
+    plain_s = _decoded_seconds(path)
+    assert 2 < plain_s < 8
+
+    for speed in (0.25, 0.5, 0.75, 1.5, 2, 3, 4):
+        await _say(espeak, path, text, voice.voice_id, speed)
+        assert _decoded_seconds(path) == pytest.approx(plain_s / speed, rel=0.05), speed
+
+
+@pytest.mark.parametrize(
+    "text", ["你好", "好的，再见！", "一二三四五六七八九十" * 30, "Hello.", "OK，我用 Python 写。"]
+)
+async def test_a_short_or_long_text_keeps_its_speed_too(espeak: Espeak, tmp_path: Path, text: str) -> None:
+    plain = await _say(espeak, tmp_path / "plain.mp3", text)
+    for speed in (0.5, 0.75, 1.5, 2, 3):
+        said = await _say(espeak, tmp_path / "said.mp3", text, speed=speed)
+        assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.1), speed
+
+
+async def test_slower_is_longer_down_to_the_slowest(espeak: Espeak, tmp_path: Path) -> None:
+    speeds = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
+    lengths_s = [(await _say(espeak, tmp_path / "a.mp3", "你好，世界", speed=s)).seconds for s in speeds]
+    assert lengths_s == sorted(lengths_s)
+
+
+async def test_the_result_is_the_files_own_length_size_and_hash(espeak: Espeak, tmp_path: Path) -> None:
+    path = tmp_path / "said.mp3"
+    said = await _say(espeak, path, "你好，世界。")
+    content = path.read_bytes()
+    assert said.size_bytes == len(content)
+    assert said.sha256 == hashlib.sha256(content).digest()
+    assert said.seconds == pytest.approx(_decoded_seconds(path), abs=0.001)
+    assert _names(tmp_path) == ["said.mp3"]
+
+
+async def test_two_hundred_jobs_at_once_each_get_their_own_audio(espeak: Espeak, tmp_path: Path) -> None:
+    expected_s = [
+        (await _say(espeak, tmp_path / "alone.mp3", "好" * (1 + number))).seconds for number in range(10)
+    ]
+
+    said = await asyncio.gather(
+        *(_say(espeak, tmp_path / f"{number}.mp3", "好" * (1 + number % 10)) for number in range(200))
+    )
+
+    for number, result in enumerate(said):
+        assert result.seconds == pytest.approx(expected_s[number % 10], rel=0.02)
+        content = (tmp_path / f"{number}.mp3").read_bytes()
+        assert hashlib.sha256(content).digest() == result.sha256
+
+
+@pytest.mark.parametrize("voice", [v for v in VOICES if v.language[:2] == "en"], ids=lambda v: v.voice_id)
+async def test_an_english_voice_really_speaks_han(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+    """Its own reading, "Chinese letter" ten times, takes some 9 s; ten Han characters take 2 to 4."""
+    said = await _say(espeak, tmp_path / "han.mp3", "今天天气很好出去散步", voice.voice_id)
+    assert 1.5 < said.seconds < 4.5
+    mixed = await _say(espeak, tmp_path / "mixed.mp3", "She said 今天天气很好 to me.", voice.voice_id)
+    assert 2 < mixed.seconds < 4.5
+
+
+@pytest.mark.parametrize("text", ["", "   ", "👍", "，。！？", "\0\x07\u200b", "…"])
+async def test_a_text_without_sound_is_told_and_leaves_no_file(
+    espeak: Espeak, tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(NothingSpoken):
+        await _say(espeak, tmp_path / "said.mp3", text)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "你好\0，今天天气很好",
+        "你好\x01\x1b，今天天气很好\x7f",
+        "你好\ud800，今天天气很好👍",
+        "你\u200b好，今天天气很好",
+    ],
+)
+async def test_what_cannot_be_spoken_takes_nothing_else_along(
+    espeak: Espeak, tmp_path: Path, odd: str
+) -> None:
+    plain = await _say(espeak, tmp_path / "plain.mp3", "你好，今天天气很好")
+    said = await _say(espeak, tmp_path / "odd.mp3", odd)
+    assert said.seconds == pytest.approx(plain.seconds, rel=0.1)
+
+
+async def test_a_thousand_han_characters_are_all_spoken(espeak: Espeak, tmp_path: Path) -> None:
+    few = await _say(espeak, tmp_path / "few.mp3", "今天天气很好" * 10)
+    many = await _say(espeak, tmp_path / "many.mp3", ("今天天气很好" * 167)[:1000])
+    assert many.seconds == pytest.approx(few.seconds * 1000 / 60, rel=0.1)
+
+
+@pytest.mark.parametrize("word", ["7", "1234567, ", "ж", "好", "supercalifragilistic", "fine "])
+@pytest.mark.parametrize("voice_id", [_PLAIN, "yue-male-1", "en-us-male-1"])
+async def test_a_text_without_stops_is_spoken_to_its_end(
+    espeak: Espeak, tmp_path: Path, voice_id: str, word: str
+) -> None:
+    few = await _say(espeak, tmp_path / "few.mp3", word * 10, voice_id)
+    many = await _say(espeak, tmp_path / "many.mp3", word * 100, voice_id)
+    assert many.seconds == pytest.approx(10 * few.seconds, rel=0.2)
+
+
+async def test_a_path_may_be_long_and_in_any_script(espeak: Espeak, tmp_path: Path) -> None:
+    folder = tmp_path / ("深" * 60) / ("folder" * 20)
+    folder.mkdir(parents=True)
+    path = folder / ("n" * 251 + ".mp3")
+    await _say(espeak, path, "你好")
+    assert _decoded_seconds(path) > 0.3
+    assert len(_names(folder)) == 1
+
+
+async def test_a_folder_that_is_not_there_fails_the_job_without_naming_it(
+    espeak: Espeak, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineFailed, match=r"^No such file or directory$"):
+        await _say(espeak, tmp_path / "nowhere" / "said.mp3", "你好")
+    assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
+
+
+async def test_an_unknown_voice_or_speed_never_reaches_the_engine(espeak: Espeak, tmp_path: Path) -> None:
+    for utterance in (
+        Utterance("你好", "cmn+f3", 1.0),
+        Utterance("你好", _PLAIN, 0.2),
+        Utterance("你好", _PLAIN, 4.1),
+        Utterance("你好", _PLAIN, float("nan")),
+    ):
+        with pytest.raises(UnfitUtterance):
+            await espeak.speak(utterance, tmp_path / "said.mp3", 10)
+
+
+async def test_the_catalogue_has_both_genders_in_each_language() -> None:
+    assert len(VOICES) >= 12 and len({voice.voice_id for voice in VOICES}) == len(VOICES)
+    for language in _SENTENCES:
+        assert {"female", "male"} <= {voice.gender for voice in VOICES if voice.language == language}
+    assert (VOICES[0].gender, VOICES[0].language) == ("female", "zh-CN")
+    assert all(voice.voice_id.isascii() and voice.voice_id.islower() for voice in VOICES)
+
+
+async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[Spoken]":
+    """A long job whose file is being written."""
+    job = asyncio.create_task(_say(espeak, path, "今天天气很好，" * 140))
+    await until(lambda: bool(_names(path.parent)))
+    return job
+
+
+async def test_a_child_killed_in_mid_speech_leaves_no_file_and_the_next_job_works(tmp_path: Path) -> None:
+    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
+    await espeak.start()
+    job = await _speaking(espeak, tmp_path / "said.mp3")
+
+    os.kill(espeak.pids()[0], signal.SIGKILL)
+
+    with pytest.raises(EngineDied):
+        await job
+    assert _names(tmp_path) == []
+    assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
+    await espeak.close()
+
+
+async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Path) -> None:
+    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
+    await espeak.start()
+    [pid] = espeak.pids()
+
+    job = await _speaking(espeak, tmp_path / "said.mp3")
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert _names(tmp_path) == [] and not runs(pid)
+
+    await until(lambda: espeak.pids() != [pid])
+    with pytest.raises(EngineTimedOut):
+        await espeak.speak(Utterance("今天天气很好，" * 140, _PLAIN, 0.25), tmp_path / "said.mp3", 0.5)
+    assert _names(tmp_path) == []
+    await espeak.close()

@@ -1,0 +1,64 @@
+"""Which voice reads which part of a text, and what of it reaches the engine."""
+
+import subprocess
+import sys
+
+import pytest
+
+from myna.engines.espeak_text import runs_of
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("Hello there.", [("en-us", "Hello there.")]),
+        ("你好，世界", [("cmn", "你好，世界")]),
+        ("She said “你好”.", [("en-us", "She said “"), ("cmn", "你好”.")]),
+        ("你好 and 再见", [("cmn", "你好"), ("en-us", " and "), ("cmn", "再见")]),
+        ("In 2024 我有5个苹果", [("en-us", "In 2024 "), ("cmn", "我有五个苹果")]),
+        ("今天2024年5月 is May 2024", [("cmn", "今天二零二四年五月"), ("en-us", " is May 2024")]),
+        ("12月 plan 3", [("cmn", "十二月"), ("en-us", " plan 3")]),
+    ],
+)
+def test_an_english_voice_leaves_han_to_a_chinese_one(text: str, runs: list[tuple[str, str]]) -> None:
+    assert runs_of(text, "en-us", "cmn") == runs
+
+
+@pytest.mark.parametrize("text", ["我用Python写。", "Hello", "今天 is 好天"])
+def test_a_chinese_voice_reads_all_by_itself(text: str) -> None:
+    assert runs_of(text, "cmn", "cmn") == [("cmn", text)]
+
+
+def test_a_chinese_voice_reads_numbers_as_they_are_said() -> None:
+    assert runs_of("有25个", "cmn", "cmn") == [("cmn", "有二十五个")]
+
+
+def test_a_text_of_a_hundred_thousand_changes_of_script_is_split_at_once() -> None:
+    assert len(runs_of("好a" * 50_000, "en", "cmn")) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("a\0b", "a b"),
+        ("a\x1bb\x7fc\u0085d", "a b c d"),
+        ("你\u200b好\ufeff", "你好"),
+        ("line\nline\tend", "line\nline\tend"),
+        ("x" * 90, "x" * 40 + " " + "x" * 40 + " " + "x" * 10),
+        ("call 12345678", "call 1 2 3 4 5 6 7 8"),
+        ("ж" * 16, "ж" * 7 + " " + "ж" * 7 + " " + "ж" * 2),
+        ("好" * 250, ", ".join(["好" * 100, "好" * 100, "好" * 50])),
+        ("好" * 90 + "。" + "好" * 90, "好" * 90 + "。" + "好" * 90),
+    ],
+)
+def test_nothing_reaches_the_engine_that_it_would_drop(text: str, given: str) -> None:
+    assert runs_of(text, "cmn", "cmn") == [("cmn", given)]
+
+
+def test_the_servers_side_does_not_load_the_childs() -> None:
+    """The library is under the GPL; it stays in a process of its own."""
+    loaded = (
+        "import sys, myna.engines.espeak; print('espeakng_loader' in sys.modules, 'wetext' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+    assert said == "False False\n"

@@ -1,0 +1,290 @@
+"""Speaking through a speech server: what is sent, what is kept, and what every kind of bad answer becomes."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.engines.openai import OpenAISpeech
+from myna.engines.spoken import (
+    EngineBusy,
+    EngineDown,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    Spoken,
+    Utterance,
+)
+from myna.outbound import Outbound
+from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
+from tests.outbound.faulty import Talk, answer
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-very-secret"
+HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[SpeechUpstream]:
+    server = SpeechUpstream()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
+    outbound = Outbound(connections_max=4)
+    yield OpenAISpeech(outbound, url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000)
+    await outbound.close()
+
+
+async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> Spoken:
+    utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
+    return await engine.speak(utterance, folder / "a.mp3", 10)
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in the folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_the_order_says_all_there_is_to_say(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    await speak(engine, tmp_path)
+
+    [request] = upstream.requests
+    assert upstream.orders() == [
+        {
+            "model": "kokoro",
+            "input": HELLO.text,
+            "voice": HELLO.voice_id,
+            "response_format": "mp3",
+            "speed": 1.25,
+        }
+    ]
+    assert request.header("authorization") == f"Bearer {KEY}"
+    assert request.header("content-type") == "application/json"
+
+
+async def test_the_audio_is_on_disk_as_it_was_sent_and_nothing_else_is(
+    engine: OpenAISpeech, tmp_path: Path
+) -> None:
+    spoken = await speak(engine, tmp_path)
+
+    audio = mp3(1.0)
+    assert (tmp_path / f"a{engine.suffix}").read_bytes() == audio
+    assert (spoken.size_bytes, spoken.sha256) == (len(audio), hashlib.sha256(audio).digest())
+    assert spoken.seconds == pytest.approx(1.0, abs=0.1)
+    assert len(names(tmp_path)) == 1
+
+
+async def test_a_server_without_a_key_gets_no_authorization(upstream: SpeechUpstream, tmp_path: Path) -> None:
+    outbound = Outbound(connections_max=1)
+    engine = OpenAISpeech(outbound, url=upstream.base, key=None, model="m", answer_max_bytes=200_000)
+
+    await speak(engine, tmp_path)
+    await outbound.close()
+
+    assert upstream.requests[0].header("authorization") is None
+
+
+async def test_a_long_text_is_spoken_in_pieces_and_joined(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    text = "山高水长。" * 2000
+
+    spoken = await speak(engine, tmp_path, text)
+
+    inputs = [order["input"] for order in upstream.orders()]
+    assert "".join(inputs) == text
+    assert [len(each) for each in inputs] == [4095, 4095, 1810]
+    assert (tmp_path / "a.mp3").read_bytes() == mp3(1.0) * 3
+    assert spoken.seconds == pytest.approx(3.0, abs=0.3)
+    assert spoken.sha256 == hashlib.sha256(mp3(1.0) * 3).digest()
+
+
+async def test_the_limit_is_for_all_pieces_together(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    upstream.speech = answer(mp3(10.0), "200 OK", AUDIO_MPEG)
+    assert 100_000 > len(mp3(10.0)) > 70_000
+
+    with pytest.raises(EngineFailed, match="more than is taken"):
+        await speak(engine, tmp_path, "a. " * 4000)
+
+    assert len(upstream.orders()) == 3
+    assert names(tmp_path) == []
+
+
+async def test_a_later_piece_that_fails_leaves_nothing(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    async def once_only(talk: Talk) -> None:
+        if len(upstream.requests) == 1:
+            await talk.say(answer(mp3(1.0), "200 OK", AUDIO_MPEG))
+            await talk.hear()
+        await talk.say(answer(b"RIFF....WAVEfmt ", "200 OK", "Content-Type: audio/wav"))
+
+    upstream.speech = once_only
+    with pytest.raises(EngineFailed, match="asked for mp3 and sent audio/wav"):
+        await speak(engine, tmp_path, "a. " * 2000)
+
+    assert len(upstream.orders()) == 2
+    assert names(tmp_path) == []
+
+
+HTML = b"<html>It works!</html>"
+ERROR = b'{"error":{"message":"no such voice"}}'
+BAD: list[tuple[str, bytes, str]] = [
+    ("500", answer(ERROR, "500 Internal Server Error"), "answered 500"),
+    ("401", answer(ERROR, "401 Unauthorized"), "answered 401"),
+    ("500 with audio", answer(mp3(1.0), "500 Internal Server Error", AUDIO_MPEG), "answered 500"),
+    ("a redirect", answer(b"", "302 Found", "Location: /v2"), "answered 302"),
+    ("204", b"HTTP/1.1 204 No Content\r\n\r\n", "answered 204"),
+    ("an error with 200", answer(ERROR, "200 OK", "Content-Type: application/json"), "sent application/json"),
+    ("a web page", answer(HTML, "200 OK", "Content-Type: text/html; charset=utf-8"), "sent text/html"),
+    ("no type", answer(mp3(1.0)), "sent something else"),
+    ("bytes", answer(mp3(1.0), "200 OK", "Content-Type: application/octet-stream"), "octet-stream"),
+    ("wav", answer(b"RIFF....WAVEfmt ", "200 OK", "Content-Type: audio/wav"), "sent audio/wav"),
+    ("empty", answer(b"", "200 OK", AUDIO_MPEG), "is empty"),
+    ("a page that says it is mp3", answer(HTML * 100, "200 OK", AUDIO_MPEG), "isn't the mp3"),
+    ("wav that says it is mp3", answer(b"RIFF" + bytes(9000), "200 OK", AUDIO_MPEG), "isn't the mp3"),
+    (
+        "truncated",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n" + AUDIO_MPEG.encode() + b"\r\n\r\nab",
+        "broke",
+    ),
+    ("too long", answer(mp3(40.0), "200 OK", AUDIO_MPEG), "more than is taken"),
+    ("no HTTP", b"+OK POP3 ready\r\n\r\n", "broke"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+async def test_an_answer_that_is_no_mp3_is_a_failure_and_leaves_nothing(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str
+) -> None:
+    async def once(talk: Talk) -> None:
+        await talk.say(data)
+
+    upstream.speech = once
+    with pytest.raises(EngineFailed, match=message) as failed:
+        await speak(engine, tmp_path)
+
+    assert names(tmp_path) == []
+    for secret in (KEY, "no such voice", upstream.base, HELLO.text):
+        assert secret not in str(failed.value)
+
+
+async def test_what_a_server_says_of_a_failure_is_logged_short_and_without_the_key(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = f"bad key {KEY}\r\n".encode() + b"!" * 2000
+    upstream.speech = answer(said, "429 Too Many Requests")
+
+    with caplog.at_level(logging.WARNING), pytest.raises(EngineBusy, match="answered 429"):
+        await speak(engine, tmp_path)
+
+    [line] = [record.getMessage() for record in caplog.records if record.name == "myna.engines.openai"]
+    assert "answered 429: 'bad key ***\\r\\n!!!!" in line
+    assert KEY not in line
+    assert len(line) < 560
+
+
+async def test_a_server_that_is_too_slow_ends_at_the_deadline_and_leaves_nothing(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    async def stuck(talk: Talk) -> None:
+        await talk.say(b"HTTP/1.1 200 OK\r\n" + AUDIO_MPEG.encode() + b"\r\n\r\n" + mp3(1.0))
+        await talk.until_the_client_leaves()
+
+    upstream.speech = stuck
+    with pytest.raises(EngineTimedOut):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 0.3)
+
+    await upstream.until_nobody_is_connected()
+    assert names(tmp_path) == []
+
+
+async def test_a_cancelled_call_leaves_nothing(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    async def stuck(talk: Talk) -> None:
+        await talk.until_the_client_leaves()
+
+    upstream.speech = stuck
+    call = asyncio.ensure_future(speak(engine, tmp_path))
+    await upstream.until_asked()
+    assert len(names(tmp_path)) == 1
+
+    call.cancel()
+    await asyncio.wait([call])
+
+    assert call.cancelled()
+    assert names(tmp_path) == []
+    await upstream.until_nobody_is_connected()
+
+
+async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
+    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
+    commit = "myna.sound.landing.Landing.commit"
+
+    def cancelled_meanwhile(landing: object) -> tuple[int, bytes]:
+        asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
+        (tmp_path / "a.mp3").write_bytes(b"moved after the cancelling")
+        return 0, b""
+
+    monkeypatch.setattr(commit, cancelled_meanwhile)
+    await asyncio.wait([call])
+
+    assert call.cancelled()
+    assert names(tmp_path) == []
+
+
+async def _cancel(call: "asyncio.Future[Spoken]") -> None:
+    call.cancel()
+
+
+async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path) -> None:
+    outbound = Outbound(connections_max=1)
+    engine = OpenAISpeech(outbound, url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9)
+
+    with pytest.raises(EngineDown):
+        await speak(engine, tmp_path)
+
+    assert names(tmp_path) == []
+    await outbound.close()
+
+
+async def test_a_folder_that_is_not_there_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"can't be written: No such file or directory\.") as failed:
+        await speak(engine, tmp_path / "missing")
+
+    assert str(tmp_path) not in str(failed.value)
+
+
+async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstream, tmp_path: Path) -> None:
+    outbound = Outbound(connections_max=1)
+    engine = OpenAISpeech(outbound, url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9)
+
+    with pytest.raises(EngineFailed, match="with this key"):
+        await speak(engine, tmp_path)
+
+    await outbound.close()
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\ud800"])
+async def test_a_text_with_nothing_in_it_asks_nobody(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(NothingSpoken):
+        await speak(engine, tmp_path, text)
+
+    assert upstream.requests == []

@@ -1,0 +1,170 @@
+"""A list of voices in every shape that servers give it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from myna.engines.openai import OpenAISpeech
+from myna.engines.openai_voices import read_voices
+from myna.engines.spoken import EngineFailed, Voice
+from myna.outbound import Outbound
+from tests.engines.speech_upstream import SpeechUpstream
+from tests.outbound.faulty import answer
+
+BELLA = Voice("af_bella", "af_bella", "female", "en-US")
+YUNXI = Voice("zm_yunxi", "zm_yunxi", "male", "zh-CN")
+AMY = Voice("amy", "Amy", "female", "en-GB")
+AMY_OBJECT = {"name": "Amy", "gender": "Female", "language": "en_gb"}
+
+
+def read(answer: Any) -> tuple[Voice, ...]:
+    return read_voices(msgspec.json.encode(answer))
+
+
+@pytest.mark.parametrize(
+    ("listed", "voices"),
+    [
+        (["af_bella", "zm_yunxi"], (BELLA, YUNXI)),
+        ({"voices": ["af_bella", "zm_yunxi"]}, (BELLA, YUNXI)),
+        ({"voices": [{"id": "amy", **AMY_OBJECT}]}, (AMY,)),
+        ({"voices": [{"voice_id": "amy", **AMY_OBJECT}]}, (AMY,)),
+        ({"object": "list", "data": [{"id": "af_bella"}, {"id": "amy", **AMY_OBJECT}]}, (BELLA, AMY)),
+        ({"voices": [{"name": "zm_yunxi"}]}, (YUNXI,)),
+        ({"voices": {"amy": AMY_OBJECT, "af_bella": None}}, (AMY, BELLA)),
+        ({"voices": []}, ()),
+        ([{"id": "x", "gender": "男", "lang": "zh"}], (Voice("x", "x", "male", "zh"),)),
+        ([{"id": "x", "language": "English"}], (Voice("x", "x", "neutral", "und"),)),
+        ([{"id": "x", "language": "zh_hant_TW"}], (Voice("x", "x", "neutral", "zh-Hant-TW"),)),
+        ([{"id": "af_x", "gender": "m", "language": "de"}], (Voice("af_x", "af_x", "male", "de"),)),
+    ],
+)
+def test_voices_are_found_in_every_shape(listed: Any, voices: tuple[Voice, ...]) -> None:
+    assert read(listed) == voices
+
+
+@pytest.mark.parametrize(
+    ("voice_id", "language", "gender"),
+    [
+        ("af_heart", "en-US", "female"),
+        ("bm_george", "en-GB", "male"),
+        ("ef_dora", "es", "female"),
+        ("ff_siwis", "fr-FR", "female"),
+        ("hm_omega", "hi", "male"),
+        ("im_nicola", "it", "male"),
+        ("jf_alpha", "ja", "female"),
+        ("pm_alex", "pt-BR", "male"),
+        ("zf_xiaobei", "zh-CN", "female"),
+        ("xf_none", "und", "neutral"),
+        ("alloy", "und", "neutral"),
+    ],
+)
+def test_an_id_of_kokoro_tells_language_and_gender(voice_id: str, language: str, gender: str) -> None:
+    assert read([voice_id]) == (Voice(voice_id, voice_id, gender, language),)
+
+
+def test_an_entry_without_a_usable_id_is_left_out() -> None:
+    bad: list[Any] = [
+        None,
+        7,
+        "",
+        "  ",
+        "a\nb",
+        "a\u200bb",
+        "\x1b[31m",
+        "x" * 101,
+        [],
+        {},
+        {"id": 5},
+        {"id": None},
+    ]
+
+    assert read([*bad, "af_bella"]) == (BELLA,)
+
+
+def test_ids_in_other_scripts_and_with_spaces_are_usable() -> None:
+    assert [voice.voice_id for voice in read(["晓晓", "Morgan Freeman_male", "é-1"])] == [
+        "晓晓",
+        "Morgan Freeman_male",
+        "é-1",
+    ]
+
+
+def test_a_name_that_can_not_be_shown_gives_way_to_the_id() -> None:
+    assert read([{"id": "x", "name": "a\u202eb"}]) == (Voice("x", "x", "neutral", "und"),)
+
+
+def test_a_voice_listed_twice_is_one_and_the_list_ends_at_500() -> None:
+    voices = read(["af_bella", "af_bella", *(f"v{i}" for i in range(1000))])
+
+    assert len(voices) == 500
+    assert voices[1].voice_id == "v0"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"7", b'"alloy"', b"{}", b'{"voices":"alloy"}', b"\xff", b"[" * 9999]
+)
+def test_what_holds_no_list_is_an_error(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_voices(body)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[SpeechUpstream]:
+    server = SpeechUpstream()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
+    outbound = Outbound(connections_max=1)
+    yield OpenAISpeech(outbound, url=upstream.base, key="k", model="a/b c", answer_max_bytes=1)
+    await outbound.close()
+
+
+@pytest.mark.anyio
+async def test_a_server_is_asked_for_the_voices_of_its_model(
+    engine: OpenAISpeech, upstream: SpeechUpstream
+) -> None:
+    upstream.voices = answer(b'{"voices":["af_bella"]}')
+
+    assert await engine.voices(5) == (BELLA,)
+
+    [request] = upstream.requests
+    assert request.line == "GET /v1/audio/voices?model=a%2Fb%20c HTTP/1.1"
+    assert request.header("authorization") == "Bearer k"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"])
+async def test_a_server_without_a_list_has_the_classic_voices(
+    engine: OpenAISpeech, upstream: SpeechUpstream, status: str
+) -> None:
+    upstream.voices = answer(b"{}", status)
+
+    voices = await engine.voices(5)
+
+    assert [voice.voice_id for voice in voices] == ["alloy", "echo", "fable", "nova", "onyx", "shimmer"]
+    assert {(voice.gender, voice.language) for voice in voices} == {("neutral", "und")}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (answer(b"{}", "401 Unauthorized"), "answered 401"),
+        (answer(b"{}", "500 Internal Server Error"), "answered 500"),
+        (answer(b"<html>"), "can't be read"),
+        (answer(b"[" * 100_000), "can't be read"),
+        (answer(b"x" * 1_048_577), "more than is taken"),
+    ],
+)
+async def test_a_list_that_can_not_be_had_is_a_failure(
+    engine: OpenAISpeech, upstream: SpeechUpstream, data: bytes, message: str
+) -> None:
+    upstream.voices = data
+
+    with pytest.raises(EngineFailed, match=message):
+        await engine.voices(5)

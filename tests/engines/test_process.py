@@ -1,0 +1,246 @@
+"""The pool on real processes, on both event loops: every job ends, with its own answer, whatever dies."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from myna.engines.process import Pool
+from myna.engines.spoken import (
+    EngineBusy,
+    EngineDied,
+    EngineDown,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+)
+from tests.engines.conftest import runs, until
+from tests.engines.process_child import Deed, Word
+
+pytestmark = pytest.mark.anyio
+_CHILD = "tests.engines.process_child"
+_ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param}
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets the child be found: it doesn't look into the folder it is started in."""
+    monkeypatch.setenv("PYTHONPATH", _ROOT)
+    yield
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool[Word]]:
+    """One process, two places in the queue."""
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=30)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+async def _busy(pool: Pool[Word], deadline_s: float = 30) -> "asyncio.Task[Word]":
+    """A job that hangs, and has been given to the child."""
+    task = asyncio.create_task(pool.run(Deed("hang"), deadline_s))
+    await until(lambda: not pool._idle and not pool._waiting and bool(pool._orders))
+    return task
+
+
+async def test_a_job_gets_its_answer(pool: Pool[Word]) -> None:
+    assert await pool.run(Deed("echo", "好"), 10) == Word("好")
+    assert pool.up()
+
+
+async def test_many_jobs_each_get_their_own_answer() -> None:
+    pool = Pool(_CHILD, Word, processes=2, queue_max=300, job_deadline_s=30)
+    await pool.start()
+    words = [f"word {number}" for number in range(300)]
+
+    answers = await asyncio.gather(*(pool.run(Deed("echo", word), 30) for word in words))
+
+    assert [answer.word for answer in answers] == words
+    await pool.close()
+
+
+async def test_a_full_queue_is_refused_and_an_idle_child_is_no_place_in_it(pool: Pool[Word]) -> None:
+    jobs = [asyncio.create_task(pool.run(Deed("echo", str(number)), 10)) for number in range(4)]
+
+    results = await asyncio.gather(*jobs, return_exceptions=True)
+
+    assert [type(result) for result in results] == [Word, Word, Word, EngineBusy]
+
+
+async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
+    [before] = pool.pids()
+    os.kill(before, signal.SIGKILL)
+    await until(lambda: pool.pids() != [before])
+    assert pool.up()
+
+
+async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
+    with pytest.raises(EngineDied):
+        await pool.run(Deed("die"), 10)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
+    job = await _busy(pool)
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with pytest.raises(EngineDied):
+        await job
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    began = time.monotonic()
+
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("hang"), 0.5)
+
+    assert 0.4 < time.monotonic() - began < 5
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_job_is_ended_at_the_pools_own_deadline_too() -> None:
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=0.5)
+    await pool.start()
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("hang"), 60)
+    await pool.close()
+
+
+async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("echo"), 0.5)
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_cancelled_job_is_over_when_its_caller_is(pool: Pool[Word]) -> None:
+    job = await _busy(pool)
+    [pid] = pool.pids()
+
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_job_cancelled_while_it_waits_leaves_the_queue_and_the_child_alone(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    before = pool.pids()
+    waiting = asyncio.create_task(pool.run(Deed("die"), 30))
+    await until(lambda: len(pool._waiting) == 1)
+
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert not pool._waiting and pool.pids() == before and not running.done()
+    running.cancel()
+
+
+async def test_a_job_whose_deadline_passes_in_the_queue_is_never_begun(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    before = pool.pids()
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("die"), 0.2)
+    assert pool.pids() == before and not running.done()
+    running.cancel()
+
+
+async def test_a_job_that_waited_most_of_its_time_is_not_begun_only_to_be_killed(pool: Pool[Word]) -> None:
+    running = await _busy(pool, deadline_s=1.6)
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("echo"), 2)
+    with pytest.raises(EngineTimedOut):
+        await running
+
+
+async def test_a_child_leaves_the_end_to_its_parent(pool: Pool[Word]) -> None:
+    """Ctrl-C and a service manager signal all processes at once; jobs in flight are to end well."""
+    before = pool.pids()
+    os.kill(before[0], signal.SIGINT)
+    os.kill(before[0], signal.SIGTERM)
+    assert await pool.run(Deed("echo", "still here"), 10) == Word("still here")
+    assert pool.pids() == before
+
+
+async def test_what_a_library_prints_does_not_reach_the_answers(pool: Pool[Word]) -> None:
+    assert await pool.run(Deed("chatter", "one"), 10) == Word("one")
+    assert await pool.run(Deed("echo", "two"), 10) == Word("two")
+
+
+async def test_an_error_comes_back_as_what_it_is_and_names_no_path(pool: Pool[Word]) -> None:
+    with pytest.raises(NothingSpoken, match=r"^quiet$"):
+        await pool.run(Deed("silent", "quiet"), 10)
+    with pytest.raises(EngineFailed, match=r"^No space left on device$"):
+        await pool.run(Deed("disk"), 10)
+    with pytest.raises(EngineFailed, match=r"^KeyError$"):
+        await pool.run(Deed("fault", "a secret"), 10)
+    assert await pool.run(Deed("echo", "again"), 10) == Word("again")
+
+
+async def test_closing_ends_what_runs_and_what_waits(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    [pid] = pool.pids()
+    waiting = asyncio.create_task(pool.run(Deed("echo"), 30))
+    await until(lambda: len(pool._waiting) == 1)
+
+    await pool.close()
+
+    results = await asyncio.gather(running, waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [EngineDown, EngineDown]
+    assert not runs(pid) and not pool.up()
+    with pytest.raises(EngineDown):
+        await pool.run(Deed("echo"), 1)
+
+
+async def test_a_program_that_does_not_start_is_told_and_nothing_is_left() -> None:
+    pool = Pool("tests.engines.there_is_no_such_program", Word, processes=2, queue_max=2, job_deadline_s=5)
+    with pytest.raises(EngineDown):
+        await pool.start()
+    assert not pool.up() and not pool.pids()
+
+
+async def test_it_is_down_while_no_child_can_be_started_and_up_again_after(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no Python starts with that
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with pytest.raises(EngineDown):
+        await pool.run(Deed("echo"), 20)
+    assert not pool.up()
+
+    monkeypatch.delenv("PYTHONHOME")
+    await until(pool.up)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_does_not_get_the_servers_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MYNA_DATABASE_URL", "postgresql://someone:secret@somewhere/")
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    assert await pool.run(Deed("settings"), 10) == Word("")
+    await pool.close()

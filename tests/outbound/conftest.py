@@ -1,0 +1,42 @@
+"""Every test of the client runs on both event loops; servers and clients are closed behind it."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from myna.outbound import Outbound
+from tests.outbound.faulty import Behaviour, Faulty
+
+LOOPS = [
+    pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+    pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+]
+
+Serve = Callable[[Behaviour], "Faulty"]
+
+
+@pytest.fixture(params=LOOPS)
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    backend: tuple[str, dict[str, bool]] = request.param
+    return backend
+
+
+@pytest.fixture
+async def outbound() -> AsyncIterator[Outbound]:
+    client = Outbound(connections_max=3)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """`serve(behaviour)` gives a server that listens already."""
+    servers: list[Faulty] = []
+
+    def start(behaviour: Behaviour) -> Faulty:
+        servers.append(Faulty(behaviour))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        await server.close()

@@ -1,0 +1,130 @@
+"""The cap holds, waiting calls get through, and a connection its server has closed is never used again."""
+
+import asyncio
+import socket
+
+import pytest
+
+from myna.outbound import Broken, Outbound
+from myna.outbound.client import IDLE_MAX_S
+from tests.outbound.calling import post
+from tests.outbound.conftest import Serve
+from tests.outbound.faulty import Talk, answer, answering
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_there_are_never_more_connections_than_the_cap_and_every_call_gets_through(
+    outbound: Outbound, serve: Serve
+) -> None:
+    async def busy(talk: Talk) -> None:
+        while await talk.hear():
+            await server.until(lambda: server.open == 3)
+            await talk.say(answer(b"ok"))
+
+    server = serve(busy)
+    answers = await asyncio.gather(*(post(outbound, server.url) for _ in range(40)))
+
+    assert [got.body for got in answers] == [b"ok"] * 40
+    assert (server.accepted, server.open_peak) == (3, 3)
+
+
+async def test_the_cap_counts_all_servers_together(outbound: Outbound, serve: Serve) -> None:
+    servers = [serve(answering(answer(b"ok"))) for _ in range(5)]
+    most = 0
+
+    for _ in range(2):
+        for server in servers:
+            await post(outbound, server.url)
+            await server.until(lambda: sum(each.open for each in servers) <= 3)
+            most = max(most, sum(each.open for each in servers))
+
+    assert most == 3
+    assert [server.open_peak for server in servers] == [1] * 5
+
+
+async def test_calls_to_many_servers_at_once_stay_below_the_cap(outbound: Outbound, serve: Serve) -> None:
+    servers = [serve(answering(answer(b"ok"))) for _ in range(6)]
+
+    answers = await asyncio.gather(*(post(outbound, servers[i % 6].url) for i in range(60)))
+
+    assert [got.body for got in answers] == [b"ok"] * 60
+    assert len(outbound._open) <= 3
+
+
+class Blocking:
+    """A server of blocking sockets, so that a test can close one without the event loop coming by."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self.heard: list[bytes] = []
+
+    def accept(self) -> socket.socket:
+        return self._listener.accept()[0]
+
+    def serve_one(self, connection: socket.socket, data: bytes) -> None:
+        self.heard.append(connection.recv(65_536))
+        connection.sendall(data)
+
+    def accept_and_serve(self, data: bytes) -> socket.socket:
+        connection = self.accept()
+        self.serve_one(connection, data)
+        return connection
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.parametrize(
+    "parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silently", "with 408"]
+)
+async def test_a_post_never_meets_a_connection_that_its_server_closed_while_idle(
+    outbound: Outbound, parting: bytes
+) -> None:
+    server = Blocking()
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"1")))
+    assert (await post(outbound, server.url, b"one")).body == b"1"
+    kept = await serving
+
+    # Closed and called again without a turn of the event loop between: only a look at the socket can tell.
+    kept.sendall(parting)
+    kept.close()
+    call = post(outbound, server.url, b"two")
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"2")))
+    assert (await call).body == b"2"
+
+    (await serving).close()
+    server.close()
+    assert [heard[-3:] for heard in server.heard] == [b"one", b"two"]
+
+
+async def test_a_post_that_was_read_and_not_answered_is_not_sent_again(
+    outbound: Outbound, serve: Serve
+) -> None:
+    async def second_time_dead(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(answer(b"ok"))
+        await talk.hear()
+
+    server = serve(second_time_dead)
+    await post(outbound, server.url, b"one")
+
+    with pytest.raises(Broken, match="without an answer"):
+        await post(outbound, server.url, b"two")
+
+    assert [request.body for request in server.requests] == [b"one", b"two"]
+    assert server.accepted == 1
+
+
+async def test_a_connection_is_let_go_before_servers_usually_close_theirs(
+    outbound: Outbound, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert IDLE_MAX_S < 5
+    server = serve(answering(answer(b"ok")))
+
+    monkeypatch.setattr("myna.outbound.client.IDLE_MAX_S", 0.0)
+    for _ in range(3):
+        await post(outbound, server.url)
+
+    assert server.accepted == 3

@@ -1,0 +1,56 @@
+"""After many calls that end in every way at once, no place is lost and no answer went to the wrong caller."""
+
+import asyncio
+import random
+
+import pytest
+
+from myna.outbound import Answer, Outbound, OutboundFailed
+from tests.outbound.calling import post
+from tests.outbound.conftest import Serve
+from tests.outbound.faulty import Talk, answer
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_no_place_is_lost_and_no_answer_is_mixed_up(outbound: Outbound, serve: Serve) -> None:
+    chance = random.Random(20)
+
+    async def moody(talk: Talk) -> None:
+        while request := await talk.hear():
+            mood = chance.random()
+            if mood < 0.05:
+                return
+            if mood < 0.10:
+                return await talk.until_the_client_leaves()
+            if mood < 0.15:
+                return await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + request.body)
+            await talk.say(answer(request.body) + (b"HTTP/1.1 200" if mood < 0.20 else b""))
+            if mood < 0.25:
+                return
+        return None
+
+    servers = [serve(moody) for _ in range(3)]
+    calls: list[asyncio.Future[Answer]] = []
+    for number in range(600):
+        url = servers[number % 3].url
+        calls.append(asyncio.ensure_future(post(outbound, url, b"%d" % number, deadline_s=0.5)))
+    for call in chance.sample(calls, 100):
+        asyncio.get_running_loop().call_later(chance.random() / 5, call.cancel)
+    done = await asyncio.gather(*calls, return_exceptions=True)
+
+    answered = [number for number, got in enumerate(done) if isinstance(got, Answer)]
+    assert all(done[number].body == b"%d" % number for number in answered)  # type: ignore[union-attr]
+    assert all(isinstance(got, (Answer, OutboundFailed, asyncio.CancelledError)) for got in done)
+    assert len(answered) > 50
+    assert sum(server.open for server in servers) <= 3
+    assert {server.open_peak for server in servers} <= {1, 2, 3}
+    calm = serve(_echo)
+    again = await asyncio.gather(*(post(outbound, calm.url, b"%d" % i) for i in range(9)))
+    assert [got.body for got in again] == [b"%d" % i for i in range(9)]
+    await calm.until(lambda: calm.open_peak == 3)
+
+
+async def _echo(talk: Talk) -> None:
+    while request := await talk.hear():
+        await talk.say(answer(request.body))

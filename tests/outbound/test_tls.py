@@ -1,0 +1,96 @@
+"""https: the certificate must be the host's own, and vouched for by the system's roots or SSL_CERT_FILE."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.outbound import Outbound, TimedOut, Unreachable
+from tests.outbound.calling import Stopwatch, post
+from tests.outbound.conftest import Serve
+from tests.outbound.faulty import Faulty, Talk, answer, answering, silent
+
+pytestmark = pytest.mark.anyio
+
+LOCALHOST = Path(__file__).with_name("localhost.pem")
+
+
+@pytest.fixture
+async def secured() -> AsyncIterator[Faulty]:
+    """A server for https://localhost that answers "sealed"."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(LOCALHOST)
+    server = Faulty(answering(answer(b"sealed")), context)
+    yield server
+    await server.close()
+
+
+async def test_a_trusted_server_is_spoken_to_over_one_kept_connection(
+    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+
+    for _ in range(5):
+        got = await post(outbound, f"https://localhost:{secured.port}/")
+        assert got.body == b"sealed"
+
+    assert (len(secured.requests), secured.accepted) == (5, 1)
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused_before_anything_is_sent(
+    outbound: Outbound, secured: Faulty
+) -> None:
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await post(outbound, f"https://localhost:{secured.port}/")
+
+    assert secured.requests == []
+
+
+async def test_a_certificate_of_another_host_is_refused(
+    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+
+    with pytest.raises(Unreachable):
+        await post(outbound, f"https://127.0.0.1:{secured.port}/")
+
+    assert secured.requests == []
+
+
+async def test_a_server_that_speaks_no_tls_is_unreachable(outbound: Outbound, serve: Serve) -> None:
+    async def mail(talk: Talk) -> None:
+        await talk.say(b"220 mail.example ESMTP\r\n")
+        await talk.until_the_client_leaves()
+
+    server = serve(mail)
+    with pytest.raises(Unreachable):
+        await post(outbound, f"https://127.0.0.1:{server.port}/", deadline_s=5)
+
+
+async def test_a_handshake_that_hangs_ends_at_the_deadline_and_closes_its_connection(
+    outbound: Outbound, serve: Serve
+) -> None:
+    server, watch = serve(silent), Stopwatch()
+
+    with pytest.raises(TimedOut):
+        await post(outbound, f"https://127.0.0.1:{server.port}/", deadline_s=0.3)
+
+    assert watch.seconds() < 3
+    await server.until(lambda: server.accepted == 1 and server.open == 0)
+
+
+async def test_a_cancelled_call_over_tls_leaves_nothing_open(
+    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+    await post(outbound, f"https://localhost:{secured.port}/")
+
+    call = asyncio.ensure_future(post(outbound, f"https://localhost:{secured.port}/", b"x" * 4_000_000))
+    await secured.until(lambda: secured.open == 1)
+    call.cancel()
+    await asyncio.wait([call])
+    await outbound.close()
+
+    await secured.until(lambda: secured.open == 0)

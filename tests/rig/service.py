@@ -1,0 +1,242 @@
+"""The service as an operator runs it: a process of its own, and the command line beside it."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig.calls import call
+from tests.rig.commands import CommandLine, Ended
+from tests.rig.tether import tethered
+from tests.rig.waiting import free_port, wait_until
+
+START_DEADLINE_S = 30
+STOP_DEADLINE_S = 40
+ALL_SCOPES = ("chat", "tts", "records")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Key:
+    """An issued key: `plain` is what a caller sends, the rest is what `key issue` says of it.
+
+    `expires_at` is in Unix seconds, 0 for a key that never expires.
+    """
+
+    id: str
+    plain: str
+    masked: str
+    scopes: list[str]
+    expires_at: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account of a running service, by its name."""
+
+    service: "Service"
+    name: str
+
+    def key(
+        self,
+        *,
+        scopes: tuple[str, ...] = ALL_SCOPES,
+        expires_in: str | None = None,
+        name: str = "a key",
+    ) -> Key:
+        """Issue a key. `expires_in` is a duration such as `30d`; without it the key never expires."""
+        arguments = ["key", "issue", self.name, "--name", name]
+        for scope in scopes:
+            arguments += ["--scope", scope]
+        if expires_in is not None:
+            arguments += ["--expires-in", expires_in]
+        issued = self.service.cli(*arguments)
+        return Key(str(issued["id"]), issued["key"], issued["masked"], issued["scopes"], issued["expires_at"])
+
+    def grant(self, units: int) -> None:
+        self.service.cli("account", "grant", self.name, str(units))
+
+    def disable(self) -> None:
+        self.service.cli("account", "disable", self.name)
+
+    def enable(self) -> None:
+        self.service.cli("account", "enable", self.name)
+
+
+class Service:
+    """One `myna serve` process on a data folder and a port of its own.
+
+    `env` is added to the environment, over what the other parameters make of it. Without `database_url`
+    the service keeps its SQLite file in `folder / "data"`. Standard output and error of the latest start
+    are in `folder / "stdout"` and `folder / "stderr"`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        commands: CommandLine,
+        *,
+        database_url: str | None = None,
+        chat_url: str | None = None,
+        chat_key: str | None = None,
+        chat_model: str | None = None,
+        speech: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.root_url = f"http://127.0.0.1:{self.port}"
+        self.base_url = f"{self.root_url}/v1"
+        self._commands = commands
+        self._process: subprocess.Popen[bytes] | None = None
+        given = {
+            "MYNA_DATA": str(folder / "data"),
+            "MYNA_HOST": "127.0.0.1",
+            "MYNA_PORT": str(self.port),
+            "MYNA_DATABASE_URL": database_url,
+            "MYNA_CHAT_URL": chat_url,
+            "MYNA_CHAT_KEY": chat_key,
+            "MYNA_CHAT_MODEL": chat_model,
+            "MYNA_SPEECH": speech,
+            **(env or {}),
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        self.env = inherited | {name: value for name, value in given.items() if value is not None}
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def stdout(self) -> str:
+        return (self.folder / "stdout").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+    def spawn(self) -> None:
+        """Start the process and don't wait for it to be ready."""
+        if self._process is not None and self._process.poll() is None:
+            raise RuntimeError("the service is running already")
+        with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
+            self._process = subprocess.Popen(
+                tethered([sys.executable, "-m", "myna", "serve"]),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=self.env,
+                cwd=self.folder,
+            )
+
+    def start(self) -> "Service":
+        """Start the process and return once GET /readyz answers 200."""
+        self.spawn()
+        wait_until(self._ready, START_DEADLINE_S, "the service is ready")
+        return self
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """SIGTERM; the exit code. A process that outlives the deadline is killed: TimeoutExpired."""
+        self.terminate()
+        return self.exit_code(deadline_s)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting for what comes of it."""
+        self._running().send_signal(signal.SIGTERM)
+
+    def exit_code(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Wait for the process to end by itself."""
+        process = self._running()
+        try:
+            return process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would. Does nothing to a process that has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self) -> None:
+        """Stop the process if it runs, and start it again on the same folder and port."""
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+        self.start()
+
+    def command(self, *arguments: str) -> Ended:
+        """Run `myna ARGUMENTS…` with the service's own environment, however it ends."""
+        return self._commands.run(list(arguments), self.env, self.folder)
+
+    def cli(self, *arguments: str) -> Any:
+        """Run `myna ARGUMENTS… --json`, which must succeed; its standard output as JSON."""
+        ended = self.command(*arguments, "--json")
+        if ended.code != 0:
+            raise RuntimeError(f"myna {' '.join(arguments)} ended with {ended.code}:\n{ended.stderr}")
+        return json.loads(ended.stdout)
+
+    def account(self, *, units: int = 1000, name: str | None = None) -> Account:
+        """A new account with this many units on it."""
+        name = name or f"account-{next(_numbers)}"
+        self.cli("account", "add", name, "--units", str(units))
+        return Account(self, name)
+
+    def revoke(self, key: Key) -> None:
+        """Revoke a key; from the moment this returns nobody gets in with it."""
+        self.cli("key", "revoke", key.id)
+
+    def _ready(self) -> bool:
+        process = self._running()
+        if process.poll() is not None:
+            raise RuntimeError(f"the service ended with {process.returncode}:\n{self.stderr}{self.stdout}")
+        try:
+            return call("GET", f"{self.root_url}/readyz", deadline_s=5).status == HTTPStatus.OK
+        except OSError:
+            return False
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the service was never started")
+        return self._process
+
+
+ServiceMaker = Callable[..., Service]
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[CommandLine]:
+    """The command line's forking child, shared by all services of the run."""
+    line = CommandLine()
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def make_service(tmp_path: Path, commands: CommandLine) -> Iterator[ServiceMaker]:
+    """Make services that this test starts and ends as it likes; those left running are killed behind it.
+
+    Takes the keyword parameters of `Service`.
+    """
+    made: list[Service] = []
+
+    def make(**parameters: Any) -> Service:
+        folder = tmp_path / f"service-{len(made)}"
+        made.append(Service(folder, commands, **parameters))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.kill()

@@ -1,0 +1,282 @@
+"""A chat upstream on a real socket that can misbehave in every way an upstream can.
+
+It speaks the OpenAI protocol byte by byte. What it does with a request is its *fault*, in this order: the
+last user message, if it starts with `fault=NAME` or `fault=NAME:ARGUMENT` (up to the first space); else
+what `behave` set; else `echo`. The faults:
+
+echo            answer with the last user message            tool-calls   answer with a tool call, no content
+say:TEXT        answer with TEXT                             status:N     an error whose body holds a secret
+count           answer "一二三 abc": three Han characters    redirect     307 to a trap on the same socket
+odd             answer with a NUL, an emoji, quotes, \\       hang         read the request, never answer
+empty           content ""                                   hold[:N]     echo, or status:N, after `release()`
+null            content null                                 drip         the head, then a byte every 50 ms
+no-choices      choices []                                   close        close without an answer
+not-chat        JSON that is no completion                   cut          close in the middle of the body
+broken          JSON that ends too early                     garbage      bytes that aren't HTTP
+list            a JSON array                                 oversized    200 MB of body, or until hung up on
+wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.rig.waiting import wait_until
+
+SECRET = "sk-upstream-secret-4f2a9c"
+ODD_TEXT = 'a\u0000b 😀👩‍👩‍👧 "quoted" \\ <b>\u2028'
+COUNTED_TEXT = "一二三 abc"
+OVERSIZED_BYTES = 200_000_000
+_CHUNK = b"x" * 65536
+TOOL_CALLS = [
+    {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
+]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request as it arrived. Header names are lower case; `json` is None if the body isn't JSON."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Upstream:
+    """A running upstream. `requests` is all it got; `trapped` counts those that followed a redirect."""
+
+    def __init__(self) -> None:
+        self.key = SECRET
+        self.model = "upstream-model"
+        self.requests: list[Seen] = []
+        self.trapped = 0
+        self.open_now = 0
+        self.open_max = 0
+        self.abandoned = 0
+        self._fault = "echo"
+        self._released = asyncio.Event()
+        self._over = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._port = 0
+        self._thread = threading.Thread(target=self._run, name="upstream", daemon=True)
+        self._thread.start()
+        wait_until(lambda: self._port != 0, 10, "the upstream listens")
+
+    @property
+    def url(self) -> str:
+        """The base address, to which a client adds `/chat/completions`."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def behave(self, fault: str = "echo") -> None:
+        """What to do with requests whose last user message names no fault."""
+        self._fault = fault
+
+    def release(self) -> None:
+        """Let every request that is held get its answer, now and from now on, until `hold_again`."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    def hold_again(self) -> None:
+        self._loop.call_soon_threadsafe(self._released.clear)
+
+    def forget(self) -> None:
+        """Back to how it was when new: no requests recorded, echoing, holding."""
+        self.requests.clear()
+        self.trapped = self.abandoned = 0
+        self.open_max = self.open_now
+        self.behave()
+        self.hold_again()
+
+    def wait_for_requests(self, count: int, deadline_s: float = 10) -> None:
+        wait_until(lambda: len(self.requests) >= count, deadline_s, f"{count} requests upstream")
+
+    def close(self) -> None:
+        """Stop listening and hang up on everybody. Idempotent."""
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, limit=1 << 24, backlog=1024)
+        self._port = server.sockets[0].getsockname()[1]
+        await self._over.wait()
+        server.close()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open_now += 1
+        self.open_max = max(self.open_max, self.open_now)
+        try:
+            while (seen := await _read(reader)) is not None and await self._answer(seen, reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            self.abandoned += 1
+        finally:
+            self.open_now -= 1
+            writer.close()
+
+    async def _answer(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Do what the request's fault says; true if the connection may be used again."""
+        if seen.path.endswith("/trap"):
+            self.trapped += 1
+        self.requests.append(seen)
+        fault, _, argument = _fault_of(seen, self._fault).partition(":")
+        if fault in ("hang", "drip"):
+            await self._stall(fault, reader, writer)
+            return False
+        if fault == "hold":
+            await self._released.wait()
+            fault = "status" if argument else "echo"
+        if fault == "oversized":
+            await _pour(writer)
+            return False
+        writer.write(_bytes_of(fault, argument, seen))
+        await writer.drain()
+        return fault not in ("close", "cut", "garbage")
+
+    async def _stall(self, fault: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hold the line until the other side hangs up, saying nothing or a byte at a time."""
+        if fault == "drip":
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+            )
+        hung_up = asyncio.ensure_future(reader.read(1))
+        while not hung_up.done():
+            await asyncio.wait([hung_up], timeout=0.05)
+            if fault == "drip":
+                writer.write(b" ")
+                await writer.drain()
+        self.abandoned += 1
+
+
+async def _pour(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+    writer.write(b'Content-Length: %d\r\n\r\n{"id":"' % OVERSIZED_BYTES)
+    for _ in range(OVERSIZED_BYTES // len(_CHUNK)):
+        writer.write(_CHUNK)
+        await writer.drain()
+
+
+async def _read(reader: asyncio.StreamReader) -> Seen | None:
+    """One request, or None where the client is done."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    lines = head.decode("latin-1").split("\r\n")
+    method, path, _ = lines[0].split(" ")
+    fields = (line.partition(":") for line in lines[1:] if line)
+    headers = {name.lower(): value.strip() for name, _, value in fields}
+    if headers.get("transfer-encoding") == "chunked":
+        return Seen(method, path, headers, await _chunks(reader))
+    return Seen(method, path, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        body += await reader.readexactly(size)
+        await reader.readexactly(2)
+    await reader.readline()
+    return body
+
+
+def _fault_of(seen: Seen, default: str) -> str:
+    text = _last_user_text(seen)
+    return text.removeprefix("fault=").split(" ")[0] if text.startswith("fault=") else default
+
+
+def _last_user_text(seen: Seen) -> str:
+    if not seen.body:
+        return ""
+    contents = [m.get("content") for m in seen.json.get("messages", []) if m.get("role") == "user"]
+    content = contents[-1] if contents else ""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""
+
+
+def _bytes_of(fault: str, argument: str, seen: Seen) -> bytes:
+    """The whole answer of a fault that needs no waiting, possibly not HTTP at all."""
+    if fault == "close":
+        return b""
+    if fault == "garbage":
+        return b"\x00\xff\xfe this is not HTTP \r\n\r\n" + bytes(range(256))
+    if fault == "cut":
+        return b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{"id": "cut'
+    if fault == "redirect":
+        return b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /trap\r\nContent-Length: 0\r\n\r\n"
+    if fault == "status":
+        error = {"error": {"message": f"no: {SECRET} at /srv/upstream.py", "type": "x", "code": argument}}
+        return _http(int(argument), json.dumps(error).encode())
+    return _http(200, _body_of(fault, argument, seen))
+
+
+def _body_of(fault: str, argument: str, seen: Seen) -> bytes:
+    if fault == "no-choices":
+        return json.dumps(_completion(seen, "") | {"choices": []}).encode()
+    if fault == "broken":
+        return json.dumps(_completion(seen, "broken")).encode()[:-20]
+    if fault == "tool-calls":
+        answer = _completion(seen, None, "tool_calls")
+        answer["choices"][0]["message"]["tool_calls"] = TOOL_CALLS
+        return json.dumps(answer).encode()
+    if fault in ("list", "not-chat"):
+        return b"[]" if fault == "list" else b'{"hello": "world"}'
+    said: dict[str, Any] = {
+        "say": argument,
+        "count": COUNTED_TEXT,
+        "odd": ODD_TEXT,
+        "empty": "",
+        "null": None,
+        "wrong-types": 17,
+        "surrogate": "half \ud800",
+    }
+    return json.dumps(_completion(seen, said.get(fault, _last_user_text(seen)))).encode()
+
+
+def _completion(seen: Seen, content: Any, finish_reason: str = "stop") -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": "chatcmpl-of-the-upstream",
+        "object": "chat.completion",
+        "created": 1,
+        "model": seen.json.get("model", "") if seen.body else "",
+        "system_fingerprint": "fp_upstream",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33},
+    }
+
+
+def _http(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} Whatever\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Retry-After: 0\r\n\r\n" + body
+
+
+@pytest.fixture(scope="session")
+def session_upstream() -> Iterator[Upstream]:
+    """One upstream for services that live longer than a test."""
+    running = Upstream()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """An upstream of this test's own."""
+    running = Upstream()
+    yield running
+    running.close()

@@ -1,0 +1,68 @@
+"""A file is at its path whole, or nothing is."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from myna.sound.landing import Landing
+
+
+def test_a_file_appears_when_it_is_committed_and_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp3"
+    landing = Landing(path)
+    for piece in (b"one", b"", b"two" * 100_000):
+        landing.write(piece)
+    assert not path.exists()
+
+    size_bytes, sha256 = landing.commit()
+
+    data = b"one" + b"two" * 100_000
+    assert path.read_bytes() == data
+    assert (size_bytes, sha256) == (len(data), hashlib.sha256(data).digest())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_was_written_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "a.mp3")
+    landing.write(b"one")
+    landing.flush()
+
+    assert landing.part.read_bytes() == b"one"
+    assert landing.size_bytes == 3
+    landing.abort()
+
+
+def test_an_aborted_file_leaves_nothing_however_often_it_is_aborted(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "a.mp3")
+    landing.write(b"one")
+
+    landing.abort()
+    landing.abort()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_aborting_after_the_commit_keeps_the_file(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "a.mp3")
+    landing.write(b"one")
+    landing.commit()
+
+    landing.abort()
+
+    assert (tmp_path / "a.mp3").read_bytes() == b"one"
+
+
+def test_two_files_for_one_path_do_not_meet(tmp_path: Path) -> None:
+    one, two = Landing(tmp_path / "a.mp3"), Landing(tmp_path / "a.mp3")
+    one.write(b"one")
+    two.write(b"two")
+    one.abort()
+    two.commit()
+
+    assert (tmp_path / "a.mp3").read_bytes() == b"two"
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Landing(tmp_path / "missing" / "a.mp3")
