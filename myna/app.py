@@ -44,12 +44,14 @@ FINISH_WAIT_S = 5.0
 class Service:
     """The parts of one serving process, and the order in which they start and end."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], db: Database, site: Site) -> None:
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], db: Database, site: Site, commits: GroupCommit
+    ) -> None:
         self.settings, self.db, self.site = settings, db, site
         self.audio = AudioStore(settings.data_folder / "audio")
         self.outbound = Outbound(connections_max=settings.outbound_connections_max)
         self.espeak = _espeak(settings)
-        self.commits = GroupCommit(db, settings.queue_max)
+        self.commits = commits
         self.channels = Channels(settings, environ, self.outbound, self.espeak)
         self.ledger = Ledger(db, self.commits, site, charge_wait_s=settings.charge_wait_s)
         self.synthesizer = Synthesizer(settings, self.ledger, site, self.channels, self.audio)
@@ -64,7 +66,8 @@ class Service:
         db = await connect(settings.database_url or "sqlite:", settings.data_folder, serving=True)
         try:
             await migrate(db)
-            service = cls(settings, environ, db, await Site.read(db))
+            commits = cls.commits_of(db, settings)
+            service = cls(settings, environ, db, await Site.read(db), commits)
             await service._start()
             try:
                 yield service
@@ -72,6 +75,11 @@ class Service:
                 await service._stop()
         finally:
             await db.close()
+
+    @staticmethod
+    def commits_of(db: Database, settings: Settings) -> GroupCommit:
+        """What charges and ends go through."""
+        return GroupCommit(db, settings.queue_max)
 
     async def _start(self) -> None:
         self.commits.start()
@@ -119,7 +127,11 @@ class Service:
         ]
 
 
-def create(settings: Settings | None = None, environ: Mapping[str, str] | None = None) -> Edge:
+def create(
+    settings: Settings | None = None,
+    environ: Mapping[str, str] | None = None,
+    kind: type[Service] = Service,
+) -> Edge:
     """The ASGI application. Without arguments, as a server's worker makes it: from the environment."""
     environ = os.environ if environ is None else environ
     if settings is None:
@@ -130,7 +142,7 @@ def create(settings: Settings | None = None, environ: Mapping[str, str] | None =
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with Service.running(settings, environ) as service:
+        async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
             yield

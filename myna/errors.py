@@ -9,7 +9,6 @@ MynaError                     status  type                    when
 ├── InsufficientUnits         402     insufficient_quota      the balance is below the price
 ├── SpeechNotInScope          402     insufficient_quota      speech by chat on a key without `tts`
 ├── NotFound                  404     not_found_error
-├── RateLimited               429     rate_limit_error
 ├── UpstreamFailed            500     upstream_error          every channel failed; the units are back
 ├── ServerFault               500     server_error            a fault of ours
 │   └── CallLost              500     server_error            the call was refunded before its answer was kept
@@ -106,16 +105,6 @@ class NotFound(MynaError):
     """Nothing here for this caller."""
 
     status, type = HTTPStatus.NOT_FOUND, "not_found_error"
-
-
-class RateLimited(MynaError):
-    """The operator's rate limit for this key is used up; may be retried after `retry_after_s` seconds."""
-
-    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"Too many calls with this key; try again in {retry_after_s} s.")
-        self.headers = {"Retry-After": str(retry_after_s)}
 
 
 class UpstreamFailed(MynaError):

@@ -119,6 +119,7 @@ def configure(app: App | str, settings: Settings) -> Config:
         "log_config": None,
         "access_log": False,
         "server_header": False,
+        "proxy_headers": False,
         "timeout_keep_alive": settings.keep_alive_s,
         "timeout_graceful_shutdown": max(1, round(settings.shutdown_grace_s)),
     }

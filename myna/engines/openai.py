@@ -85,7 +85,7 @@ class OpenAISpeech:
                 deadline_s=deadline_s,
                 answer_max_bytes=VOICES_MAX_BYTES,
             )
-        except (OutboundFailed, ValueError) as fault:
+        except OutboundFailed as fault:
             raise _failure(fault) from fault
         if answer.status in _NO_SUCH_LIST:
             return CLASSIC
@@ -141,7 +141,7 @@ class OpenAISpeech:
                 sink=landing.write,
                 accept=_is_mp3,
             )
-        except (OutboundFailed, ValueError) as fault:
+        except OutboundFailed as fault:
             raise _failure(fault) from fault
         if not _is_mp3(answer.status, answer.headers):
             raise self._refusal(answer)
@@ -172,16 +172,14 @@ def _is_mp3(status: int, headers: Mapping[str, str]) -> bool:
     return status == HTTPStatus.OK and _media_type(headers) in _MP3
 
 
-def _failure(fault: OutboundFailed | ValueError) -> EngineFailed:
+def _failure(fault: OutboundFailed) -> EngineFailed:
     if isinstance(fault, TimedOut):
         return EngineTimedOut("The speech server took too long.")
     if isinstance(fault, Unreachable):
         return EngineDown("The speech server can't be reached.")
     if isinstance(fault, AnswerTooLarge):
         return EngineFailed("The speech server sent more than is taken.")
-    if isinstance(fault, OutboundFailed):
-        return EngineFailed("The connection to the speech server broke.")
-    return EngineFailed("The speech server can't be asked with this key.")
+    return EngineFailed("The connection to the speech server broke.")
 
 
 def _land(landing: Landing) -> Spoken:

@@ -44,7 +44,7 @@ class Outbound:
         """Send `body` and return the answer whole, whatever its status.
 
         `deadline_s` counts waiting for a connection, connecting, sending and reading together. Raises
-        OutboundFailed; ValueError for a method or a header that can't be sent.
+        OutboundFailed; ValueError for a method that isn't known here.
         """
         return await self._call(method, url, headers, body, deadline_s, answer_max_bytes, None, None)
 

@@ -1,7 +1,7 @@
 """What can go wrong on the way out, drawn as a tree.
 
 OutboundFailed
-├── Unreachable      no connection: a bad address, DNS, refused, TLS; not one byte of the request was sent
+├── Unreachable      no connection: a bad address or header, DNS, refused, TLS; not one byte was sent
 ├── TimedOut         the total deadline passed, whatever the call was waiting for
 ├── Broken           the connection ended in mid-call, or the answer is no HTTP
 └── AnswerTooLarge   the answer, or its head, is over its limit

@@ -39,7 +39,7 @@ def target_of(method: str, url: str, headers: tuple[tuple[str, str], ...]) -> Ta
     lines = {name.lower(): (name, value) for name, value in (*fields.items(), *headers)}
     for name, (_, value) in lines.items():
         if name in _OURS or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ValueError(f"the header {name!r} can't be sent")
+            raise Unreachable(f"The header {name!r} can't be sent.")
     text = "".join(f"{name}: {value}\r\n" for name, value in lines.values())
     return Target(origin, f"{method} {resource} HTTP/1.1\r\n{text}".encode("latin-1"))
 

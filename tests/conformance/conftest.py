@@ -11,6 +11,7 @@ from tests.rig.commands import CommandLine
 from tests.rig.postgres import Postgres
 from tests.rig.service import ALL_SCOPES, Service, ServiceMaker
 from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
 
 # Short, so that what has to run into them doesn't hold the suite up; long enough for a busy machine.
 CALL_DEADLINE_S = 4
@@ -86,11 +87,12 @@ def mute_service(
 def own_service(
     new_database: Callable[[], str | None], make_service: ServiceMaker, upstream: Upstream
 ) -> Callable[..., Service]:
-    """Makes services, with an upstream of the test's own, that the test may stop and kill."""
+    """Makes services, with a chat upstream of the test's own, that the test may stop and kill."""
 
-    def make(**env: str) -> Service:
+    def make(*, speech: str | None = None, **env: str) -> Service:
         return make_service(
             database_url=new_database(),
+            speech=speech,
             chat_url=upstream.url,
             chat_key=upstream.key,
             chat_model=upstream.model,
@@ -119,6 +121,11 @@ def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Ca
     """A new account and a key of it; `parameters` go to `Account.key`."""
     account = service.account(units=units)
     return Caller(service, account, account.key(**parameters))
+
+
+def wait_for_voices(caller: Caller) -> None:
+    """A speech upstream is asked for its voices in the background, soon after the start."""
+    wait_until(lambda: caller.get("/voices").json["data"] != [], 15, "voices are listed")
 
 
 @pytest.fixture(scope="session")

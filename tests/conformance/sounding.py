@@ -4,7 +4,7 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-import soundfile  # type: ignore[import-untyped]
+import soundfile
 
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
@@ -22,7 +22,9 @@ class Sound:
 def fetch(service: Service, url: str, **headers: str) -> Answer:
     """Get an audio address as anyone may, without a key."""
     assert url.startswith(f"{service.root_url}/uploads/"), url
-    return call("GET", url, headers=headers)
+    answer = call("GET", url, headers=headers)
+    assert answer.headers["x-request-id"]
+    return answer
 
 
 def listen(service: Service, url: str) -> Sound:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
-from tests.conformance.conftest import CallerMaker, make_caller
+from tests.conformance.conftest import CallerMaker, make_caller, wait_for_voices
 from tests.rig.calls import Answer, Wire
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
@@ -108,10 +108,14 @@ class Asked:
     """A call in flight: asked in a thread, upstream has it, and it is held there."""
 
     def __init__(
-        self, caller: Caller, upstream: Upstream, fault: str, headers: Mapping[str, str] | None = None
+        self,
+        ask: Callable[..., Answer],
+        upstream: Upstream,
+        fault: str,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._pool = ThreadPoolExecutor(1)
-        self._answer: Future[Answer] = self._pool.submit(caller.chat, f"fault={fault}", headers)
+        self._answer: Future[Answer] = self._pool.submit(ask, f"fault={fault}", headers)
         upstream.wait_for_requests(len(upstream.requests) + 1)
 
     def answer(self) -> Answer | None:
@@ -127,21 +131,28 @@ class Asked:
 def test_a_call_cut_off_by_a_crash_is_refunded_and_can_be_ordered_again(
     own_service: OwnService, upstream: Upstream
 ) -> None:
-    service = own_service(MYNA_SWEEP_EVERY_S="0.5", MYNA_CALL_DEADLINE_S="1").start()
-    caller = make_caller(service, units=1)
+    limits = {"MYNA_SWEEP_EVERY_S": "0.5", "MYNA_CALL_DEADLINE_S": "1"}
+    service = own_service(speech=upstream.url, **limits).start()
+    caller = make_caller(service, units=2)
+    wait_for_voices(caller)
     order = {"Idempotency-Key": "an order"}
-    asked = Asked(caller, upstream, "hold", order)
+    asked = Asked(caller.chat, upstream, "hold", order)
+    spoken = Asked(caller.speak, upstream, "hold")
     service.kill()
-    assert asked.answer() is None
+    assert asked.answer() is spoken.answer() is None
     service.start()
-    wait_until(lambda: caller.stats() == REFUNDED, 30, "the unit is back")
+    lost = Stats(calls=2, cost=0, ok_calls=0)
+    wait_until(lambda: caller.stats() == lost, 30, "the units are back")
+    [record] = caller.get("/records").json["data"]
+    assert (record["status"], record["audio_url"]) == (3, "")
     assert audit(service) == 0
     upstream.release()
     again = caller.chat("fault=hold", order)
     assert again.status == 200
     assert caller.chat("fault=hold", order).json == again.json
+    assert caller.chat("hello").status == 200
     check_error(caller.chat("hello"), 402)
-    assert caller.stats() == Stats(calls=2, cost=1, ok_calls=1)
+    assert caller.stats() == Stats(calls=4, cost=2, ok_calls=2)
     assert service.stop() == 0
 
 
@@ -170,7 +181,7 @@ def is_deaf(service: Service) -> bool:
 def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstream: Upstream) -> None:
     service = own_service(MYNA_CALL_DEADLINE_S="30").start()
     caller = make_caller(service, units=1)
-    asked = Asked(caller, upstream, "hold")
+    asked = Asked(caller.chat, upstream, "hold")
     service.terminate()
     wait_until(lambda: is_deaf(service), 3, "new connections are refused")
     upstream.release()
@@ -190,7 +201,7 @@ def test_a_call_that_outlives_the_grace_at_sigterm_is_refunded(
     limits = {"MYNA_SHUTDOWN_GRACE_S": "1", "MYNA_CALL_DEADLINE_S": "60", "MYNA_SWEEP_EVERY_S": "1"}
     service = own_service(**limits).start()
     caller = make_caller(service, units=1)
-    asked = Asked(caller, upstream, fault)
+    asked = Asked(caller.chat, upstream, fault)
     service.terminate()
     assert service.exit_code(10) == 0
     answer = asked.answer()

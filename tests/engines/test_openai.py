@@ -273,10 +273,11 @@ async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstre
     outbound = Outbound(connections_max=1)
     engine = OpenAISpeech(outbound, url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9)
 
-    with pytest.raises(EngineFailed, match="with this key"):
+    with pytest.raises(EngineDown) as failed:
         await speak(engine, tmp_path)
 
     await outbound.close()
+    assert str(failed.value.__cause__) == "The header 'authorization' can't be sent."
     assert upstream.requests == []
 
 

@@ -57,7 +57,7 @@ async def test_an_address_that_is_none_is_unreachable(outbound: Outbound, url: s
 async def test_a_header_that_would_change_the_request_is_refused(
     outbound: Outbound, headers: dict[str, str]
 ) -> None:
-    with pytest.raises(ValueError, match="can't be sent"):
+    with pytest.raises(Unreachable, match="can't be sent"):
         await post(outbound, "http://127.0.0.1:9/", headers=headers)
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
-from myna.outbound import Broken, Outbound
+from myna.outbound import Broken, Outbound, Unreachable
 from myna.outbound.client import IDLE_MAX_S
 from tests.outbound.calling import post
 from tests.outbound.conftest import Serve
@@ -128,3 +129,39 @@ async def test_a_connection_is_let_go_before_servers_usually_close_theirs(
         await post(outbound, server.url)
 
     assert server.accepted == 3
+
+
+async def test_a_connection_that_ends_before_its_first_use_sends_nothing_and_holds_no_place(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refusing(talk: Talk) -> None:
+        return None
+
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def connect_and_lose(make: Any, *args: Any, **options: Any) -> Any:
+        lost = asyncio.Event()
+
+        def watched() -> Any:
+            connection = make()
+            ended = connection.connection_lost
+
+            def losing(exc: Exception | None) -> None:
+                ended(exc)
+                lost.set()
+
+            connection.connection_lost = losing
+            return connection
+
+        made = await connect(watched, *args, **options)
+        await lost.wait()
+        return made
+
+    outbound, good = Outbound(connections_max=1), serve(answering(answer(b"ok")))
+    with monkeypatch.context() as patch, pytest.raises(Unreachable, match="before a byte was sent"):
+        patch.setattr(loop, "create_connection", connect_and_lose)
+        await post(outbound, serve(refusing).url)
+
+    assert (await post(outbound, good.url, deadline_s=3)).body == b"ok"
+    await outbound.close()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from myna.outbound import Outbound, TimedOut, Unreachable
 from tests.outbound.calling import Stopwatch, post
@@ -14,23 +15,35 @@ from tests.outbound.faulty import Faulty, Talk, answer, answering, silent
 
 pytestmark = pytest.mark.anyio
 
-LOCALHOST = Path(__file__).with_name("localhost.pem")
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Who vouches for the server; made for this run alone."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def roots(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The authority's certificate, for SSL_CERT_FILE."""
+    path = tmp_path_factory.mktemp("roots") / "roots.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
 
 
 @pytest.fixture
-async def secured() -> AsyncIterator[Faulty]:
+async def secured(authority: trustme.CA) -> AsyncIterator[Faulty]:
     """A server for https://localhost that answers "sealed"."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(LOCALHOST)
+    authority.issue_cert("localhost").configure_cert(context)
     server = Faulty(answering(answer(b"sealed")), context)
     yield server
     await server.close()
 
 
 async def test_a_trusted_server_is_spoken_to_over_one_kept_connection(
-    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+    outbound: Outbound, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
 
     for _ in range(5):
         got = await post(outbound, f"https://localhost:{secured.port}/")
@@ -49,9 +62,9 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_before_anything_
 
 
 async def test_a_certificate_of_another_host_is_refused(
-    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+    outbound: Outbound, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
 
     with pytest.raises(Unreachable):
         await post(outbound, f"https://127.0.0.1:{secured.port}/")
@@ -82,9 +95,9 @@ async def test_a_handshake_that_hangs_ends_at_the_deadline_and_closes_its_connec
 
 
 async def test_a_cancelled_call_over_tls_leaves_nothing_open(
-    outbound: Outbound, secured: Faulty, monkeypatch: pytest.MonkeyPatch
+    outbound: Outbound, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(LOCALHOST))
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
     await post(outbound, f"https://localhost:{secured.port}/")
 
     call = asyncio.ensure_future(post(outbound, f"https://localhost:{secured.port}/", b"x" * 4_000_000))

@@ -87,11 +87,12 @@ class Wire:
         response.begin()
         return _read(response)
 
-    def is_closed_by_server(self) -> bool:
-        """Read on until the server closes; raises TimeoutError if it doesn't within the deadline."""
+    def rest(self) -> bytes:
+        """All that comes until the server closes; raises TimeoutError if it falls silent and doesn't."""
+        heard = b""
         try:
-            while self.socket.recv(65536):
-                pass
+            while data := self.socket.recv(65536):
+                heard += data
         except ConnectionResetError:
-            return True
-        return True
+            return heard
+        return heard

@@ -8,6 +8,7 @@ command where `python -m myna` takes about 0.4 s.
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,7 @@ def _become_command(order: dict[str, Any], out: int, err: int) -> None:
     """In the fork: run the command as a fresh process would, and never return."""
     code = 70
     try:
+        signal.alarm(COMMAND_DEADLINE_S)  # whose default action ends the fork
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)

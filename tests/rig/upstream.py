@@ -1,8 +1,8 @@
-"""A chat upstream on a real socket that can misbehave in every way an upstream can.
+"""An upstream for chat and speech on a real socket, that can misbehave in every way an upstream can.
 
 It speaks the OpenAI protocol byte by byte. What it does with a request is its *fault*, in this order: the
-last user message, if it starts with `fault=NAME` or `fault=NAME:ARGUMENT` (up to the first space); else
-what `behave` set; else `echo`. The faults:
+last user message or the text to speak, if it starts with `fault=NAME` or `fault=NAME:ARGUMENT` (up to the
+first space); else what `behave` set; else `echo`. The faults:
 
 echo            answer with the last user message            tool-calls   answer with a tool call, no content
 say:TEXT        answer with TEXT                             status:N     an error whose body holds a secret
@@ -15,15 +15,22 @@ not-chat        JSON that is no completion                   cut          close 
 broken          JSON that ends too early                     garbage      bytes that aren't HTTP
 list            a JSON array                                 oversized    200 MB of body, or until hung up on
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
+
+A text to speak that names no fault is answered with an mp3, and the list of voices with 404. Of the faults
+above, those that are a whole answer in JSON are none of sound, `silent` is an mp3 of no bytes, and `noise` is
+bytes that only claim to be mp3.
 """
 
 import asyncio
 import json
+import math
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import lameenc
 import pytest
 
 from tests.rig.waiting import wait_until
@@ -202,6 +209,8 @@ def _fault_of(seen: Seen, default: str) -> str:
 def _last_user_text(seen: Seen) -> str:
     if not seen.body:
         return ""
+    if "input" in seen.json:
+        return str(seen.json["input"])
     contents = [m.get("content") for m in seen.json.get("messages", []) if m.get("role") == "user"]
     content = contents[-1] if contents else ""
     if isinstance(content, list):
@@ -222,6 +231,10 @@ def _bytes_of(fault: str, argument: str, seen: Seen) -> bytes:
     if fault == "status":
         error = {"error": {"message": f"no: {SECRET} at /srv/upstream.py", "type": "x", "code": argument}}
         return _http(int(argument), json.dumps(error).encode())
+    if seen.path.partition("?")[0].endswith("/voices"):
+        return _http(404, b"{}")
+    if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
+        return _http(200, _SOUNDS[fault](), "audio/mpeg")
     return _http(200, _body_of(fault, argument, seen))
 
 
@@ -261,8 +274,25 @@ def _completion(seen: Seen, content: Any, finish_reason: str = "stop") -> dict[s
     }
 
 
-def _http(status: int, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status} Whatever\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+def _tone() -> bytes:
+    """Half a second of 440 Hz as an mp3."""
+    encoder = lameenc.Encoder()
+    encoder.set_in_sample_rate(16_000)
+    encoder.set_channels(1)
+    encoder.silence()
+    samples = [int(12_000 * math.sin(2 * math.pi * 440 * n / 16_000)) for n in range(8_000)]
+    return bytes(encoder.encode(struct.pack("<8000h", *samples)) + encoder.flush())
+
+
+_SOUNDS: dict[str, Callable[[], bytes]] = {
+    "echo": _tone,
+    "silent": lambda: b"",
+    "noise": lambda: b"this is no mp3 " * 100,
+}
+
+
+def _http(status: int, body: bytes, media_type: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 {status} Whatever\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
     return head.encode() + b"Retry-After: 0\r\n\r\n" + body
 
 

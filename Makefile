@@ -1,0 +1,60 @@
+# What a newcomer needs is python3 and make; everything else goes into .venv, pinned with hashes.
+
+PYTHON ?= python3
+BIN := .venv/bin
+ONCE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check bench lock clean
+
+help:
+	@echo "make demo     see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
+	@echo "make test     lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
+	@echo "make setup    what running needs, in .venv"
+	@echo "make serve    serve from ./data"
+	@echo "make check    the quick half of make test: lint, types, import contracts, tidy"
+	@echo "make bench    calls per second against the floor of the same parts"
+	@echo "make lock     pin the dependencies anew"
+
+setup: .venv/run.stamp
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/run.stamp: requirements.lock pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.lock .venv/run.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: .venv/run.stamp
+	@ONCE=$(ONCE) $(BIN)/python -m demo
+
+serve: .venv/run.stamp
+	$(BIN)/myna serve
+
+check: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_tidy.py
+
+test: check
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m bench
+
+# Wants `uv`, which only whoever changes a dependency needs. The files name no registry host.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --no-annotate --group demo pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --no-annotate --group dev pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf .venv .dev

@@ -1,0 +1,36 @@
+"""The floor: Myna's own edge, parser, intent and outbound client, with a store whose calls return constants.
+
+What Myna adds to it is what accounts cost: the charge, the keep, and the waiting for both.
+"""
+
+import os
+
+from myna import app, server, settings
+from myna.app import Service
+from myna.settings import Settings
+from myna.store.batch import Charge, Charged, ChargeOutcome, End, EndOutcome
+from myna.store.database import Database
+from myna.store.group_commit import GroupCommit
+
+
+class ConstantCommits(GroupCommit):
+    """Every charge is granted and every end is done, at once and nowhere."""
+
+    async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
+        return Charged(1, 0)
+
+    async def end(self, end: End, wait_s: float) -> EndOutcome:
+        return EndOutcome.DONE
+
+
+class Floor(Service):
+    """Myna without the books."""
+
+    @staticmethod
+    def commits_of(db: Database, settings: Settings) -> GroupCommit:
+        return ConstantCommits(db, settings.queue_max)
+
+
+if __name__ == "__main__":
+    found, _ = settings.load(os.environ)
+    server.run(app.create(found, os.environ, Floor), found)

@@ -1,0 +1,123 @@
+"""Two serving processes. On PostgreSQL they are one service; on SQLite the second one doesn't start."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, Caller, Stats, check_error
+from tests.conformance.conftest import LIMITS, make_caller
+from tests.rig.commands import CommandLine
+from tests.rig.postgres import Postgres
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_books_balance() -> None:
+    """Instead of the folder's: these tests have services of their own and run once, not for each database."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two processes on one database and one folder of audio."""
+
+    first: Service
+    second: Service
+
+    def callers(self, units: int = 1000) -> tuple[Caller, Caller]:
+        """One key, at both."""
+        caller = make_caller(self.first, units=units)
+        return caller, replace(caller, service=self.second)
+
+
+@pytest.fixture(scope="module")
+def pair(
+    postgres: Postgres,
+    session_upstream: Upstream,
+    commands: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Pair]:
+    url = postgres.fresh_database()
+    data = tmp_path_factory.mktemp("pair")
+    pair = Pair(
+        *(
+            Service(
+                tmp_path_factory.mktemp("process"),
+                commands,
+                database_url=url,
+                chat_url=session_upstream.url,
+                chat_key=session_upstream.key,
+                env={**LIMITS, "MYNA_DATA": str(data)},
+            ).start()
+            for _ in range(2)
+        )
+    )
+    yield pair
+    assert pair.first.command("audit", "--json").code == 0
+    assert (pair.first.stop(), pair.second.stop()) == (0, 0)
+
+
+def test_a_balance_is_spent_to_zero_from_both(pair: Pair) -> None:
+    callers = pair.callers(units=60)
+    with ThreadPoolExecutor(120) as pool:
+        answers = list(pool.map(lambda number: callers[number % 2].chat("hello"), range(120)))
+    assert Counter(answer.status for answer in answers) == {200: 60, 402: 60}
+    for caller in callers:
+        assert caller.stats() == Stats(calls=60, cost=60, ok_calls=60)
+
+
+def test_a_key_revoked_is_refused_at_both_at_once(pair: Pair) -> None:
+    first, second = pair.callers()
+    assert (first.chat("hello").status, second.chat("hello").status) == (200, 200)
+    first.service.revoke(first.key)
+    for caller in (first, second):
+        check_error(caller.get("/me"), 401)
+        check_error(caller.chat("hello"), 401)
+
+
+def test_a_disabled_account_is_refused_at_both_at_once(pair: Pair) -> None:
+    first, second = pair.callers()
+    first.account.disable()
+    check_error(first.chat("hello"), 401)
+    check_error(second.chat("hello"), 401)
+
+
+def test_a_copy_at_the_other_process_waits_for_the_first_and_gets_its_answer(
+    pair: Pair, chat_upstream: Upstream
+) -> None:
+    callers = pair.callers()
+    once = {"Idempotency-Key": "across"}
+    with ThreadPoolExecutor(8) as pool:
+        copies = [pool.submit(callers[n % 2].chat, "fault=hold", once) for n in range(8)]
+        chat_upstream.wait_for_requests(1)
+        chat_upstream.release()
+        answers = [copy.result(30) for copy in copies]
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.json["id"] for answer in answers}) == 1
+    assert callers[1].stats() == DELIVERED
+    assert len(chat_upstream.requests) == 1
+
+
+def test_what_one_process_spoke_the_other_one_knows(pair: Pair) -> None:
+    first, second = pair.callers()
+    assert first.speak("你好").status == 200
+    [record] = second.get("/records").json["data"]
+    assert second.get(f"/task?id={record['id']}").json["data"]["status"] == 2
+
+
+def test_on_sqlite_a_second_process_on_the_folder_ends_with_1(make_service: ServiceMaker) -> None:
+    serving = make_service(speech="none").start()
+    ended = serving.command("serve")
+    assert ended.code == 1
+    assert "Traceback" not in ended.stderr
+    assert serving.stop() == 0
+
+
+def test_on_sqlite_more_than_one_worker_ends_with_2(make_service: ServiceMaker) -> None:
+    refused = make_service(env={"MYNA_WORKERS": "2"})
+    ended = refused.command("serve")
+    assert ended.code == 2
+    assert "MYNA_WORKERS" in ended.stderr

@@ -1,0 +1,165 @@
+"""Speech from an upstream: what a caller sees while it works, and when it fails."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
+from tests.conformance.conftest import CALL_DEADLINE_S, LIMITS, make_caller, wait_for_voices
+from tests.conformance.sounding import listen
+from tests.rig.commands import CommandLine
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+FAILURES = [
+    *(f"status:{status}" for status in (400, 401, 404, 429, 500, 503)),
+    *("redirect", "close", "cut", "garbage", "broken", "list", "silent", "noise", "oversized"),
+]
+
+
+@pytest.fixture(scope="module")
+def speaker(
+    new_database: Callable[[], str | None],
+    session_upstream: Upstream,
+    commands: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Caller]:
+    """A caller of a service whose only voices are an upstream's."""
+    service = Service(
+        tmp_path_factory.mktemp("speaker"),
+        commands,
+        database_url=new_database(),
+        chat_url=session_upstream.url,
+        speech=session_upstream.url,
+        env={**LIMITS, "MYNA_SPEECH_KEY": session_upstream.key, "MYNA_SPEECH_MODEL": "a-voice-model"},
+    ).start()
+    caller = make_caller(service)
+    wait_for_voices(caller)
+    yield caller
+    assert service.command("audit", "--json").code == 0
+    assert service.stop() == 0
+
+
+def newest(caller: Caller) -> Any:
+    return caller.get("/records?limit=1").json["data"][0]
+
+
+def task(caller: Caller, record: Any) -> Any:
+    return caller.get(f"/task?id={record['id']}").json["data"]
+
+
+def test_the_upstream_gets_the_text_the_voice_and_its_own_key(
+    speaker: Caller, chat_upstream: Upstream
+) -> None:
+    voice_id = speaker.get("/voices").json["data"][1]["voice_id"]
+    answer = speaker.speak("你好，world", voice_id=voice_id, speed="1.5")
+    assert answer.status == 200
+    listen(speaker.service, answer.json["audio_url"])
+    [seen] = chat_upstream.requests
+    assert seen.path == "/v1/audio/speech"
+    assert seen.headers["authorization"] == f"Bearer {chat_upstream.key}"
+    assert seen.json["model"] == "a-voice-model"
+    assert (seen.json["input"], seen.json["voice"], seen.json["speed"]) == ("你好，world", voice_id, 1.5)
+    assert speaker.key.plain not in str(seen.headers) + seen.body.decode()
+
+
+@pytest.mark.parametrize("fault", FAILURES)
+def test_a_failing_upstream_is_a_500_a_refund_and_a_failed_record(
+    speaker: Caller, chat_upstream: Upstream, fault: str
+) -> None:
+    assert speaker.speak("well").status == 200  # a channel that keeps failing would be rested
+    before = speaker.stats()
+    check_error(speaker.speak(f"fault={fault}"), 500, "upstream_error")
+    assert speaker.stats() - before == REFUNDED
+    record = newest(speaker)
+    assert (record["status"], record["status_text"], record["audio_url"]) == (3, "失败", "")
+    assert record["text"] == f"fault={fault}"
+    assert task(speaker, record)["status"] == 3
+    assert chat_upstream.trapped == 0
+
+
+@pytest.mark.parametrize("fault", ["status:500", "noise"])
+def test_by_chat_it_fails_the_same_way(speaker: Caller, fault: str) -> None:
+    assert speaker.speak("well").status == 200
+    before = speaker.stats()
+    check_error(speaker.chat(f"朗读：fault={fault}"), 500, "upstream_error")
+    assert speaker.stats() - before == REFUNDED
+    assert newest(speaker)["status"] == 3
+
+
+def test_a_job_that_hangs_or_drips_is_ended_at_its_deadline(speaker: Caller) -> None:
+    assert speaker.speak("well").status == 200
+    before = speaker.stats()
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(speaker.speak, f"fault={fault}") for fault in ("hang", "drip")]
+        for answer in asked:
+            check_error(answer.result(CALL_DEADLINE_S + 10), 500, "upstream_error")
+    after = speaker.stats() - before
+    assert (after.calls, after.cost, after.ok_calls) == (2, 0, 0)
+    assert newest(speaker)["status"] == 3
+
+
+def test_a_job_at_work_says_so(speaker: Caller, chat_upstream: Upstream) -> None:
+    before = speaker.stats()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(speaker.speak, "fault=hold")
+        chat_upstream.wait_for_requests(1)
+        record = newest(speaker)
+        assert (record["status"], record["audio_url"], record["chars"]) == (1, "", 10)
+        assert record["status_text"].startswith("处理中")
+        assert task(speaker, record)["status"] == 1
+        assert (speaker.stats() - before).ok_calls == 0
+        chat_upstream.release()
+        assert asked.result(30).status == 200
+    assert newest(speaker)["status"] == 2
+    assert speaker.stats() - before == DELIVERED
+
+
+@pytest.fixture
+def second() -> Iterator[Upstream]:
+    """Another upstream, that works."""
+    running = Upstream()
+    yield running
+    running.close()
+
+
+def test_where_the_first_channel_fails_the_second_one_serves(
+    own_service: Callable[..., Service], upstream: Upstream, second: Upstream
+) -> None:
+    service = own_service(speech=upstream.url).start()
+    for kind in ("chat", "speech"):
+        service.cli("channel", "add", kind, f"second-{kind}", second.url, "--model", "second-model")
+    caller = make_caller(service)
+    wait_for_voices(caller)
+    upstream.behave("status:500")
+    second.forget()
+
+    def speaks() -> bool:  # the second channel's voices are learned in the background as well
+        return caller.speak("你好").status == 200
+
+    wait_until(speaks, 15, "the second channel speaks")
+    before = caller.stats()
+    assert caller.speak("你好").status == 200
+    assert caller.chat("hello").status == 200
+    after = caller.stats() - before
+    assert (after.calls, after.cost, after.ok_calls) == (2, 2, 2)
+    assert second.requests[-1].json["model"] == "second-model"
+
+
+def test_a_channel_that_keeps_failing_is_rested_and_then_it_is_503_and_free(
+    own_service: Callable[..., Service], upstream: Upstream
+) -> None:
+    service = own_service(speech=upstream.url, MYNA_CHANNEL_REST_S="60").start()
+    caller = make_caller(service)
+    wait_for_voices(caller)
+    upstream.behave("status:500")
+    wait_until(lambda: caller.speak("你好").status == 503, 15, "the channel rests")
+    before = caller.stats()
+    check_error(caller.speak("你好"), 503, "service_unavailable")
+    check_error(caller.chat("朗读：你好"), 503, "service_unavailable")
+    assert caller.stats() - before == UNCHARGED
+    assert caller.stats().cost == 0
+    assert caller.get("/voices").json == {"object": "list", "data": [], "default": ""}
