@@ -43,7 +43,13 @@ async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
         if await ledger.grant(connection, new_id(), account.id, units, memo) is None:
             raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
 
-    await db.transaction(work)
+    try:
+        await db.transaction(work)
+    except db.away:
+        raise CommandError(
+            f"The database went away: whether the {units} units moved isn't known. Look at the balance of"
+            f" {name!r} before you try again."
+        ) from None
     return await find(db, name)
 
 

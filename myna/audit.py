@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import time
+from pathlib import Path
 
 from myna import metrics
 from myna.store import audit as store
@@ -27,19 +28,34 @@ async def _audio_breaches(db: Database, audio: AudioStore, hash_audio: bool) -> 
     wrong: list[str] = []
     after = 0
     while page := await store.audio_page(db, after, _PAGE):
-        wrong += await asyncio.to_thread(_wrong, audio, page, hash_audio)
+        found = await asyncio.to_thread(_wrong, audio, page, hash_audio)
+        if found:  # what was removed for its age meanwhile is no breach
+            there = {row[0] for row in await store.audio_page(db, after, _PAGE)}
+            wrong += [line for task_id, line in found if task_id in there]
         after = page[-1][0]
     return [Breach(AUDIO_RULE, len(wrong), wrong[: store.SHOWN_MAX])] if wrong else []
 
 
-def _wrong(audio: AudioStore, page: list[tuple[int, str, int, bytes]], hash_audio: bool) -> list[str]:
+def _wrong(
+    audio: AudioStore, page: list[tuple[int, str, int, bytes]], hash_audio: bool
+) -> list[tuple[int, str]]:
+    """Task id and what is wrong with its audio."""
     found = []
     for task_id, name, size, sha256 in page:
-        path = audio.find(name)
-        if path is None:
-            found.append(f"task {task_id}: {name} is missing")
-        elif path.stat().st_size != size:
-            found.append(f"task {task_id}: {name} has another size")
-        elif hash_audio and hashlib.sha256(path.read_bytes()).digest() != sha256:
-            found.append(f"task {task_id}: {name} has another SHA-256")
+        fault = _fault(audio.find(name), size, sha256, hash_audio)
+        if fault:
+            found.append((task_id, f"task {task_id}: {name} {fault}"))
     return found
+
+
+def _fault(path: Path | None, size: int, sha256: bytes, hash_audio: bool) -> str:
+    try:
+        if path is None:
+            return "is missing"
+        if path.stat().st_size != size:
+            return "has another size"
+        if hash_audio and hashlib.sha256(path.read_bytes()).digest() != sha256:
+            return "has another SHA-256"
+    except FileNotFoundError:
+        return "is missing"
+    return ""

@@ -6,6 +6,7 @@ channel counts as down: its voices leave the list and the next channel, a node o
 the rest is over, one try decides whether it rests again.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
 
@@ -17,7 +18,7 @@ from myna.engines.openai import OpenAISpeech
 from myna.engines.spoken import Voice
 from myna.errors import CommandError
 from myna.outbound import Outbound
-from myna.settings import Settings
+from myna.settings import Settings, is_base_url
 from myna.store import site as store
 from myna.store.database import Connection, Database
 from myna.store.site import ChannelRow, ChannelVoiceRow, Config
@@ -27,6 +28,7 @@ VOICES_WAIT_S = 10.0
 FROM_SETTINGS = "default"
 """The name of the channel that the settings bring; it goes before all others."""
 PARROT = "parrot:"
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class Channel(Struct, frozen=True):
@@ -156,8 +158,10 @@ def check(row: ChannelRow) -> None:
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
         )
     own = row.url == PARROT and row.kind == "chat"
-    if not own and not row.url.startswith(("http://", "https://")):
-        raise CommandError("The URL must begin with http:// or https:// (or be parrot: for chat).")
+    if not own and not is_base_url(row.url):
+        raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+    if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
+        raise CommandError("The key's place must be the name of an environment variable, not the key itself.")
 
 
 async def record_voices(db: Database, channels: Channels, channel: Channel) -> int:

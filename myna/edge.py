@@ -39,7 +39,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ABORT = "myna.abort"
 """Where the server puts, into each scope, what ends the connection without an answer."""
+STOPPING = "myna.stopping"
+"""Where it puts what tells whether the process is about to end."""
 JSON = b"application/json"
+PATH_SHOWN_MAX_CHARS = 200
 LINGER_S = 2.0
 LINGER_MAX_BYTES = 16 * 2**20
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -157,7 +160,8 @@ class Edge:
         path = scope["path"] if methods is not None else "other"
         metrics.REQUESTS.labels(path, status).inc()
         metrics.REQUEST_SECONDS.labels(path).observe(seconds)
-        self._access.write(request, scope["method"], scope["path"][:200], status, seconds)
+        shown = path if methods is not None else logs.masked(scope["path"][:PATH_SHOWN_MAX_CHARS])
+        self._access.write(request, scope["method"], shown, status, seconds)
 
     async def _serve(
         self, methods: Mapping[str, Handler], scope: Scope, receive: Receive, send: Send, request: str
@@ -166,6 +170,8 @@ class Edge:
             handler = methods.get(scope["method"])
             if handler is None:
                 raise MethodNotAllowed(scope["method"], ", ".join(methods))
+            if scope["method"] == "POST" and stopping(scope):
+                raise ShuttingDown
             response = await handler(Request(scope, receive, self._limits))
         except AnswerUnknown:
             log.error("whether the call was kept isn't known; the connection ends without an answer")
@@ -200,6 +206,12 @@ class Edge:
         return status
 
 
+def stopping(scope: Scope) -> bool:
+    """The process ends as soon as the calls in flight have; it begins no new ones."""
+    told = scope.get(STOPPING)
+    return bool(told and told())
+
+
 def known(error: Exception) -> MynaError:
     """The error as the caller may see it: one of ours, or a fault that only the log describes."""
     if isinstance(error, MynaError):
@@ -218,9 +230,9 @@ def envelope(error: MynaError) -> Response:
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's, where it sent a sane one; else a new one."""
+    """The client's, where it sent a sane one, which an API key is not; else a new one."""
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value) and not value.startswith(b"myna_"):
             return str(value, "ascii")
     return secrets.token_hex(16)
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from myna import audit, metrics
 from myna.channels import Channels, record_voices
@@ -20,6 +22,8 @@ log = logging.getLogger(__name__)
 
 CLEAN_EVERY_S = 60.0
 VOICES_EVERY_S = 300.0
+LEFTOVERS_EVERY_S = 3600.0
+LEFTOVER_AGE_S = 3600.0
 PAGE = 200
 
 
@@ -39,6 +43,7 @@ class Jobs:
         self._settings, self._db, self._commits, self._ledger = settings, db, commits, ledger
         self._site, self._channels, self._audio = site, channels, audio
         self._tasks: list[asyncio.Task[None]] = []
+        self._leftovers_due = 0.0
 
     def start(self) -> None:
         every = {
@@ -66,7 +71,14 @@ class Jobs:
             log.warning("%d calls were left open past their deadline and are refunded", refunded)
 
     async def clean(self) -> None:
-        """Removes audio past its keeping time and answers past their life, a page at a time."""
+        """Removes audio past its keeping time and answers past their life, a page at a time; once an hour,
+        since it walks the whole store, what broken off jobs left."""
+        if time.monotonic() >= self._leftovers_due:
+            self._leftovers_due = time.monotonic() + LEFTOVERS_EVERY_S
+            folder = self._settings.data_folder / "audio"
+            removed = await asyncio.to_thread(remove_leftovers, folder, time.time() - LEFTOVER_AGE_S)
+            if removed:
+                log.info("%d files of jobs that were broken off are removed", removed)
         while True:
             forgotten = await self._db.transaction(_forget_page)
             removed = await self._remove_old_audio()
@@ -105,6 +117,20 @@ class Jobs:
             except Exception as error:  # the next round tries again; until then the log and a metric tell
                 log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
             await asyncio.sleep(seconds)
+
+
+def remove_leftovers(folder: Path, before: float) -> int:
+    """Removes the part files below `folder` that were last written before this moment (Unix seconds): a
+    child that is killed together with the server leaves its own. How many."""
+    removed = 0
+    for part in folder.glob("*/.*.part"):
+        try:
+            if part.stat().st_mtime < before:
+                part.unlink()
+                removed += 1
+        except FileNotFoundError:  # its job ended just now, or another process was here first
+            continue
+    return removed
 
 
 def _removal(task_id: int) -> Callable[[Connection], Awaitable[None]]:

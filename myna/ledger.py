@@ -47,10 +47,10 @@ from myna.store.batch import (
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from myna.store.ids import new_id
-from myna.store.keys import Presented
 
 log = logging.getLogger(__name__)
 P = TypeVar("P")
+T = TypeVar("T")
 
 DEADLINE_MARGIN_S = 10.0
 """Between the end of the work and the deadline in the database: time for the keep to commit."""
@@ -116,9 +116,11 @@ class Call:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._ended:
-            await self._ledger.refund(self.id, kind.__name__ if kind else "not kept")
-        self._ledger.forget(self.id)
+        try:
+            if not self._ended:
+                await self._ledger.refund(self.id, kind.__name__ if kind else "not kept")
+        finally:
+            self._ledger.forget(self.id)
 
 
 class Ledger:
@@ -159,7 +161,7 @@ class Ledger:
                 case Replayed():
                     return outcome
                 case Refused(Refusal.STALE):
-                    await self._site.refresh()
+                    await self._ask(self._site.refresh)
                 case Refused(Refusal.PENDING):
                     await asyncio.sleep(poll_s)
                     poll_s = min(poll_s * 2, COPY_POLL_MAX_S)
@@ -226,14 +228,14 @@ class Ledger:
         presented = await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
         if caller.reservation:
             account_id, (key, fingerprint) = presented.key.account_id, _pair(caller.reservation)
-            answer = await store.stored_answer(self._db, account_id, key, fingerprint)
+            answer = await self._ask(lambda: store.stored_answer(self._db, account_id, key, fingerprint))
             if answer is not None:
                 return Replayed(answer)
         if presented.config_version != version:
-            await self._site.refresh()
+            await self._ask(self._site.refresh)
         return None
 
-    async def _ask(self, query: Callable[[], Awaitable[Presented]]) -> Presented:
+    async def _ask(self, query: Callable[[], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(self._charge_wait_s):
                 return await query()

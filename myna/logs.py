@@ -4,9 +4,11 @@ Access lines are gathered and written together a few times a second: one write f
 """
 
 import asyncio
+import contextlib
 import contextvars
 import json
 import logging
+import re
 import sys
 import time
 from typing import TextIO
@@ -16,6 +18,20 @@ import msgspec
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 FLUSH_EVERY_S = 0.2
 GATHERED_MAX = 1000
+_KEY = re.compile(r"(myna_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/@\s]+@")
+
+
+def masked(text: str) -> str:
+    """`text` without API keys and without whoever logs in by a URL: the last resort, behind all code that
+    names neither."""
+    return _LOGIN.sub("://***@", _KEY.sub(r"\1***", text))
+
+
+def timestamp(unix_s: float) -> str:
+    """The moment in UTC, to the millisecond, as ISO 8601 writes it."""
+    whole, millis = divmod(int(unix_s * 1000), 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{millis:03d}Z"
 
 
 class JsonFormatter(logging.Formatter):
@@ -23,16 +39,15 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
+            "time": timestamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": masked(record.getMessage()),
         }
         if found := request_id.get():
             line["request_id"] = found
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = masked(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -54,7 +69,7 @@ class Access:
     def write(self, request: str, method: str, path: str, status: int, seconds: float) -> None:
         """`path` without its query, since a caller may have put anything there."""
         line = {
-            "time": round(time.time(), 3),
+            "time": timestamp(time.time()),
             "level": "info",
             "logger": "access",
             "request_id": request,
@@ -70,8 +85,10 @@ class Access:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what was gathered."""
-        if self._lines:
-            self._stream.write(b"\n".join(self._lines).decode() + "\n")
-            self._stream.flush()
-            self._lines.clear()
+        """Writes what was gathered. Lines that can't be written are gone: a full disk or a reader that left
+        stops no call, and there is no other place in which to say so."""
+        lines, self._lines = self._lines, []
+        if lines:
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write(b"\n".join(lines).decode() + "\n")
+                self._stream.flush()

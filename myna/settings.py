@@ -6,10 +6,12 @@ with MYNA_ in front. What the operator changes while the service runs is elsewhe
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -102,8 +104,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         """Where callers find the service, without a path and without a slash at the end."""
         if self.public_url:
             return self.public_url
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104  not a bind
-        return f"http://{host}:{self.port}"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  not a bind
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def on_sqlite(self) -> bool:
@@ -139,19 +141,41 @@ def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings
 
 
 def shown(name: str, value: object) -> object:
-    """The value as it may be printed: a secret only as whether it is set."""
-    return "***" if name in SECRETS and value else value
+    """The value as it may be printed: a secret only as whether it is set, a URL without who logs in."""
+    if name in SECRETS and value:
+        return "***"
+    return without_login(value) if isinstance(value, str) else value
+
+
+def without_login(url: str) -> str:
+    """The URL without the name and the password that may be in it; what is no URL stays as it is."""
+    head, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    if not separator or "@" not in place:
+        return url
+    return f"{head}://***@{place.rpartition('@')[2]}{slash}{path}"
+
+
+def is_base_url(value: str) -> bool:
+    """Whether a path can be added to it and the whole be called: http or https, a host, no query."""
+    if not _VISIBLE.fullmatch(value) or "?" in value or "#" in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        return False
 
 
 def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict[str, Any]]:
     named = environ.get(PREFIX + "CONFIG", "")
     path = file or Path(named or DEFAULT_FILE)
-    if not path.exists():
-        if named or file:
-            raise ConfigError(f"{PREFIX}CONFIG: there is no file {path}.")
-        return "", {}
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named or file:
+            raise ConfigError(f"{PREFIX}CONFIG: there is no file {path}.") from None
+        return "", {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: can't be read: {error}") from None
     for name in found:
@@ -160,6 +184,8 @@ def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict
     return str(path), found
 
 
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+_PLACE = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
@@ -172,15 +198,28 @@ def _checked(label: str, name: str, raw: object) -> object:
 
 
 def _check_together(settings: Settings) -> None:
-    """What a type can't say."""
-    _check_url("MYNA_PUBLIC_URL", settings.public_url, allowed=("http://", "https://"))
-    if settings.public_url.endswith("/"):
-        raise ConfigError("MYNA_PUBLIC_URL: must not end with a slash.")
-    _check_url("MYNA_DATABASE_URL", settings.database_url, allowed=("postgresql://", "postgres://"))
-    if settings.chat_url != "parrot:":
-        _check_url("MYNA_CHAT_URL", settings.chat_url, allowed=("http://", "https://"), other="parrot:")
-    if settings.speech not in ("espeak", "none"):
-        _check_url("MYNA_SPEECH", settings.speech, allowed=("http://", "https://"), other="espeak, none")
+    """What a type can't say. No value that may hold a secret is repeated."""
+    for name in MEANINGS:
+        value = getattr(settings, name)
+        if isinstance(value, str) and not value.isprintable():
+            raise ConfigError(f"{PREFIX}{name.upper()}: holds a line break or another unprintable character.")
+    for name in ("data", "host"):
+        if not getattr(settings, name).strip():
+            raise ConfigError(f"{PREFIX}{name.upper()}: must not be blank.")
+    for name in ("chat_key", "speech_key"):
+        if not getattr(settings, name).isascii() or " " in getattr(settings, name):
+            raise ConfigError(f"{PREFIX}{name.upper()}: holds a character that can't be sent in a header.")
+    if settings.public_url and not _is_origin(settings.public_url):
+        raise ConfigError("MYNA_PUBLIC_URL: must be http://HOST or https://HOST, with a port or without.")
+    if settings.database_url and not _is_database_url(settings.database_url):
+        raise ConfigError(
+            "MYNA_DATABASE_URL: must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
+            " neither a letter nor a digit is written as % and two hex digits."
+        )
+    if settings.chat_url not in ("", "parrot:") and not is_base_url(settings.chat_url):
+        raise ConfigError("MYNA_CHAT_URL: must be parrot:, http://… or https://…, without a query.")
+    if settings.speech not in ("espeak", "none") and not is_base_url(settings.speech):
+        raise ConfigError("MYNA_SPEECH: must be espeak, none, http://… or https://…, without a query.")
     if settings.log_level not in ("debug", "info", "warning", "error"):
         raise ConfigError("MYNA_LOG_LEVEL: must be debug, info, warning or error.")
     if settings.workers > 1 and settings.on_sqlite:
@@ -190,8 +229,14 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(f"MYNA_WORKERS: this machine has {cores} cores; more workers only take turns.")
 
 
-def _check_url(label: str, value: str, *, allowed: tuple[str, ...], other: str = "") -> None:
-    """The value itself is not repeated: a URL may carry a password."""
-    if value and (not value.startswith(allowed) or " " in value or len(value.split("://", 1)[1]) == 0):
-        choices = ", ".join(filter(None, [other, *(scheme + "…" for scheme in allowed)]))
-        raise ConfigError(f"{label}: must be one of {choices}.")
+def _is_origin(url: str) -> bool:
+    return is_base_url(url) and "@" not in url and not urlsplit(url).path
+
+
+def _is_database_url(url: str) -> bool:
+    """The scheme, and ports that are numbers: the driver would repeat a password that looks like a port."""
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres") or not separator or not _VISIBLE.fullmatch(rest):
+        return False
+    places = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return all(_PLACE.fullmatch(place) for place in places.split(","))

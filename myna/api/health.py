@@ -8,6 +8,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from myna.edge import stopping
 from myna.store.audio import AudioStore
 from myna.store.database import Database
 from myna.store.migrate import newest, schema_version
@@ -30,7 +31,7 @@ class HealthApi:
     async def readyz(self, request: Request) -> Response:
         """Calls would work now: database, schema version, storage; and the process isn't ending."""
         checks = {
-            "running": not self.stopping,
+            "running": not self.stopping and not stopping(request.scope),
             "database": await self._schema_fits(),
             "storage": await asyncio.to_thread(self._audio.writable),
         }

@@ -68,10 +68,10 @@ class OpenApi:
     """Handler of the description."""
 
     def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
+        self._document = JSONResponse(describe(base_url)).body
 
     async def document(self, request: Request) -> Response:
-        return JSONResponse(describe(self._base_url))
+        return Response(self._document, media_type="application/json")
 
 
 def describe(base_url: str) -> dict[str, Any]:

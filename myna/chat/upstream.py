@@ -2,12 +2,14 @@
 
 A channel that can't be connected to, answers 429, 5xx or anything but 200, takes too long, or whose answer
 is broken, empty or too large, makes room for the next one. What an upstream says of an error is logged, cut
-short, and never returned: it may hold its address or a secret.
+short and without the channel's key, and never returned: it may hold its address or a secret.
 """
 
 import logging
 import time
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +26,13 @@ NO_CHANNEL = (
     " 'myna channel add chat NAME URL' or MYNA_CHAT_URL."
 )
 ALL_FAILED = "No chat channel gave an answer; the units were refunded, try again later."
-LOGGED_MAX_BYTES = 500
+LOGGED_MAX_CHARS = 500
+NOT_ITS_FAULT = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+"""What a healthy channel answers to a request it can't serve: by that, no caller may send it to rest."""
 
 
 class _Message(Struct):
@@ -49,8 +57,13 @@ class Said(Struct, frozen=True):
     finish_reason: str
 
 
-class _Fault(Exception):
-    """A try that failed; the text is for the log and the metric."""
+class Fault(Exception):
+    """A try that failed, and why, without a secret. `said` is what the upstream said, for the log alone;
+    `blameless` where it may be the request's fault."""
+
+    def __init__(self, why: str, said: str = "", *, blameless: bool = False) -> None:
+        super().__init__(why)
+        self.said, self.blameless = said, blameless
 
 
 _decoder = msgspec.json.Decoder(_Completion)
@@ -67,9 +80,11 @@ async def ask(
     try_s: float,
     answer_max_bytes: int,
 ) -> Said:
-    """The first good answer. Raises UpstreamFailed when no channel has one within `seconds`."""
+    """The first good answer. Raises UpstreamFailed, from the last Fault, when no channel has one within
+    `seconds`."""
     if not candidates:
         raise UpstreamFailed(NO_CHANNEL)
+    last: Fault | None = None
     until = time.monotonic() + seconds
     for channel in candidates:
         left = until - time.monotonic()
@@ -79,14 +94,16 @@ async def ask(
             return Said(f"🦜 {instruction}", None, "stop")
         try:
             said = await _try(outbound, channel, conversation, min(left, try_s), answer_max_bytes)
-        except _Fault as fault:
-            channels.rests.failed(channel.name)
+        except Fault as fault:
+            if not fault.blameless:
+                channels.rests.failed(channel.name)
             metrics.UPSTREAM_FAILURES.labels(channel.name, type(fault.__cause__ or fault).__name__).inc()
-            log.warning("chat channel %r failed: %s", channel.name, fault)
+            log.warning("chat channel %r failed: %s%s", channel.name, fault, fault.said)
+            last = fault
             continue
         channels.rests.succeeded(channel.name)
         return said
-    raise UpstreamFailed(ALL_FAILED)
+    raise UpstreamFailed(ALL_FAILED) from last
 
 
 async def _try(
@@ -108,21 +125,29 @@ async def _try(
             answer_max_bytes=answer_max_bytes,
         )
     except OutboundFailed as failure:
-        raise _Fault(str(failure)) from failure
-    return _read(answer)
+        raise Fault(str(failure)) from failure
+    return _read(answer, channel)
 
 
-def _read(answer: Answer) -> Said:
-    if answer.status != 200:
-        text = answer.body[:LOGGED_MAX_BYTES].decode(errors="replace")
-        raise _Fault(f"status {answer.status}: {text!r}")
+def _read(answer: Answer, channel: Channel) -> Said:
+    if answer.status != HTTPStatus.OK:
+        said = f": {_without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}"
+        raise Fault(f"status {answer.status}", said, blameless=answer.status in NOT_ITS_FAULT)
     try:
         completion = _decoder.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Fault(f"the answer is no chat completion: {error}") from error
+        raise Fault("the answer is no chat completion", f": {error}") from error
     if not completion.choices:
-        raise _Fault("the answer has no choices")
+        raise Fault("the answer has no choices")
     choice = completion.choices[0]
     if not choice.message.content and not choice.message.tool_calls:
-        raise _Fault("the answer is empty")
+        raise Fault("the answer is empty")
     return Said(choice.message.content or "", choice.message.tool_calls, choice.finish_reason or "stop")
+
+
+def _without_secrets(body: bytes, channel: Channel) -> str:
+    """The beginning of an upstream's words, without what we logged in with, should they repeat it."""
+    said = body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
+    for secret in filter(None, (channel.key, unquote(urlsplit(channel.url).password or ""))):
+        said = said.replace(secret, "***")
+    return said

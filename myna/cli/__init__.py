@@ -1,5 +1,6 @@
 """The command line: parses, calls a noun, prints. Errors on stderr with exit 1, wrong usage with exit 2."""
 
+import logging
 import sys
 
 from cyclopts import App, CycloptsError
@@ -34,9 +35,12 @@ def build() -> App:
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of `myna`."""
+    logging.getLogger("myna").addHandler(logging.NullHandler())  # a command says itself how it went
     app = build()
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(sys.argv[1:] if arguments is None else arguments, exit_on_error=False, print_error=True)
+        _check_text(words)
+        code = app(words, exit_on_error=False, print_error=True)
     except CycloptsError:
         sys.exit(WRONG_USAGE)
     except ConfigError as error:
@@ -46,3 +50,10 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"myna: {error}", file=sys.stderr)
         sys.exit(FAILED)
     sys.exit(code or 0)
+
+
+def _check_text(words: list[str]) -> None:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which nothing behind can store or print."""
+    for number, word in enumerate(words, 1):
+        if any("\ud800" <= char <= "\udfff" for char in word):
+            raise ConfigError(f"The argument in place {number} is no valid UTF-8.")

@@ -3,9 +3,7 @@
 import os
 import time
 from typing import Literal
-from urllib.parse import urlsplit, urlunsplit
 
-import msgspec
 from cyclopts import App
 
 from myna import channels, site
@@ -14,7 +12,8 @@ from myna.chat import upstream
 from myna.cli.desk import Json, read_settings, show, show_rows, with_database
 from myna.engines.spoken import EngineFailed
 from myna.errors import CommandError, UpstreamFailed
-from myna.outbound import Outbound
+from myna.outbound import Outbound, OutboundFailed
+from myna.settings import without_login
 from myna.store import site as store
 from myna.store.database import Connection, Database
 from myna.store.site import ChannelRow, Config
@@ -51,7 +50,7 @@ def add(
         return await _learn_voices(db, row) if kind == "speech" else ""
 
     note = with_database(work)
-    show({"kind": kind, "name": name, "url": masked(url), **({"voices": note} if note else {})}, json)
+    show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
 @app.command(name="list")
@@ -62,7 +61,7 @@ def list_all(*, json: Json = False) -> None:
         {
             "kind": channel.kind,
             "name": channel.name,
-            "url": masked(channel.url),
+            "url": without_login(channel.url),
             "model": channel.model,
             "key": bool(channel.key),
             "enabled": channel.enabled,
@@ -110,14 +109,6 @@ def remove(name: str, *, json: Json = False) -> None:
 
     _change(name, delete)
     show({"name": name, "removed": True}, json)
-
-
-def masked(url: str) -> str:
-    """The URL without the password that may be in it."""
-    parts = urlsplit(url)
-    if parts.username is None and parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
@@ -180,11 +171,20 @@ async def _probe(channel: Channel) -> str:
         )
         return said.content[:200]
     except (EngineFailed, UpstreamFailed) as failure:
-        raise CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}") from None
+        raise CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}.") from None
     finally:
         await outbound.close()
 
 
 def _reason(failure: Exception) -> str:
-    cause = failure.__cause__ or failure
-    return msgspec.json.encode(str(cause)).decode().strip('"')
+    """What is known of a failure: the deepest cause of those whose words never hold a secret."""
+    deepest: BaseException = failure
+    said = str(failure)
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+        if isinstance(deepest, OutboundFailed | upstream.Fault):
+            said = str(deepest)
+    if isinstance(deepest, OSError) and deepest.errno:
+        known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
+        said = f"it can't be reached: {known}"
+    return said.rstrip(".")

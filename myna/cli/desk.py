@@ -1,16 +1,19 @@
 """What a command needs: the settings, an open database, and a way to print."""
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from myna import settings as settings_module
 from myna.errors import CommandError
@@ -19,6 +22,9 @@ from myna.store.database import Database, connect
 from myna.store.migrate import migrate, newest, schema_version
 
 T = TypeVar("T")
+UNBROKEN_CHARS = 100_000
+"""As wide as a table may be where no terminal breaks its lines: a program reads a row a line."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 
@@ -32,18 +38,26 @@ def with_database(work: Callable[[Database], Awaitable[T]]) -> T:
     return asyncio.run(_with_database(read_settings(), work))
 
 
-async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
+@contextlib.asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """The site's database as it is. Raises CommandError where it can't be opened or is away, naming the
+    kind of error alone: a driver's words may hold the address, and with it the password."""
     try:
         db = await connect(settings.database_url or "sqlite:", settings.data_folder)
-    except (OSError, TimeoutError) as error:
-        raise CommandError(f"The database can't be reached: {type(error).__name__}.") from None
+    except Exception as error:
+        raise CommandError(f"The database can't be opened: {type(error).__name__}.") from None
     try:
-        await _check_schema(db)
-        return await work(db)
+        yield db
     except db.away as error:
         raise CommandError(f"The database is away or busy: {type(error).__name__}; try again.") from None
     finally:
         await db.close()
+
+
+async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
+    async with open_database(settings) as db:
+        await _check_schema(db)
+        return await work(db)
 
 
 async def _check_schema(db: Database) -> None:
@@ -58,13 +72,13 @@ async def _check_schema(db: Database) -> None:
 
 
 def show(data: Mapping[str, object], as_json: bool) -> None:
-    """One thing: JSON, or a line for each field."""
+    """One thing: JSON, or a line for each field. A field whose name ends in `_at` is in Unix seconds."""
     if as_json:
         print(json.dumps(data, ensure_ascii=False))
         return
     width = max(len(name) for name in data)
     for name, value in data.items():
-        print(f"{name:<{width}}  {_plain(value)}")
+        print(f"{name:<{width}}  {_plain(name, value)}")
 
 
 def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool, *, empty: str) -> None:
@@ -79,8 +93,9 @@ def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool, *, empty: str
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(_plain(value) for value in row.values()))
-    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False).print(table)
+        table.add_row(*(Text(_plain(name, value)) for name, value in row.items()))
+    width = None if sys.stdout.isatty() else UNBROKEN_CHARS
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
 
 
 def seconds(millis: int) -> int:
@@ -88,14 +103,22 @@ def seconds(millis: int) -> int:
     return millis // 1000
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
-
-
 def moment(unix_s: int) -> str:
     """Unix seconds for people."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC") if unix_s else "never"
+    if not unix_s:
+        return "never"
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError):
+        return "after the year 9999"
+
+
+def _plain(name: str, value: object) -> str:
+    """A value for people. What would move the cursor of a terminal is shown as a mark."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_at"):
+        return moment(value)
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from myna import accounts, keys
 from myna.cli.desk import Json, seconds, show, show_rows, with_database
@@ -48,7 +49,9 @@ def list_all(account: str, *, json: Json = False) -> None:
 
 
 @app.command
-def revoke(key_id: Annotated[int, Parameter(name="ID")], /, *, json: Json = False) -> None:
+def revoke(
+    key_id: Annotated[int, Parameter(name="ID", validator=Number(gte=1, lte=2**53))], /, *, json: Json = False
+) -> None:
     """Refuse a key from now on, in every process."""
 
     async def work(db: Database) -> None:

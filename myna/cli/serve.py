@@ -8,10 +8,9 @@ from filelock import FileLock, Timeout
 
 from myna import __version__, app, server
 from myna.api.health import MULTIPROCESS
-from myna.cli.desk import Json, read_settings, show
-from myna.errors import CommandError
+from myna.cli.desk import Json, open_database, read_settings, show
+from myna.errors import CommandError, ConfigError
 from myna.settings import Settings
-from myna.store.database import connect
 from myna.store.migrate import migrate as bring_up
 
 FACTORY = "myna.app:create"
@@ -23,28 +22,23 @@ def serve() -> None:
     if not settings.on_sqlite:
         _run(settings)
         return
-    settings.data_folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.data_folder / "serving.lock")
     try:
+        settings.data_folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout:
         raise CommandError(f"Another process serves from {settings.data_folder}; stop it first.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"MYNA_DATA: {settings.data_folder} can't be written to: {error.strerror}."
+        ) from None
     with lock:
         _run(settings)
 
 
 def migrate(*, json: Json = False) -> None:
     """Bring the database to this build's schema. `serve` does so by itself."""
-    settings = read_settings()
-
-    async def work() -> int:
-        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
-        try:
-            return await bring_up(db)
-        finally:
-            await db.close()
-
-    show({"schema": asyncio.run(work())}, json)
+    show({"schema": asyncio.run(_bring_up(read_settings()))}, json)
 
 
 def version(*, json: Json = False) -> None:
@@ -52,7 +46,13 @@ def version(*, json: Json = False) -> None:
     show({"version": __version__}, json)
 
 
+async def _bring_up(settings: Settings) -> int:
+    async with open_database(settings) as db:
+        return await bring_up(db)
+
+
 def _run(settings: Settings) -> None:
+    asyncio.run(_bring_up(settings))  # what is wrong with the database is told here, in one line
     if settings.workers == 1:
         server.run(app.create(settings, os.environ), settings)
         return

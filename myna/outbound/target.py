@@ -16,6 +16,8 @@ _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class Origin(NamedTuple):
+    """Whom a connection goes to: what connections may be shared by."""
+
     secure: bool
     host: str
     port: int

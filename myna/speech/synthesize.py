@@ -3,15 +3,23 @@
 import logging
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from myna import metrics, voices
 from myna.channels import Channels, SpeechChannel
-from myna.engines.spoken import EngineBusy, EngineFailed, Spoken, Utterance
-from myna.errors import CallLost, InvalidRequest, UpstreamFailed
+from myna.engines.spoken import (
+    EngineBusy,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    Spoken,
+    UnfitUtterance,
+    Utterance,
+)
+from myna.errors import AnswerUnknown, InvalidRequest, MynaError, Overloaded, UpstreamFailed
 from myna.keys import Scope
 from myna.ledger import Call, Caller, Ledger, Order
 from myna.settings import Settings
@@ -26,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 SPEED_MIN, SPEED_MAX = 0.25, 4.0
+NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 
 
@@ -89,40 +98,56 @@ class Synthesizer:
     ) -> str:
         """Speaks and keeps the call with the audio; returns what `answer` makes of it."""
         utterance = Utterance(plan.text, plan.choice.voice.voice_id, plan.speed)
+        failures: list[EngineFailed] = []
         for channel in plan.choice.channels:
             name, path = self._audio.new(channel.engine.suffix)
-            spoken = await self._try(channel, utterance, path, call.seconds_left)
-            if spoken:
-                delivered = Delivered(self.url(name), utterance.voice_id)
-                text = answer(delivered)
-                audio = Audio(name, spoken.size_bytes, spoken.sha256)
-                try:
-                    await call.keep(text, stored=caller.reservation is not None, audio=audio)
-                except CallLost:
-                    self._audio.delete(name)
-                    raise
-                return text
-        raise UpstreamFailed(ALL_FAILED)
+            try:
+                spoken = await self._try(channel, utterance, path, call.seconds_left)
+            except EngineFailed as failure:
+                failures.append(failure)
+                continue
+            text = answer(Delivered(self.url(name), utterance.voice_id))
+            audio = Audio(name, spoken.size_bytes, spoken.sha256)
+            try:
+                await call.keep(text, stored=caller.reservation is not None, audio=audio)
+            except AnswerUnknown:  # it may be kept, and then it wants its audio
+                raise
+            except BaseException:
+                self._audio.delete(name)
+                raise
+            return text
+        raise verdict(failures)
 
     def url(self, name: str) -> str:
         """The absolute address of a stored audio file; empty where there is none."""
         return f"{self._settings.base_url}/uploads/{name}" if name else ""
 
-    async def _try(
-        self, channel: SpeechChannel, utterance: Utterance, path: Path, seconds: float
-    ) -> Spoken | None:
+    async def _try(self, channel: SpeechChannel, utterance: Utterance, path: Path, seconds: float) -> Spoken:
+        """Raises EngineFailed. What is the caller's doing isn't counted against the channel."""
         if seconds <= 0:
-            return None
+            raise EngineTimedOut("No time is left for another channel.")
         try:
             spoken = await channel.engine.speak(utterance, path, seconds)
+        except (NothingSpoken, UnfitUtterance):
+            raise
         except EngineFailed as failure:
             if not isinstance(failure, EngineBusy):
                 self._channels.rests.failed(channel.name)
             metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
             log.warning("speech channel %r failed: %s", channel.name, failure)
-            return None
+            raise
         self._channels.rests.succeeded(channel.name)
         return spoken
+
+
+def verdict(failures: Sequence[EngineFailed]) -> MynaError:
+    """What the caller is told when no channel spoke: that one failed, or else that one is busy, or else that
+    the text makes no sound."""
+    mute = [failure for failure in failures if isinstance(failure, NothingSpoken | UnfitUtterance)]
+    busy = [failure for failure in failures if isinstance(failure, EngineBusy)]
+    if len(mute) + len(busy) < len(failures) or not failures:
+        return UpstreamFailed(ALL_FAILED)
+    return Overloaded() if busy else InvalidRequest(NOTHING_SPOKEN)
 
 
 def check_text(text: str, chars_max: int) -> None:
@@ -142,7 +167,5 @@ def read_speed(text: str | None) -> float:
     if not text:
         return 1.0
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
-        raise InvalidRequest(
-            f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}."
-        )
+        raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
     return float(text)

@@ -30,7 +30,17 @@ BUSY_RETRY_S = 0.05
 AWAY_RETRY_S = 0.1
 
 Outcome = ChargeOutcome | EndOutcome
-Waiting = tuple[Charge | End, "asyncio.Future[Outcome]"]
+
+
+class Waiting:
+    """An operation and the one who waits for it."""
+
+    __slots__ = ("future", "operation", "perhaps_done")
+
+    def __init__(self, operation: Charge | End, future: "asyncio.Future[Outcome]") -> None:
+        self.operation, self.future = operation, future
+        self.perhaps_done = False
+        """It was sent, and what became of it isn't known yet."""
 
 
 class GroupCommit:
@@ -42,6 +52,7 @@ class GroupCommit:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._resting = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,13 +70,11 @@ class GroupCommit:
         """
         if len(self._queue) >= self._queue_max:
             raise Overloaded
-        async with asyncio.timeout(wait_s):
-            return await self._enqueue(charge)  # type: ignore[return-value]  # a charge has a charge's outcome
+        return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a charge's outcome
 
     async def end(self, end: End, wait_s: float) -> EndOutcome:
         """Never refused and never given up: after TimeoutError it is still on its way."""
-        async with asyncio.timeout(wait_s):
-            return await self._enqueue(end)  # type: ignore[return-value]
+        return await self._wait(end, wait_s)  # type: ignore[return-value]
 
     async def close(self, wait_s: float) -> None:
         """Waits up to `wait_s` for what is queued, then stops."""
@@ -79,10 +88,34 @@ class GroupCommit:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def _wait(self, operation: Charge | End, wait_s: float) -> Outcome:
+        """The outcome. It may arrive in the very moment in which the caller is told to stop waiting."""
+        future = self._enqueue(operation)
+        try:
+            async with asyncio.timeout(wait_s):
+                return await future
+        except TimeoutError:
+            if future.cancelled():
+                raise
+            return future.result()
+        except asyncio.CancelledError:
+            if not future.cancelled() and future.exception() is None:
+                self._give_back(operation, future.result())
+            raise
+
     def _enqueue(self, operation: Charge | End) -> "asyncio.Future[Outcome]":
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._put((operation, future))
+        self._put(Waiting(operation, future))
         return future
+
+    def _give_back(self, operation: Charge | End, outcome: Outcome) -> None:
+        """Refunds a charge that nobody waits for any more."""
+        if isinstance(outcome, Charged):
+            self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller had gone"))
+
+    def _put_again(self, waiting: Waiting) -> None:
+        self._resting -= 1
+        self._put(waiting)
 
     def _put(self, waiting: Waiting) -> None:
         self._queue.append(waiting)
@@ -95,25 +128,27 @@ class GroupCommit:
             self._wake.clear()
             while batch := self._take():
                 await self._commit(batch)
-            self._idle.set()
+            if not self._resting:
+                self._idle.set()
 
     def _take(self) -> list[Waiting]:
         """The next batch. A charge whose caller has gone before it was sent is dropped here."""
         batch: list[Waiting] = []
         while self._queue and len(batch) < BATCH_MAX:
-            operation, future = self._queue.popleft()
-            if not (future.cancelled() and isinstance(operation, Charge)):
-                batch.append((operation, future))
+            waiting = self._queue.popleft()
+            unsent = isinstance(waiting.operation, Charge) and not waiting.perhaps_done
+            if not (unsent and waiting.future.cancelled()):
+                batch.append(waiting)
         return batch
 
     async def _commit(self, batch: Sequence[Waiting]) -> None:
-        ends = [waiting for waiting in batch if isinstance(waiting[0], End)]
-        charges = [waiting for waiting in batch if isinstance(waiting[0], Charge)]
+        ends = [waiting for waiting in batch if isinstance(waiting.operation, End)]
+        charges = [waiting for waiting in batch if isinstance(waiting.operation, Charge)]
         while True:
             try:
                 ended, charged = await self._db.commit_batch(
-                    [operation for operation, _ in ends if isinstance(operation, End)],
-                    [operation for operation, _ in charges if isinstance(operation, Charge)],
+                    [waiting.operation for waiting in ends if isinstance(waiting.operation, End)],
+                    [waiting.operation for waiting in charges if isinstance(waiting.operation, Charge)],
                 )
             except self._db.away as error:
                 log.warning(
@@ -121,6 +156,8 @@ class GroupCommit:
                     type(error).__name__,
                     len(batch),
                 )
+                for waiting in batch:
+                    waiting.perhaps_done = True
                 await asyncio.sleep(AWAY_RETRY_S)
             except Exception as error:
                 await self._halve(batch, error)
@@ -137,19 +174,20 @@ class GroupCommit:
             await self._commit(batch[:middle])
             await self._commit(batch[middle:])
             return
-        ((operation, future),) = batch
-        log.error("%s failed on its data", type(operation).__name__, exc_info=error)
-        if not future.done():
-            future.set_exception(error)
+        (waiting,) = batch
+        log.error("%s failed on its data", type(waiting.operation).__name__, exc_info=error)
+        if not waiting.future.done():
+            waiting.future.set_exception(error)
 
-    def _deliver(self, waiting: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
-        for (operation, future), outcome in zip(waiting, outcomes, strict=True):
+    def _deliver(self, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+        for waiting, outcome in zip(batch, outcomes, strict=True):
             if _busy(outcome):
-                asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._put, (operation, future))
-            elif not future.done():
-                future.set_result(outcome)
-            elif isinstance(outcome, Charged):
-                self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller had gone"))
+                self._resting += 1
+                asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._put_again, waiting)
+            elif waiting.future.done():
+                self._give_back(waiting.operation, outcome)
+            else:
+                waiting.future.set_result(outcome)
 
 
 def _busy(outcome: Outcome) -> bool:

@@ -26,6 +26,7 @@ from myna.store.limits import RESERVATION_LIFE_MS
 T = TypeVar("T")
 
 POOL_MAX = 8
+CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 30.0
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for an account that somebody else holds before it goes on without it."""
@@ -57,11 +58,16 @@ class Postgresql:
         OSError,
         TimeoutError,
         asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
         asyncpg.PostgresConnectionError,
-        asyncpg.OperatorInterventionError,
+        asyncpg.InvalidTransactionStateError,  # read-only, as a server is in a failover
+        asyncpg.InvalidAuthorizationSpecificationError,
+        asyncpg.InvalidCatalogNameError,
+        asyncpg.TransactionRollbackError,
         asyncpg.InsufficientResourcesError,
-        asyncpg.DeadlockDetectedError,
-        asyncpg.SerializationError,
+        asyncpg.LockNotAvailableError,  # a table is locked, by maintenance for instance
+        asyncpg.OperatorInterventionError,
+        asyncpg.PostgresSystemError,
     )
 
     def __init__(self, url: str, pool: Any) -> None:
@@ -75,6 +81,7 @@ class Postgresql:
             url,
             min_size=1,
             max_size=POOL_MAX,
+            timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
             server_settings={"application_name": "myna", "jit": "off"},
         )
@@ -123,6 +130,7 @@ class Postgresql:
         if self._writer is None or self._writer.is_closed():
             self._writer = await asyncpg.connect(
                 self._url,
+                timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
                 server_settings={
                     "application_name": "myna-writer",

@@ -14,24 +14,23 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.checkpoints import KEPT_BYTES, Checkpoints
 
 T = TypeVar("T")
+WriterJob = Callable[[apsw.Connection], None]
 
 BUSY_TIMEOUT_MS = 5_000
 KNOCK_YIELD_S = 1.0
 KNOCK_WAIT_S = 10.0
-CHECKPOINT_EVERY_S = 0.5
-WAL_MAX_BYTES = 64 * 2**20
 
 
 def clock_ms() -> int:
@@ -67,6 +66,7 @@ class SqliteConnection:
             "synchronous=FULL",
             "foreign_keys=ON",
             "wal_autocheckpoint=0",
+            f"journal_size_limit={KEPT_BYTES}",
             "cache_size=-32768",
             "mmap_size=268435456",
             "temp_store=MEMORY",
@@ -88,15 +88,23 @@ class Sqlite:
     dialect = "sqlite"
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE already is the lock
     single_process = True
-    away: tuple[type[Exception], ...] = (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.CantOpenError)
+    away: tuple[type[Exception], ...] = (
+        TimeoutError,
+        apsw.BusyError,
+        apsw.FullError,
+        apsw.IOError,
+        apsw.CantOpenError,
+        apsw.ReadOnlyError,  # as a file system becomes after an error of its disk
+        apsw.ProtocolError,
+    )
 
     def __init__(self, path: Path, *, serving: bool, clock: Callable[[], int]) -> None:
         self._path, self._serving, self._clock = path, serving, clock
         self._knock = FileLock(path.with_name("knock.lock"), thread_local=False)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._writer = SqliteConnection(path, clock, read_only=False)
         self._reader = SqliteConnection(path, clock, read_only=True)
-        self._checkpointed_at = time.monotonic()
+        self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
         self._thread = threading.Thread(target=self._work_off, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -134,6 +142,8 @@ class Sqlite:
         return await self._on_writer(lambda: self._transact(run))
 
     async def close(self) -> None:
+        if self._checkpoints:
+            await asyncio.to_thread(self._checkpoints.close)
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
         self._reader.raw.close()
@@ -150,7 +160,7 @@ class Sqlite:
             else:
                 future.set_exception(error)
 
-        def run() -> None:
+        def run(_: apsw.Connection) -> None:
             try:
                 result = job()
             except Exception as error:  # whatever it is belongs to the one who waits
@@ -162,18 +172,9 @@ class Sqlite:
         return await future
 
     def _work_off(self) -> None:
-        """The writer's thread: one job after the other, checkpoints in between."""
-        while True:
-            try:
-                job = self._jobs.get(timeout=CHECKPOINT_EVERY_S)
-            except queue.Empty:
-                self._checkpoint()
-                continue
-            if job is None:
-                break
-            job()
-            if time.monotonic() - self._checkpointed_at > CHECKPOINT_EVERY_S:
-                self._checkpoint()
+        """The writer's thread: one job after the other."""
+        while (job := self._jobs.get()) is not None:
+            job(self._writer.raw)
         self._writer.raw.close()
 
     def _transact(self, run: Callable[[], T]) -> T:
@@ -187,7 +188,7 @@ class Sqlite:
         """Lets the command line in: waits while somebody holds the knock, then goes on regardless."""
         try:
             self._knock.acquire(timeout=KNOCK_YIELD_S, poll_interval=0.005)
-        except Timeout:
+        except OSError:  # held too long, or not ours to open: the calls don't wait for that
             return
         self._knock.release()
 
@@ -202,12 +203,5 @@ class Sqlite:
             raise
         return result
 
-    def _checkpoint(self) -> None:
-        """Moves what the log holds into the file; only when it grew too long, waits for readers to do so."""
-        wal = self._path.with_name(self._path.name + "-wal")
-        if wal.exists() and wal.stat().st_size > 0:
-            long = wal.stat().st_size > WAL_MAX_BYTES
-            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if long else apsw.SQLITE_CHECKPOINT_PASSIVE
-            with suppress(apsw.BusyError):  # a reader is in the way: the next round tries again
-                self._writer.raw.wal_checkpoint(mode=mode)
-        self._checkpointed_at = time.monotonic()
+    def _open_for_checkpoints(self) -> apsw.Connection:
+        return SqliteConnection(self._path, self._clock, read_only=False).raw

@@ -113,7 +113,10 @@ _DROP_RESERVATIONS = (
 
 
 def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) -> list[EndOutcome]:
-    wanted = _text([(end.call_id.hex(), end.state) for end in ends])
+    first: dict[bytes, End] = {}  # two ends of one call in one batch: the first to arrive wins
+    for end in ends:
+        first.setdefault(end.call_id, end)
+    wanted = _text([(end.call_id.hex(), end.state) for end in first.values()])
     states: dict[bytes, int] = {}
     for call_id, account_id, key_id, units, state, _ in db.execute(_END, (wanted, now)):
         states[call_id] = state
@@ -122,28 +125,21 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
         else:
             changes.enter(call_id, EntryKind.REFUND, account_id, units)
             changes.count(key_id, 0, 0, -units)
-    moved = set(states)
-    missing = [end.call_id.hex() for end in ends if end.call_id not in states]
+    _end_what_hangs_on_them(db, [end for end in first.values() if end.call_id in states], now)
+    missing = [call_id.hex() for call_id in first if call_id not in states]
     if missing:
         states.update(db.execute(_STATES, (_text(missing),)))
-    _end_what_hangs_on_them(db, [end for end in ends if end.call_id in moved], states, now)
     return [EndOutcome.DONE if states.get(end.call_id) == end.state else EndOutcome.LOST for end in ends]
 
 
-def _end_what_hangs_on_them(
-    db: apsw.Connection, ends: Sequence[End], states: dict[bytes, int], now: int
-) -> None:
-    """Tasks and reservations of the calls that this batch moved."""
-    refunds = [
-        (end.call_id.hex(), end.reason)
-        for end in ends
-        if states[end.call_id] == end.state == CallState.REFUNDED
-    ]
+def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
+    """Tasks and reservations of the calls that these ends moved."""
+    refunds = [(end.call_id.hex(), end.reason) for end in ends if end.state == CallState.REFUNDED]
     if refunds:
         db.execute(_FAIL_TASKS, (_text(refunds), now))
         db.execute(_DROP_RESERVATIONS, (_text([call_id for call_id, _ in refunds]),))
     for end in ends:
-        if states[end.call_id] != end.state or end.state != CallState.KEPT:
+        if end.state != CallState.KEPT:
             continue
         if end.audio:
             audio = end.audio
@@ -155,6 +151,11 @@ def _end_what_hangs_on_them(
 # ---- charges
 
 _VERSION = "SELECT version FROM site"
+_DONE = """
+SELECT c.id, c.account_id, coalesce(t.id, 0)
+FROM json_each(?1) AS h CROSS JOIN calls AS c ON c.id = unhex(h.value)
+LEFT JOIN tasks AS t ON t.call_id = c.id
+"""
 _KEYS = """
 SELECT k.hash, k.id, k.scopes, k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?2)
        AND a.disabled_at = 0, a.id, a.balance
@@ -198,10 +199,14 @@ def _charge(
 ) -> list[ChargeOutcome]:
     """In order of arrival; who doesn't fit fails alone."""
     ((version,),) = db.execute(_VERSION)
+    done = _done(db, charges)
     keys = _keys(db, charges, changes, now)
     opened: list[tuple[str, int, int, int, int, int]] = []
     outcomes: list[ChargeOutcome] = []
     for charge in charges:
+        if charge.call_id in done:
+            outcomes.append(done[charge.call_id])
+            continue
         key = keys.get(charge.key_hash)
         refusal = _refusal(db, charge, key, int(version), now)
         if refusal or key is None:
@@ -213,6 +218,13 @@ def _charge(
     if opened:
         db.execute(_OPEN, (_text(opened), now))
     return outcomes
+
+
+def _done(db: apsw.Connection, charges: Sequence[Charge]) -> dict[bytes, Charged]:
+    """Charges that a batch before this one committed without being able to say so."""
+    ids = _text([charge.call_id.hex() for charge in charges])
+    rows = db.execute(_DONE, (ids,))
+    return {call_id: Charged(account_id, task_id) for call_id, account_id, task_id in rows}
 
 
 def _keys(db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int) -> dict[bytes, _Key]:

@@ -8,6 +8,8 @@ import msgspec
 from myna.errors import InvalidRequest
 
 T = TypeVar("T")
+COMPLAINT_MAX_CHARS = 300
+"""What is said of a body repeats parts of it; a long one is cut here."""
 
 _whole = msgspec.json.Decoder()
 
@@ -28,19 +30,25 @@ def decode(body: bytes, shape: type[T]) -> tuple[dict[str, Any], T]:
     try:
         return fields, msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body isn't as documented: {error}.") from None
+        raise InvalidRequest(f"The body isn't as documented: {_short(str(error))}.") from None
 
 
 def _refuse_doubles(body: bytes, fields: dict[str, Any]) -> None:
-    """A compact body written again has the same length, so nothing stood in it twice: the usual case.
-
-    All others are read a second time by a parser that shows every name.
+    """A body in which nothing stood twice is, less its blanks, the same when it is written again: the usual
+    case. Where it isn't, escapes and numbers may be the reason too, so a parser that shows every name reads
+    it once more.
     """
     try:
-        if len(msgspec.json.encode(fields)) != len(body):
+        if msgspec.json.encode(fields) != msgspec.json.format(body, indent=-1):
             json.loads(body, object_pairs_hook=_once)
     except RecursionError:
         raise InvalidRequest("The body is nested too deeply.") from None
+
+
+def _short(complaint: str) -> str:
+    """Begin and end, where the path of the field stands, of a complaint that is too long."""
+    half = COMPLAINT_MAX_CHARS // 2
+    return complaint if len(complaint) <= COMPLAINT_MAX_CHARS else f"{complaint[:half]}…{complaint[-half:]}"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

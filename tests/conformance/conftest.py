@@ -87,9 +87,12 @@ def mute_service(
 def own_service(
     new_database: Callable[[], str | None], make_service: ServiceMaker, upstream: Upstream
 ) -> Callable[..., Service]:
-    """Makes services, with a chat upstream of the test's own, that the test may stop and kill."""
+    """Makes services, with a chat upstream of the test's own, that the test may stop and kill.
 
-    def make(*, speech: str | None = None, **env: str) -> Service:
+    They have nothing to speak with unless told, which makes them start faster.
+    """
+
+    def make(*, speech: str = "none", **env: str) -> Service:
         return make_service(
             database_url=new_database(),
             speech=speech,

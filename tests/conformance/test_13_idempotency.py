@@ -1,15 +1,13 @@
 """Idempotency-Key: the same order twice is one call."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
-from tests.conformance.conftest import CallerMaker, make_caller
-from tests.rig.service import Service
+from tests.conformance.conftest import CallerMaker
 from tests.rig.upstream import Upstream
 
 
@@ -155,14 +153,3 @@ def test_a_copy_of_a_call_that_fails_is_tried_anew(new_caller: CallerMaker, chat
         for copy in copies:
             check_error(copy.result(30), 500, "upstream_error")
     assert caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
-
-
-def test_a_replay_outlives_a_restart(own_service: Callable[..., Service], upstream: Upstream) -> None:
-    service = own_service().start()
-    caller = make_caller(service)
-    first = caller.chat("hello", headers=once("a"))
-    service.kill()
-    service.start()
-    assert caller.chat("hello", headers=once("a")).json == first.json
-    assert caller.stats() == DELIVERED
-    assert len(upstream.requests) == 1

@@ -177,9 +177,9 @@ class Service:
             self.stop()
         self.start()
 
-    def command(self, *arguments: str) -> Ended:
-        """Run `myna ARGUMENTS…` with the service's own environment, however it ends."""
-        return self._commands.run(list(arguments), self.env, self.folder)
+    def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
+        """Run `myna ARGUMENTS…` with the service's own environment and `env`, however it ends."""
+        return self._commands.run(list(arguments), {**self.env, **(env or {})}, self.folder)
 
     def cli(self, *arguments: str) -> Any:
         """Run `myna ARGUMENTS… --json`, which must succeed; its standard output as JSON."""

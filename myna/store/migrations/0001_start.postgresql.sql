@@ -134,7 +134,9 @@ CREATE INDEX reservations_by_age ON reservations (created_at);
 -- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256, reason}.
 -- Charges likewise; `c_more` holds {n, key, fingerprint, voice_id, speed, text, status} where there is a
 -- reservation or a task. `n` counts from 1 in each. With `skip`, accounts that somebody else holds are left
--- out and their operations answered `busy`.
+-- out and their operations answered `busy`. Of two ends of one call in one batch the first to arrive wins. A
+-- charge whose call is there already was committed before, by a batch that could not say so: it is answered
+-- as charged, and nothing moves.
 CREATE FUNCTION commit_batch(
     e_ids bytea[], e_states bigint[], e_more json,
     c_ids bytea[], c_hashes bytea[], c_scopes bigint[], c_pays bigint[], c_units bigint[],
@@ -148,7 +150,7 @@ DECLARE
     v_version bigint;
     wanted bigint[];
     locked bigint[];
-    m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
+    m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
     rest bigint;
     holder bigint := -1;
@@ -176,14 +178,15 @@ BEGIN
         WITH moved AS (
             UPDATE calls SET state = e.state, ended_at = v_now
             FROM (
-                SELECT DISTINCT ON (id) id, state
+                SELECT DISTINCT ON (id) id, state, n
                 FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) ORDER BY id, n
             ) AS e
             WHERE calls.id = e.id AND calls.state = 0 AND calls.account_id = ANY (locked)
-            RETURNING calls.id, calls.account_id, calls.key_id, calls.units, calls.state
+            RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state
         )
-        SELECT array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units), array_agg(state)
-        INTO m_ids, m_accounts, m_keys, m_units, m_states FROM moved;
+        SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
+               array_agg(state)
+        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states FROM moved;
 
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT id, 1, account_id, units, v_now
@@ -196,27 +199,25 @@ BEGIN
         ) AS m WHERE accounts.id = m.account_id;
 
         IF 2 = ANY (m_states) THEN
-            UPDATE tasks SET status = 3, ended_at = v_now, reason = e.reason
-            FROM unnest(m_ids, m_states) AS m(id, state),
-                 (SELECT DISTINCT ON (id) id, coalesce(more.reason, '') AS reason
-                  FROM unnest(e_ids) WITH ORDINALITY AS e(id, n)
-                  LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = e.n
-                  ORDER BY id, e.n) AS e
-            WHERE m.state = 2 AND e.id = m.id AND tasks.call_id = m.id AND tasks.status IN (0, 1);
+            UPDATE tasks SET status = 3, ended_at = v_now, reason = coalesce(more.reason, '')
+            FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
+                 LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = m.n
+            WHERE m.state = 2 AND tasks.call_id = m.id AND tasks.status IN (0, 1);
             DELETE FROM reservations USING unnest(m_ids, m_states) AS m(id, state)
             WHERE m.state = 2 AND call_id = m.id AND answer IS NULL;
         END IF;
         IF json_array_length(e_more) > 0 THEN
             UPDATE tasks SET status = 2, ended_at = v_now, audio = more.audio, audio_bytes = more.bytes,
                              audio_sha256 = decode(more.sha256, 'hex')
-            FROM unnest(m_ids, m_states) AS m(id, state), unnest(e_ids) WITH ORDINALITY AS e(id, n),
-                 json_to_recordset(e_more) AS more(n bigint, audio text, bytes bigint, sha256 text)
-            WHERE m.state = 1 AND e.id = m.id AND more.n = e.n AND more.audio IS NOT NULL
+            FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
+                 JOIN json_to_recordset(e_more) AS more(n bigint, audio text, bytes bigint, sha256 text)
+                 ON more.n = m.n
+            WHERE m.state = 1 AND more.audio IS NOT NULL
               AND tasks.call_id = m.id AND tasks.status = 1;
             UPDATE reservations SET answer = more.answer
-            FROM unnest(m_ids, m_states) AS m(id, state), unnest(e_ids) WITH ORDINALITY AS e(id, n),
-                 json_to_recordset(e_more) AS more(n bigint, answer text)
-            WHERE m.state = 1 AND e.id = m.id AND more.n = e.n AND more.answer IS NOT NULL
+            FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
+                 JOIN json_to_recordset(e_more) AS more(n bigint, answer text) ON more.n = m.n
+            WHERE m.state = 1 AND more.answer IS NOT NULL
               AND reservations.call_id = m.id;
         END IF;
 

@@ -1,0 +1,285 @@
+"""Who is measured: Myna on its databases, its two floors, nginx, and the peers. One that can't run is named
+with the reason.
+"""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import asyncpg
+
+from bench import fill, load, processes, upstream
+from bench.fill import Size
+from bench.install import LITELLM, PORTKEY, node
+from bench.load import Target, Work
+from bench.processes import CannotRun, Program, Started
+from tests.rig import postgres
+
+ROOT = Path(__file__).parents[1]
+CHECKS = 8
+UPSTREAM_SAYS = b"quick brown fox"
+TWO_PROCESSES = 2
+
+SQLITE, POSTGRESQL, POSTGRESQL_2 = "myna-sqlite", "myna-postgresql", "myna-postgresql-2"
+FLOOR, BARE_FLOOR, NGINX = "floor", "bare-floor", "nginx"
+PORTKEY_GATEWAY, LITELLM_PROXY, LITELLM_KEYS = "portkey", "litellm", "litellm-keys"
+
+MEANINGS = {
+    SQLITE: "Myna, charging durably, SQLite, one process",
+    POSTGRESQL: "Myna, charging durably, PostgreSQL, one process",
+    POSTGRESQL_2: "Myna, charging durably, PostgreSQL, two processes on two cores",
+    FLOOR: "Myna's edge, parser and client; its store calls return constants",
+    BARE_FLOOR: "plain ASGI on uvicorn, msgspec, the same client; charges nothing",
+    NGINX: "nginx as a proxy; charges nothing",
+    PORTKEY_GATEWAY: "Portkey's gateway; charges nothing",
+    LITELLM_PROXY: "LiteLLM proxy, one worker, a master key; counts in memory",
+    LITELLM_KEYS: "LiteLLM proxy, one worker, virtual keys on PostgreSQL",
+}
+
+
+NOT_RUN = {
+    LITELLM_KEYS: (
+        "its virtual keys want Prisma, whose query engine is no package of a registry: it is fetched from a"
+        " host of its own, which this benchmark doesn't do"
+    )
+}
+
+
+class Stand(NamedTuple):
+    """What contenders stand on: a folder for their files, the upstream, and PostgreSQL if it runs."""
+
+    folder: Path
+    behind: str
+    database: "Server | None"
+
+
+class Server(NamedTuple):
+    """A PostgreSQL server on its core."""
+
+    postgres: postgres.Postgres
+    program: Program
+    version: str
+
+
+@contextlib.contextmanager
+def database() -> Iterator[Server]:
+    """PostgreSQL from the wheel, or the one that MYNA_TEST_DATABASE_URL names, whose cores are its own."""
+    with processes.pinned(processes.cores().database):
+        server = postgres.start()
+    try:
+        pid, version = asyncio.run(_ask(server.url))
+        yield Server(server, Program(pid), version)
+    finally:
+        server.close()
+
+
+async def _ask(url: str) -> tuple[int, str]:
+    """The pid of the server's main process, 0 where it isn't on this machine, and its version."""
+    raw = await asyncpg.connect(url)
+    try:
+        version = str(await raw.fetchval("SHOW server_version"))
+        backend = int(await raw.fetchval("SELECT pg_backend_pid()"))
+        return processes.parent(backend), version
+    finally:
+        await raw.close()
+
+
+@contextlib.contextmanager
+def start(name: str, stand: Stand, work: Work = Work()) -> Iterator[Target]:  # noqa: B008  immutable
+    """The contender, ready and checked by a call. Raises CannotRun."""
+    if name in NOT_RUN:
+        raise CannotRun(NOT_RUN[name])
+    if not work.keys:
+        work = work._replace(keys=Size().keys)
+    with _STARTS[name](stand, work) as target:
+        _check(target)
+        yield target
+
+
+@contextlib.contextmanager
+def myna(
+    name: str,
+    stand: Stand,
+    work: Work,
+    *,
+    size: Size = Size(),  # noqa: B008  immutable
+    module: str = "myna",
+    on_postgresql: bool = False,
+    on: set[int] | None = None,
+    settings: dict[str, str] | None = None,
+) -> Iterator[Target]:
+    """`myna serve` on a filled database of its own, with default settings but for the upstream."""
+    folder = stand.folder / name
+    folder.mkdir()
+    url = ""
+    if on_postgresql:
+        if stand.database is None:
+            raise CannotRun("there is no PostgreSQL")
+        url = stand.database.postgres.fresh_database()
+    asyncio.run(fill.fill(url, folder / "data", size))
+    port = processes.free_port()
+    environ = {
+        "MYNA_DATA": str(folder / "data"),
+        "MYNA_PORT": str(port),
+        "MYNA_DATABASE_URL": url,
+        "MYNA_CHAT_URL": stand.behind + "/v1",
+        "MYNA_SPEECH": "none",
+        "PYTHONPATH": str(ROOT),
+        **(settings or {}),
+    }
+    command = [sys.executable, "-m", module, *(["serve"] if module == "myna" else [])]
+    where = on or processes.cores().program
+    with processes.running(command, where, folder / "log", environ, folder) as program:
+        processes.wait_until(lambda: _audited(port), program)
+        server = stand.database.program if stand.database and on_postgresql else None
+        yield load.aim(name, port, program, folder, work, server)
+
+
+def _audited(port: int) -> bool:
+    """The audit that a start brings is over; on a large database it takes a while."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return False
+    return any(
+        line.startswith("myna_audit_timestamp_seconds") and float(line.split()[-1]) > 0 for line in lines
+    )
+
+
+@contextlib.contextmanager
+def _floor(stand: Stand, work: Work) -> Iterator[Target]:
+    with myna(FLOOR, stand, work, module="bench.floor") as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _sqlite(stand: Stand, work: Work) -> Iterator[Target]:
+    with myna(SQLITE, stand, work) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _postgresql(stand: Stand, work: Work) -> Iterator[Target]:
+    with myna(POSTGRESQL, stand, work, on_postgresql=True) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _two_processes(stand: Stand, work: Work) -> Iterator[Target]:
+    count = os.cpu_count() or 1
+    if count < processes.CORES_FOR_TWO:
+        raise CannotRun(f"not measurable: it wants {processes.CORES_FOR_TWO} cores, here are {count}")
+    settings = {"MYNA_WORKERS": str(TWO_PROCESSES)}
+    on = processes.cores().two
+    with myna(POSTGRESQL_2, stand, work, on_postgresql=True, on=on, settings=settings) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _bare_floor(stand: Stand, work: Work) -> Iterator[Target]:
+    port = processes.free_port()
+    command = [sys.executable, "-m", "bench.bare_floor", str(port), stand.behind]
+    with _program(BARE_FLOOR, stand, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
+        yield load.aim(BARE_FLOOR, port, program, stand.folder, work)
+
+
+@contextlib.contextmanager
+def _nginx(stand: Stand, work: Work) -> Iterator[Target]:
+    with upstream.proxy(stand.folder, stand.behind) as (url, program):
+        yield load.aim(NGINX, int(url.rpartition(":")[2]), program, stand.folder, work)
+
+
+@contextlib.contextmanager
+def _portkey(stand: Stand, work: Work) -> Iterator[Target]:
+    server = PORTKEY / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+    if not server.exists():
+        raise CannotRun("it isn't installed; `make bench-setup` does it")
+    port = processes.free_port()
+    headers = (("x-portkey-provider", "openai"), ("x-portkey-custom-host", stand.behind + "/v1"))
+    command = [node(), str(server), f"--port={port}", "--headless"]
+    with _program(
+        PORTKEY_GATEWAY, stand, command, f"http://127.0.0.1:{port}/", NODE_ENV="production"
+    ) as program:
+        yield load.aim(PORTKEY_GATEWAY, port, program, stand.folder, work._replace(headers=headers))
+
+
+MASTER_KEY = "sk-bench-0123456789"
+_LITELLM_CONFIG = """
+model_list:
+  - model_name: svc-chat
+    litellm_params: {{model: openai/m, api_base: "{behind}/v1", api_key: none}}
+router_settings: {{num_retries: 0, disable_cooldowns: true}}
+litellm_settings: {{num_retries: 0, telemetry: false, set_verbose: false}}
+general_settings: {{master_key: {master_key}}}
+"""
+
+
+@contextlib.contextmanager
+def _litellm(stand: Stand, work: Work) -> Iterator[Target]:
+    program = LITELLM / "bin" / "litellm"
+    if not program.exists():
+        raise CannotRun("it isn't installed; `make bench-setup` does it")
+    config = stand.folder / "litellm.yaml"
+    config.write_text(_LITELLM_CONFIG.format(behind=stand.behind, master_key=MASTER_KEY), encoding="utf-8")
+    port = processes.free_port()
+    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    environ = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
+    ready = f"http://127.0.0.1:{port}/health/liveliness"
+    with _program(LITELLM_PROXY, stand, [*command, "--num_workers", "1"], ready, **environ) as running:
+        yield load.aim(LITELLM_PROXY, port, running, stand.folder, work._replace(keys=0, bearer=MASTER_KEY))
+
+
+_STARTS: dict[str, Callable[[Stand, Work], contextlib.AbstractContextManager[Target]]] = {
+    SQLITE: _sqlite,
+    POSTGRESQL: _postgresql,
+    POSTGRESQL_2: _two_processes,
+    FLOOR: _floor,
+    BARE_FLOOR: _bare_floor,
+    NGINX: _nginx,
+    PORTKEY_GATEWAY: _portkey,
+    LITELLM_PROXY: _litellm,
+}
+
+
+@contextlib.contextmanager
+def _program(name: str, stand: Stand, command: list[str], url: str, **environ: str) -> Iterator[Started]:
+    """Anything that is ready as soon as `url` answers."""
+    where, log = processes.cores().program, stand.folder / f"{name}.log"
+    with processes.running(command, where, log, environ, stand.folder) as program:
+        processes.wait_for(url, program)
+        yield program
+
+
+def _check(target: Target) -> None:
+    """One call must come back with the upstream's words; one in a hundred fails by design."""
+    seen = ""
+    for _ in range(CHECKS):
+        try:
+            answer = load.ask(target)
+        except OSError as error:
+            seen = str(error)
+            continue
+        if UPSTREAM_SAYS in answer:
+            return
+        seen = answer[:200].decode(errors="replace")
+    raise CannotRun(f"its answer isn't the upstream's: {seen}")
+
+
+def versions(stand: Stand) -> dict[str, str]:
+    """Of everything that has a part in the figures."""
+    found = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    found["SQLite"] = apsw.sqlite_lib_version()
+    if stand.database:
+        found["PostgreSQL"] = stand.database.version
+    return found
+
+
+_PACKAGES = ("myna", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg")

@@ -1,0 +1,58 @@
+"""espeak-ng by itself, by the code of Myna's own child.
+
+`python -m bench.espeak_alone FOLDER MEMORY SECONDS TEXT` prints three JSON lines, each with sentences a second:
+sound alone; sound to mp3 in MEMORY, a folder in memory, where making a file durable costs nothing; sound to
+durable mp3 in FOLDER. It is a program of its
+own since the library is under the GPL and changes the working folder.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from myna.engines import reading
+from myna.engines.espeak_child import Library, speak
+from myna.engines.espeak_job import EspeakJob
+from myna.engines.espeak_pace import RATE_PLAIN
+from myna.engines.espeak_text import runs_of
+
+VOICE = "cmn+f3"
+
+
+def main(folder: Path, memory: Path, seconds: float, text: str) -> None:
+    """The three figures, in the order in which parts are added."""
+    library = Library()
+    reading.warm()
+    audio_s = speak(library, _job(text, memory)).seconds
+
+    def sound() -> None:
+        library.speak(runs_of(text, VOICE, VOICE), RATE_PLAIN, lambda pcm: None)
+
+    works: dict[str, Callable[[], object]] = {
+        "espeak-ng": sound,
+        "espeak-ng + mp3": lambda: speak(library, _job(text, memory)),
+        "espeak-ng + mp3 on disk": lambda: speak(library, _job(text, folder)),
+    }
+    for name, work in works.items():
+        print(json.dumps({"name": name, "sentences_s": _rate(work, seconds), "audio_s": audio_s}))
+
+
+def _job(text: str, folder: Path) -> EspeakJob:
+    part, target = os.fsencode(folder / "part.mp3"), os.fsencode(folder / "target.mp3")
+    return EspeakJob(text=text, voice=VOICE, han_voice=VOICE, speed=1.0, part=part, target=target)
+
+
+def _rate(work: Callable[[], object], seconds: float) -> float:
+    work()
+    done, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        work()
+        done += 1
+    return done / (time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4])

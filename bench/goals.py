@@ -1,0 +1,147 @@
+"""What the figures must reach, each computed from the results of one run."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bench import contenders as who
+from bench.results import Table
+
+Results = dict[str, Any]
+AT, ALONE = "64", "1"
+COMMITS_MAX = 2.5
+MINUTE_S = 60
+
+
+class Goal(NamedTuple):
+    """A figure beside its goal. `met` is None where it wasn't, or can't be, measured."""
+
+    what: str
+    goal: str
+    figure: str
+    met: bool | None
+
+    @property
+    def verdict(self) -> str:
+        return {True: "yes", False: "**no**", None: "not measured"}[self.met]
+
+
+def all_goals(table: Results, growth: dict[str, Results], speech: Results) -> list[Goal]:
+    """Every goal, met or not; each result may be empty. `growth` by database."""
+    found = _against_the_floor(table) + _against_peers(table) + [_latency(table)]
+    for database in ("sqlite", "postgresql"):
+        if database == "sqlite" or growth.get(database):
+            found += _flat(growth.get(database, {}), database)
+    return [*found, *_speech(speech), *_memory(growth.get("sqlite", {}), table)]
+
+
+def as_table(goals: list[Goal]) -> Table:
+    """For the page and the terminal."""
+    rows = [[goal.what, goal.goal, goal.figure, goal.verdict] for goal in goals]
+    return Table(["figure", "goal", "this run", "met"], rows)
+
+
+def _at_least(what: str, least: float, figure: Callable[[], float], unit: str = "") -> Goal:
+    return _judged(what, f"at least {least:g}{unit}", figure, lambda found: found >= least, unit)
+
+
+def _at_most(what: str, most: float, figure: Callable[[], float], unit: str = "") -> Goal:
+    return _judged(what, f"at most {most:g}{unit}", figure, lambda found: found <= most, unit)
+
+
+def _judged(
+    what: str, goal: str, figure: Callable[[], float], judge: Callable[[float], bool], unit: str
+) -> Goal:
+    try:
+        found = figure()
+    except (KeyError, ValueError, ZeroDivisionError):  # one of its parts is missing from the results
+        return Goal(what, goal, "—", None)
+    return Goal(what, goal, f"{found:.3g}{unit}", judge(found))
+
+
+def _calls(table: Results, name: str, connections: str = AT) -> float:
+    return float(table["medians"][name][connections]["calls_s"])
+
+
+def _against_the_floor(table: Results) -> list[Goal]:
+    def ratio(name: str, to: str) -> Callable[[], float]:
+        return lambda: _calls(table, name) / _calls(table, to)
+
+    where = "calls/s at 64 connections against the floor"
+    return [
+        _at_least(f"SQLite: {where}", 0.65, ratio(who.SQLITE, who.FLOOR)),
+        _at_least(f"PostgreSQL, one process: {where}", 0.65, ratio(who.POSTGRESQL, who.FLOOR)),
+        _at_least("PostgreSQL, two processes against one", 1.6, ratio(who.POSTGRESQL_2, who.POSTGRESQL)),
+    ]
+
+
+def _against_peers(table: Results) -> list[Goal]:
+    def ratio(peer: str) -> Callable[[], float]:
+        return lambda: min(_calls(table, who.SQLITE), _calls(table, who.POSTGRESQL)) / _calls(table, peer)
+
+    what = "calls/s at 64 connections, Myna on its slower database against"
+    return [
+        _at_least(f"{what} Portkey", 8, ratio(who.PORTKEY_GATEWAY), "x"),
+        _at_least(f"{what} LiteLLM", 60, ratio(who.LITELLM_PROXY), "x"),
+    ]
+
+
+def _latency(table: Results) -> Goal:
+    what = f"p50 at 1 connection, SQLite: the floor's plus {COMMITS_MAX:g} bare commits"
+    try:
+        p50 = {name: row[ALONE]["p50_ms"] for name, row in table["medians"].items()}
+        most = p50[who.FLOOR] + COMMITS_MAX * table["commits"]["ms"]
+        beside = f" (Portkey: {p50[who.PORTKEY_GATEWAY]:.2f} ms)" if who.PORTKEY_GATEWAY in p50 else ""
+        figure = f"{p50[who.SQLITE]:.2f} ms{beside}"
+        return Goal(what, f"at most {most:.2f} ms", figure, p50[who.SQLITE] <= most)
+    except KeyError:
+        return Goal(what, "at most that", "—", None)
+
+
+def _flat(growth: Results, database: str) -> list[Goal]:
+    def ratio(curve: str, large: str, small: str) -> Callable[[], float]:
+        return lambda: growth["curves"][curve][large]["calls_s"] / growth["curves"][curve][small]["calls_s"]
+
+    most = max(growth.get("curves", {}).get("rows", {"10000000": 0}), key=int)
+    rows = f"{database}: {int(most):,} rows"
+    return [
+        _at_least(f"{database}: one hot account against 10,000", 0.9, ratio("accounts", "1", "10000")),
+        _at_least(f"{rows} against 1,000, calls/s", 0.9, ratio("rows", most, "1000")),
+        _at_most(
+            f"{rows}: the slowest GET's p99 at one client", 10,
+            lambda: max(figures["p99_ms"] for figures in growth["reads"][most].values()), " ms",
+        ),
+        _at_least(f"{database}: 1,000,000 keys against 10", 0.95, ratio("keys", "1000000", "10")),
+    ]  # fmt: skip
+
+
+def _speech(speech: Results) -> list[Goal]:
+    def share() -> float:
+        served = speech["served"]["1 core"]
+        alone = speech["alone"]["espeak-ng + mp3"]["sentences_s"]
+        return float(max(figures["calls_s"] for figures in served.values()) / alone)
+
+    def slower() -> float:
+        return max(
+            float(chat["beside_speech"]["p99_ms"] / chat["quiet"]["p99_ms"])
+            for chat in speech["chat"].values()
+        )
+
+    return [
+        _at_least("POST /tts, 20 characters, on one core against espeak-ng + mp3 alone", 0.85, share),
+        _at_most("chat's p99 while speech saturates the engines against without", 2, slower, "x"),
+    ]
+
+
+def _memory(growth: Results, table: Results) -> list[Goal]:
+    def grown() -> float:
+        samples = growth["memory"]
+        after_one = min(samples, key=lambda sample: abs(sample["seconds"] - MINUTE_S))
+        return float(samples[-1]["anonymous_bytes"] / after_one["anonymous_bytes"])
+
+    minutes = growth["memory"][-1]["seconds"] / 60 if growth.get("memory") else 10
+    return [
+        _at_most(
+            f"memory after {minutes:.0f} minutes of load against after 1, without files", 1.05, grown, "x"
+        ),
+        _at_most("a process at rest", 80, lambda: table["rest_bytes"][who.SQLITE] / 1e6, " MB"),
+    ]

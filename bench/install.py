@@ -1,0 +1,80 @@
+"""`make bench-setup`: nginx and wrk from Debian, the peers in throw-away environments under .dev/bench.
+
+What can't be installed is said and left out: the benchmark then names it as missing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import processes
+
+PEERS = Path(__file__).parents[1] / ".dev" / "bench"
+LITELLM, PORTKEY = PEERS / "litellm", PEERS / "portkey"
+DEBIAN = {"nginx": "nginx-light", "wrk": "wrk"}
+
+
+def main() -> int:
+    """Exit 1 if anything is missing in the end."""
+    missing = [_debian(), _litellm(), _portkey()]
+    for what in filter(None, missing):
+        print(f"not installed: {what}")
+    return int(any(missing))
+
+
+def node() -> str:
+    """Node.js: the one on the path, else the one that a wheel brought."""
+    return shutil.which("node") or str(Path(sys.executable).with_name("node"))
+
+
+def _debian() -> str:
+    wanted = [package for command, package in DEBIAN.items() if not processes.installed(command)]
+    if not wanted:
+        return ""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return f"{' and '.join(wanted)} (install these packages yourself, as root)"
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-qq", "--no-install-recommends", *wanted]
+    for command in (["apt-get", "update", "-qq"], install):
+        if reason := _failed(command, PEERS, quiet):
+            return f"{' and '.join(wanted)}: {reason}"
+    return ""
+
+
+def _litellm() -> str:
+    if (LITELLM / "bin" / "litellm").exists():
+        return ""
+    for command in (
+        [sys.executable, "-m", "venv", str(LITELLM)],
+        [str(LITELLM / "bin" / "python"), "-m", "pip", "install", "--quiet", "litellm[proxy]"],
+    ):
+        if reason := _failed(command, PEERS):
+            return f"LiteLLM: {reason}"
+    return ""
+
+
+def _portkey() -> str:
+    if (PORTKEY / "node_modules" / "@portkey-ai" / "gateway").exists():
+        return ""
+    npm = shutil.which("npm") or str(Path(sys.executable).with_name("npm"))
+    PORTKEY.mkdir(parents=True, exist_ok=True)
+    (PORTKEY / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+    install = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "@portkey-ai/gateway"]
+    reason = _failed(install, PORTKEY)
+    return f"Portkey's gateway: {reason}" if reason else ""
+
+
+def _failed(command: list[str], folder: Path, environ: dict[str, str] | None = None) -> str:
+    """Runs it; the end of what it said if it failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    return (done.stderr.strip()[-300:] or "it failed") if done.returncode else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

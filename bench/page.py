@@ -1,0 +1,176 @@
+"""Writes docs/benchmarks.md and its picture from whatever results there are.
+
+Only what stands between the two marks is replaced; the words around it are people's.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import contenders, results
+from bench.chart import Chart, picture
+from bench.goals import all_goals, as_table
+from bench.results import RESULTS, Table
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PICTURE = "benchmarks-growth.svg"
+BEGIN, END = "<!-- figures: written by the benchmark, from here -->", "<!-- to here -->"
+NOT_YET = "Not measured yet."
+DATABASES = ("sqlite", "postgresql")
+MEGA = 1e6
+
+
+def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
+    """Raises ValueError where the page has lost its marks."""
+    table = results.read("table", folder)
+    growth = {name: found for name in DATABASES if (found := results.read(f"grow-{name}", folder))}
+    speech = results.read("speech", folder)
+    if growth:
+        svg = picture([chart for name, found in growth.items() for chart in growth_charts(name, found)])
+        page.with_name(PICTURE).write_text(svg, encoding="utf-8")
+    figures = "\n\n".join(
+        ["## Goals", str(as_table(all_goals(table, growth, speech))), "## One table, one run"]
+        + (_comparison(table) if table else [NOT_YET])
+        + ["## Growth"]
+        + ([part for name, found in growth.items() for part in _growth(name, found)] or [NOT_YET])
+        + ["## Speech"]
+        + (_speech(speech) if speech else [NOT_YET])
+    )
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page} lacks the marks between which the figures go")
+    page.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")
+
+
+def comparison_rows(table: dict[str, Any]) -> Table:
+    """A line for each contender and number of connections, and one for each that is missing."""
+    floor = table["medians"].get(contenders.FLOOR, {})
+    rows = []
+    for name, by_connections in table["medians"].items():
+        for many, row in by_connections.items():
+            ratio = f"{row['calls_s'] / floor[many]['calls_s']:.2f}" if many in floor else "—"
+            database = f" + {row['database_cpu_s_per_1000']:.3f}" if row["database_cpu_s_per_1000"] else ""
+            figures = f"{row['calls_s']:,.0f}", ratio, f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"
+            spent = f"{row['cpu_s_per_1000']:.3f}{database}", f"{table['peak_bytes'][name] / MEGA:.0f}"
+            rows.append([name, many, *figures, *spent, f"{row['failed_share']:.1%}"])
+    rows += [[name, "missing", *[""] * 7] for name in table["missing"]]
+    head = "contender | conn | calls/s | of floor | p50 ms | p99 ms | CPU s/1,000 | peak MB | failed"
+    return Table(head.split(" | "), rows)
+
+
+def _comparison(table: dict[str, Any]) -> list[str]:
+    meanings = "\n".join(f"- `{name}`: {contenders.MEANINGS[name]}." for name in table["medians"])
+    missing = "\n".join(f"- `{name}` is missing: {reason}." for name, reason in table["missing"].items())
+    commits = table["commits"]
+    bare = (
+        f"Bare commits of SQLite in the same run: {commits['commits_s']:,.0f} a second,"
+        f" {commits['ms']:.2f} ms in the middle."
+    )
+    beside = "Behind a `+` stands the CPU time of the database's server."
+    parts = [_setting(table), str(comparison_rows(table)), f"{bare} {beside}", meanings]
+    return [*parts, missing] if missing else parts
+
+
+def _setting(found: dict[str, Any]) -> str:
+    machine, (rounds, seconds) = found["machine"], found["rounds_of_s"]
+    day = time.strftime("%Y-%m-%d", time.gmtime(machine["time"]))
+    layout = "; ".join(f"{name} on {', '.join(map(str, on))}" for name, on in machine["layout"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return (
+        f"{day}, commit {machine['commit']}: {machine['cores']} cores of {machine['cpu']},"
+        f" {machine['kernel']}, Python {machine['python']}, {machine['filesystem']}. Cores: {layout}."
+        f" Medians of {rounds} rounds of {seconds} s. Versions: {versions}."
+    )
+
+
+def growth_charts(database: str, found: dict[str, Any]) -> list[Chart]:
+    """A chart for each curve, and one for the reads."""
+    charts = []
+    for curve, by_size in found["curves"].items():
+        calls = [(float(size), row["calls_s"]) for size, row in by_size.items() if row["calls_s"] > 0]
+        p99 = [(float(size), row["p99_ms"]) for size, row in by_size.items() if row["p99_ms"] > 0]
+        charts.append(Chart(f"{database}: {curve}", curve, {"calls/s": calls, "p99 ms": p99}))
+    paths = {path: None for reads in found["reads"].values() for path in reads}
+    lines = {
+        path.partition(",")[0] + (" far" if "last" in path else ""): [
+            (float(rows), reads[path]["p99_ms"]) for rows, reads in found["reads"].items()
+        ]
+        for path in paths
+    }
+    return [*charts, Chart(f"{database}: p99 of GET, ms", "rows", lines)]
+
+
+def _growth(database: str, found: dict[str, Any]) -> list[str]:
+    rows = [
+        [curve, f"{int(size):,}", f"{row['calls_s']:,.0f}", f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"]
+        for curve, by_size in found["curves"].items()
+        for size, row in by_size.items()
+    ]
+    curves = Table(["what grows", "to", "calls/s", "p50 ms", "p99 ms"], rows)
+    paths = list(next(iter(found["reads"].values())))
+    reads = Table(
+        ["rows", *paths],
+        [
+            [f"{int(size):,}", *(f"{row[path]['p50_ms']:.2f} / {row[path]['p99_ms']:.2f}" for path in paths)]
+            for size, row in found["reads"].items()
+        ],
+    )
+    return [
+        f"### {database}", _setting(found), f"![How {database} grows]({PICTURE})", str(curves),
+        "Reads at one client, p50 / p99 in ms:", str(reads), _memory(found),
+    ]  # fmt: skip
+
+
+def _memory(found: dict[str, Any]) -> str:
+    samples = found["memory"]
+    picked = {round(sample["seconds"] / 60): sample for sample in samples}
+    rows = [
+        [str(minute), f"{sample['resident_bytes'] / MEGA:.1f}", f"{sample['anonymous_bytes'] / MEGA:.1f}"]
+        for minute, sample in picked.items()
+    ]
+    return (
+        f"Memory under load at 64 connections; at rest, with the engine's processes apart,"
+        f" {found['rest_bytes'] / MEGA:.1f} MB. Files are above all pages of the database, which the kernel"
+        f" may take back.\n\n{Table(['minute', 'MB resident', 'MB without files'], rows)}"
+    )
+
+
+def _speech(found: dict[str, Any]) -> list[str]:
+    alone = [
+        [name, "1 process", f"{row['sentences_s']:.0f}", _factor(found, row["sentences_s"]), "", ""]
+        for name, row in found["alone"].items()
+    ]
+    served = [
+        [
+            f"POST /tts, {cores}", clients, f"{row['calls_s']:.0f}", _factor(found, row["calls_s"]),
+            f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}",
+        ]
+        for cores, by_clients in found["served"].items()
+        for clients, row in by_clients.items()
+    ]  # fmt: skip
+    head = ["", "clients", "sentences/s", "real-time factor", "p50 ms", "p99 ms"]
+    chat = [
+        [
+            clients,
+            f"{row['quiet']['p99_ms']:.2f}",
+            f"{row['beside_speech']['p99_ms']:.2f}",
+            f"{row['sentences_s']:.0f}",
+        ]
+        for clients, row in found["chat"].items()
+    ]
+    return [
+        _setting(found),
+        f"One sentence of {len(found['text'])} characters, {found['audio_s']:.2f} s of sound. The real-time"
+        " factor is the time to make a second of sound.",
+        str(Table(head, [*alone, *served])),
+        "Chat on the core that server and engines share, p99 in ms:",
+        str(
+            Table(["chat clients", "without speech", "while speech saturates", "sentences/s meanwhile"], chat)
+        ),
+    ]
+
+
+def _factor(found: dict[str, Any], sentences_s: float) -> str:
+    return f"{1 / (sentences_s * found['audio_s']):.5f}" if sentences_s else "—"

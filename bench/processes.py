@@ -1,0 +1,208 @@
+"""Programs of the benchmark: each on cores of its own, measured with all its children, stopped while idle.
+
+On a machine of two cores the program under test has core 0; load, upstream and databases share core 1. With
+three or more the databases get the last one; with four or more a second process of the program gets core 2.
+All traffic is loopback. Everything dies with the benchmark, however that ends.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.rig.tether import tethered
+
+READY_WAIT_S = 120.0
+END_WAIT_S = 30.0
+LOG_SHOWN_CHARS = 400
+CORES_FOR_TWO = 4
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+class CannotRun(Exception):
+    """A program of the benchmark can't be had or doesn't start; the text is the reason the table gives."""
+
+
+class Cores(NamedTuple):
+    """Which core does what."""
+
+    program: set[int]
+    two: set[int]
+    load: set[int]
+    database: set[int]
+
+
+def cores(count: int = 0) -> Cores:
+    """The layout on a machine of `count` cores; 0 asks the machine."""
+    count = count or os.cpu_count() or 1
+    load = {1 % count}
+    two = {0, 2} if count >= CORES_FOR_TWO else {0, 1 % count}
+    return Cores({0}, two, load, {count - 1} if count > 2 else load)
+
+
+class Program:
+    """A running program and all its children, by its pid; 0 for one that isn't on this machine."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def cpu_s(self) -> float:
+        """User and system seconds of the whole tree, children that ended included."""
+        return sum(_cpu_s(pid) for pid in tree(self.pid))
+
+    def peak_bytes(self) -> int:
+        """The sum of each process's own peak of resident memory: what they share is counted for each."""
+        return sum(memory_bytes(pid, "VmHWM") for pid in tree(self.pid))
+
+    def memory_bytes(self) -> int:
+        """Resident memory of its main process alone."""
+        return memory_bytes(self.pid)
+
+    def pause(self) -> None:
+        """Takes no time from whoever is measured next."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in tree(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+class Started(Program):
+    """A program that we started and will end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        super().__init__(process.pid)
+        self.log, self._process = log, process
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL for who doesn't listen."""
+        self.go_on()
+        self._process.terminate()
+        try:
+            self._process.wait(END_WAIT_S)
+        except subprocess.TimeoutExpired:
+            for pid in reversed(tree(self.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait(END_WAIT_S)
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(encoding="utf-8", errors="replace").strip()[-LOG_SHOWN_CHARS:]
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], on: set[int], log: Path, environ: Mapping[str, str], folder: Path | None = None
+) -> Iterator[Started]:
+    """The command on these cores until the block ends, with no more of our environment than it needs."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["taskset", "-c", ",".join(map(str, sorted(on))), *tethered(command)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder, env={**inherited, **environ},
+        )  # fmt: skip
+    program = Started(process, log)
+    try:
+        yield program
+    finally:
+        program.end()
+
+
+@contextlib.contextmanager
+def pinned(on: set[int]) -> Iterator[None]:
+    """What this process starts within the block runs on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, on)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def wait_for(url: str, program: Started, wait_s: float = READY_WAIT_S) -> None:
+    """Until something answers there, whatever it answers. Raises CannotRun."""
+
+    def answers() -> bool:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    wait_until(answers, program, wait_s)
+
+
+def wait_until(condition: Callable[[], bool], program: Started, wait_s: float = READY_WAIT_S) -> None:
+    """Raises CannotRun when the program ends or takes too long."""
+    until = time.monotonic() + wait_s
+    while not condition():
+        if program.ended:
+            raise CannotRun(f"it ended: {program.said()}")
+        if time.monotonic() > until:
+            raise CannotRun(f"it wasn't ready within {wait_s:g} s: {program.said()}")
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all below it; without those that ended."""
+    found = [pid] if pid else []
+    for known in found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{known}/task").iterdir():
+                found += map(int, (task / "children").read_text(encoding="ascii").split())
+    return found
+
+
+def parent(pid: int) -> int:
+    """The pid of the process's parent; 0 for a process that isn't here."""
+    return _field(pid, "PPid")
+
+
+def memory_bytes(pid: int, field: str = "VmRSS") -> int:
+    """A figure of /proc/PID/status, such as VmRSS, VmHWM (the peak) or RssAnon; 0 for a process gone."""
+    return _field(pid, field) * 1024
+
+
+def _field(pid: int, name: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1])
+    return 0
+
+
+def _cpu_s(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        own_and_reaped = fields[11:15]
+        return sum(map(int, own_and_reaped)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def installed(name: str) -> bool:
+    """Whether a command of this name is there; Debian keeps some where only root looks."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None

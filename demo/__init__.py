@@ -1,0 +1,1 @@
+"""`make demo`: Myna started for real and used as a client would, then left running."""

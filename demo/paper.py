@@ -1,0 +1,51 @@
+"""What the demo prints on: short aligned lines, coloured on a terminal alone."""
+
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+INDENT = "   "
+
+
+class Paper:
+    """Prints steps and what comes of them. A line is never wrapped, so that it can be copied whole."""
+
+    def __init__(self) -> None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a terminal that can't write Han still gets the rest
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._steps = 0
+
+    def title(self, text: str) -> None:
+        self._console.print(text, style="bold")
+
+    def step(self, text: str, how: str) -> None:
+        """The next numbered step, and by which command or path it's done."""
+        self._steps += 1
+        self._console.print(Text.assemble("\n", (f"{self._steps}  {text}", "bold"), (f"  {how}", "cyan")))
+
+    def say(self, text: str, style: str = "") -> None:
+        self._console.print(INDENT + text, style=style)
+
+    def paste(self, *lines: str) -> None:
+        """Lines to copy: at the very left, nothing before them."""
+        self._console.print("", *lines, "", sep="\n", style="green")
+
+    def rows(self, *rows: Sequence[str]) -> None:
+        """Rows in columns, the first column dim. A Han character takes two cells."""
+        widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            first, *rest = (
+                cell + " " * (width - cell_len(cell) + 2) for cell, width in zip(row, widths, strict=True)
+            )
+            self._console.print(Text.assemble(INDENT, (first, "dim"), "".join(rest).rstrip()))
+
+    def failure(self, text: str, log: Sequence[str] = ()) -> None:
+        """What went wrong, and the end of the service's log."""
+        self._console.print(Text.assemble("\n", ("It didn't work: ", "bold red"), text))
+        for line in ["The end of the service's log:", *log] if log else []:
+            self.say(line, "dim")

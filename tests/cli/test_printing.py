@@ -1,0 +1,185 @@
+"""What commands print: tables for people, JSON for programs, and what goes where when something is wrong."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from myna.cli.desk import moment
+from tests.cli.conftest import Desk
+
+LONG = "n" * 90
+ACCOUNT = ["id", "name", "email", "operator", "disabled", "balance", "created_at"]
+SHAPES = {
+    ("account", "list"): ACCOUNT,
+    ("key", "list", LONG): [
+        *("id", "name", "masked", "scopes", "created_at", "expires_at", "revoked_at"),
+        *("calls", "ok_calls", "cost"),
+    ],
+    ("channel", "list"): ["kind", "name", "url", "model", "key", "enabled", "source"],
+    ("voice", "list"): ["voice_id", "name", "gender", "language", "source"],
+    ("settings", "list"): ["name", "value", "source", "meaning"],
+}
+
+
+@pytest.fixture
+def furnished(desk: Desk) -> Desk:
+    desk.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
+    desk.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
+    desk.lines("channel", "add", "chat", "c" * 90, "http://user:s3cr3t@127.0.0.1:1/v1")
+    return desk
+
+
+@pytest.mark.parametrize("command", SHAPES, ids=lambda command: " ".join(command[:2]))
+def test_a_list_is_a_row_a_line_however_wide_and_the_same_as_its_json(
+    furnished: Desk, command: tuple[str, ...]
+) -> None:
+    env = {"MYNA_SPEECH": "espeak"}
+    rows = json.loads("\n".join(furnished.lines(*command, "--json", **env)))
+    assert rows
+    assert all(list(row) == SHAPES[command] for row in rows)
+    lines = furnished.lines(*command, **env)
+    assert lines[0].split() == SHAPES[command]
+    assert len(lines) == len(rows) + 1
+    for row, line in zip(rows, lines[1:], strict=True):
+        assert str(row.get("name")) in line
+
+
+def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Desk) -> None:
+    (row,) = json.loads(furnished.lines("account", "list", "--json")[0])
+    assert abs(row["created_at"] - time.time()) < 600
+    assert moment(row["created_at"]) in furnished.lines("account", "list")[1]
+    assert moment(row["created_at"]) in "\n".join(furnished.lines("account", "show", LONG))
+    (key,) = json.loads(furnished.lines("key", "list", LONG, "--json")[0])
+    assert key["expires_at"] == key["revoked_at"] == 0
+    assert furnished.lines("key", "list", LONG)[1].count("never") == 2
+
+
+def test_a_moment_is_in_utc_and_has_a_word_for_never() -> None:
+    assert moment(0) == "never"
+    assert moment(1_767_225_600) == "2026-01-01 00:00 UTC"
+    assert moment(10**15) == "after the year 9999"
+
+
+def test_a_key_that_lives_for_ages_can_be_listed(furnished: Desk) -> None:
+    furnished.lines("key", "issue", LONG, "--name", "old", "--scope", "chat", "--expires-in", "999999w")
+    assert any("after the year 9999" in line for line in furnished.lines("key", "list", LONG))
+
+
+def test_one_thing_is_a_line_a_field_and_the_same_as_its_json(furnished: Desk) -> None:
+    shown = json.loads(furnished.lines("account", "show", LONG, "--json")[0])
+    assert list(shown) == ACCOUNT
+    assert [line.split()[0] for line in furnished.lines("account", "show", LONG)] == ACCOUNT
+
+
+def test_no_list_shows_a_password(furnished: Desk) -> None:
+    env = {
+        "MYNA_CHAT_URL": "http://user:s3cr3t@127.0.0.1:1/v1",
+        "MYNA_CHAT_KEY": "s3cr3t",
+        "MYNA_SPEECH": "http://user:s3cr3t@127.0.0.1:1/v1",
+    }
+    for command in ("channel", "settings"):
+        text = "\n".join(furnished.lines(command, "list", "--json", **env))
+        assert "s3cr3t" not in text
+        assert "***@127.0.0.1:1" in text
+
+
+def test_what_would_move_the_cursor_is_not_printed(desk: Desk) -> None:
+    desk.lines("account", "add", "a")
+    desk.lines("key", "issue", "a", "--name", "\x1b[2Jx\ny", "--scope", "chat")
+    _, line = desk.lines("key", "list", "a")
+    assert "\N{REPLACEMENT CHARACTER}[2Jx\N{REPLACEMENT CHARACTER}y" in line
+
+
+def test_an_empty_list_says_so_and_is_an_empty_array(desk: Desk) -> None:
+    assert desk.lines("account", "list") == ["There is no account yet."]
+    assert desk.lines("account", "list", "--json") == ["[]"]
+
+
+def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
+    master, terminal = pty.openpty()
+    service = furnished.service
+    with os.fdopen(master, "rb") as screen:
+        program = [sys.executable, "-m", "myna", "account", "list"]
+        env = {**service.env, "TERM": "dumb"}  # whose lines have 80 places
+        subprocess.run(program, env=env, cwd=service.folder, stdout=terminal, timeout=30, check=True)
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := screen.read1(65536):
+                shown += part
+        except OSError:  # how Linux tells that nobody has the terminal open any more
+            pass
+    lines = shown.decode().splitlines()
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= 80
+
+
+def test_myna_alone_prints_its_help(desk: Desk) -> None:
+    text = "\n".join(desk.lines())
+    for word in ("serve", "account", "key", "channel", "settings", "audit"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("nonsense",),
+        ("account", "nonsense"),
+        ("account", "show"),
+        ("account", "list", "--nonsense"),
+        ("account", "add", "a", "--units", "many"),
+        ("key", "issue", "a", "--scope", "chat"),
+        ("key", "revoke", "first"),
+        ("key", "revoke", "0"),
+        ("key", "revoke", str(2**70)),
+        ("channel", "add", "video", "a", "http://h"),
+        ("serve", "now"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_on_stderr_with_exit_2(desk: Desk, wrong: tuple[str, ...]) -> None:
+    ended = desk.run(*wrong)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr.strip()
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (("account", "show", "nobody"), "There is no account 'nobody'."),
+        (("account", "grant", "nobody", "5"), "There is no account 'nobody'."),
+        (("key", "list", "nobody"), "There is no account 'nobody'."),
+        (("key", "revoke", "12345"), "There is no key 12345."),
+        (("channel", "test", "nothing"), "There is no channel 'nothing'."),
+        (
+            ("channel", "remove", "default"),
+            "There is no channel 'default' in the database; it comes from the",
+        ),
+        (("settings", "get", "nothing"), "There is no site setting 'nothing'"),
+        (("settings", "set", "language", "fr"), "language: must be zh or en."),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_command_that_is_refused_is_one_line_with_exit_1(
+    desk: Desk, refused: tuple[str, ...], said: str
+) -> None:
+    assert desk.refused(*refused).startswith(said)
+
+
+def test_an_argument_that_is_no_text_is_refused_in_a_line(desk: Desk) -> None:
+    program = [sys.executable, "-m", "myna", "account", "show", b"\xff\xfe"]
+    ended = subprocess.run(program, env=desk.service.env, capture_output=True, timeout=30, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == b"myna: The argument in place 3 is no valid UTF-8.\n"
+
+
+def test_a_database_that_is_none_is_one_line(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "data" / "myna.sqlite").write_bytes(b"no database " * 500)
+    assert desk.refused("account", "list") == "The database can't be opened: NotADBError."

@@ -1,0 +1,182 @@
+"""`make demo`, as a newcomer runs it: once, again, until Ctrl-C, and where something is in the way."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import soundfile
+from filelock import FileLock
+
+from demo.service import settle
+from tests.rig.tether import tethered
+from tests.rig.waiting import free_port, wait_until
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60
+
+
+class Demo:
+    """One run of `python -m demo` in a folder, with this much environment besides the usual."""
+
+    def __init__(self, folder: Path, **env: str) -> None:
+        self._out = folder / "stdout"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        with self._out.open("wb") as out:
+            self.process = subprocess.Popen(
+                tethered([sys.executable, "-m", "demo"], signal.SIGTERM),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**inherited, "PYTHONPATH": str(ROOT), "MYNA_PORT": str(free_port()), **env},
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    def ended(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def family(self) -> list[int]:
+        """The processes of its session that are alive: itself, the service, and those that speak."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            except OSError:  # it ended in this moment
+                continue
+            if int(session) == self.process.pid and state != "Z":
+                found.append(int(stat.parent.name))
+        return found
+
+
+DemoMaker = Callable[..., Demo]
+
+
+@pytest.fixture
+def run_demo(tmp_path: Path) -> Iterator[DemoMaker]:
+    made: list[Demo] = []
+
+    def run(**env: str) -> Demo:
+        made.append(Demo(tmp_path, **env))
+        return made[-1]
+
+    yield run
+    for demo in made:
+        demo.process.terminate()
+        demo.process.wait(DEADLINE_S)
+
+
+def sounds(demo: Demo, folder: Path) -> dict[str, float]:
+    """The mp3 files that the demo names, with the length it says; each is decoded and is that long."""
+    said = re.findall(r"(\d+\.\d) s .*?(\S+/sentence-\w+\.mp3)", demo.text)
+    for seconds, name in said:
+        found = soundfile.info(folder / name)
+        assert found.duration == pytest.approx(float(seconds), abs=0.1)
+    return {Path(name).name: float(seconds) for seconds, name in said}
+
+
+def test_the_demo_shows_everything_once_and_once_again(run_demo: DemoMaker, tmp_path: Path) -> None:
+    first = run_demo(ONCE="1")
+    assert first.ended() == 0, first.text
+    assert sounds(first, tmp_path).keys() == {"sentence-zh.mp3", "sentence-en.mp3"}
+    assert "🦜 Hello" in first.text
+    assert "4, of which 4 delivered" in first.text
+    assert "account add demo" in first.text
+    assert "\x1b" not in first.text
+    (key,) = re.findall(r"myna_[0-9a-f]{6}\*\*\*", first.text)
+
+    second = run_demo(ONCE="1")
+    assert second.ended() == 0, second.text
+    assert "account add demo" not in second.text
+    assert "4, of which 4 delivered" in second.text
+    assert key not in second.text
+    assert second.family() == []
+
+
+def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: DemoMaker) -> None:
+    demo = run_demo()
+    wait_until(lambda: "Ctrl-C" in demo.text or demo.process.poll() is not None, DEADLINE_S, "it serves")
+    assert len(demo.family()) > 2, demo.text
+    to_paste = [line for line in demo.text.splitlines() if line.startswith(("export ", "curl "))]
+    pasted = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(to_paste)],
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert json.loads(pasted.stdout)["choices"][0]["message"]["content"] == "🦜 Hi"
+
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.ended() == 0, demo.text
+    assert "Stopping" in demo.text
+    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
+
+
+def test_the_demo_ends_its_service_when_it_is_told_to_end_in_the_middle(run_demo: DemoMaker) -> None:
+    demo = run_demo()
+    wait_until(lambda: "ready in" in demo.text or demo.process.poll() is not None, DEADLINE_S, "it is ready")
+    demo.process.terminate()
+    assert demo.ended() in (0, 130), demo.text
+    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
+
+
+def test_the_demo_does_without_speech_where_it_is_switched_off(run_demo: DemoMaker) -> None:
+    demo = run_demo(ONCE="1", MYNA_SPEECH="none")
+    assert demo.ended() == 0, demo.text
+    assert "1, of which 1 delivered" in demo.text
+
+
+def test_a_model_that_is_away_ends_the_demo_with_the_reason(run_demo: DemoMaker) -> None:
+    demo = run_demo(ONCE="1", MYNA_CHAT_URL=f"http://127.0.0.1:{free_port()}/v1")
+    assert demo.ended() == 1, demo.text
+    assert "can't be reached" in demo.text
+    assert demo.family() == []
+
+
+def test_a_service_that_cannot_start_shows_the_end_of_its_log(run_demo: DemoMaker, tmp_path: Path) -> None:
+    data = tmp_path / "data/demo"
+    data.mkdir(parents=True)
+    with FileLock(data / "serving.lock"):
+        demo = run_demo(ONCE="1")
+        assert demo.ended() == 1, demo.text
+    assert "Another process serves" in demo.text
+
+
+def test_a_wrong_setting_is_named(run_demo: DemoMaker) -> None:
+    demo = run_demo(MYNA_WORKERS="many")
+    assert demo.ended() == 2, demo.text
+    assert "MYNA_WORKERS" in demo.text
+
+
+def test_a_port_that_was_chosen_and_is_taken_is_named(run_demo: DemoMaker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        demo = run_demo(MYNA_PORT=port)
+        assert demo.ended() == 1, demo.text
+    assert port in demo.text
+
+
+def test_another_port_is_taken_where_the_usual_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no myna.toml here
+    usual = settle({})[2]
+    if settle({})[0].port == usual:
+        with socket.create_server(("127.0.0.1", usual)):
+            settings, env, wanted = settle({})
+    else:
+        settings, env, wanted = settle({})
+    assert wanted == usual != settings.port
+    assert env["MYNA_PORT"] == str(settings.port)
+    assert settings.base_url.endswith(f":{settings.port}")

@@ -1,0 +1,66 @@
+"""The documentation as tests read it: fenced blocks, tables, links."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`]*)`")
+
+
+class Fence(NamedTuple):
+    """A fenced block and what it says it is."""
+
+    language: str
+    text: str
+
+
+class Command(NamedTuple):
+    """A shell line taken apart: its assignments, the program by its last name, the arguments."""
+
+    line: str
+    env: dict[str, str]
+    program: str
+    arguments: list[str]
+
+
+def fences(page: Path) -> list[Fence]:
+    return [Fence(*found) for found in _FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def commands(fence: Fence) -> list[Command]:
+    """The commands of a shell block, one a line."""
+    return [_command(line) for line in fence.text.splitlines() if line.strip()]
+
+
+def _command(line: str) -> Command:
+    words = shlex.split(line)
+    env = {}
+    while words and (assignment := _ASSIGNMENT.fullmatch(words[0])):
+        env[assignment[1]] = assignment[2]
+        words.pop(0)
+    return Command(line, env, words[0].rsplit("/", 1)[-1], words[1:])
+
+
+def rows(page: Path) -> list[list[str]]:
+    """The cells of every table's rows, in order."""
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def code(cell: str) -> list[str]:
+    """What stands in backquotes."""
+    return _CODE.findall(cell)
+
+
+def links(page: Path) -> list[str]:
+    """Links to files of ours."""
+    return [to for to in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in to]

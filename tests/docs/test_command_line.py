@@ -1,0 +1,93 @@
+"""The command line and its documentation say the same."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cyclopts import App, Argument
+
+from myna.cli import build
+from myna.settings import load
+from tests.docs.pages import DOCS, PAGES, README, ROOT, code, commands, fences, rows
+
+_TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+")
+OTHER_PROGRAMS = {"curl", "python", "ollama", "docker", "cp", "sudo"}
+
+
+class Parameter(NamedTuple):
+    """A value or an option of a command."""
+
+    name: str
+    takes_value: bool
+    required: bool
+    repeated: bool
+
+
+def documented() -> dict[str, set[Parameter]]:
+    """Every usage line of the page: a fenced block of one line that begins with `myna`."""
+    found = {}
+    for fence in fences(DOCS / "command-line.md"):
+        words = re.match(r"myna((?: [a-z]+)+)", fence.text)
+        assert words, fence.text
+        tokens = _TOKEN.findall(fence.text[words.end() :])
+        assert " ".join(tokens) == fence.text[words.end() :].strip(), "a token that can't be read"
+        found[words[1].strip()] = {_read(token) for token in tokens}
+    return found
+
+
+def _read(token: str) -> Parameter:
+    required = not token.startswith("[")
+    name, _, value = token.strip("[]").partition(" ")
+    if name.startswith("--"):
+        return Parameter(name, bool(value), required, value.endswith("…"))
+    return Parameter(name, True, required, False)
+
+
+def real() -> dict[str, set[Parameter]]:
+    return {name: {_describe(argument) for argument in arguments} for name, arguments in _walk(build(), "")}
+
+
+def _walk(app: App, prefix: str) -> Iterator[tuple[str, list[Argument]]]:
+    for name in app:
+        if not name.startswith("-"):
+            command, path = app[name], f"{prefix} {name}".strip()
+            if command.default_command:
+                yield path, list(command.assemble_argument_collection())
+            yield from _walk(command, path)
+
+
+def _describe(argument: Argument) -> Parameter:
+    name = argument.name
+    if argument.field_info.kind.name != "KEYWORD_ONLY":
+        name = name.lstrip("-").upper()
+    return Parameter(name, argument.hint is not bool, argument.required, argument.hint == list[str])
+
+
+def test_the_command_line_page_has_every_command_with_its_options_and_no_other() -> None:
+    assert documented() == real()
+
+
+def test_the_readme_lists_every_command_and_no_other() -> None:
+    listed = set()
+    for row in rows(README):
+        if row[0].startswith("`myna "):
+            first, *others = code(row[0])
+            path = first.removeprefix("myna ")
+            listed |= {path, *(f"{path.rpartition(' ')[0]} {other}" for other in others)}
+    assert listed == real().keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_command_in_a_shell_block_is_one_that_would_work(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for fence in fences(page):
+        for command in commands(fence) if fence.language == "sh" else []:
+            load({**command.env, "MYNA_WORKERS": "1"})  # as many as the machine has cores, and no more
+            if command.program == "myna":
+                build().parse_args(command.arguments, exit_on_error=False, print_error=False)
+            elif command.program == "make":
+                assert set(command.arguments) <= targets
+            else:
+                assert command.program in OTHER_PROGRAMS | {"export"}, command.line

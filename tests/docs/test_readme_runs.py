@@ -1,0 +1,100 @@
+"""What the README tells a newcomer to type does what it says."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, README, Command, Fence, commands, fences
+from tests.rig.commands import CommandLine
+from tests.rig.service import Account, Service, ServiceMaker
+
+RUN_DEADLINE_S = 60
+
+
+class Newcomer:
+    """Somebody who types what the README says, against a service that runs with the parrot."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._env = {"OPENAI_BASE_URL": service.base_url, "OPENAI_API_KEY": service.account().key().plain}
+        self.answers: list[str] = []
+
+    def follow(self, fence: Fence) -> None:
+        if fence.language == "python":
+            self.answers.append(self._run([sys.executable, "-W", "error", "-c", fence.text]))
+        elif fence.language == "sh":
+            for command in commands(fence):
+                self._type(command)
+
+    def _type(self, command: Command) -> None:
+        """`make`, `myna serve` and `export` are what has been done already."""
+        if command.program == "curl":
+            self.answers.append(self._run(["sh", "-c", command.line + " --silent --fail-with-body"]))
+        elif command.program == "myna" and command.arguments != ["serve"]:
+            ended = self._service.command(*command.arguments)
+            assert ended.code == 0, (command.line, ended)
+            if issued := re.search(r"myna_[0-9a-f]{40}", ended.stdout):
+                self._env["OPENAI_API_KEY"] = issued[0]
+
+    def _run(self, arguments: list[str]) -> str:
+        ended = subprocess.run(
+            arguments,
+            env={**os.environ, **self._env, "NO_PROXY": "127.0.0.1", "PYTHONIOENCODING": "utf-8"},
+            capture_output=True,
+            timeout=RUN_DEADLINE_S,
+            check=False,
+        )
+        assert ended.returncode == 0, (arguments[-1], ended)
+        return ended.stdout.decode()
+
+
+def test_all_that_the_readme_tells_to_type_works_in_its_order(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:").start()
+    newcomer = Newcomer(service)
+    for fence in fences(README):
+        newcomer.follow(fence)
+    hello, chat, spoken, by_chat = newcomer.answers
+    assert hello == "🦜 Hello, who is there?\n"
+    assert json.loads(chat)["choices"][0]["message"]["content"] == "🦜 Hi"
+    promised = json.loads(re.findall(r"answers `(\{.*?\})`", README.read_text(encoding="utf-8"))[0])
+    answered = json.loads(spoken)
+    assert answered.pop("audio_url").endswith(".mp3")
+    assert promised.pop("audio_url").endswith(".mp3")
+    assert answered == promised
+    assert re.fullmatch(re.escape(service.root_url) + r"/uploads/[0-9a-f]{32}\.mp3\n", by_chat)
+    assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 97
+
+
+@pytest.fixture
+def talkative(make_service: ServiceMaker) -> Account:
+    """An account of a running service that has spoken."""
+    service = make_service(chat_url="parrot:").start()
+    account = service.account(name="talkative")
+    newcomer = Newcomer(service)
+    newcomer.follow(next(fence for fence in fences(README) if "/tts" in fence.text))
+    assert len(newcomer.answers) == 1
+    return account
+
+
+def test_a_backup_made_as_documented_is_whole(
+    talkative: Account, commands: CommandLine, tmp_path: Path
+) -> None:
+    """The service runs on meanwhile; the copy becomes a data folder of its own."""
+    service = talkative.service
+    (script,) = [fence.text for fence in fences(DOCS / "operations.md") if ".backup" in fence.text]
+    subprocess.run(
+        ["sh", "-e", "-c", script.replace(".venv/bin/python", sys.executable)], cwd=service.folder, check=True
+    )
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    (service.folder / "backup.sqlite").rename(restored / "myna.sqlite")
+    (service.folder / "backup-audio").rename(restored / "audio")
+    env = {**service.env, "MYNA_DATA": str(restored)}
+    assert commands.run(["audit", "--audio"], env, tmp_path).code == 0
+    assert '"talkative"' in commands.run(["account", "list", "--json"], env, tmp_path).stdout
+    assert len(list(restored.glob("audio/*/*.mp3"))) == 1

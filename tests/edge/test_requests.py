@@ -1,0 +1,193 @@
+"""Requests that are odd, and what is allowed to be odd about them."""
+
+import json
+
+import pytest
+
+from tests.edge.conftest import Door
+from tests.rig.calls import Answer, Wire
+
+BODY = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}'
+CHAT = "POST /v1/chat/completions HTTP/1.1"
+
+
+def error(answer: Answer, status: int) -> str:
+    """The answer is this error in the envelope; gives its message."""
+    assert answer.status == status, answer
+    assert answer.headers["x-request-id"]
+    assert answer.headers["content-type"] == "application/json"
+    found = json.loads(answer.body)["error"]
+    assert found["code"] == status
+    return str(found["message"])
+
+
+def ask(wire: Wire, door: Door, line: str = "GET /v1/me HTTP/1.1", *lines: str) -> Answer:
+    wire.head(line, door.bearer, *lines)
+    return wire.answer(line.split()[0])
+
+
+@pytest.mark.parametrize("target", ["/v1/me", "/v1/%6De", "/v1/me?", "/v1/me?x=%FF", "/v1/me#part"])
+def test_a_path_may_be_written_in_other_ways(door: Door, target: str) -> None:
+    with door.wire() as wire:
+        assert ask(wire, door, f"GET {target} HTTP/1.1").status == 200
+
+
+def test_an_absolute_target_and_a_strange_host_are_as_good(door: Door) -> None:
+    with door.wire() as wire:
+        assert ask(wire, door, "GET http://elsewhere.example/v1/me HTTP/1.1").status == 200
+
+
+@pytest.mark.parametrize(
+    "target", ["/v1/me%0d%0aX-Evil:%201", "/v1/%E4%BD%A0", "/v1/me%00", "//v1/me", "/V1/ME", "*"]
+)
+def test_an_encoded_path_that_is_none_of_ours_is_404(door: Door, target: str) -> None:
+    with door.wire() as wire:
+        answer = ask(wire, door, f"GET {target} HTTP/1.1")
+        error(answer, 404)
+        assert "x-evil" not in answer.headers
+
+
+@pytest.mark.parametrize("target", ["/v1/你", "me", ""])
+def test_a_target_that_is_no_path_is_400(door: Door, target: str) -> None:
+    with door.wire() as wire:
+        wire.send(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        error(wire.answer("GET"), 400)
+        assert wire.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"GET\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /v1/me HTTP/9.9\r\n\r\n",
+        b"BREW /v1/me HTTP/1.1\r\n\r\n",
+        b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /v1/me HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n",
+        b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX: a\nb: c\rd\r\n\r\n",
+        b"POST /v1/tts HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/tts HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=lambda noise: noise[:24].decode("latin-1").strip(),
+)
+def test_what_is_no_http_is_refused_in_the_envelope_and_hung_up_on(door: Door, noise: bytes) -> None:
+    with door.wire() as wire:
+        wire.send(noise)
+        message = error(wire.answer("GET"), 400)
+        assert "HTTP" in message
+        assert wire.rest() == b""
+
+
+def test_a_head_over_the_limit_is_refused(door: Door) -> None:
+    for lines in (["X-Long: " + "x" * 70_000], [f"X-{n}: {'x' * 1000}" for n in range(80)]):
+        with door.wire() as wire:
+            wire.head("GET /v1/me HTTP/1.1", door.bearer, *lines)
+            error(wire.answer("GET"), 400)
+
+
+def test_a_head_below_the_limit_is_taken(door: Door) -> None:
+    with door.wire() as wire:
+        assert ask(wire, door, "GET /v1/me HTTP/1.1", "X-Long: " + "x" * 60_000).status == 200
+
+
+def test_a_target_over_the_limit_is_refused(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head("GET /v1/me?" + "x" * 70_000 + " HTTP/1.1", door.bearer)
+        error(wire.answer("GET"), 400)
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PROPFIND"])
+def test_a_method_that_is_not_offered_is_405_and_the_connection_lives(door: Door, method: str) -> None:
+    with door.wire() as wire:
+        answer = ask(wire, door, f"{method} /v1/me HTTP/1.1")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET")
+        assert bool(answer.body) is (method != "HEAD")
+        assert ask(wire, door).status == 200
+
+
+def test_two_keys_in_one_request_open_nothing(door: Door) -> None:
+    with door.wire() as wire:
+        message = error(ask(wire, door, "GET /v1/me HTTP/1.1", door.bearer), 400)
+    assert "authorization" in message
+    assert door.key not in message
+
+
+def test_a_body_on_a_get_is_passed_over(door: Door) -> None:
+    with door.wire() as wire:
+        for size in (10, 300_000):
+            wire.head("GET /v1/me HTTP/1.1", door.bearer, f"Content-Length: {size}")
+            wire.send(b"x" * size)
+            assert wire.answer("GET").status == 200
+        assert ask(wire, door).status == 200
+
+
+def test_the_rest_of_a_refused_body_is_passed_over(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head(CHAT, "Content-Length: 300000")
+        error(wire.answer(), 401)
+        wire.send(b"x" * 300_000)
+        assert ask(wire, door).status == 200
+
+
+def test_a_client_that_asks_first_is_told_to_go_on(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head(CHAT, door.bearer, f"Content-Length: {len(BODY)}", "Expect: 100-continue")
+        assert wire.socket.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.send(BODY)
+        assert wire.answer().status == 200
+
+
+@pytest.mark.parametrize("size", ["10", "5000000"])
+def test_a_client_that_asks_first_and_may_not_is_told_so_before_it_sends(door: Door, size: str) -> None:
+    key, status = (door.bearer, 413) if size == "5000000" else ("X-No: key", 401)
+    with door.wire() as wire:
+        wire.head(CHAT, key, f"Content-Length: {size}", "Expect: 100-continue")
+        error(wire.answer(), status)
+
+
+def test_an_offer_to_upgrade_is_passed_over(door: Door) -> None:
+    """As Java's client sends it with every first request, whatever the method."""
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAA")
+    with door.wire() as wire:
+        assert ask(wire, door, "GET /v1/me HTTP/1.1", *offer).status == 200
+        wire.head(CHAT, door.bearer, f"Content-Length: {len(BODY)}", *offer)
+        wire.send(BODY)
+        assert wire.answer().status == 200
+        assert ask(wire, door).status == 200
+
+
+def test_a_websocket_is_not_offered(door: Door) -> None:
+    with door.wire() as wire:
+        answer = ask(wire, door, "GET /v1/socket HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
+        error(answer, 404)
+
+
+def test_an_old_client_gets_its_answer_and_the_end_of_the_connection(door: Door) -> None:
+    with door.wire() as wire:
+        assert ask(wire, door, "GET /v1/me HTTP/1.0").status == 200
+        assert wire.rest() == b""
+
+
+def test_a_trailer_is_no_header(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head(CHAT, door.bearer, "Transfer-Encoding: chunked")
+        wire.send(
+            b"%x\r\n%s\r\n0\r\nIdempotency-Key: \r\nAuthorization: Bearer x\r\n\r\n" % (len(BODY), BODY)
+        )
+        assert wire.answer().status == 200
+
+
+@pytest.mark.parametrize("sane", ["abc-1", "A.b_c", "x" * 64])
+def test_the_clients_own_request_id_comes_back(door: Door, sane: str) -> None:
+    with door.wire() as wire:
+        answer = ask(wire, door, "GET /v1/me HTTP/1.1", f"X-Request-Id: {sane}")
+    assert answer.headers["x-request-id"] == sane
+
+
+def test_a_request_id_that_is_not_sane_is_replaced(door: Door) -> None:
+    for odd in ("", "x" * 65, "a b", "a;b", "<b>", "é", 'a"b', door.key):
+        with door.wire() as wire:
+            answer = ask(wire, door, "GET /v1/me HTTP/1.1", f"X-Request-Id: {odd}")
+        assert len(answer.headers["x-request-id"]) == 32

@@ -1,0 +1,200 @@
+"""How a call ends: kept, refunded, swept; exactly once, and truthfully told."""
+
+import asyncio
+
+import pytest
+
+from myna import ledger as ledger_module
+from myna.errors import AnswerUnknown, CallLost
+from myna.store.batch import CallState, End
+from tests.ledger.desk import Desk, desk_on
+from tests.store.books import (
+    AUDIO,
+    Books,
+    break_refunds,
+    charge_of,
+    mend_refunds,
+    refund_of,
+    reserved,
+    speech,
+)
+from tests.store.stalls import stalled_commits, until
+
+pytestmark = pytest.mark.anyio
+
+PAST_EVERY_DEADLINE_MS = 3_600_000
+
+
+async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    async with await desk.admit(holder, desk.order(task=speech()), reserved()) as call:
+        await call.keep("the answer", stored=True, audio=AUDIO)
+    assert (await books.task(call.id))[:2] == (2, AUDIO.name)
+    assert await books.answer(call.id) == [("the answer",)]
+    assert await books.counters(holder) == (1, 1, 1)
+
+
+async def test_an_answer_is_only_stored_where_it_may_be_asked_for_again(books: Books, desk: Desk) -> None:
+    async with await desk.admit(await books.holder(), reservation=reserved()) as call:
+        await call.keep("the answer", stored=False)
+    assert await books.answer(call.id) == [(None,)]
+
+
+async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    admitted = asyncio.Event()
+
+    async def work() -> None:
+        async with await desk.admit(holder):
+            admitted.set()
+            await asyncio.Event().wait()
+
+    working = asyncio.ensure_future(work())
+    await admitted.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await books.balance(holder) == 10
+
+
+async def test_a_keep_that_comes_behind_the_refund_is_lost(books: Books, desk: Desk) -> None:
+    """The sweep was faster: the units are back, so the answer must not leave."""
+    holder = await books.holder()
+    with pytest.raises(CallLost):
+        async with await desk.admit(holder) as call:
+            await books.end(refund_of(charge_of(holder, call_id=call.id), "swept"))
+            await call.keep("the answer", stored=False)
+    assert await books.balance(holder) == 10
+    assert await books.entries(call.id) == [(0, -1), (1, 1)]
+
+
+async def test_a_keep_unknown_at_its_deadline_promises_nothing(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither success nor refund: it is still on its way, and arrives."""
+    monkeypatch.setattr(ledger_module, "DEADLINE_MARGIN_S", 0.2)
+    holder = await books.holder()
+    call = await desk.admit(holder, desk.order(seconds=0.1))
+    async with stalled_commits(books):
+        other = asyncio.ensure_future(desk.admit(holder))
+        with pytest.raises(AnswerUnknown):
+            async with call:
+                await asyncio.wait([other], timeout=0.05)
+                await call.keep("the answer", stored=False)
+
+    async def ended() -> bool:
+        return await books.state(call.id) == CallState.KEPT
+
+    await until(ended, "the keep arrives")
+    async with await other:
+        pass
+    assert await books.balance(holder) == 9
+
+
+async def test_a_keep_that_is_told_to_stop_promises_nothing(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    call = await desk.admit(holder)
+
+    async def work() -> None:
+        async with call:
+            await call.keep("the answer", stored=False)
+
+    working = asyncio.ensure_future(work())
+    await asyncio.wait([working], timeout=0)
+    working.cancel()
+    with pytest.raises(AnswerUnknown):
+        await working
+
+    async def kept() -> bool:
+        return await books.state(call.id) == CallState.KEPT
+
+    await until(kept, "the keep arrives")
+    assert await books.balance(holder) == 9
+
+
+async def test_the_sweep_refunds_calls_that_a_dead_process_left(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    left = await books.opened(holder, units=3, task=speech(), reservation=reserved(), deadline_ms=1000)
+    assert await desk.ledger.sweep() == 0
+    await books.move_clock(1001)
+    assert await desk.ledger.sweep() == 1
+    assert await desk.ledger.sweep() == 0
+    assert await books.balance(holder) == 10
+    assert await books.state(left.call_id) == CallState.REFUNDED
+    assert (await books.task(left.call_id))[0] == 3
+    assert await books.answer(left.call_id) == []
+
+
+async def test_the_sweep_leaves_calls_that_this_process_works_on(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    async with await desk.admit(holder) as call:
+        await books.move_clock(PAST_EVERY_DEADLINE_MS)
+        assert await desk.ledger.sweep() == 0
+        await call.keep("the answer", stored=False)
+    assert await books.counters(holder) == (1, 1, 1)
+
+
+async def test_a_call_whose_refund_failed_is_left_to_the_sweep(books: Books, desk: Desk) -> None:
+    """Its refund fails on its data, by a trigger; once that is gone, the sweep of this process takes it."""
+    holder = await books.holder()
+    call = await desk.admit(holder)
+    await break_refunds(books)
+    with pytest.raises(Exception, match="out of order"):
+        async with call:
+            pass
+    await mend_refunds(books)
+    await books.move_clock(PAST_EVERY_DEADLINE_MS)
+    assert await desk.ledger.sweep() == 1
+    assert await books.balance(holder) == 10
+
+
+async def test_two_processes_that_sweep_at_once_refund_once(books: Books, desk: Desk) -> None:
+    holder = await books.holder(units=50)
+    for _ in range(20):
+        await books.opened(holder, deadline_ms=1)
+    await books.move_clock(10)
+    other = await books.open_again() if books.url else books.db
+    async with desk_on(other) as second:
+        await asyncio.gather(*[at.ledger.sweep() for at in (desk, second, desk, second)])
+    if other is not books.db:
+        await other.close()
+    assert await books.balance(holder) == 50
+    assert await books.counters(holder) == (20, 0, 0)
+
+
+async def test_a_starting_process_refunds_every_open_call(books: Books, desk: Desk) -> None:
+    holder = await books.holder(units=10)
+    kept = await books.opened(holder)
+    await books.end(End(kept.call_id, CallState.KEPT))
+    for _ in range(3):
+        await books.opened(holder, deadline_ms=PAST_EVERY_DEADLINE_MS)
+    assert await desk.ledger.recover() == 3
+    assert await desk.ledger.recover() == 0
+    assert await books.balance(holder) == 9
+
+
+async def test_more_calls_than_one_sweep_takes_are_all_recovered(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "SWEEP_MAX", 4)
+    holder = await books.holder(units=10)
+    for _ in range(10):
+        await books.opened(holder)
+    counts = [await desk.ledger.recover() for _ in range(4)]
+    assert counts == [4, 4, 2, 0]
+
+
+async def test_finishing_waits_for_calls_that_still_run(books: Books, desk: Desk) -> None:
+    holder = await books.holder()
+    call = await desk.admit(holder)
+    finishing = asyncio.ensure_future(desk.ledger.finish(10))
+    await asyncio.wait([finishing], timeout=0.05)
+    assert not finishing.done()
+    async with call:
+        await call.keep("the answer", stored=False)
+    await finishing
+
+
+async def test_finishing_gives_up_at_its_deadline(books: Books, desk: Desk) -> None:
+    async with await desk.admit(await books.holder()):
+        await desk.ledger.finish(0.01)

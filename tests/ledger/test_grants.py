@@ -1,0 +1,76 @@
+"""Units come and go by grants, never below zero, never twice."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from myna import accounts
+from myna.errors import CommandError
+from myna.store.accounts import AccountRow
+from myna.store.batch import Charged
+from myna.store.postgresql import Postgresql
+from tests.ledger.desk import Desk
+from tests.store.books import Books, books_of, charge_of
+from tests.store.cutter import cutter_to
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_grant_gives_and_a_negative_one_takes(books: Books) -> None:
+    holder = await books.holder(units=5)
+    assert (await accounts.grant(books.db, holder.name, 7, "a gift")).balance == 12
+    assert (await accounts.grant(books.db, holder.name, -12, "")).balance == 0
+    assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
+
+
+async def test_no_grant_takes_more_than_there_is(books: Books) -> None:
+    holder = await books.holder(units=5)
+    with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
+        await accounts.grant(books.db, holder.name, -6, "")
+    assert await books.balance(holder) == 5
+
+
+@pytest.mark.parametrize("units", [0, accounts.UNITS_MAX + 1, -accounts.UNITS_MAX - 1, accounts.UNITS_MAX])
+async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None:
+    holder = await books.holder(units=5)
+    with pytest.raises(CommandError):
+        await accounts.grant(books.db, holder.name, units, "")
+    assert await books.balance(holder) == 5
+
+
+async def test_grants_at_once_from_both_sides_are_each_counted(books: Books) -> None:
+    holder = await books.holder(units=20)
+    changes = [3, -4] * 15
+
+    results = await asyncio.gather(
+        *[accounts.grant(books.db, holder.name, units, "") for units in changes], return_exceptions=True
+    )
+
+    refused = sum(isinstance(result, CommandError) for result in results)
+    assert await books.balance(holder) == 20 + 15 * 3 - (15 - refused) * 4
+    assert all(isinstance(result, CommandError | AccountRow) for result in results)
+
+
+async def test_grants_and_charges_at_once_never_spend_a_unit_twice(books: Books, desk: Desk) -> None:
+    holder = await books.holder(units=10)
+    taking = [accounts.grant(books.db, holder.name, -1, "") for _ in range(15)]
+    charging = [desk.commits.charge(charge_of(holder), 10) for _ in range(15)]
+
+    results = await asyncio.gather(*taking, *charging, return_exceptions=True)
+
+    assert sum(isinstance(result, AccountRow | Charged) for result in results) == 10
+    assert await books.balance(holder) == 0
+
+
+async def test_a_grant_nobody_heard_of_is_not_called_failed(postgres_url: str, tmp_path: Path) -> None:
+    """Its COMMIT happened and the answer was lost: whoever simply tries again would grant twice."""
+    async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
+        holder = await books.holder(units=5)
+        db = await Postgresql.open(cutter.url)
+        cutter.lose_answer_to(b"COMMIT")
+        with pytest.raises(CommandError, match="isn't known"):
+            await accounts.grant(db, holder.name, 3, "")
+        assert cutter.lost == 1
+        await db.close()
+        assert await books.balance(holder) == 8

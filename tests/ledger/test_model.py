@@ -1,0 +1,260 @@
+"""Anything that may happen to accounts, keys and calls, in any order, against a model a page long.
+
+Every batch is decided by the model first and then by the database; the outcomes must be the same, and the
+audit must find nothing at every step.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from myna import accounts, keys
+from myna.errors import CommandError
+from myna.keys import Scope
+from myna.store import ledger
+from myna.store.batch import (
+    CallState,
+    Charge,
+    Charged,
+    ChargeOutcome,
+    End,
+    EndOutcome,
+    NewTask,
+    Refusal,
+    Refused,
+    Replayed,
+    TaskStatus,
+)
+from tests.store.books import Books, Holder, books_of, charge_of, keep_of, refund_of, reserved, speech
+
+T = TypeVar("T")
+LIFE_MS = 10_000
+OPEN, KEPT, REFUNDED = CallState.OPEN, CallState.KEPT, CallState.REFUNDED
+
+
+@dataclass
+class Key:
+    """A key as the model knows it; keys of one account share `purse`."""
+
+    holder: Holder
+    purse: dict[str, int]
+    scopes: Scope
+    revoked: bool = False
+
+
+@dataclass
+class Paid:
+    """A call as the model knows it."""
+
+    charge: Charge
+    key: Key
+    state: CallState = OPEN
+    overdue: bool = False
+
+
+@dataclass
+class Model:
+    """What must come out."""
+
+    keys: list[Key] = field(default_factory=list)
+    calls: list[Paid] = field(default_factory=list)
+    answers: dict[tuple[int, str], tuple[bytes, Paid, str | None]] = field(default_factory=dict)
+
+    def end(self, end: End) -> EndOutcome:
+        paid = next(paid for paid in self.calls if paid.charge.call_id == end.call_id)
+        if paid.state is OPEN:
+            paid.state = end.state
+            order = paid.charge.reservation
+            place = (paid.key.holder.account_id, order.key) if order else None
+            if end.state is REFUNDED:
+                paid.key.purse["units"] += paid.charge.units
+                if place:
+                    del self.answers[place]
+            elif place and end.answer is not None:
+                self.answers[place] = (*self.answers[place][:2], end.answer)
+        return EndOutcome.DONE if paid.state is end.state else EndOutcome.LOST
+
+    def charge(self, key: Key, charge: Charge) -> ChargeOutcome:
+        if key.revoked or key.purse["disabled"] or not key.scopes & charge.scope:
+            return Refused(Refusal.KEY)
+        order = charge.reservation
+        place = (key.holder.account_id, order.key if order else "")
+        if order and place in self.answers:
+            fingerprint, _, answer = self.answers[place]
+            if fingerprint != order.fingerprint:
+                return Refused(Refusal.REUSED)
+            return Refused(Refusal.PENDING) if answer is None else Replayed(answer)
+        if charge.config_version != 1:
+            return Refused(Refusal.STALE)
+        if not key.scopes & charge.pays:
+            return Refused(Refusal.RATE)
+        if key.purse["units"] < charge.units:
+            return Refused(Refusal.UNITS, key.purse["units"])
+        key.purse["units"] -= charge.units
+        self.calls.append(paid := Paid(charge, key))
+        if order:
+            self.answers[place] = (order.fingerprint, paid, None)
+        return Charged(key.holder.account_id, 0)
+
+
+charges = st.fixed_dictionaries(
+    {
+        "key": st.integers(0, 5),
+        "units": st.integers(0, 4),
+        "pays": st.sampled_from([1, 1, 2]),
+        "order": st.sampled_from([None, None, "a", "b"]),
+        "body": st.sampled_from(["x", "x", "y"]),
+        "version": st.sampled_from([1, 1, 1, 1, 2]),
+        "task": st.booleans(),
+    }
+)
+ends = st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, "an answer", "another"]))
+
+
+class Machine(RuleBasedStateMachine):
+    """One site; `books` and `runner` are shared by all examples, accounts are not."""
+
+    books: ClassVar[Books]
+    runner: ClassVar[asyncio.Runner]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.sent: list[list[Charge]] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    @initialize(units=st.lists(st.integers(0, 9), min_size=2, max_size=3))
+    def open_accounts(self, units: list[int]) -> None:
+        for amount in units:
+            holder = self.run(self.books.holder(amount))
+            purse = {"units": amount, "disabled": 0}
+            self.model.keys.append(Key(holder, purse, Scope.CHAT | Scope.TTS | Scope.RECORDS))
+            second = self.run(self.books.second_key(holder, Scope.CHAT))
+            self.model.keys.append(Key(second, purse, Scope.CHAT))
+
+    @rule(ending=st.lists(ends, max_size=4), charging=st.lists(charges, max_size=5))
+    def commit(self, ending: list[tuple[int, bool, str | None]], charging: list[dict[str, Any]]) -> None:
+        calls = self.model.calls
+        batch_ends = [
+            keep_of(paid.charge, answer) if keeps else refund_of(paid.charge, "no")
+            for number, keeps, answer in ending if calls
+            for paid in [calls[-1 - number % len(calls)]]
+        ]  # fmt: skip
+        asked = [(self.model.keys[wish["key"] % len(self.model.keys)], wish) for wish in charging]
+        batch_charges = [wished(key.holder, wish) for key, wish in asked]
+
+        expected_ends = [self.model.end(end) for end in batch_ends]
+        expected = [self.model.charge(key, new) for (key, _), new in zip(asked, batch_charges, strict=True)]
+
+        ended, charged = self.run(self.books.db.commit_batch(batch_ends, batch_charges))
+        assert ended == expected_ends
+        assert [without_task(outcome) for outcome in charged] == expected
+        self.sent.append(
+            (
+                batch_ends,
+                [new for new, got in zip(batch_charges, charged, strict=True) if isinstance(got, Charged)],
+            )
+        )
+
+    @rule(back=st.integers(0, 3))
+    def send_charges_again(self, back: int) -> None:
+        """An old batch whose COMMIT nobody heard of."""
+        again = self.sent[-1 - back % len(self.sent)] if self.sent else []
+        _, charged = self.run(self.books.db.commit_batch([], again))
+        assert all(isinstance(outcome, Charged) for outcome in charged)
+
+    @rule(key=st.integers(0, 5), units=st.integers(-6, 6))
+    def grant(self, key: int, units: int) -> None:
+        owner = self.model.keys[key % len(self.model.keys)]
+        left = owner.purse["units"] + units
+        if left < 0 or units == 0:
+            with pytest.raises(CommandError):
+                self.run(accounts.grant(self.books.db, owner.holder.name, units, ""))
+        else:
+            owner.purse["units"] = left
+            assert self.run(accounts.grant(self.books.db, owner.holder.name, units, "")).balance == left
+
+    @rule(key=st.integers(0, 5))
+    def revoke(self, key: int) -> None:
+        owner = self.model.keys[key % len(self.model.keys)]
+        owner.revoked = True
+        self.run(keys.revoke(self.books.db, owner.holder.key_id))
+
+    @rule(key=st.integers(0, 5), enabled=st.booleans())
+    def enable(self, key: int, enabled: bool) -> None:
+        owner = self.model.keys[key % len(self.model.keys)]
+        owner.purse["disabled"] = int(not enabled)
+        self.run(accounts.set_enabled(self.books.db, owner.holder.name, enabled))
+
+    @rule()
+    def pass_time_and_sweep(self) -> None:
+        self.run(self.books.move_clock(LIFE_MS + 1000))
+        for paid in self.model.calls:
+            if paid.state is OPEN:
+                self.model.end(refund_of(paid.charge))
+        swept = self.run(ledger.overdue(self.books.db, 1000))
+        self.run(self.books.end(*[End(call_id, REFUNDED, reason="left open") for call_id in swept]))
+
+    @invariant()
+    def the_books_are_as_the_model_has_them(self) -> None:
+        assert self.run(self.books.audit()) == []
+        for key in self.model.keys:
+            assert self.run(self.books.balance(key.holder)) == key.purse["units"]
+            own = [paid for paid in self.model.calls if paid.key is key]
+            cost = sum(paid.charge.units for paid in own if paid.state is not REFUNDED)
+            kept = sum(paid.state is KEPT for paid in own)
+            assert self.run(self.books.counters(key.holder)) == (len(own), kept, cost)
+
+    def teardown(self) -> None:
+        open_calls = [refund_of(paid.charge) for paid in self.model.calls]
+        self.run(self.books.end(*open_calls))
+
+
+def wished(holder: Holder, wish: dict[str, Any]) -> Charge:
+    task: NewTask | None = speech(TaskStatus.PROCESSING) if wish["task"] and wish["order"] is None else None
+    return charge_of(
+        holder,
+        units=wish["units"],
+        pays=wish["pays"],
+        config_version=wish["version"],
+        deadline_ms=LIFE_MS,
+        task=task,
+        reservation=reserved(wish["order"], wish["body"]) if wish["order"] else None,
+    )
+
+
+def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
+    return Charged(outcome.account_id, 0) if isinstance(outcome, Charged) else outcome
+
+
+@pytest.mark.parametrize("database, examples, steps", [("sqlite", 40, 25), ("postgresql", 12, 20)])
+def test_whatever_happens_the_books_are_as_the_model_has_them(
+    database: str, examples: int, steps: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = "" if database == "sqlite" else request.getfixturevalue("postgres_url")
+    with asyncio.Runner() as runner:
+        opening = books_of(url, tmp_path)
+        Machine.runner, Machine.books = runner, runner.run(opening.__aenter__())
+        gc.collect()  # finalizers that run while Hypothesis parses this file upset CPython (gh-106905)
+        try:
+            run_state_machine_as_test(
+                Machine,
+                settings=settings(
+                    max_examples=examples,
+                    stateful_step_count=steps,
+                    deadline=None,
+                    database=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        finally:
+            runner.run(opening.__aexit__(None, None, None))

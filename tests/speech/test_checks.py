@@ -1,0 +1,86 @@
+"""What may be said, how fast, and what is told when nothing spoke. Pure."""
+
+import pytest
+
+from myna.engines.spoken import (
+    EngineBusy,
+    EngineDied,
+    EngineDown,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    UnfitUtterance,
+)
+from myna.errors import InvalidRequest, Overloaded, UpstreamFailed
+from myna.speech.synthesize import check_text, read_speed, verdict
+
+MUTE = NothingSpoken("m")
+UNFIT = UnfitUtterance("u")
+BUSY = EngineBusy("b")
+DOWN = EngineDown("d")
+
+
+@pytest.mark.parametrize(
+    ("text", "speed"),
+    [(None, 1.0), ("", 1.0), ("1", 1.0), ("0.25", 0.25), ("4", 4.0), ("4.000", 4.0), ("01.5", 1.5)],
+)
+def test_a_speed_is_a_decimal_string(text: str | None, speed: float) -> None:
+    assert read_speed(text) == speed
+
+
+NO_SPEEDS = [
+    "0.249999",
+    "4.01",
+    "0",
+    "-1",
+    "+1",
+    "1,5",
+    "1e0",
+    ".5",
+    "1.",
+    " 1",
+    "1 ",
+    "1\n",
+    "nan",
+    "inf",
+    "x",
+]
+LONG_OR_FOREIGN = ["٢", "１", "4.0000000000001", "1" * 5, "1." + "0" * 13]
+
+
+@pytest.mark.parametrize("text", [*NO_SPEEDS, *LONG_OR_FOREIGN])
+def test_what_is_no_speed_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="speed"):
+        read_speed(text)
+
+
+@pytest.mark.parametrize("text", ["a", "7", "你", " a ", "½", "ー", "é" * 10])
+def test_a_text_with_a_letter_or_a_digit_is_taken(text: str) -> None:
+    check_text(text, 10)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u3000\n", "。", "👍", "---", "\u200b", "a\0", "x" * 11])
+def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="text"):
+        check_text(text, 10)
+
+
+@pytest.mark.parametrize(
+    ("failures", "told"),
+    [
+        ([], UpstreamFailed),
+        ([DOWN], UpstreamFailed),
+        ([EngineTimedOut("t")], UpstreamFailed),
+        ([EngineDied("x")], UpstreamFailed),
+        ([EngineFailed("x")], UpstreamFailed),
+        ([BUSY], Overloaded),
+        ([BUSY, BUSY], Overloaded),
+        ([MUTE], InvalidRequest),
+        ([MUTE, UNFIT], InvalidRequest),
+        ([MUTE, BUSY], Overloaded),
+        ([BUSY, DOWN], UpstreamFailed),
+        ([DOWN, MUTE], UpstreamFailed),
+    ],
+)
+def test_the_worst_that_happened_is_what_is_told(failures: list[EngineFailed], told: type[Exception]) -> None:
+    assert type(verdict(failures)) is told

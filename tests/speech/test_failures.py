@@ -1,0 +1,90 @@
+"""What a caller is told, and what it costs, when a channel doesn't speak."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from myna.channels import FAILURES_MAX
+from tests.rig.calls import Answer, call
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+SILENT = "\ua78c"
+"""A letter, SALTILLO, of which espeak-ng says nothing at all."""
+WAIT_S = 10
+
+Speak = Callable[[str], Answer]
+
+
+def speaker(service: Service) -> Speak:
+    key = service.account(units=20).key().plain
+    return lambda text: call("POST", f"{service.base_url}/tts", key=key, data={"text": text})
+
+
+def balance(service: Service) -> int:
+    ((account,)) = service.cli("account", "list")
+    return int(account["balance"])
+
+
+def files(service: Service) -> list[Path]:
+    return [path for path in (service.folder / "data" / "audio").rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def behind_a_url(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Service]:
+    """A service whose only voice is an upstream that lists none, so it is asked for the classic ones."""
+    upstream.behave("status:404")
+    service = make_service(
+        chat_url="parrot:", speech=upstream.url, env={"MYNA_SPEECH_KEY": upstream.key}
+    ).start()
+    wait_until(lambda: len(service.cli("voice", "list")) > 1, WAIT_S, "the voices are known")
+    yield service
+    assert service.command("audit").code == 0
+    assert files(service) == []
+
+
+def test_a_busy_channel_is_503_refunded_and_not_sent_to_rest(
+    behind_a_url: Service, upstream: Upstream
+) -> None:
+    speak = speaker(behind_a_url)
+    upstream.behave("status:429")
+    for _ in range(FAILURES_MAX + 1):
+        answer = speak("hello")
+        assert (answer.status, answer.headers["retry-after"]) == (503, "0")
+        assert answer.json["error"]["type"] == "service_unavailable"
+        assert "waiting" in answer.json["error"]["message"]
+    assert balance(behind_a_url) == 20
+
+
+def test_a_failing_channel_is_500_refunded_and_sent_to_rest(
+    behind_a_url: Service, upstream: Upstream
+) -> None:
+    speak = speaker(behind_a_url)
+    upstream.behave("status:500")
+    assert [speak("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
+    asked = len(upstream.requests)
+    rested = speak("hello")
+    assert rested.status == 503
+    assert "No speech channel" in rested.json["error"]["message"]
+    assert len(upstream.requests) == asked
+    assert balance(behind_a_url) == 20
+    assert behind_a_url.stderr.count("***") >= FAILURES_MAX
+    assert upstream.key not in behind_a_url.stderr
+
+
+def test_a_text_without_a_sound_is_the_callers_mistake_and_refunded(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:").start()
+    speak = speaker(service)
+    for _ in range(FAILURES_MAX + 1):
+        answer = speak(SILENT)
+        assert answer.status == 400
+        assert answer.json["error"]["message"].startswith("text: holds nothing that this voice can speak")
+    assert balance(service) == 20
+    assert files(service) == []
+    assert "espeak" not in call("GET", f"{service.root_url}/metrics").body.decode()
+    assert speak("hello").status == 200
+    assert balance(service) == 19
+    assert service.stop() == 0
+    assert service.command("audit", "--audio").code == 0

@@ -1,0 +1,189 @@
+"""The books under test: a real database with accounts and keys, and a clock that a test moves."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from myna import accounts, keys
+from myna.keys import Scope
+from myna.store import audit
+from myna.store.batch import (
+    Audio,
+    CallState,
+    Charge,
+    Charged,
+    ChargeOutcome,
+    End,
+    EndOutcome,
+    NewTask,
+    Refusal,
+    Refused,
+    Reservation,
+    TaskStatus,
+)
+from myna.store.database import Connection, Database
+from myna.store.ids import new_id
+from myna.store.migrate import migrate
+from myna.store.postgresql import Postgresql
+from myna.store.sqlite import Sqlite, clock_ms
+
+EVERY_SCOPE = Scope.CHAT | Scope.TTS | Scope.RECORDS
+FIRST_VERSION = 1
+"""The site's configuration version in a new database."""
+AUDIO = Audio("0123456789abcdef0123456789abcdef.mp3", 5, b"s" * 32)
+DIFFERENT_AUDIO = Audio("fedcba9876543210fedcba9876543210.mp3", 6, b"t" * 32)
+KEY_REFUSED = Refused(Refusal.KEY)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """An account with one key."""
+
+    account_id: int
+    name: str
+    key_id: int
+    key_hash: bytes
+
+
+class Books:
+    """One database. `open_again` gives a second process's view of it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self._moved_ms = 0
+        self._names = 0
+        self.db: Database
+
+    async def open_again(self) -> Database:
+        if self.url:
+            return await Postgresql.open(self.url)
+        return await Sqlite.open(
+            self.folder / "myna.sqlite", serving=True, clock=lambda: clock_ms() + self._moved_ms
+        )
+
+    async def move_clock(self, ms: int) -> None:
+        """From now on `now_ms()` is so much later."""
+        self._moved_ms += ms
+        if self.url:
+            await self.sql(
+                "CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $x$ BEGIN"
+                f" RETURN (extract(epoch FROM clock_timestamp()) * 1000)::bigint + {self._moved_ms}; END $x$"
+            )
+
+    async def holder(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Holder:
+        self._names += 1
+        account = await accounts.add(self.db, f"holder-{new_id().hex()}", "", False, units)
+        issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms)
+        return Holder(account.id, account.name, issued.id, keys.hash_of(issued.key))
+
+    async def second_key(self, holder: Holder, scopes: Scope = EVERY_SCOPE) -> Holder:
+        """The same account behind another key."""
+        issued = await keys.issue(self.db, holder.account_id, "another key", scopes, 0)
+        return Holder(holder.account_id, holder.name, issued.id, keys.hash_of(issued.key))
+
+    async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
+        """These charges in one batch."""
+        return (await self.db.commit_batch([], charges))[1]
+
+    async def end(self, *ends: End) -> list[EndOutcome]:
+        """These ends in one batch."""
+        return (await self.db.commit_batch(ends, []))[0]
+
+    async def opened(self, holder: Holder, **changes: Any) -> Charge:
+        """A charge that was committed."""
+        new = charge_of(holder, **changes)
+        (outcome,) = await self.charge(new)
+        assert isinstance(outcome, Charged), outcome
+        return new
+
+    async def balance(self, holder: Holder) -> int:
+        return (await accounts.find(self.db, holder.name)).balance
+
+    async def counters(self, holder: Holder) -> tuple[int, int, int]:
+        """Calls, delivered calls and cost of the holder's key."""
+        rows = await self.sql("SELECT calls, ok_calls, cost FROM keys WHERE id = $1", holder.key_id)
+        return rows[0]
+
+    async def entries(self, call_id: bytes) -> list[tuple[int, int]]:
+        """Kind and units of the call's ledger entries."""
+        return await self.sql("SELECT kind, units FROM ledger WHERE call_id = $1 ORDER BY kind", call_id)
+
+    async def state(self, call_id: bytes) -> CallState | None:
+        rows = await self.sql("SELECT state FROM calls WHERE id = $1", call_id)
+        return CallState(rows[0][0]) if rows else None
+
+    async def task(self, call_id: bytes) -> tuple[Any, ...]:
+        """Status, audio, its size, its SHA-256 and the reason of the call's task."""
+        (row,) = await self.sql(
+            "SELECT status, audio, audio_bytes, audio_sha256, reason FROM tasks WHERE call_id = $1", call_id
+        )
+        return row
+
+    async def answer(self, call_id: bytes) -> list[tuple[Any, ...]]:
+        """The stored answer of the call's reservation, if it has one."""
+        return await self.sql("SELECT answer FROM reservations WHERE call_id = $1", call_id)
+
+    async def sql(self, text: str, *args: object) -> list[tuple[Any, ...]]:
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in await connection.fetch(text, *args)]
+
+        return await self.db.transaction(work)
+
+    async def audit(self) -> list[audit.Breach]:
+        return await self.db.snapshot(audit.breaches)
+
+
+@contextlib.asynccontextmanager
+async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
+    """Fresh books; `url` is a PostgreSQL database, empty for SQLite. At the end the audit finds nothing."""
+    books = Books(url, folder)
+    books.db = await books.open_again()
+    try:
+        await migrate(books.db)
+        yield books
+        assert await books.audit() == []
+    finally:
+        await books.db.close()
+
+
+def charge_of(holder: Holder, **changes: Any) -> Charge:
+    """A chat call of one unit that may take a minute; `changes` are fields of `Charge`."""
+    plain = Charge(new_id(), holder.key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, FIRST_VERSION)
+    return msgspec.structs.replace(plain, **changes)
+
+
+def keep_of(call: Charge, answer: str | None = None, audio: Audio | None = None) -> End:
+    return End(call.call_id, CallState.KEPT, answer, audio)
+
+
+def refund_of(call: Charge, reason: str = "") -> End:
+    return End(call.call_id, CallState.REFUNDED, reason=reason)
+
+
+def reserved(key: str = "an order", body: str = "a body") -> Reservation:
+    return Reservation(key, body.encode().ljust(32, b"."))
+
+
+def speech(status: TaskStatus = TaskStatus.PROCESSING, text: str = "你好 👋") -> NewTask:
+    return NewTask(text, "a voice", 1.5, status)
+
+
+BREAK_REFUNDS = {
+    "sqlite": "CREATE TRIGGER no_refund BEFORE INSERT ON ledger WHEN new.kind = 1"
+    " BEGIN SELECT RAISE(ABORT, 'refunds are out of order'); END",
+    "postgresql": "CREATE FUNCTION no_refund() RETURNS trigger LANGUAGE plpgsql AS $$"
+    " BEGIN RAISE EXCEPTION 'refunds are out of order'; END $$;"
+    " CREATE TRIGGER no_refund BEFORE INSERT ON ledger FOR EACH ROW WHEN (new.kind = 1)"
+    " EXECUTE FUNCTION no_refund()",
+}
+
+
+async def break_refunds(books: Books) -> None:
+    """From now on the database refuses every refund."""
+    await books.db.transaction(lambda connection: connection.run_script(BREAK_REFUNDS[books.db.dialect]))
+
+
+async def mend_refunds(books: Books) -> None:
+    await books.sql("DROP TRIGGER no_refund" + (" ON ledger" if books.url else ""))

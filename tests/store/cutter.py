@@ -1,0 +1,63 @@
+"""A wire to PostgreSQL that can lose an answer: the server did what it was told, and nobody hears of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
+
+
+class Cutter:
+    """Passes bytes on. After `lose_next_answer` the server's next bytes are dropped and the wire is cut."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "", parts.port or 0)
+        self._parts = parts
+        self._losing = False
+        self._awaited: bytes | None = None
+        self.lost = 0
+        self.url = ""
+
+    def lose_next_answer(self) -> None:
+        self._losing = True
+
+    def lose_answer_to(self, request: bytes) -> None:
+        """The answer that is lost is the one behind the next message with this text in it."""
+        self._awaited = request
+
+    async def passing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(*self._target)
+        both = asyncio.gather(self._up(reader, server_writer), self._down(server_reader, writer))
+        with contextlib.suppress(ConnectionError):
+            await both
+        server_writer.close()
+        writer.close()
+
+    async def _up(self, client: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
+        while data := await client.read(65536):
+            if self._awaited and self._awaited in data:
+                self._losing, self._awaited = True, None
+            server.write(data)
+        server.close()
+
+    async def _down(self, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        while data := await server.read(65536):
+            if self._losing:
+                self._losing = False
+                self.lost += 1
+                client.transport.abort()
+                return
+            client.write(data)
+        client.close()
+
+
+@contextlib.asynccontextmanager
+async def cutter_to(url: str) -> AsyncIterator[Cutter]:
+    """A wire to the database at `url`; its own address is `Cutter.url`."""
+    cutter = Cutter(url)
+    server = await asyncio.start_server(cutter.passing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    parts = urlsplit(url)
+    cutter.url = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
+    yield cutter
+    server.close()

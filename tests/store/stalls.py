@@ -1,0 +1,93 @@
+"""Stopping a database in the middle of a COMMIT, and waiting for what others do to it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import apsw
+import asyncpg
+
+from myna.store.group_commit import GroupCommit
+from tests.store.books import Books, Holder
+
+DEADLINE_S = 15.0
+STALL = """
+CREATE TABLE stall (n bigint);
+CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    WHILE EXISTS (SELECT 1 FROM stall) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER stalls AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION wait_in_commit();
+INSERT INTO stall VALUES (1);
+"""
+"""A deferred trigger runs in the COMMIT, behind everything that the transaction did."""
+STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Returns once the condition holds; raises TimeoutError(what) when it doesn't in time."""
+    end = time.monotonic() + deadline_s
+    while not await condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {deadline_s} s: {what}")
+        await asyncio.sleep(0.005)
+
+
+async def queued(commits: GroupCommit, count: int) -> None:
+    """Returns once so many operations wait for a batch to take them."""
+
+    async def there() -> bool:
+        return commits.waiting == count
+
+    await until(there, f"{count} operations wait")
+
+
+@contextlib.asynccontextmanager
+async def stalled_commits(books: Books) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+    """Inside, no batch with an entry gets through its COMMIT (on SQLite: not even into its transaction).
+
+    Gives a function that waits for such a batch and returns the process id of the PostgreSQL backend in it,
+    0 on SQLite.
+    """
+    if books.url:
+        async with _stalled_postgresql(books.url) as stopped:
+            yield stopped
+        return
+    file = apsw.Connection(str(books.folder / "myna.sqlite"))
+    file.execute("BEGIN IMMEDIATE")
+
+    async def at_once() -> int:
+        return 0
+
+    yield at_once
+    file.execute("ROLLBACK")
+    file.close()
+
+
+@contextlib.asynccontextmanager
+async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+    other = await asyncpg.connect(url)
+    await other.execute(STALL)
+
+    async def stopped() -> int:
+        async def there() -> bool:
+            return bool(await other.fetch(STALLED))
+
+        await until(there, "a batch is in its COMMIT")
+        return int(await other.fetchval(STALLED))
+
+    yield stopped
+    await other.execute("DELETE FROM stall")
+    await other.close()
+
+
+@contextlib.asynccontextmanager
+async def held_account(books: Books, holder: Holder) -> AsyncIterator[None]:
+    """Somebody else holds the account's row on PostgreSQL."""
+    other = await asyncpg.connect(books.url)
+    async with other.transaction():
+        await other.execute("SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE", holder.account_id)
+        yield
+    await other.close()

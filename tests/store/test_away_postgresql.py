@@ -1,0 +1,264 @@
+"""PostgreSQL goes away in the middle: what was asked is asked again, and counts once."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from myna.store.batch import Charged, EndOutcome
+from myna.store.group_commit import GroupCommit
+from myna.store.postgresql import Postgresql
+from tests.rig import postgres as rig
+from tests.store.books import Books, Holder, books_of, charge_of, keep_of, refund_of
+from tests.store.cutter import cutter_to
+from tests.store.stalls import held_account, stalled_commits, until
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 15.0
+END_WRITER = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'myna-writer' AND datname = current_database() AND state = 'active'
+"""
+
+
+@contextlib.asynccontextmanager
+async def committing(db: Postgresql) -> AsyncIterator[GroupCommit]:
+    commits = GroupCommit(db, queue_max=2000)
+    commits.start()
+    yield commits
+    await commits.close(SOON_S)
+
+
+def on_postgresql(books: Books) -> Postgresql:
+    assert isinstance(books.db, Postgresql)
+    return books.db
+
+
+async def spend(commits: GroupCommit, holder: Holder) -> None:
+    """One call from charge to keep."""
+    call = charge_of(holder)
+    assert await commits.charge(call, SOON_S) == Charged(holder.account_id, 0)
+    assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+
+
+@pytest.mark.parametrize("lost", ["charge", "keep", "refund"])
+async def test_a_commit_nobody_heard_of_counts_once(postgres_books: Books, lost: str) -> None:
+    """The server committed; its answer is lost on the wire. The same ids are sent again."""
+    books = postgres_books
+    holder = await books.holder(units=10)
+    async with cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        async with committing(db) as commits:
+            await spend(commits, holder)
+            call = charge_of(holder, units=3)
+
+            if lost == "charge":
+                cutter.lose_next_answer()
+            assert await commits.charge(call, SOON_S) == Charged(holder.account_id, 0)
+            if lost != "charge":
+                cutter.lose_next_answer()
+            end = refund_of(call) if lost == "refund" else keep_of(call)
+            assert await commits.end(end, SOON_S) is EndOutcome.DONE
+
+            assert cutter.lost == 1
+        await db.close()
+    assert await books.balance(holder) == (9 if lost == "refund" else 6)
+    assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
+
+
+async def test_a_charge_nobody_heard_of_is_refunded_where_its_caller_left_meanwhile(
+    postgres_books: Books,
+) -> None:
+    """Sent, committed, unheard of, and then busy: the charge must not be forgotten with its caller."""
+    books = postgres_books
+    holder = await books.holder()
+    call = charge_of(holder)
+    async with committing(on_postgresql(books)) as commits:
+        async with stalled_commits(books) as stalled:
+            waiting = asyncio.ensure_future(commits.charge(call, 60))
+            pid = await stalled()
+            async with held_account_after(books, pid, holder):
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+        await spend(commits, holder)
+
+        async def settled() -> bool:
+            return await books.state(call.call_id) in (None, 2)
+
+        await until(settled, "the charge is not there or refunded")
+    assert await books.balance(holder) == 9
+
+
+@contextlib.asynccontextmanager
+async def held_account_after(books: Books, pid: int, holder: Holder) -> AsyncIterator[None]:
+    """The backend is ended, and whoever sends its batch again finds the account held by another."""
+    other = await asyncpg.connect(books.url)
+    taking = asyncio.ensure_future(
+        other.execute(f"BEGIN; SELECT 1 FROM accounts WHERE id = {holder.account_id} FOR UPDATE")
+    )
+    await asyncio.wait([taking], timeout=0.05)
+    await books.sql("SELECT pg_terminate_backend($1)", pid)
+    await taking
+    yield
+    await other.execute("COMMIT")
+    await other.close()
+
+
+async def test_a_backend_ended_in_the_moment_of_its_commit_is_asked_again(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    async with committing(on_postgresql(books)) as commits:
+        call = charge_of(holder)
+        async with stalled_commits(books) as stalled:
+            waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
+            pid = await stalled()
+            await books.sql("SELECT pg_terminate_backend($1)", pid)
+        assert await waiting == Charged(holder.account_id, 0)
+        assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+    assert await books.balance(holder) == 9
+
+
+async def test_backends_that_are_ended_under_load_lose_nothing(postgres_books: Books) -> None:
+    """Whenever a few more calls are through, the writer's backend is ended in the middle of its work."""
+    books = postgres_books
+    holders = [await books.holder(units=60) for _ in range(3)]
+    other = await asyncpg.connect(books.url)
+    through: list[Holder] = []
+    ended_at = [0]
+
+    async def lane(holder: Holder) -> None:
+        for _ in range(10):
+            await spend(commits, holder)
+            through.append(holder)
+
+    async def end_a_writer() -> bool:
+        if len(through) >= ended_at[-1] + 10 and await other.fetch(END_WRITER):
+            ended_at.append(len(through))
+        return spending.done()
+
+    async with committing(on_postgresql(books)) as commits:
+        spending = asyncio.gather(*[lane(holder) for holder in holders for _ in range(6)])
+        await until(end_a_writer, "everything is spent", 60)
+        await spending
+    await other.close()
+    assert len(ended_at) > 5
+    assert [await books.counters(holder) for holder in holders] == [(60, 60, 60)] * 3
+    assert [await books.balance(holder) for holder in holders] == [0] * 3
+
+
+async def test_a_server_that_is_stopped_and_started_again_is_waited_for(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="myna-postgres-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        url, _, process = rig._start_in(folder)
+        try:
+            async with books_of(url, tmp_path) as books:
+                process = await spend_across_a_stop(books, process, folder)
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            process.wait(10)
+
+
+async def spend_across_a_stop(
+    books: Books, process: subprocess.Popen[bytes], folder: Path
+) -> subprocess.Popen[bytes]:
+    holder = await books.holder(units=10)
+    async with committing(on_postgresql(books)) as commits:
+        await spend(commits, holder)
+        open_call = await books.opened(holder)
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
+
+        charge = charge_of(holder)
+        charging = asyncio.ensure_future(commits.charge(charge, 60))
+        keeping = asyncio.ensure_future(commits.end(keep_of(open_call), 60))
+        with pytest.raises(TimeoutError):
+            await commits.charge(charge_of(holder), 0.2)
+        process = await asyncio.to_thread(started_again, process, folder)
+
+        assert await charging == Charged(holder.account_id, 0)
+        assert await keeping is EndOutcome.DONE
+        assert await commits.end(refund_of(charge), SOON_S) is EndOutcome.DONE
+    assert await books.balance(holder) == 8
+    return process
+
+
+def started_again(process: subprocess.Popen[bytes], folder: Path) -> subprocess.Popen[bytes]:
+    again = subprocess.Popen(process.args, stdin=subprocess.DEVNULL, cwd="/", stderr=subprocess.DEVNULL)
+    rig._wait_ready(again, folder / "data" / "postmaster.pid", folder / "log")
+    return again
+
+
+async def test_an_account_that_somebody_else_holds_stops_nobody_else(postgres_books: Books) -> None:
+    books = postgres_books
+    stuck, free = await books.holder(), await books.holder(units=10_000)
+    stuck_call = await books.opened(stuck)
+    loop = asyncio.get_running_loop()
+    slowest_s = 0.0
+    async with committing(on_postgresql(books)) as commits:
+        async with held_account(books, stuck):
+            charging = asyncio.ensure_future(commits.charge(charge_of(stuck), SOON_S))
+            keeping = asyncio.ensure_future(commits.end(keep_of(stuck_call), SOON_S))
+            end = loop.time() + 2.0
+            while loop.time() < end:
+                began = loop.time()
+                await spend(commits, free)
+                slowest_s = max(slowest_s, loop.time() - began)
+            assert not charging.done()
+            assert not keeping.done()
+        assert await charging == Charged(stuck.account_id, 0)
+        assert await keeping is EndOutcome.DONE
+    assert slowest_s < 1.0
+    assert await books.balance(stuck) == 8
+
+
+async def test_what_rests_for_a_held_account_is_not_forgotten_at_the_end(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    call = await books.opened(holder)
+    commits = GroupCommit(books.db, queue_max=10)
+    commits.start()
+    async with held_account(books, holder):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), SOON_S))
+        closing = asyncio.ensure_future(commits.close(SOON_S))
+        await asyncio.wait([closing], timeout=0.5)
+        assert not closing.done()
+    await closing
+    assert await ending is EndOutcome.DONE
+
+
+async def test_a_table_that_is_locked_by_maintenance_is_waited_for(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    other = await asyncpg.connect(books.url)
+    async with committing(on_postgresql(books)) as commits:
+        async with other.transaction():
+            await other.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
+            charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+            await asyncio.wait([charging], timeout=0.5)
+            assert not charging.done()
+        assert await charging == Charged(holder.account_id, 0)
+    await other.close()
+
+
+async def test_a_server_that_turned_read_only_is_waited_for(postgres_books: Books) -> None:
+    """As after a failover, while the old primary still answers."""
+    books = postgres_books
+    holder = await books.holder()
+    name = books.url.rsplit("/", 1)[1]
+    other = await asyncpg.connect(books.url)
+    async with committing(on_postgresql(books)) as commits:
+        await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+        await asyncio.wait([charging], timeout=0.5)
+        assert not charging.done()
+        await other.execute("SET default_transaction_read_only = off")
+        await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
+        assert await charging == Charged(holder.account_id, 0)
+    await other.close()

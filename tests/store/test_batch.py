@@ -1,0 +1,141 @@
+"""One batch, many callers: what each of them gets, the same on both databases."""
+
+import pytest
+
+from myna.store.batch import CallState, Charged, EndOutcome, Refusal, Refused
+from tests.store.books import Books, charge_of, keep_of, refund_of
+
+pytestmark = pytest.mark.anyio
+
+DONE, LOST = EndOutcome.DONE, EndOutcome.LOST
+
+
+async def test_a_batch_grants_in_order_of_arrival_and_who_does_not_fit_fails_alone(books: Books) -> None:
+    holder = await books.holder(units=2)
+    dear, cheap, late = (charge_of(holder, units=units) for units in (3, 1, 2))
+
+    outcomes = await books.charge(dear, cheap, late)
+
+    granted = Charged(holder.account_id, 0)
+    assert outcomes == [Refused(Refusal.UNITS, 2), granted, Refused(Refusal.UNITS, 1)]
+    assert await books.balance(holder) == 1
+
+
+async def test_many_charges_of_one_batch_never_spend_more_than_there_is(books: Books) -> None:
+    holder = await books.holder(units=100)
+    other = await books.second_key(holder)
+
+    outcomes = await books.charge(*[charge_of(key) for _ in range(100) for key in (holder, other)])
+
+    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True] * 100 + [False] * 100
+    assert await books.balance(holder) == 0
+    assert await books.counters(holder) == await books.counters(other) == (50, 0, 50)
+
+
+async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None:
+    rich, poor = await books.holder(units=5), await books.holder(units=1)
+
+    outcomes = await books.charge(*[charge_of(holder) for holder in (poor, rich, poor, rich)])
+
+    assert outcomes == [
+        Charged(poor.account_id, 0), Charged(rich.account_id, 0),
+        Refused(Refusal.UNITS, 0), Charged(rich.account_id, 0),
+    ]  # fmt: skip
+    assert (await books.balance(poor), await books.balance(rich)) == (0, 3)
+
+
+async def test_a_keep_delivers_and_takes_nothing_more(books: Books) -> None:
+    holder = await books.holder(units=10)
+    call = await books.opened(holder, units=4)
+
+    assert await books.end(keep_of(call)) == [DONE]
+
+    assert await books.balance(holder) == 6
+    assert await books.entries(call.call_id) == [(0, -4)]
+    assert await books.counters(holder) == (1, 1, 4)
+
+
+async def test_a_refund_gives_back_the_calls_own_units(books: Books) -> None:
+    holder = await books.holder(units=10)
+    call, _ = await books.opened(holder, units=4), await books.opened(holder, units=2)
+
+    assert await books.end(refund_of(call)) == [DONE]
+
+    assert await books.balance(holder) == 8
+    assert await books.entries(call.call_id) == [(0, -4), (1, 4)]
+    assert await books.counters(holder) == (2, 0, 2)
+
+
+async def test_what_a_batch_refunds_can_be_spent_by_its_charges(books: Books) -> None:
+    holder = await books.holder(units=3)
+    call = await books.opened(holder, units=3)
+
+    ended, charged = await books.db.commit_batch([refund_of(call)], [charge_of(holder, units=3)])
+
+    assert ended == [DONE]
+    assert charged == [Charged(holder.account_id, 0)]
+    assert await books.balance(holder) == 0
+
+
+@pytest.mark.parametrize("keep_first", [True, False])
+async def test_of_a_keep_and_a_refund_in_one_batch_the_first_wins_and_both_say_so(
+    books: Books, keep_first: bool
+) -> None:
+    holder = await books.holder(units=1)
+    call = await books.opened(holder)
+    ends = [keep_of(call), refund_of(call)]
+
+    outcomes = await books.end(*(ends if keep_first else reversed(ends)))
+
+    assert outcomes == [DONE, LOST]
+    assert await books.state(call.call_id) == (CallState.KEPT if keep_first else CallState.REFUNDED)
+    assert await books.balance(holder) == (0 if keep_first else 1)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_call_ends_once(books: Books, kept: bool) -> None:
+    holder = await books.holder(units=5)
+    call = await books.opened(holder, units=2)
+    wanted, opposite = (keep_of(call), refund_of(call)) if kept else (refund_of(call), keep_of(call))
+    await books.end(wanted)
+
+    assert await books.end(opposite) == [LOST]
+    assert await books.end(wanted, wanted) == [DONE, DONE]
+
+    assert await books.balance(holder) == (3 if kept else 5)
+    assert await books.counters(holder) == ((1, 1, 2) if kept else (1, 0, 0))
+
+
+async def test_the_end_of_a_call_that_is_not_there_is_lost(books: Books) -> None:
+    holder = await books.holder()
+    assert await books.end(keep_of(charge_of(holder)), refund_of(charge_of(holder))) == [LOST, LOST]
+
+
+async def test_a_batch_that_is_sent_again_counts_once(books: Books) -> None:
+    """Its first COMMIT may have happened although nobody heard of it."""
+    holder = await books.holder(units=10)
+    open_before = await books.opened(holder, units=3)
+    batch = [refund_of(open_before)], [charge_of(holder, units=2), charge_of(holder, units=9)]
+
+    first = await books.db.commit_batch(*batch)
+    again = await books.db.commit_batch(*batch)
+
+    assert first == again == ([DONE], [Charged(holder.account_id, 0), Refused(Refusal.UNITS, 8)])
+    assert await books.balance(holder) == 8
+    assert await books.counters(holder) == (2, 0, 2)
+
+
+async def test_a_charge_sent_again_is_done_although_its_key_is_revoked_by_now(
+    books: Books,
+) -> None:
+    holder = await books.holder(units=2)
+    call = await books.opened(holder, units=2)
+    await books.sql("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
+
+    assert await books.charge(call) == [Charged(holder.account_id, 0)]
+    assert await books.balance(holder) == 0
+    assert await books.counters(holder) == (1, 0, 2)
+
+
+async def test_an_empty_batch_is_nothing(books: Books) -> None:
+    assert await books.db.commit_batch([], []) == ([], [])

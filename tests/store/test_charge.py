@@ -1,0 +1,137 @@
+"""What a charge needs, in the order in which its caller is told of what's missing."""
+
+import pytest
+
+from myna import accounts, keys, site
+from myna.keys import Scope
+from myna.store.batch import Charged, ChargeOutcome, Refusal, Refused, Replayed
+from tests.store.books import KEY_REFUSED, Books, charge_of, keep_of, reserved, speech
+
+pytestmark = pytest.mark.anyio
+
+
+async def nothing_moved(books: Books) -> bool:
+    calls = await books.sql("SELECT id FROM calls")
+    return not calls and not await books.sql("SELECT call_id FROM ledger WHERE kind <> 2")
+
+
+async def test_a_charge_takes_its_units_and_opens_its_call(books: Books) -> None:
+    holder = await books.holder(units=10)
+
+    (outcome,) = await books.charge(call := charge_of(holder, units=3))
+
+    assert outcome == Charged(holder.account_id, 0)
+    assert await books.balance(holder) == 7
+    assert await books.entries(call.call_id) == [(0, -3)]
+    assert await books.state(call.call_id) == 0
+    assert await books.counters(holder) == (1, 0, 3)
+
+
+async def test_a_call_lives_as_long_as_it_was_given_from_its_commit_on(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, deadline_ms=12_345)
+    assert await books.sql("SELECT deadline - created_at FROM calls WHERE id = $1", call.call_id) == [
+        (12_345,)
+    ]
+
+
+async def test_an_unknown_key_is_refused(books: Books) -> None:
+    holder = await books.holder()
+    assert await books.charge(charge_of(holder, key_hash=b"?" * 32)) == [KEY_REFUSED]
+    assert await nothing_moved(books)
+
+
+async def test_a_revoked_key_is_refused(books: Books) -> None:
+    holder = await books.holder()
+    await keys.revoke(books.db, holder.key_id)
+    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    assert await nothing_moved(books)
+
+
+async def test_a_key_is_refused_from_the_moment_it_expires(books: Books) -> None:
+    holder = await books.holder(life_ms=60_000)
+    call = await books.opened(holder)
+    await books.move_clock(60_000)
+    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    assert await books.end(keep_of(call)) == ["done"]
+    assert await books.counters(holder) == (1, 1, 1)
+
+
+async def test_the_key_of_a_disabled_account_is_refused_until_it_is_enabled(books: Books) -> None:
+    holder = await books.holder()
+    await accounts.set_enabled(books.db, holder.name, False)
+    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    assert await nothing_moved(books)
+    await accounts.set_enabled(books.db, holder.name, True)
+    assert isinstance((await books.charge(charge_of(holder)))[0], Charged)
+
+
+async def test_a_key_without_the_endpoints_scope_is_refused(books: Books) -> None:
+    holder = await books.holder(scopes=Scope.TTS | Scope.RECORDS)
+    assert await books.charge(charge_of(holder, scope=int(Scope.CHAT), pays=int(Scope.TTS))) == [KEY_REFUSED]
+    assert await nothing_moved(books)
+
+
+async def test_a_key_without_the_scope_that_pays_is_refused_for_its_rate(books: Books) -> None:
+    holder = await books.holder(scopes=Scope.CHAT)
+    assert await books.charge(charge_of(holder, pays=int(Scope.TTS))) == [Refused(Refusal.RATE)]
+    assert await nothing_moved(books)
+
+
+async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
+    holder = await books.holder()
+    await site.change(books.db, "chat_units", "2")
+    assert await books.charge(charge_of(holder)) == [Refused(Refusal.STALE)]
+    assert await nothing_moved(books)
+
+
+async def test_what_the_balance_does_not_cover_is_refused_and_the_balance_told(books: Books) -> None:
+    holder = await books.holder(units=2)
+    assert await books.charge(charge_of(holder, units=3)) == [Refused(Refusal.UNITS, 2)]
+    assert await nothing_moved(books)
+    assert await books.balance(holder) == 2
+
+
+async def test_the_last_unit_can_be_spent(books: Books) -> None:
+    holder = await books.holder(units=1)
+    assert await books.charge(charge_of(holder), charge_of(holder)) == [
+        Charged(holder.account_id, 0), Refused(Refusal.UNITS, 0),
+    ]  # fmt: skip
+    assert await books.balance(holder) == 0
+
+
+async def test_a_call_that_costs_nothing_is_a_call_with_an_empty_purse(books: Books) -> None:
+    holder = await books.holder(units=0)
+    call = await books.opened(holder, units=0)
+    assert await books.end(keep_of(call)) == ["done"]
+    assert await books.counters(holder) == (1, 1, 0)
+
+
+async def test_reasons_are_told_in_one_order_on_both_databases(books: Books) -> None:
+    """Key, then reservation, then configuration, then rate, then units: everything that is wrong at once."""
+    good = await books.holder(units=1)
+    poor = await books.second_key(good, Scope.CHAT)
+    order = reserved()
+    stale, unpaid = {"config_version": 0}, {"pays": int(Scope.TTS)}
+    everything = {**stale, **unpaid, "units": 9}
+    first = await books.opened(good, reservation=order)
+
+    async def told(**changes: object) -> ChargeOutcome:
+        return (await books.charge(charge_of(poor, **changes)))[0]
+
+    assert await told(key_hash=b"?" * 32, reservation=order, **everything) == KEY_REFUSED
+    assert await told(reservation=reserved(body="another"), **everything) == Refused(Refusal.REUSED)
+    assert await told(reservation=order, **everything) == Refused(Refusal.PENDING)
+    await books.end(keep_of(first, "the answer"))
+    assert await told(reservation=order, **everything) == Replayed("the answer")
+    assert await told(**everything) == Refused(Refusal.STALE)
+    assert await told(**unpaid, units=9) == Refused(Refusal.RATE)
+    assert await told(units=9) == Refused(Refusal.UNITS, 0)
+    assert await books.counters(poor) == (0, 0, 0)
+
+
+async def test_a_refused_charge_orders_no_task(books: Books) -> None:
+    holder = await books.holder(units=0)
+    await books.charge(charge_of(holder, task=speech(), reservation=reserved()))
+    assert await books.sql("SELECT id FROM tasks") == []
+    assert await books.sql("SELECT key FROM reservations") == []

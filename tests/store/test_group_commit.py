@@ -1,0 +1,213 @@
+"""Many callers, one transaction, and each of them told the truth."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import apsw
+import asyncpg
+import pytest
+
+from myna.errors import Overloaded
+from myna.store import group_commit
+from myna.store.batch import CallState, Charged, EndOutcome
+from myna.store.group_commit import GroupCommit
+from tests.store.books import Books, Holder, charge_of, keep_of, refund_of
+from tests.store.stalls import queued, stalled_commits, until
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 10.0
+
+
+@pytest.fixture
+async def commits(books: Books) -> AsyncIterator[GroupCommit]:
+    """Not started: what is asked of it queues up until the test starts it."""
+    made = GroupCommit(books.db, queue_max=2000)
+    yield made
+    await made.close(SOON_S)
+
+
+async def refunded(books: Books, call_id: bytes) -> None:
+    async def back() -> bool:
+        return await books.state(call_id) == CallState.REFUNDED
+
+    await until(back, "the call is refunded")
+
+
+async def test_everybody_who_waits_gets_their_own_outcome(books: Books, commits: GroupCommit) -> None:
+    commits.start()
+    holders = [await books.holder(units=units) for units in (5, 0, 50)]
+
+    async def spend(holder: Holder) -> bool:
+        call = charge_of(holder)
+        if not isinstance(await commits.charge(call, SOON_S), Charged):
+            return False
+        return await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+
+    for holder, delivered in zip(holders, (5, 0, 20), strict=True):
+        outcomes = await asyncio.gather(*[spend(holder) for _ in range(20)])
+        assert outcomes.count(True) == delivered
+        assert await books.counters(holder) == (delivered, delivered, delivered)
+
+
+async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, commits: GroupCommit) -> None:
+    holder = await books.holder(units=group_commit.BATCH_MAX + 10)
+    calls = [charge_of(holder) for _ in range(group_commit.BATCH_MAX + 20)]
+    waiting = [asyncio.ensure_future(commits.charge(call, SOON_S)) for call in calls]
+    await queued(commits, len(calls))
+    commits.start()
+    outcomes = await asyncio.gather(*waiting)
+    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True] * (len(calls) - 10) + [False] * 10
+
+
+async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, commits: GroupCommit) -> None:
+    holder = await books.holder(units=100)
+    before = await books.opened(holder)
+    calls = [charge_of(holder) for _ in range(20)]
+    calls[13] = charge_of(holder, units=-1)
+    waiting = [asyncio.ensure_future(commits.charge(call, SOON_S)) for call in calls]
+    waiting_end = asyncio.ensure_future(commits.end(refund_of(before), SOON_S))
+    await queued(commits, 21)
+
+    commits.start()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert isinstance(outcomes.pop(13), apsw.Error | asyncpg.PostgresError)
+    assert outcomes == [Charged(holder.account_id, 0)] * 19
+    assert await waiting_end is EndOutcome.DONE
+    assert await books.balance(holder) == 100 - 19
+    assert isinstance(await commits.charge(charge_of(holder), SOON_S), Charged)
+
+
+async def test_who_comes_when_too_many_wait_is_told_so_before_anything_is_charged(books: Books) -> None:
+    holder = await books.holder()
+    commits = GroupCommit(books.db, queue_max=3)
+    before = await books.opened(holder)
+    waiting = [asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S)) for _ in range(3)]
+    await queued(commits, 3)
+
+    with pytest.raises(Overloaded):
+        await commits.charge(charge_of(holder), SOON_S)
+    ending = asyncio.ensure_future(commits.end(keep_of(before), SOON_S))  # an end is never refused
+    await queued(commits, 4)
+
+    commits.start()
+    await asyncio.gather(*waiting)
+    assert await ending is EndOutcome.DONE
+    assert await books.counters(holder) == (4, 1, 4)
+    await commits.close(SOON_S)
+
+
+async def test_a_charge_whose_caller_left_before_it_was_sent_is_never_sent(
+    books: Books, commits: GroupCommit
+) -> None:
+    holder = await books.holder()
+    call = charge_of(holder)
+    with pytest.raises(TimeoutError):
+        await commits.charge(call, 0.01)
+    commits.start()
+    assert isinstance(await commits.charge(charge_of(holder), SOON_S), Charged)
+    assert await books.state(call.call_id) is None
+
+
+async def test_an_end_whose_caller_left_is_sent_all_the_same(books: Books, commits: GroupCommit) -> None:
+    call = await books.opened(await books.holder())
+    with pytest.raises(TimeoutError):
+        await commits.end(refund_of(call), 0.01)
+    commits.start()
+    await refunded(books, call.call_id)
+
+
+async def test_a_charge_that_commits_after_its_caller_left_is_refunded_at_once(
+    books: Books, commits: GroupCommit
+) -> None:
+    holder = await books.holder()
+    call = charge_of(holder)
+    waiting = asyncio.ensure_future(commits.charge(call, 60))
+    await queued(commits, 1)
+    async with stalled_commits(books) as stalled:
+        commits.start()
+        await queued(commits, 0)
+        await stalled()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await refunded(books, call.call_id)
+    assert await books.balance(holder) == 10
+
+
+async def test_nobody_is_told_of_a_charge_before_its_commit(books: Books, commits: GroupCommit) -> None:
+    holder = await books.holder()
+    waiting = asyncio.ensure_future(commits.charge(charge_of(holder), 60))
+    await queued(commits, 1)
+    async with stalled_commits(books) as stalled:
+        commits.start()
+        await queued(commits, 0)
+        await stalled()
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        assert await books.balance(holder) == 10
+    assert await waiting == Charged(holder.account_id, 0)
+
+
+async def test_a_charge_whose_caller_is_cancelled_in_the_moment_of_the_answer_is_refunded(
+    books: Books, commits: GroupCommit
+) -> None:
+    holder = await books.holder()
+    call = charge_of(holder)
+    waiting = asyncio.ensure_future(commits.charge(call, 60))
+    await queued(commits, 1)
+    answer = commits._queue[0].future
+    commits.start()
+    while not answer.done():  # noqa: ASYNC110 - every turn of the loop counts here
+        await asyncio.sleep(0)
+
+    waiting.cancel()
+
+    assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+    await refunded(books, call.call_id)
+    assert await books.balance(holder) == 10
+
+
+async def test_an_answer_that_arrives_in_the_moment_of_the_deadline_is_given(
+    books: Books, commits: GroupCommit
+) -> None:
+    holder = await books.holder()
+    call = charge_of(holder)
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(commits.charge(call, deadline_s := 0.3))
+    await queued(commits, 1)
+    answer, end = commits._queue[0].future, loop.time() + deadline_s
+    commits.start()
+    while not answer.done():  # noqa: ASYNC110 - every turn of the loop counts here
+        await asyncio.sleep(0)
+    while loop.time() < end + 0.05:  # the loop is kept busy, so that answer and deadline come together
+        pass
+    assert await waiting == Charged(holder.account_id, 0)
+
+
+async def test_at_the_end_what_is_queued_is_still_committed(books: Books, commits: GroupCommit) -> None:
+    call = await books.opened(await books.holder())
+    ending = asyncio.ensure_future(commits.end(keep_of(call), SOON_S))
+    await queued(commits, 1)
+    commits.start()
+    await commits.close(SOON_S)
+    assert ending.done()
+    assert await ending is EndOutcome.DONE
+
+
+async def test_the_audit_finds_nothing_at_any_busy_moment(books: Books, commits: GroupCommit) -> None:
+    commits.start()
+    holders = [await books.holder(units=30) for _ in range(4)]
+    over = asyncio.Event()
+
+    async def spend(holder: Holder, keeps: bool) -> None:
+        while not over.is_set():
+            call = charge_of(holder)
+            if isinstance(await commits.charge(call, SOON_S), Charged):
+                await commits.end(keep_of(call) if keeps else refund_of(call), SOON_S)
+
+    spending = [asyncio.ensure_future(spend(holder, n % 2 == 0)) for holder in holders for n in range(5)]
+    for _ in range(10):
+        assert await books.audit() == []
+    over.set()
+    await asyncio.gather(*spending)

@@ -1,0 +1,89 @@
+"""What the schema itself refuses, whoever asks."""
+
+import apsw
+import asyncpg
+import pytest
+
+from myna.store import ledger
+from myna.store.ids import new_id
+from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
+
+pytestmark = pytest.mark.anyio
+
+REFUSED = (apsw.Error, asyncpg.PostgresError)
+"""However the database says no."""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE ledger SET units = 0", "UPDATE ledger SET memo = 'forged'", "DELETE FROM ledger"],
+)
+async def test_the_ledger_is_append_only(books: Books, statement: str) -> None:
+    holder = await books.holder(units=7)
+    with pytest.raises(REFUSED, match="append-only"):
+        await books.sql(statement)
+    assert await books.sql("SELECT units FROM ledger WHERE account_id = $1", holder.account_id) == [(7,)]
+
+
+async def test_the_ledger_can_not_be_emptied_on_postgresql(postgres_books: Books) -> None:
+    with pytest.raises(asyncpg.RaiseError, match="append-only"):
+        await postgres_books.sql("TRUNCATE ledger")
+
+
+async def test_no_statement_brings_a_balance_below_zero(books: Books) -> None:
+    holder = await books.holder(units=7)
+    with pytest.raises(REFUSED, match=r"balance"):
+        await books.sql("UPDATE accounts SET balance = balance - 8 WHERE id = $1", holder.account_id)
+    assert await books.balance(holder) == 7
+
+
+async def test_a_call_has_one_entry_of_a_kind(books: Books) -> None:
+    call = await books.opened(await books.holder())
+    with pytest.raises(REFUSED, match=r"(?i)unique"):
+        await books.sql(
+            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 0, 1, -1, 1)",
+            call.call_id,
+        )
+
+
+@pytest.mark.parametrize("completed", [True, False])
+@pytest.mark.parametrize("status", [0, 1, 2, 3])
+async def test_a_task_that_ended_never_moves_again(books: Books, completed: bool, status: int) -> None:
+    call = await books.opened(await books.holder(), task=speech())
+    await books.end(keep_of(call, None, AUDIO) if completed else refund_of(call))
+    before = await books.task(call.call_id)
+    with pytest.raises(REFUSED, match="does not move"):
+        await books.sql("UPDATE tasks SET status = $1", status)
+    assert await books.task(call.call_id) == before
+
+
+async def test_units_are_never_negative_in_a_charge(books: Books) -> None:
+    holder = await books.holder(units=1)
+    with pytest.raises(REFUSED):
+        await books.charge(charge_of(holder, units=-5))
+    assert await books.balance(holder) == 1
+
+
+async def test_a_batch_that_fails_leaves_nothing_of_itself(books: Books) -> None:
+    holder = await books.holder(units=10)
+    call = await books.opened(holder)
+    with pytest.raises(REFUSED):
+        await books.db.commit_batch([refund_of(call)], [charge_of(holder), charge_of(holder, units=-5)])
+    assert await books.balance(holder) == 9
+    assert await books.state(call.call_id) == 0
+    assert await books.sql("SELECT count(*) FROM calls") == [(1,)]
+
+
+async def test_a_grant_takes_no_more_than_there_is(books: Books) -> None:
+    holder = await books.holder(units=5)
+
+    async def grant(units: int) -> int | None:
+        return await books.db.transaction(
+            lambda connection: ledger.grant(connection, new_id(), holder.account_id, units, "a memo")
+        )
+
+    assert await grant(-6) is None
+    assert await grant(-5) == 0
+    assert await grant(3) == 3
+    rows = await books.sql("SELECT units FROM ledger WHERE memo = 'a memo' ORDER BY units")
+    assert rows == [(-5,), (3,)]

@@ -1,0 +1,117 @@
+"""An Idempotency-Key in the database: reserved by the charge, answered by the keep, gone with a refund."""
+
+import pytest
+
+from myna.store import ledger
+from myna.store.batch import Charged, Refusal, Refused, Replayed
+from myna.store.limits import RESERVATION_LIFE_MS
+from tests.store.books import Books, charge_of, keep_of, refund_of, reserved
+
+pytestmark = pytest.mark.anyio
+
+DAY_MS = 24 * 3600 * 1000
+ODD_ANSWER = '{"content": "a\\u0000b \\"quoted\\" \\\\ 你好 👋"}'
+
+
+async def test_a_copy_waits_while_the_first_call_is_open_and_then_gets_its_answer(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Refused(Refusal.PENDING)]
+
+    await books.end(keep_of(call, ODD_ANSWER))
+
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed(ODD_ANSWER)]
+    assert await books.balance(holder) == 9
+    assert await books.counters(holder) == (1, 1, 1)
+
+
+async def test_copies_in_one_batch_are_charged_once(books: Books) -> None:
+    holder = await books.holder()
+    outcomes = await books.charge(*[charge_of(holder, reservation=reserved()) for _ in range(3)])
+    assert outcomes == [Charged(holder.account_id, 0), *[Refused(Refusal.PENDING)] * 2]
+
+
+async def test_another_request_under_the_same_key_is_refused_open_or_kept(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    other = reserved(body="another body")
+    assert await books.charge(charge_of(holder, reservation=other)) == [Refused(Refusal.REUSED)]
+    await books.end(keep_of(call, "the answer"))
+    assert await books.charge(charge_of(holder, reservation=other)) == [Refused(Refusal.REUSED)]
+
+
+async def test_a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    await books.end(refund_of(call))
+    assert await books.answer(call.call_id) == []
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Charged(holder.account_id, 0)]
+
+
+async def test_a_reservation_belongs_to_the_account_whatever_its_key(books: Books) -> None:
+    holder, stranger = await books.holder(), await books.holder()
+    second = await books.second_key(holder)
+    await books.opened(holder, reservation=reserved())
+    outcomes = await books.charge(*[charge_of(key, reservation=reserved()) for key in (second, stranger)])
+    assert outcomes == [Refused(Refusal.PENDING), Charged(stranger.account_id, 0)]
+
+
+async def test_a_reservation_lives_for_a_day(books: Books) -> None:
+    assert RESERVATION_LIFE_MS == DAY_MS
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    await books.end(keep_of(call, "the answer"))
+
+    await books.move_clock(DAY_MS - 60_000)
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed("the answer")]
+    await books.move_clock(60_000)
+    another = charge_of(holder, reservation=reserved(body="another body"))
+    assert await books.charge(another) == [Charged(holder.account_id, 0)]
+    assert await books.answer(another.call_id) == [(None,)]
+
+
+async def test_old_answers_are_forgotten_but_not_those_of_open_calls(books: Books) -> None:
+    holder = await books.holder()
+    kept = await books.opened(holder, reservation=reserved("kept"))
+    still_open = await books.opened(holder, reservation=reserved("open"), deadline_ms=3 * DAY_MS)
+    await books.end(keep_of(kept, "the answer"))
+    await books.move_clock(DAY_MS + 60_000)
+    young = await books.opened(holder, reservation=reserved("young"))
+    await books.end(keep_of(young, "a new answer"))
+
+    async def clean() -> int:
+        return await books.db.transaction(lambda connection: ledger.forget_old_answers(connection, 10))
+
+    assert await clean() == 1
+    assert await clean() == 0
+    assert await books.answer(kept.call_id) == []
+    assert await books.answer(still_open.call_id) == [(None,)]
+    assert await books.answer(young.call_id) == [("a new answer",)]
+
+
+async def test_the_stored_answer_is_only_for_the_very_request(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    order = reserved()
+
+    async def stored(account_id: int, key: str, fingerprint: bytes) -> str | None:
+        return await ledger.stored_answer(books.db, account_id, key, fingerprint)
+
+    assert await stored(holder.account_id, order.key, order.fingerprint) is None
+    await books.end(keep_of(call, "the answer"))
+    assert await stored(holder.account_id, order.key, order.fingerprint) == "the answer"
+    assert await stored(holder.account_id + 1, order.key, order.fingerprint) is None
+    assert await stored(holder.account_id, "another", order.fingerprint) is None
+    assert await stored(holder.account_id, order.key, b"!" * 32) is None
+    await books.move_clock(DAY_MS)
+    assert await stored(holder.account_id, order.key, order.fingerprint) is None
+
+
+@pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])
+async def test_of_two_keeps_in_one_batch_the_first_ones_answer_is_stored(
+    books: Books, first: str, second: str
+) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, reservation=reserved())
+    assert await books.end(keep_of(call, first), keep_of(call, second)) == ["done", "done"]
+    assert await books.answer(call.call_id) == [(first,)]

@@ -1,0 +1,114 @@
+"""A speech job's row moves with the call that pays for it, and stays where it ended."""
+
+import pytest
+
+from myna.store import tasks
+from myna.store.batch import Charged, TaskStatus
+from tests.store.books import (
+    AUDIO,
+    DIFFERENT_AUDIO,
+    Books,
+    Holder,
+    charge_of,
+    keep_of,
+    refund_of,
+    reserved,
+    speech,
+)
+
+pytestmark = pytest.mark.anyio
+
+COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
+
+
+async def only_task(books: Books, holder: Holder) -> tasks.TaskRow:
+    (row,) = await tasks.page(books.db, holder.account_id, 2**53, 10)
+    return row
+
+
+async def test_a_charge_orders_its_task_and_says_its_number(books: Books) -> None:
+    holder = await books.holder()
+    (outcome,) = await books.charge(charge_of(holder, task=speech(TaskStatus.PROCESSING, "你好 👋")))
+    row = await only_task(books, holder)
+    assert outcome == Charged(holder.account_id, row.id)
+    assert (row.status, row.text, row.chars, row.audio) == (1, "你好 👋", 4, "")
+    assert await books.sql("SELECT voice_id, speed FROM tasks") == [("a voice", 1.5)]
+
+
+async def test_a_charge_sent_again_says_the_same_task(books: Books) -> None:
+    holder = await books.holder()
+    call = charge_of(holder, task=speech(), reservation=reserved())
+    assert await books.charge(call) == await books.charge(call)
+    assert (await only_task(books, holder)).status == 1
+
+
+async def test_a_keep_completes_the_task_with_its_audio(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech(), reservation=reserved())
+    await books.end(keep_of(call, "the answer", AUDIO))
+    assert await books.task(call.call_id) == COMPLETED
+    assert await books.answer(call.call_id) == [("the answer",)]
+    assert (await only_task(books, holder)).audio == AUDIO.name
+
+
+@pytest.mark.parametrize("status", [TaskStatus.QUEUED, TaskStatus.PROCESSING])
+async def test_a_refund_fails_the_task_and_says_why(books: Books, status: TaskStatus) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech(status))
+    await books.end(refund_of(call, "it was too loud"))
+    assert await books.task(call.call_id) == (3, "", 0, b"", "it was too loud")
+
+
+async def test_a_refund_without_a_reason_fails_the_task_too(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech())
+    await books.end(refund_of(call))
+    assert await books.task(call.call_id) == (3, "", 0, b"", "")
+
+
+async def test_each_task_of_a_batch_ends_with_its_own_call(books: Books) -> None:
+    holder, other = await books.holder(), await books.holder()
+    calls = [await books.opened(who, task=speech()) for who in (holder, other, holder)]
+    await books.end(refund_of(calls[0], "one"), keep_of(calls[1], None, AUDIO), refund_of(calls[2], "three"))
+    assert [(await books.task(call.call_id))[4] for call in calls] == ["one", "", "three"]
+    assert [(await books.task(call.call_id))[0] for call in calls] == [3, 2, 3]
+
+
+async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech())
+    await books.end(refund_of(call, "too late"))
+    assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
+    assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
+
+
+@pytest.mark.parametrize("in_one_batch", [True, False])
+async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech())
+    first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
+    if in_one_batch:
+        await books.end(first, second)
+    else:
+        await books.end(first)
+        await books.end(second)
+    assert await books.task(call.call_id) == COMPLETED
+
+
+@pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
+async def test_of_two_refunds_in_one_batch_the_first_ones_reason_is_told(
+    books: Books, reasons: tuple[str, str]
+) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech())
+    await books.end(*[refund_of(call, reason) for reason in reasons])
+    assert (await books.task(call.call_id))[4] == reasons[0]
+
+
+async def test_a_task_is_only_shown_to_its_account(books: Books) -> None:
+    holder, stranger = await books.holder(), await books.holder()
+    await books.opened(holder, task=speech())
+    row = await only_task(books, holder)
+    assert await tasks.of_account(books.db, holder.account_id, row.id) == row
+    assert await tasks.of_account(books.db, stranger.account_id, row.id) is None
+    assert await tasks.page(books.db, stranger.account_id, 2**53, 10) == []

@@ -1,0 +1,132 @@
+"""Every error a caller may see, and what it says on the wire.
+
+The envelope of every answer that is no success:
+
+    {"error": {"message": str, "type": str, "code": int}}
+
+`code` is the HTTP status. `type` goes by the status: 400, 405 and 413 invalid_request_error, 401
+authentication_error, 402 insufficient_quota, 404 not_found_error, 500 upstream_error where every channel
+failed and server_error for a fault of ours, 503 service_unavailable. `message` says what to change, is one
+line, and is never empty. Headers: 401 tells the scheme, 405 the methods, 503 that trying again at once is
+right. The connection ends behind a body that was refused unread.
+"""
+
+import re
+
+import msgspec
+import pytest
+
+from myna import errors
+from myna.edge import envelope, known
+from myna.errors import MynaError
+
+MADE = {
+    errors.MynaError: errors.MynaError("m"),
+    errors.InvalidRequest: errors.InvalidRequest("m"),
+    errors.MethodNotAllowed: errors.MethodNotAllowed("PUT", "GET, POST"),
+    errors.BodyTooLarge: errors.BodyTooLarge(10),
+    errors.BodyTooSlow: errors.BodyTooSlow(1.5),
+    errors.Unauthorized: errors.Unauthorized("m"),
+    errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
+    errors.SpeechNotInScope: errors.SpeechNotInScope(),
+    errors.NotFound: errors.NotFound("m"),
+    errors.UpstreamFailed: errors.UpstreamFailed("m"),
+    errors.ServerFault: errors.ServerFault("m"),
+    errors.CallLost: errors.CallLost(),
+    errors.Unavailable: errors.Unavailable("m"),
+    errors.NoSpeechChannel: errors.NoSpeechChannel("m"),
+    errors.Overloaded: errors.Overloaded(),
+    errors.ShuttingDown: errors.ShuttingDown(),
+    errors.DatabaseAway: errors.DatabaseAway(),
+}
+TYPES = {
+    400: {"invalid_request_error"},
+    401: {"authentication_error"},
+    402: {"insufficient_quota"},
+    404: {"not_found_error"},
+    405: {"invalid_request_error"},
+    413: {"invalid_request_error"},
+    500: {"upstream_error", "server_error"},
+    503: {"service_unavailable"},
+}
+HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    405: {"Allow": "GET, POST"},
+    503: {"Retry-After": "0"},
+}
+_LINE = re.compile(r"([│├└─ ]*)(\w+)(?:\s+(\d+)\s+(\w+))?")
+
+
+def everyone(error: type[MynaError] = MynaError) -> list[type[MynaError]]:
+    return [error, *(deeper for child in error.__subclasses__() for deeper in everyone(child))]
+
+
+def drawn() -> list[tuple[str, str, int | None, str | None]]:
+    """The tree of the docstring: name, parent, and status and type where they are drawn."""
+    text = (errors.__doc__ or "").split("\n\n")[1]
+    found: list[tuple[str, str, int | None, str | None]] = []
+    above: list[str] = []
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        assert match is not None, line
+        depth = len(match[1]) // 4
+        above[depth:] = [match[2]]
+        status = int(match[3]) if match[3] else None
+        found.append((match[2], above[depth - 1] if depth else "Exception", status, match[4]))
+    return found
+
+
+def test_the_tree_that_is_drawn_is_the_real_one() -> None:
+    real = [(error.__name__, error.__mro__[1].__name__) for error in everyone()]
+    assert sorted((name, parent) for name, parent, _, _ in drawn()) == sorted(real)
+
+
+def test_status_and_type_are_as_drawn_or_those_of_the_parent() -> None:
+    drawings = {name: (parent, status, kind) for name, parent, status, kind in drawn()}
+    for error in everyone()[1:]:
+        parent, status, kind = drawings[error.__name__]
+        if status is None:
+            _, status, kind = drawings[parent]
+        assert (int(error.status), error.type) == (status, kind)
+
+
+def test_every_error_is_made_here() -> None:
+    assert set(MADE) == set(everyone())
+
+
+@pytest.mark.parametrize("error", MADE.values(), ids=lambda error: type(error).__name__)
+def test_the_envelope_of_every_error(error: MynaError) -> None:
+    answer = envelope(error)
+    body = msgspec.json.decode(answer.body)
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "code"}
+    assert body["error"]["code"] == answer.status == int(error.status)
+    assert body["error"]["type"] in TYPES[answer.status]
+    assert body["error"]["message"].strip()
+    assert body["error"]["message"].isprintable()
+    assert dict(answer.headers or {}) == HEADERS.get(answer.status, {})
+    assert answer.close is isinstance(error, errors.BodyTooLarge | errors.BodyTooSlow)
+
+
+def test_a_message_says_what_to_change() -> None:
+    assert "3 units" in MADE[errors.InsufficientUnits].message
+    assert "5" in MADE[errors.InsufficientUnits].message
+    assert "10 bytes" in MADE[errors.BodyTooLarge].message
+    assert "1.5 s" in MADE[errors.BodyTooSlow].message
+    assert "GET, POST" in MADE[errors.MethodNotAllowed].message
+
+
+def test_what_is_none_of_ours_is_a_fault_that_only_the_log_describes() -> None:
+    told = known(ValueError("postgresql://u:word@h/db"))
+    assert isinstance(told, errors.ServerFault)
+    assert "word" not in told.message
+
+
+def test_what_is_ours_is_told_as_it_is() -> None:
+    error = errors.NotFound("nothing")
+    assert known(error) is error
+
+
+@pytest.mark.parametrize("error", [errors.AnswerUnknown, errors.ConfigError, errors.CommandError])
+def test_what_stands_outside_the_tree_is_no_answer(error: type[Exception]) -> None:
+    assert not issubclass(error, MynaError)

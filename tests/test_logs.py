@@ -1,0 +1,156 @@
+"""Logs: one JSON object a line, whatever a caller or an error put into it."""
+
+import asyncio
+import io
+import json
+import logging
+import re
+import sys
+
+import pytest
+
+from myna import logs
+from myna.logs import Access, JsonFormatter, masked, timestamp
+
+KEY = "myna_" + "0123456789abcdef0123456789abcdef01234567"
+
+pytestmark = pytest.mark.anyio
+
+
+def formatted(message: str, *args: object, error: BaseException | None = None) -> dict[str, str]:
+    info = (type(error), error, error.__traceback__) if error else None
+    record = logging.LogRecord("myna.x", logging.WARNING, "f", 1, message, args, info)
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    found: dict[str, str] = json.loads(line)
+    return found
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def write(access: Access, path: str = "/v1/me") -> None:
+    access.write("an-id", "GET", path, 200, 0.0123)
+
+
+def test_a_line_has_time_level_logger_and_message() -> None:
+    line = formatted("%d calls", 3)
+    assert set(line) == {"time", "level", "logger", "message"}
+    assert (line["level"], line["logger"], line["message"]) == ("warning", "myna.x", "3 calls")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+
+
+def test_a_line_that_belongs_to_a_request_has_its_id() -> None:
+    token = logs.request_id.set("an-id")
+    try:
+        assert formatted("x")["request_id"] == "an-id"
+    finally:
+        logs.request_id.reset(token)
+
+
+def test_an_error_is_in_its_line_and_line_breaks_make_no_second_one() -> None:
+    try:
+        raise ValueError('two\nlines"} {"level": "info')
+    except ValueError as error:
+        line = formatted("a\nb\u2028c", error=error)
+    assert line["message"] == "a\nb\u2028c"
+    assert "Traceback" in line["error"]
+
+
+def test_keys_and_logins_are_masked_wherever_they_come_from() -> None:
+    url = "postgresql://user:word@host:5432/db"
+    try:
+        raise ValueError(f"{url} {KEY}")
+    except ValueError as error:
+        line = formatted("%s and %s", KEY, url, error=error)
+    text = json.dumps(line)
+    assert KEY not in text
+    assert "word@" not in text
+    assert "postgresql://***@host:5432/db" in line["message"]
+    assert "myna_012345***" in line["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (KEY, "myna_012345***"),
+        (KEY.upper(), "MYNA_012345***"),
+        (f"/v1/{KEY}/x", "/v1/myna_012345***/x"),
+        (KEY[:30], "myna_012345***"),
+        ("http://h/a@b", "http://h/a@b"),
+        ("http://u@h", "http://***@h"),
+        ("myna_serve", "myna_serve"),
+    ],
+)
+def test_what_is_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_a_timestamp_is_utc_to_the_millisecond() -> None:
+    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
+    assert timestamp(1_767_225_600.0625) == "2026-01-01T00:00:00.062Z"
+
+
+async def test_access_lines_are_gathered_and_written_soon() -> None:
+    stream = io.StringIO()
+    access = Access(stream)
+    write(access)
+    write(access, '/v1/"\n\x00')
+    assert stream.getvalue() == ""
+    async with asyncio.timeout(10):
+        while not stream.getvalue():  # noqa: ASYNC110 - a timer of the event loop writes
+            await asyncio.sleep(0.01)
+    first, second = lines(stream)
+    assert first | {"time": ""} == {
+        "time": "",
+        "level": "info",
+        "logger": "access",
+        "request_id": "an-id",
+        "method": "GET",
+        "path": "/v1/me",
+        "status": 200,
+        "ms": 12.3,
+    }
+    assert second["path"] == '/v1/"\n\x00'
+
+
+async def test_many_lines_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "GATHERED_MAX", 3)
+    stream = io.StringIO()
+    access = Access(stream)
+    for _ in range(7):
+        write(access)
+    assert len(lines(stream)) == 6
+    access.flush()
+    assert len(lines(stream)) == 7
+    access.flush()
+    assert len(lines(stream)) == 7
+
+
+async def test_a_log_that_cannot_be_written_stops_no_request_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "GATHERED_MAX", 2)
+    stream = io.StringIO()
+    access = Access(stream)
+    stream.close()
+    for _ in range(5):
+        write(access)
+    access.flush()
+    assert access._lines == []
+
+
+def test_logs_go_to_stderr_from_their_level_on(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    try:
+        root.handlers = []  # basicConfig closes what it finds; these belong to pytest
+        logs.configure("warning")
+        logging.getLogger("myna.x").info("quiet")
+        logging.getLogger("myna.x").warning("loud")
+        sys.stderr.flush()
+    finally:
+        root.setLevel(before[0])
+        root.handlers = before[1]
+    assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == ["loud"]

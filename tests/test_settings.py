@@ -1,0 +1,214 @@
+"""Settings: where they come from, and that each wrong one is one clear line before anything starts."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from myna import settings
+from myna.errors import ConfigError
+from myna.settings import MEANINGS, Settings, is_base_url, load, without_login
+
+ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
+SECRET = "s3cr3t-w0rd"
+
+WRONG = {
+    "data": [" "],
+    "host": [" "],
+    "port": ["0", "65536", "http", "80.5", "-1", "٨٠"],
+    "public_url": [
+        "myna.example",
+        "ftp://x",
+        "http://x/",
+        "http://x/sub",
+        "http://",
+        "http://x:port",
+        "http://u@x",
+    ],
+    "database_url": ["mysql://x", "postgresql://", "sqlite:", f"postgresql://u:{SECRET}/x@h/db", f"{SECRET}"],
+    "workers": ["0", "257", "two", "2"],
+    "chat_url": [
+        "parrot",
+        "http://",
+        "http://x y",
+        "http://x/v1?key=1",
+        "http://x:99999",
+        "x",
+        "http://[::1",
+    ],
+    "chat_key": [f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"],
+    "chat_model": ["a\nb"],
+    "speech": ["festival", "http://", "https://x/v1#y", "espeak "],
+    "speech_key": [f"{SECRET}\r"],
+    "speech_model": ["\x1b[2J"],
+    "log_level": ["loud", "INFO"],
+    "body_max_bytes": ["0", "-5", "1MB", str(2**35)],
+    "body_timeout_s": ["0", "-1", "nan", "inf", "soon"],
+    "call_deadline_s": ["0", "nan", "86401"],
+    "charge_wait_s": ["0", "x"],
+    "queue_max": ["0", "1.5"],
+    "connections_max": ["0", "1000001"],
+    "keep_alive_s": ["0", "3601", "0.5"],
+    "outbound_connections_max": ["0"],
+    "upstream_timeout_s": ["0"],
+    "answer_max_bytes": ["0"],
+    "speech_answer_max_bytes": ["x"],
+    "speech_queue_max": ["0"],
+    "channel_rest_s": ["0"],
+    "shutdown_grace_s": ["0", "-1"],
+    "sweep_every_s": ["0"],
+    "audit_every_s": ["0"],
+}
+
+
+@pytest.fixture(autouse=True)
+def no_file_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def toml(text: str) -> Path:
+    file = Path("myna.toml")
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_every_setting_has_a_meaning_a_default_and_a_wrong_value() -> None:
+    names = {field.name for field in msgspec.structs.fields(Settings)}
+    assert names == set(MEANINGS) == set(WRONG)
+    assert load({})[0] == Settings()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_in_the_environment_is_one_line_that_names_it_and_no_secret(name: str) -> None:
+    variable = settings.PREFIX + name.upper()
+    for value in WRONG[name]:
+        with pytest.raises(ConfigError) as raised:
+            load({variable: value})
+        line = str(raised.value)
+        assert line.startswith(f"{variable}: ")
+        assert line.isprintable()
+        assert SECRET not in line
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_value_of_another_type_in_the_file_is_one_line_that_names_it(name: str) -> None:
+    toml(f"{name} = [1]")
+    with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: Expected"):
+        load({})
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"MYNA_PUBLIC_URL": "https://myna.example:8443"},
+        {"MYNA_DATABASE_URL": "postgresql://u:p%2Fw@h:5432/db"},
+        {"MYNA_DATABASE_URL": "postgres://a:1,[::1]:2/db"},
+        {"MYNA_DATABASE_URL": "postgresql:///db?host=/run/postgresql"},
+        {"MYNA_CHAT_URL": "http://user:word@127.0.0.1:1/v1"},
+        {"MYNA_CHAT_URL": "parrot:"},
+        {"MYNA_SPEECH": "https://[::1]/v1/"},
+        {"MYNA_SPEECH": "none"},
+    ],
+    ids=lambda right: next(iter(right.values())),
+)
+def test_a_right_value_is_taken_as_it_is(right: dict[str, str]) -> None:
+    chosen, _ = load(right)
+    ((variable, value),) = right.items()
+    assert getattr(chosen, variable.removeprefix("MYNA_").lower()) == value
+
+
+def test_more_workers_than_cores_or_on_sqlite_are_refused() -> None:
+    with pytest.raises(ConfigError, match="PostgreSQL"):
+        load({"MYNA_WORKERS": "2"})
+    with pytest.raises(ConfigError, match="cores"):
+        load({"MYNA_WORKERS": "256", "MYNA_DATABASE_URL": "postgresql://h/db"})
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default() -> None:
+    toml('port = 81\nhost = "::1"')
+    chosen, sources = load({"MYNA_PORT": "82", "MYNA_QUEUE_MAX": ""})
+    assert (chosen.port, chosen.host, chosen.queue_max) == (82, "::1", Settings().queue_max)
+    told = {source.name: source.source for source in sources}
+    assert (told["port"], told["host"], told["queue_max"]) == ("environment", "myna.toml", "default")
+
+
+def test_the_file_may_stand_elsewhere_and_must_be_there_then() -> None:
+    Path("other.toml").write_text("port = 83")
+    assert load({"MYNA_CONFIG": "other.toml"})[0].port == 83
+    for wrong in ("nowhere.toml", "."):
+        with pytest.raises(ConfigError):
+            load({"MYNA_CONFIG": wrong})
+
+
+@pytest.mark.parametrize("text", ["port = ", "prot = 8080", "port = 1\nport = 2", 'host = ""'])
+def test_a_file_that_is_no_settings_is_one_line(text: str) -> None:
+    toml(text)
+    with pytest.raises(ConfigError) as raised:
+        load({})
+    assert str(raised.value).isprintable()
+
+
+def test_a_file_in_another_encoding_is_one_line() -> None:
+    Path("myna.toml").write_bytes(b'chat_model = "\xff"')
+    with pytest.raises(ConfigError, match="can't be read"):
+        load({})
+
+
+def test_secrets_are_shown_masked_and_urls_without_who_logs_in() -> None:
+    url = f"http://user:{SECRET}@h:1/v1"
+    environ = {
+        "MYNA_CHAT_KEY": SECRET,
+        "MYNA_SPEECH_KEY": SECRET,
+        "MYNA_DATABASE_URL": f"postgresql://u:{SECRET}@h/db",
+        "MYNA_CHAT_URL": url,
+        "MYNA_SPEECH": url,
+    }
+    shown = {source.name: source.value for source in load(environ)[1]}
+    assert SECRET not in repr(shown)
+    assert shown["chat_key"] == shown["database_url"] == "***"
+    assert shown["chat_url"] == shown["speech"] == "http://***@h:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "bare"),
+    [
+        ("http://h/a@b", "http://h/a@b"),
+        ("http://a:b@h/x", "http://***@h/x"),
+        ("http://a@b@h", "http://***@h"),
+        ("espeak", "espeak"),
+        ("", ""),
+    ],
+)
+def test_only_the_login_leaves_a_url(url: str, bare: str) -> None:
+    assert without_login(url) == bare
+
+
+def test_a_base_url_is_one_to_which_a_path_can_be_added() -> None:
+    assert all(map(is_base_url, ["http://h", "https://h:1/v1/", "HTTP://h", "http://[::1]:8/x"]))
+    wrong = [
+        "",
+        "h",
+        "//h",
+        "http:h",
+        "ftp://h",
+        "http://:80",
+        "http://h:0",
+        "http://h:x",
+        "http://h?a",
+        "http://é",
+    ]
+    assert not any(map(is_base_url, wrong))
+
+
+@pytest.mark.parametrize(
+    ("environ", "base"),
+    [
+        ({}, "http://127.0.0.1:8080"),
+        ({"MYNA_HOST": ANY}, "http://127.0.0.1:8080"),
+        ({"MYNA_HOST": "::"}, "http://[::1]:8080"),
+        ({"MYNA_HOST": "fe80::1"}, "http://[fe80::1]:8080"),
+        ({"MYNA_HOST": ANY, "MYNA_PUBLIC_URL": "https://m.example"}, "https://m.example"),
+    ],
+)
+def test_the_base_url_is_where_callers_get_in(environ: dict[str, str], base: str) -> None:
+    assert load(environ)[0].base_url == base
