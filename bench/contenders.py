@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import importlib.metadata
 import os
+import re
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ import asyncpg
 
 from bench import fill, load, processes, upstream
 from bench.fill import Size
-from bench.install import LITELLM, PORTKEY, node
+from bench.install import GATEWAY, LITELLM, node
 from bench.load import Target, Work
 from bench.processes import CannotRun, Program, Started
 from tests.rig import postgres
@@ -199,7 +201,7 @@ def _nginx(stand: Stand, work: Work) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _portkey(stand: Stand, work: Work) -> Iterator[Target]:
-    server = PORTKEY / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+    server = GATEWAY / "build" / "start-server.js"
     if not server.exists():
         raise CannotRun("it isn't installed; `make bench-setup` does it")
     port = processes.free_port()
@@ -274,12 +276,41 @@ def _check(target: Target) -> None:
 
 
 def versions(stand: Stand) -> dict[str, str]:
-    """Of everything that has a part in the figures."""
+    """Of everything that has a part in the figures, as far as it is installed."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
     found["SQLite"] = apsw.sqlite_lib_version()
     if stand.database:
         found["PostgreSQL"] = stand.database.version
-    return found
+    return found | {name: version for name, command in _ASKED.items() if (version := _said(command))}
 
 
-_PACKAGES = ("myna", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg")
+_PACKAGES = (
+    "myna",
+    "uvicorn",
+    "uvloop",
+    "httptools",
+    "msgspec",
+    "apsw",
+    "asyncpg",
+    "espeakng-loader",
+    "lameenc",
+)
+_ASKED = {
+    "nginx": ["nginx", "-v"],
+    "wrk": ["wrk", "-v"],
+    "node": [node(), "--version"],
+    "Portkey": [node(), "-p", f"require('{GATEWAY}/package.json').version"],
+    "LiteLLM": [
+        str(LITELLM / "bin" / "python"), "-c", "import importlib.metadata as m; print(m.version('litellm'))"
+    ],
+}  # fmt: skip
+
+
+def _said(command: list[str]) -> str:
+    """The version in what a command says first; empty where it isn't there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    found = re.search(r"\d+\.\d[\w.+-]*", (done.stdout + done.stderr).partition("\n")[0])
+    return found[0] if found else ""

@@ -1,9 +1,9 @@
 """espeak-ng by itself, by the code of Myna's own child.
 
-`python -m bench.espeak_alone FOLDER MEMORY SECONDS TEXT` prints three JSON lines, each with sentences a second:
-sound alone; sound to mp3 in MEMORY, a folder in memory, where making a file durable costs nothing; sound to
-durable mp3 in FOLDER. It is a program of its
-own since the library is under the GPL and changes the working folder.
+`python -m bench.espeak_alone FOLDER MEMORY SECONDS TEXT` prints three JSON lines, each with sentences a
+second: sound alone; sound to mp3 in MEMORY, a folder in memory, where making a file durable costs nothing;
+sound to durable mp3 in FOLDER. It is a program of its own since the library is under the GPL and changes the
+working folder.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`make bench-grow`: one thing grows, all else stays; each size has a filled database and a server of its own.
+"""`make bench-grow`: one thing grows, all else stays; each size has a filled database and its own server.
 
 Servers of one curve take turns, so that sizes are compared within one run.
 """
@@ -14,6 +14,7 @@ from bench import contenders, fill, load, processes, results
 from bench.contenders import Stand
 from bench.fill import Size
 from bench.load import Figures, Target, Work
+from bench.processes import CannotRun
 from bench.results import Machine
 from bench.table import stand_on
 
@@ -73,11 +74,11 @@ class Grower:
         """One server, more and more connections."""
         with ExitStack() as stack:
             target = self._server(stack, Size())
-            rounds = [
-                {str(one): load.one_round(target, one, self._seconds) for one in many}
-                for _ in range(self._rounds + 1)
-            ]
-            return _medians({name: [turn[name] for turn in rounds[1:]] for name in rounds[0]})
+            turns = {
+                str(one): load.alternate([target], one, self._rounds, self._seconds)[target.name]
+                for one in many
+            }
+            return _medians(turns)
 
     def request_sizes(self, sizes: Iterable[int]) -> dict[str, Figures]:
         """One server, longer and longer conversations."""
@@ -125,6 +126,8 @@ class Grower:
             aimed = self._aim(target, Work(method="GET", path=path[1], bearer=bearer))
             load.one_round(aimed, 1, 1)
             found[name] = load.medians([load.one_round(aimed, 1, self._seconds) for _ in range(self._rounds)])
+            if found[name].failed_share:
+                raise CannotRun(f"GET {path[1]} fails")
         target.program.pause()
         return found
 

@@ -13,6 +13,7 @@ from bench import processes
 
 PEERS = Path(__file__).parents[1] / ".dev" / "bench"
 LITELLM, PORTKEY = PEERS / "litellm", PEERS / "portkey"
+GATEWAY = PORTKEY / "node_modules" / "@portkey-ai" / "gateway"
 DEBIAN = {"nginx": "nginx-light", "wrk": "wrk"}
 
 
@@ -56,7 +57,7 @@ def _litellm() -> str:
 
 
 def _portkey() -> str:
-    if (PORTKEY / "node_modules" / "@portkey-ai" / "gateway").exists():
+    if GATEWAY.exists():
         return ""
     npm = shutil.which("npm") or str(Path(sys.executable).with_name("npm"))
     PORTKEY.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 On a machine of two cores the program under test has core 0; load, upstream and databases share core 1. With
 three or more the databases get the last one; with four or more a second process of the program gets core 2.
-All traffic is loopback. Everything dies with the benchmark, however that ends.
+All traffic is loopback. A program dies with the benchmark, however that ends.
 """
 
 import contextlib
@@ -91,16 +91,16 @@ class Started(Program):
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL for who doesn't listen."""
+        """SIGTERM; SIGKILL for who doesn't listen, and for children that were left behind."""
         self.go_on()
         self._process.terminate()
         try:
             self._process.wait(END_WAIT_S)
         except subprocess.TimeoutExpired:
-            for pid in reversed(tree(self.pid)):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait(END_WAIT_S)
+        with contextlib.suppress(ProcessLookupError):  # all of them went by themselves
+            os.killpg(self.pid, signal.SIGKILL)
 
     def said(self) -> str:
         """The end of its log."""
@@ -117,6 +117,7 @@ def running(
         process = subprocess.Popen(
             ["taskset", "-c", ",".join(map(str, sorted(on))), *tethered(command)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder, env={**inherited, **environ},
+            start_new_session=True,
         )  # fmt: skip
     program = Started(process, log)
     try:

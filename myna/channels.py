@@ -50,6 +50,7 @@ class SpeechChannel(Struct, frozen=True):
     engine: Espeak | OpenAISpeech
     voices: tuple[Voice, ...]
     up: bool
+    full: bool = False
 
 
 class Rests:
@@ -117,7 +118,11 @@ class Channels:
         if channel.url == "espeak:":
             if self._espeak is None:
                 return []
-            return [SpeechChannel(channel.name, self._espeak, ESPEAK_VOICES, self._espeak.up())]
+            return [
+                SpeechChannel(
+                    channel.name, self._espeak, ESPEAK_VOICES, self._espeak.up(), self._espeak.full()
+                )
+            ]
         voices = tuple(
             Voice(row.voice_id, row.name, row.gender, row.language)
             for row in config.voices

@@ -20,6 +20,7 @@ from myna.errors import (
     AnswerUnknown,
     BodyTooLarge,
     BodyTooSlow,
+    CallGivenUp,
     InvalidRequest,
     MethodNotAllowed,
     MynaError,
@@ -178,7 +179,7 @@ class Edge:
             await _abort(scope, receive)
             return 0
         except asyncio.CancelledError:
-            response = envelope(ShuttingDown())
+            response = envelope(CallGivenUp())
         except Exception as error:
             response = envelope(known(error))
         await _respond(response, receive, send, request)

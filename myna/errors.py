@@ -11,7 +11,8 @@ MynaError                     status  type                    when
 ├── NotFound                  404     not_found_error
 ├── UpstreamFailed            500     upstream_error          every channel failed; the units are back
 ├── ServerFault               500     server_error            a fault of ours
-│   └── CallLost              500     server_error            the call was refunded before its answer was kept
+│   ├── CallLost              500     server_error            the call was refunded before its answer was kept
+│   └── CallGivenUp           500     server_error            the process ended first; the units are back
 └── Unavailable               503     service_unavailable     nothing was charged; may be retried at once
     ├── NoSpeechChannel
     ├── Overloaded
@@ -124,6 +125,13 @@ class CallLost(ServerFault):
         super().__init__("The call took longer than its deadline and was refunded; try again.")
 
 
+class CallGivenUp(ServerFault):
+    """The process ended before the call could; its units are back."""
+
+    def __init__(self) -> None:
+        super().__init__("The service is shutting down; the call was given up and its units are back.")
+
+
 class Unavailable(MynaError):
     """Nothing was charged; the call may be retried at once."""
 
@@ -143,10 +151,10 @@ class Overloaded(Unavailable):
 
 
 class ShuttingDown(Unavailable):
-    """The process ends before the call could; its units are back."""
+    """The process takes no more calls."""
 
     def __init__(self) -> None:
-        super().__init__("The service is shutting down; the call was given up and its units are back.")
+        super().__init__("The service is shutting down; nothing was charged, try again.")
 
 
 class DatabaseAway(Unavailable):

@@ -304,7 +304,6 @@ def listen(settings: Settings) -> socket.socket:
             raise ConfigError(f"MYNA_HOST: {settings.host} is no address of this machine.") from None
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CommandError(f"Can't listen on {settings.host} port {settings.port}: {reason}.") from None
-    found.set_inheritable(True)
     return found
 
 

@@ -36,6 +36,7 @@ MADE = {
     errors.Unavailable: errors.Unavailable("m"),
     errors.NoSpeechChannel: errors.NoSpeechChannel("m"),
     errors.Overloaded: errors.Overloaded(),
+    errors.CallGivenUp: errors.CallGivenUp(),
     errors.ShuttingDown: errors.ShuttingDown(),
     errors.DatabaseAway: errors.DatabaseAway(),
 }

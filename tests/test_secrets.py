@@ -98,7 +98,9 @@ def test_no_secret_is_said_however_many_things_fail(
     said = heard(service, answers)
     postgres.drop(plain)
     said += heard(service, without_the_database(service, keys[0]))
-    service.stop()
+    call("GET", f"{service.root_url}/the-end")
+    wait_until(lambda: "/the-end" in service.stderr, 10, "the log is written")
+    service.kill()  # without a database, a stop would wait for it
     said += service.stderr + service.stdout
     assert len(said) > 20_000
     for secret in (SECRET, DATABASE_PASSWORD, LOGIN_PASSWORD, *keys, *(key.upper() for key in keys)):

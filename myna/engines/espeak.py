@@ -82,6 +82,10 @@ class Espeak:
         """It can speak now."""
         return self._pool.up()
 
+    def full(self) -> bool:
+        """As many sentences wait as may: the next one would be refused."""
+        return self._pool.full()
+
     def pids(self) -> list[int]:
         """The children, for whoever watches over them."""
         return self._pool.pids()

@@ -70,6 +70,10 @@ class Pool(Generic[R]):
         """Jobs are taken: a process is there, or being started again after it was well."""
         return bool(self._standing)
 
+    def full(self) -> bool:
+        """As many jobs wait as may."""
+        return len(self._waiting) >= self._queue_max + len(self._idle)
+
     def pids(self) -> list[int]:
         """The processes, for whoever watches over them."""
         return [child.process.pid for child in self._standing.values()]
@@ -81,7 +85,7 @@ class Pool(Generic[R]):
         """
         if not self.up():
             raise EngineDown("The engine has no process that runs.")
-        if len(self._waiting) >= self._queue_max + len(self._idle):
+        if self.full():
             raise EngineBusy("The engine has as many jobs waiting as it takes.")
         self._orders += 1
         entry = _Job(

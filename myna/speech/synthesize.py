@@ -89,9 +89,12 @@ class Synthesizer:
         return Order(Scope.TTS, self._site.settings.tts_units, seconds, plan, plan.task)
 
     def plan(self, text: str, voice_id: str | None, speed: float) -> SpeechPlan:
-        """Checks the text and finds a voice with a channel that is up."""
+        """Checks the text and finds a voice with a channel that is up and takes one more."""
         check_text(text, self._site.settings.tts_max_chars)
-        return SpeechPlan(text, speed, voices.choose(self._channels, self._site.config, voice_id))
+        choice = voices.choose(self._channels, self._site.config, voice_id)
+        if all(channel.full for channel in choice.channels):
+            raise Overloaded
+        return SpeechPlan(text, speed, choice)
 
     async def deliver(
         self, caller: Caller, call: Call, plan: SpeechPlan, answer: Callable[[Delivered], str]
@@ -141,13 +144,12 @@ class Synthesizer:
 
 
 def verdict(failures: Sequence[EngineFailed]) -> MynaError:
-    """What the caller is told when no channel spoke: that one failed, or else that one is busy, or else that
-    the text makes no sound."""
+    """What the caller is told when no channel spoke: that they failed, unless all say that the text makes no
+    sound."""
     mute = [failure for failure in failures if isinstance(failure, NothingSpoken | UnfitUtterance)]
-    busy = [failure for failure in failures if isinstance(failure, EngineBusy)]
-    if len(mute) + len(busy) < len(failures) or not failures:
-        return UpstreamFailed(ALL_FAILED)
-    return Overloaded() if busy else InvalidRequest(NOTHING_SPOKEN)
+    return (
+        InvalidRequest(NOTHING_SPOKEN) if mute and len(mute) == len(failures) else UpstreamFailed(ALL_FAILED)
+    )
 
 
 def check_text(text: str, chars_max: int) -> None:

@@ -24,8 +24,15 @@ class Desk:
         assert (ended.code, ended.stderr) == (0, ""), ended
         return ended.stdout.splitlines()
 
-    def refused(self, *arguments: str, code: int = 1, **env: str) -> str:
-        """The one line of a command that must be refused."""
+    def refused(self, *arguments: str, **env: str) -> str:
+        """The one line of a command that is refused."""
+        return self._complaint(1, arguments, env)
+
+    def misused(self, *arguments: str, **env: str) -> str:
+        """The one line of a command that can't even begin."""
+        return self._complaint(2, arguments, env)
+
+    def _complaint(self, code: int, arguments: tuple[str, ...], env: dict[str, str]) -> str:
         ended = self.run(*arguments, **env)
         assert (ended.code, ended.stdout) == (code, ""), ended
         (line,) = ended.stderr.splitlines()

@@ -174,7 +174,7 @@ def test_a_command_that_is_refused_is_one_line_with_exit_1(
 
 
 def test_an_argument_that_is_no_text_is_refused_in_a_line(desk: Desk) -> None:
-    program = [sys.executable, "-m", "myna", "account", "show", b"\xff\xfe"]
+    program: list[str | bytes] = [sys.executable, "-m", "myna", "account", "show", b"\xff\xfe"]
     ended = subprocess.run(program, env=desk.service.env, capture_output=True, timeout=30, check=False)
     assert ended.returncode == 2
     assert ended.stderr == b"myna: The argument in place 3 is no valid UTF-8.\n"

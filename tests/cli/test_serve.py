@@ -13,7 +13,7 @@ from tests.test_settings import SECRET, WRONG
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_setting_is_one_line_and_exit_2_before_anything_starts(desk: Desk, name: str) -> None:
     variable = f"MYNA_{name.upper()}"
-    line = desk.refused("serve", code=2, **{variable: WRONG[name][0]})
+    line = desk.misused("serve", **{variable: WRONG[name][0]})
     assert line.startswith(f"{variable}: ")
     assert SECRET not in line
     assert list((desk.service.folder / "data").iterdir()) == []
@@ -21,13 +21,13 @@ def test_a_wrong_setting_is_one_line_and_exit_2_before_anything_starts(desk: Des
 
 @pytest.mark.parametrize("host", ["no such host", "no-such-host.invalid", "x" * 300, "192.0.2.1", "::2"])
 def test_a_host_that_cannot_be_is_one_line_and_exit_2(desk: Desk, host: str) -> None:
-    assert desk.refused("serve", code=2, MYNA_HOST=host).startswith("MYNA_HOST: ")
+    assert desk.misused("serve", MYNA_HOST=host).startswith("MYNA_HOST: ")
 
 
 def test_a_data_folder_that_cannot_be_is_one_line_and_exit_2(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for data in ("file", "file/below"):
-        line = desk.refused("serve", code=2, MYNA_DATA=str(tmp_path / data))
+        line = desk.misused("serve", MYNA_DATA=str(tmp_path / data))
         assert line.startswith("MYNA_DATA: ")
 
 

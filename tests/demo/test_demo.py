@@ -100,7 +100,7 @@ def test_the_demo_shows_everything_once_and_once_again(run_demo: DemoMaker, tmp_
     assert "account add demo" not in second.text
     assert "4, of which 4 delivered" in second.text
     assert key not in second.text
-    assert second.family() == []
+    wait_until(lambda: not second.family(), DEADLINE_S, "no process is left")
 
 
 def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: DemoMaker) -> None:
@@ -141,7 +141,7 @@ def test_a_model_that_is_away_ends_the_demo_with_the_reason(run_demo: DemoMaker)
     demo = run_demo(ONCE="1", MYNA_CHAT_URL=f"http://127.0.0.1:{free_port()}/v1")
     assert demo.ended() == 1, demo.text
     assert "can't be reached" in demo.text
-    assert demo.family() == []
+    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
 
 
 def test_a_service_that_cannot_start_shows_the_end_of_its_log(run_demo: DemoMaker, tmp_path: Path) -> None:

@@ -201,5 +201,5 @@ async def test_a_call_that_outlives_the_grace_is_given_up_and_told() -> None:
         await until(lambda: house.begun == 1)
         house.server.should_exit = True
         status, body = await line.answer()
-        assert status == 503
+        assert status == 500
         assert b"shutting down" in body

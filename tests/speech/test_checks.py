@@ -11,7 +11,7 @@ from myna.engines.spoken import (
     NothingSpoken,
     UnfitUtterance,
 )
-from myna.errors import InvalidRequest, Overloaded, UpstreamFailed
+from myna.errors import InvalidRequest, UpstreamFailed
 from myna.speech.synthesize import check_text, read_speed, verdict
 
 MUTE = NothingSpoken("m")
@@ -73,11 +73,11 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
         ([EngineTimedOut("t")], UpstreamFailed),
         ([EngineDied("x")], UpstreamFailed),
         ([EngineFailed("x")], UpstreamFailed),
-        ([BUSY], Overloaded),
-        ([BUSY, BUSY], Overloaded),
+        ([BUSY], UpstreamFailed),
+        ([BUSY, BUSY], UpstreamFailed),
         ([MUTE], InvalidRequest),
         ([MUTE, UNFIT], InvalidRequest),
-        ([MUTE, BUSY], Overloaded),
+        ([MUTE, BUSY], UpstreamFailed),
         ([BUSY, DOWN], UpstreamFailed),
         ([DOWN, MUTE], UpstreamFailed),
     ],

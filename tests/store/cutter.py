@@ -15,11 +15,18 @@ class Cutter:
         self._parts = parts
         self._losing = False
         self._awaited: bytes | None = None
+        self._clients: list[asyncio.StreamWriter] = []
         self.lost = 0
         self.url = ""
 
     def lose_next_answer(self) -> None:
         self._losing = True
+
+    def cut(self) -> None:
+        """Cuts all wires now. What the server does goes on."""
+        for client in self._clients:
+            client.transport.abort()
+        self._clients.clear()
 
     def lose_answer_to(self, request: bytes) -> None:
         """The answer that is lost is the one behind the next message with this text in it."""
@@ -27,6 +34,7 @@ class Cutter:
 
     async def passing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(*self._target)
+        self._clients.append(writer)
         both = asyncio.gather(self._up(reader, server_writer), self._down(server_reader, writer))
         with contextlib.suppress(ConnectionError):
             await both

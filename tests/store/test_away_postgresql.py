@@ -5,13 +5,13 @@ import contextlib
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from myna.store.batch import Charged, EndOutcome
+from myna.store.batch import CallState, Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
@@ -73,42 +73,45 @@ async def test_a_commit_nobody_heard_of_counts_once(postgres_books: Books, lost:
     assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
 
 
-async def test_a_charge_nobody_heard_of_is_refunded_where_its_caller_left_meanwhile(
-    postgres_books: Books,
-) -> None:
-    """Sent, committed, unheard of, and then busy: the charge must not be forgotten with its caller."""
+async def test_a_charge_that_may_be_done_is_not_forgotten_with_its_caller(postgres_books: Books) -> None:
+    """The wire is cut in the middle of its COMMIT, then its account is busy, then its caller leaves."""
     books = postgres_books
     holder = await books.holder()
     call = charge_of(holder)
-    async with committing(on_postgresql(books)) as commits:
-        async with stalled_commits(books) as stalled:
-            waiting = asyncio.ensure_future(commits.charge(call, 60))
-            pid = await stalled()
-            async with held_account_after(books, pid, holder):
+    async with cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        async with committing(db) as commits:
+            async with stalled_commits(books) as stalled:
+                waiting = asyncio.ensure_future(commits.charge(call, 60))
+                await stalled()
+                cutter.cut()
+                await until(rests(commits), "the charge sent again finds its account busy")
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
-        await spend(commits, holder)
+                await until(gone(commits), "the queue is empty or the charge is on its way once more")
 
-        async def settled() -> bool:
-            return await books.state(call.call_id) in (None, 2)
+            async def refunded() -> bool:
+                return await books.state(call.call_id) == CallState.REFUNDED
 
-        await until(settled, "the charge is not there or refunded")
-    assert await books.balance(holder) == 9
+            await until(refunded, "the charge is refunded", 5)
+        await db.close()
+    assert await books.balance(holder) == 10
 
 
-@contextlib.asynccontextmanager
-async def held_account_after(books: Books, pid: int, holder: Holder) -> AsyncIterator[None]:
-    """The backend is ended, and whoever sends its batch again finds the account held by another."""
-    other = await asyncpg.connect(books.url)
-    taking = asyncio.ensure_future(
-        other.execute(f"BEGIN; SELECT 1 FROM accounts WHERE id = {holder.account_id} FOR UPDATE")
-    )
-    await asyncio.wait([taking], timeout=0.05)
-    await books.sql("SELECT pg_terminate_backend($1)", pid)
-    await taking
-    yield
-    await other.execute("COMMIT")
-    await other.close()
+def rests(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+    async def one() -> bool:
+        return commits._resting == 1
+
+    return one
+
+
+def gone(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+    """Taken from its rest at least once since."""
+
+    async def none() -> bool:
+        return commits._resting == 0
+
+    return none
 
 
 async def test_a_backend_ended_in_the_moment_of_its_commit_is_asked_again(postgres_books: Books) -> None:

@@ -1,5 +1,7 @@
 """What the schema itself refuses, whoever asks."""
 
+import contextlib
+
 import apsw
 import asyncpg
 import pytest
@@ -87,3 +89,11 @@ async def test_a_grant_takes_no_more_than_there_is(books: Books) -> None:
     assert await grant(3) == 3
     rows = await books.sql("SELECT units FROM ledger WHERE memo = 'a memo' ORDER BY units")
     assert rows == [(-5,), (3,)]
+
+
+async def test_no_batch_brings_a_balance_below_zero(books: Books) -> None:
+    """The batch's own decision, the guard of its statement and the schema's check each hold it."""
+    holder = await books.holder(units=2)
+    with contextlib.suppress(*REFUSED, AssertionError):
+        await books.charge(charge_of(holder, units=3))
+    assert await books.balance(holder) == 2

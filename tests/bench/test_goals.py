@@ -1,0 +1,76 @@
+"""Each goal is judged by the figures of its run, and by nothing else."""
+
+from bench import contenders as who
+from bench.goals import Goal, all_goals
+from tests.bench import measured
+
+
+def judged(part: str, **parts: object) -> Goal:
+    results = {
+        "table": measured.comparison(), "growth": {"sqlite": measured.growth()}, "speech": measured.speech()
+    } | parts  # fmt: skip
+    found = [goal for goal in all_goals(**results) if part in goal.what]  # type: ignore[arg-type]
+    assert len(found) == 1, [goal.what for goal in found]
+    return found[0]
+
+
+def test_a_ratio_that_reaches_its_goal_is_a_yes() -> None:
+    goal = judged("SQLite: calls/s at 64")
+    assert (goal.figure, goal.met, goal.verdict) == ("0.7", True, "yes")
+
+
+def test_a_ratio_below_its_goal_is_a_no() -> None:
+    goal = judged("PostgreSQL, one process")
+    assert (goal.figure, goal.met, goal.verdict) == ("0.6", False, "**no**")
+
+
+def test_peers_are_compared_with_the_slower_of_the_two_databases() -> None:
+    assert judged("against Portkey").figure == "10x"
+    assert judged("against LiteLLM").figure == "30x"
+    assert judged("against LiteLLM").met is False
+
+
+def test_what_was_not_measured_is_neither_yes_nor_no() -> None:
+    goal = judged("two processes against one")
+    assert (goal.figure, goal.met, goal.verdict) == ("—", None, "not measured")
+
+
+def test_a_peer_that_is_missing_leaves_its_goal_open() -> None:
+    table = measured.comparison()
+    del table["medians"][who.PORTKEY_GATEWAY]
+    assert judged("against Portkey", table=table).met is None
+    assert judged("bare commits", table=table).figure == "3.00 ms"
+
+
+def test_a_call_may_take_the_floors_time_and_two_and_a_half_bare_commits() -> None:
+    goal = judged("bare commits")
+    assert (goal.goal, goal.figure, goal.met) == ("at most 3.00 ms", "3.00 ms (Portkey: 1.00 ms)", True)
+    slow = measured.comparison()
+    slow["commits"]["ms"] = 0.9
+    assert judged("bare commits", table=slow).met is False
+
+
+def test_growth_is_judged_at_the_largest_size_of_the_run() -> None:
+    assert judged("10,000,000 rows against").figure == "0.8"
+    assert judged("10,000,000 rows against").met is False
+    assert judged("slowest GET").figure == "30 ms"
+    assert judged("1,000,000 keys").met is True
+    assert judged("one hot account").met is True
+
+
+def test_memory_is_compared_with_that_of_the_first_minute() -> None:
+    goal = judged("minutes of load")
+    assert (goal.what[:30], goal.figure, goal.met) == ("memory after 10 minutes of loa", "1.1x", False)
+    assert judged("at rest").figure == "50 MB"
+
+
+def test_speech_is_judged_by_its_best_rate_and_chat_by_its_worst() -> None:
+    assert (judged("POST /tts").figure, judged("POST /tts").met) == ("0.9", True)
+    assert (judged("chat's p99").figure, judged("chat's p99").met) == ("3x", False)
+
+
+def test_without_any_results_every_goal_is_still_listed() -> None:
+    everything = all_goals(measured.comparison(), {"sqlite": measured.growth()}, measured.speech())
+    nothing = all_goals({}, {}, {})
+    assert len(nothing) == len(everything)
+    assert {goal.met for goal in nothing} == {None}

@@ -1,0 +1,146 @@
+"""Programs of the benchmark are measured with their children, can be stopped, and end with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import load, processes
+from bench.load import Work
+from bench.processes import CannotRun, Started
+from tests.rig.waiting import wait_until
+
+DEADLINE_S = 20.0
+BUSY_CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+MEBIBYTE = 2**20
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Started]:
+    """A program that rests while its child works."""
+    with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
+        wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
+        yield program
+
+
+def test_the_time_of_children_counts(busy: Started) -> None:
+    begun = busy.cpu_s()
+    wait_until(lambda: busy.cpu_s() > begun + 0.2, DEADLINE_S, "the child has used 0.2 s")
+
+
+def test_the_time_of_children_that_ended_counts(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, time;"
+        "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 0.3: pass']);"
+        "print(flush=True); time.sleep(60)"
+    )
+    with processes.running([sys.executable, "-c", script], {0}, tmp_path / "log", {}) as program:
+        processes.wait_until(lambda: (tmp_path / "log").stat().st_size > 0, program, DEADLINE_S)
+        assert program.cpu_s() >= 0.3
+
+
+def test_a_stopped_program_uses_no_time_until_it_goes_on(busy: Started) -> None:
+    busy.pause()
+    stopped = processes.tree(busy.pid)
+    wait_until(lambda: all(state(pid) == "T" for pid in stopped), DEADLINE_S, "all are stopped")
+    before = busy.cpu_s()
+    spin_until = time.process_time() + 0.1
+    while time.process_time() < spin_until:
+        pass
+    assert busy.cpu_s() == before
+    busy.go_on()
+    wait_until(lambda: busy.cpu_s() > before, DEADLINE_S, "it works again")
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
+def test_memory_is_that_of_all_of_them(busy: Started) -> None:
+    _, child = processes.tree(busy.pid)
+    wait_until(lambda: processes.memory_bytes(child, "VmHWM") > MEBIBYTE, DEADLINE_S, "the child has memory")
+    assert busy.memory_bytes() > MEBIBYTE
+    assert busy.peak_bytes() > processes.memory_bytes(busy.pid, "VmHWM") + MEBIBYTE
+
+
+def test_a_child_doesnt_outlive_its_program(tmp_path: Path) -> None:
+    with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
+        wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
+        _, child = processes.tree(program.pid)
+    wait_until(lambda: not Path(f"/proc/{child}").exists() or state(child) == "Z", DEADLINE_S, "it is gone")
+
+
+def test_a_stopped_program_ends_all_the_same(tmp_path: Path) -> None:
+    with processes.running(["sleep", "100"], {0}, tmp_path / "log", {}) as program:
+        program.pause()
+    assert program.ended
+
+
+def test_a_program_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    failing = [sys.executable, "-c", "raise SystemExit('no such luck')"]
+    with (
+        processes.running(failing, {0}, tmp_path / "log", {}) as program,
+        pytest.raises(CannotRun, match="no such luck"),
+    ):
+        processes.wait_until(lambda: False, program, DEADLINE_S)
+
+
+def test_settings_of_ours_dont_reach_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYNA_PORT", "1")
+    with processes.running(["env"], {0}, tmp_path / "log", {"MYNA_DATA": "here"}) as program:
+        wait_until(lambda: program.ended, DEADLINE_S, "it has printed")
+    said = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "MYNA_DATA=here" in said
+    assert "MYNA_PORT" not in said
+
+
+def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
+    starter = (
+        "import sys; from pathlib import Path; from bench import processes;"
+        "block = processes.running(['sleep', '100'], {0}, Path(sys.argv[1]), {});"
+        "print(block.__enter__().pid, flush=True); sys.stdin.read()"
+    )
+    benchmark = subprocess.Popen(
+        [sys.executable, "-c", starter, str(tmp_path / "log")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    with benchmark:
+        assert benchmark.stdout is not None
+        pid = int(benchmark.stdout.readline())
+        wait_until(lambda: name(pid) == "sleep", DEADLINE_S, "it sleeps")
+        os.kill(benchmark.pid, signal.SIGKILL)
+        wait_until(lambda: name(pid) != "sleep", DEADLINE_S, "it is gone")
+
+
+def name(pid: int) -> str:
+    path = Path(f"/proc/{pid}/comm")
+    return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+
+
+@pytest.mark.parametrize(
+    ("count", "program", "load_on", "database", "two"),
+    [
+        (1, {0}, {0}, {0}, {0}),
+        (2, {0}, {1}, {1}, {0, 1}),
+        (3, {0}, {1}, {2}, {0, 1}),
+        (8, {0}, {1}, {7}, {0, 2}),
+    ],
+)
+def test_the_program_under_test_shares_its_core_with_nobody_where_there_are_two(
+    count: int, program: set[int], load_on: set[int], database: set[int], two: set[int]
+) -> None:
+    assert processes.cores(count) == (program, two, load_on, database)
+
+
+def test_a_request_of_the_load_is_whole(tmp_path: Path) -> None:
+    """The Lua drops the first newline of a long string and sends the others as CRLF."""
+    text = load.script(tmp_path / "work.lua", Work(body='{"a":"你"}', keys=5)).read_text(encoding="utf-8")
+    assert "POST /v1/chat/completions HTTP/1.1\nHost: 127.0.0.1\n" in text
+    assert "Content-Length: 11\nAuthorization: Bearer ]==]" in text
+    assert '[==[\n\n\n{"a":"你"}]==]' in text
+    assert "format('myna_%040x', random(5))" in text

@@ -1,0 +1,91 @@
+"""The account's row is the lock of all that belongs to it: who waited for it decides on what was committed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from myna import accounts, keys
+from myna.store import postgresql
+from myna.store.batch import Charged, Refusal, Refused
+from myna.store.database import Database
+from tests.store.books import KEY_REFUSED, Books, Holder, charge_of
+from tests.store.stalls import stalled_commits, until
+
+pytestmark = pytest.mark.anyio
+
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch waits for an account as long as it takes, so that a test sees it wait."""
+    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_MS", 30_000)
+
+
+@pytest.fixture
+async def other(postgres_books: Books, patience: None) -> AsyncIterator[Database]:
+    """A second process's view."""
+    db = await postgres_books.open_again()
+    yield db
+    await db.close()
+
+
+async def somebody_waits(books: Books) -> None:
+    async def waits() -> bool:
+        return bool(await books.sql(WAITING))
+
+    await until(waits, "somebody waits for a lock")
+
+
+async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, other: Database) -> None:
+    books = postgres_books
+    holder = await books.holder(units=1)
+    async with stalled_commits(books) as stalled:
+        first = asyncio.ensure_future(books.charge(charge_of(holder)))
+        await stalled()
+        second = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        await somebody_waits(books)
+    assert await first == [Charged(holder.account_id, 0)]
+    assert (await second)[1] == [Refused(Refusal.UNITS, 0)]
+
+
+async def test_a_charge_that_waited_for_a_revocation_is_refused(
+    postgres_books: Books, other: Database
+) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    hand = await asyncpg.connect(books.url)
+    async with hand.transaction():
+        await hand.execute("UPDATE accounts SET balance = balance WHERE id = $1", holder.account_id)
+        await hand.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
+        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        await somebody_waits(books)
+    await hand.close()
+    assert (await charging)[1] == [KEY_REFUSED]
+
+
+async def revoke(db: Database, holder: Holder) -> None:
+    await keys.revoke(db, holder.key_id)
+
+
+async def disable(db: Database, holder: Holder) -> None:
+    await accounts.set_enabled(db, holder.name, False)
+
+
+@pytest.mark.parametrize("refuse", [revoke, disable])
+async def test_a_revocation_waits_for_the_charges_before_it(
+    postgres_books: Books, other: Database, refuse: Callable[[Database, Holder], Awaitable[None]]
+) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    async with stalled_commits(books) as stalled:
+        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        await stalled()
+        refusing = asyncio.ensure_future(refuse(books.db, holder))
+        await asyncio.wait([refusing], timeout=0.2)
+        assert not refusing.done()
+    assert (await charging)[1] == [Charged(holder.account_id, 0)]
+    await refusing
+    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
