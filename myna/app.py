@@ -149,7 +149,8 @@ def create(
         access.flush()
 
     fallback = Starlette(
-        lifespan=lifespan, exception_handlers={HTTPException: _http_error, MynaError: _own_error}
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error, MynaError: answer_for, Exception: answer_for},
     )
     fallback.router.redirect_slashes = False
     limits = Limits(settings.body_max_bytes, settings.body_timeout_s)
@@ -178,7 +179,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _answer(InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
 
 
-async def _own_error(request: Request, error: Exception) -> Response:
+async def answer_for(request: Request, error: Exception) -> Response:
+    """Whatever went wrong behind the fallback, in our envelope."""
     return _answer(known(error))
 
 

@@ -186,7 +186,8 @@ class Edge:
         return response.status
 
     async def _fall_back(self, scope: Scope, receive: Receive, send: Send, request: str) -> int:
-        """The fallback application with our header; its crash before an answer is ours to answer."""
+        """The fallback application with our header. Its own last handler answers for a crash and then raises
+        it again: the answer is out, and the log has the crash."""
         status = 0
 
         async def with_id(message: Message) -> None:
@@ -199,11 +200,10 @@ class Edge:
         try:
             await self._fallback(scope, receive, with_id)
         except Exception as error:
-            if status:
-                raise
-            response = envelope(known(error))
-            await _respond(response, receive, send, request)
-            return response.status
+            if not status:
+                response = envelope(known(error))
+                await _respond(response, receive, send, request)
+                return response.status
         return status
 
 

@@ -23,6 +23,7 @@ from myna.engines.spoken import (
     NothingSpoken,
     Spoken,
     Utterance,
+    UtteranceRefused,
     Voice,
 )
 from myna.outbound import Answer, AnswerTooLarge, Outbound, OutboundFailed, TimedOut, Unreachable
@@ -34,6 +35,12 @@ LOGGED_MAX_CHARS: Final = 500
 
 # A server that doesn't know the path; LocalAI and others answer with one of these.
 _NO_SUCH_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+_KINDS: Final[dict[int, type[EngineFailed]]] = {
+    HTTPStatus.TOO_MANY_REQUESTS: EngineBusy,
+    HTTPStatus.BAD_REQUEST: UtteranceRefused,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: UtteranceRefused,
+    HTTPStatus.UNPROCESSABLE_ENTITY: UtteranceRefused,
+}
 _MP3: Final = ("audio/mpeg", "audio/mp3")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
 
@@ -158,8 +165,7 @@ class OpenAISpeech:
             return EngineFailed(
                 f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
             )
-        kind = EngineBusy if answer.status == HTTPStatus.TOO_MANY_REQUESTS else EngineFailed
-        return kind(f"The speech server answered {answer.status}.")
+        return _KINDS.get(answer.status, EngineFailed)(f"The speech server answered {answer.status}.")
 
 
 def _media_type(headers: Mapping[str, str]) -> str:

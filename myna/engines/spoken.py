@@ -6,6 +6,7 @@ EngineFailed          the engine gave no audio; nothing is left at the path
 ├── EngineTimedOut    the deadline passed; whatever ran was ended
 ├── EngineDied        the process died in the middle of the job
 ├── NothingSpoken     the text makes no sound in this voice
+├── UtteranceRefused  the engine took exception to this text; that says nothing of the next one
 └── UnfitUtterance    a voice or a speed the engine doesn't have
 
 Messages name no text, no path and no secret, so they may be logged and shown.
@@ -64,6 +65,10 @@ class EngineDied(EngineFailed):
 
 class NothingSpoken(EngineFailed):
     """The text makes no sound in this voice."""
+
+
+class UtteranceRefused(EngineFailed):
+    """The engine took exception to this text, voice or speed; that says nothing of the next one."""
 
 
 class UnfitUtterance(EngineFailed):

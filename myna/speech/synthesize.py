@@ -18,6 +18,7 @@ from myna.engines.spoken import (
     Spoken,
     UnfitUtterance,
     Utterance,
+    UtteranceRefused,
 )
 from myna.errors import AnswerUnknown, InvalidRequest, MynaError, Overloaded, UpstreamFailed
 from myna.keys import Scope
@@ -131,7 +132,7 @@ class Synthesizer:
             raise EngineTimedOut("No time is left for another channel.")
         try:
             spoken = await channel.engine.speak(utterance, path, seconds)
-        except (NothingSpoken, UnfitUtterance):
+        except (NothingSpoken, UnfitUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
             if not isinstance(failure, EngineBusy):

@@ -105,3 +105,14 @@ def test_more_sentences_than_may_wait_are_503_before_anything_is_charged(make_se
     assert stats["ok_calls"] == len(spoken)
     assert stats["calls"] == len(answers) - len(refused)
     assert service.command("audit").code == 0
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_that_the_channel_refuses_does_not_send_it_to_rest(
+    behind_a_url: Service, upstream: Upstream, status: int
+) -> None:
+    speak = speaker(behind_a_url)
+    upstream.behave(f"status:{status}")
+    asked = len(upstream.requests)
+    assert [speak("hello").status for _ in range(FAILURES_MAX + 1)] == [500] * (FAILURES_MAX + 1)
+    assert len(upstream.requests) == asked + FAILURES_MAX + 1

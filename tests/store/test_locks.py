@@ -1,4 +1,4 @@
-"""The account's row is the lock of all that belongs to it: who waited for it decides on what was committed."""
+"""The account's row locks all that belongs to it: who waited for it decides on what was committed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,0 +1,233 @@
+"""The guards of the money path: what is taken away, and the test that must notice.
+
+A test that fails by another error than an assertion names it in `by`: the guard behind the one taken away
+spoke. Where two guards double each other, both are taken away together.
+"""
+
+from msgspec import Struct
+
+BATCH = "myna/store/sqlite_batch.py"
+LITE = "myna/store/migrations/0001_start.sqlite.sql"
+PG = "myna/store/migrations/0001_start.postgresql.sql"
+COMMITS = "myna/store/group_commit.py"
+LEDGER = "myna/ledger.py"
+GRANTS = "myna/store/ledger.py"
+
+CHARGE = "tests/store/test_charge.py::test_"
+MANY = "tests/store/test_batch.py::test_"
+ORDERS = "tests/store/test_reservations.py::test_"
+TASKS = "tests/store/test_task_rows.py::test_"
+SCHEMA = "tests/store/test_guards.py::test_"
+GROUP = "tests/store/test_group_commit.py::test_"
+LOCKS = "tests/store/test_locks.py::test_"
+AWAY = "tests/store/test_away_postgresql.py::test_"
+ADMIT = "tests/ledger/test_admit.py::test_"
+ENDS = "tests/ledger/test_ends.py::test_"
+ASSERTION = "AssertionError"
+
+
+class Change(Struct, frozen=True):
+    """`old` stands in `file` exactly once and becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Guard(Struct, frozen=True):
+    """Without the `changes` the test `noticed` fails with an error whose name is `by`."""
+
+    name: str
+    changes: tuple[Change, ...]
+    noticed: str
+    by: str = ASSERTION
+
+
+def guard(name: str, file: str, old: str, new: str, noticed: str, by: str = ASSERTION) -> Guard:
+    return Guard(name, (Change(file, old, new),), noticed, by)
+
+
+PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False:")
+STATEMENT_UNITS = Change(
+    BATCH, "WHERE accounts.id = e.id AND balance + e.units >= 0", "WHERE accounts.id = e.id"
+)
+LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
+PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
+PG_UNITS = Change(PG, "IF rest < c.units THEN", "IF false THEN")
+GRANT_UNITS = Change(GRANTS, " AND balance + $2 >= 0", "")
+
+ON_SQLITE = (
+    Guard(
+        "units",
+        (PYTHON_UNITS,),
+        CHARGE + "what_the_balance_does_not_cover_is_refused_and_the_balance_told[sqlite]",
+    ),
+    Guard(
+        "units, statement and check",
+        (PYTHON_UNITS, STATEMENT_UNITS, LITE_CHECK),
+        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite]",
+    ),
+    Guard("check", (LITE_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[sqlite]", "Failed"),
+    guard(
+        "open",
+        BATCH,
+        "WHERE calls.id = e.id AND calls.state = 0",
+        "WHERE calls.id = e.id",
+        MANY + "a_call_ends_once[sqlite-False]",
+    ),
+    guard(
+        "first end",
+        BATCH,
+        "first.setdefault(end.call_id, end)",
+        "first[end.call_id] = end",
+        MANY + "of_a_keep_and_a_refund_in_one_batch_the_first_wins_and_both_say_so[sqlite-True]",
+    ),
+    guard(
+        "fingerprint",
+        BATCH,
+        "if fingerprint != charge.reservation.fingerprint:",
+        "if False:",
+        ORDERS + "another_request_under_the_same_key_is_refused_open_or_kept[sqlite]",
+    ),
+    guard(
+        "reservation's life",
+        BATCH,
+        "oldest = now - RESERVATION_LIFE_MS",
+        "oldest = 0",
+        ORDERS + "a_reservation_lives_for_a_day[sqlite]",
+    ),
+    guard(
+        "reservation",
+        BATCH,
+        "db.execute(_RESERVE, ",
+        "str((_RESERVE, ",
+        ORDERS + "copies_in_one_batch_are_charged_once[sqlite]",
+    ),
+    guard(
+        "reservation dropped",
+        BATCH,
+        "db.execute(_DROP_RESERVATIONS, ",
+        "str((_DROP_RESERVATIONS, ",
+        ORDERS + "a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call[sqlite]",
+    ),
+    guard("revoked", BATCH, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[sqlite]"),
+    guard(
+        "expired",
+        BATCH,
+        "(k.expires_at = 0 OR k.expires_at > ?2)",
+        "?2 > 0",
+        CHARGE + "a_key_is_refused_from_the_moment_it_expires[sqlite]",
+    ),
+    guard(
+        "disabled",
+        BATCH,
+        "AND a.disabled_at = 0",
+        "",
+        CHARGE + "the_key_of_a_disabled_account_is_refused_until_it_is_enabled[sqlite]",
+    ),
+    guard(
+        "scope",
+        BATCH,
+        " or not key.scopes & charge.scope",
+        "",
+        CHARGE + "a_key_without_the_endpoints_scope_is_refused[sqlite]",
+    ),
+    guard(
+        "rate",
+        BATCH,
+        "if not key.scopes & charge.pays:",
+        "if False:",
+        CHARGE + "a_key_without_the_scope_that_pays_is_refused_for_its_rate[sqlite]",
+    ),
+    guard(
+        "version",
+        BATCH,
+        "if charge.config_version != version:",
+        "if False:",
+        CHARGE + "a_charge_under_another_configuration_is_stale[sqlite]",
+    ),
+    guard(
+        "refund's entry",
+        BATCH,
+        "changes.enter(call_id, EntryKind.REFUND, account_id, units)",
+        "changes.balances[account_id] += units",
+        MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
+    ),
+    guard(
+        "refund's cost",
+        BATCH,
+        "changes.count(key_id, 0, 0, -units)",
+        "pass",
+        MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
+    ),
+    guard(
+        "running sum",
+        BATCH,
+        "account.balance -= charge.units",
+        "pass",
+        CHARGE + "the_last_unit_can_be_spent[sqlite]",
+    ),
+    guard(
+        "one purse",
+        BATCH,
+        "account = accounts.get(account_id)",
+        "account = None",
+        MANY + "many_charges_of_one_batch_never_spend_more_than_there_is[sqlite]",
+    ),
+    guard(
+        "sent again",
+        BATCH,
+        "if charge.call_id in done:",
+        "if False:",
+        MANY + "a_batch_that_is_sent_again_counts_once[sqlite]",
+        "ConstraintError",
+    ),
+    guard(
+        "task fails",
+        BATCH,
+        "db.execute(_FAIL_TASKS, ",
+        "str((_FAIL_TASKS, ",
+        TASKS + "a_refund_fails_the_task_and_says_why[sqlite-1]",
+    ),
+    Guard(
+        "a completed task stays",
+        (
+            Change(BATCH, "WHERE calls.id = e.id AND calls.state = 0", "WHERE calls.id = e.id"),
+            Change(BATCH, "WHERE call_id = ?1 AND status = 1", "WHERE call_id = ?1"),
+            Change(LITE, "WHEN old.status IN (2, 3)", "WHEN old.status IN (9)"),
+        ),
+        TASKS + "two_completions_of_one_task_keep_one_audio[sqlite-False]",
+    ),
+    guard(
+        "ended task",
+        LITE,
+        "WHEN old.status IN (2, 3)",
+        "WHEN old.status IN (3)",
+        SCHEMA + "a_task_that_ended_never_moves_again[sqlite-0-True]",
+        "Failed",
+    ),
+    guard(
+        "failed task",
+        LITE,
+        "WHEN old.status IN (2, 3)",
+        "WHEN old.status IN (2)",
+        SCHEMA + "a_task_that_ended_never_moves_again[sqlite-0-False]",
+        "Failed",
+    ),
+    guard(
+        "entries change",
+        LITE,
+        "BEFORE UPDATE ON ledger",
+        "BEFORE UPDATE OF kind ON ledger",
+        SCHEMA + "the_ledger_is_append_only[sqlite-UPDATE ledger SET units = 0]",
+        "Failed",
+    ),
+    guard(
+        "entries go",
+        LITE,
+        "BEFORE DELETE ON ledger",
+        "BEFORE DELETE ON ledger WHEN false",
+        SCHEMA + "the_ledger_is_append_only[sqlite-DELETE FROM ledger]",
+        "Failed",
+    ),
+)

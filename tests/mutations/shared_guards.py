@@ -1,0 +1,148 @@
+"""The guards that are the same for both databases, missed on one."""
+
+from tests.mutations.guards import (
+    ADMIT,
+    COMMITS,
+    ENDS,
+    GRANT_UNITS,
+    GRANTS,
+    GROUP,
+    LEDGER,
+    LITE_CHECK,
+    ORDERS,
+    SCHEMA,
+    Guard,
+    guard,
+)
+
+KEYS = "myna/keys.py"
+TOLD_WHY = ADMIT + "a_key_that_is_refused_by_the_charge_is_told_why[sqlite]"
+
+ON_BOTH = (
+    guard(
+        "who left is refunded",
+        COMMITS,
+        "self._give_back(waiting.operation, outcome)",
+        "pass",
+        GROUP + "a_charge_that_commits_after_its_caller_left_is_refunded_at_once[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "who left in that moment is refunded",
+        COMMITS,
+        "self._give_back(operation, future.result())",
+        "pass",
+        GROUP + "a_charge_whose_caller_is_cancelled_in_the_moment_of_the_answer_is_refunded[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "overload",
+        COMMITS,
+        "if len(self._queue) >= self._queue_max:",
+        "if False:",
+        ADMIT + "too_many_waiting_calls_are_refused_before_they_cost[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "halving",
+        COMMITS,
+        "await self._halve(batch, error)",
+        "[waiting.future.set_exception(error) for waiting in batch]",
+        GROUP + "an_operation_that_fails_on_its_data_fails_alone[sqlite]",
+    ),
+    guard(
+        "refund on error",
+        LEDGER,
+        "if not self._ended:",
+        "if False:",
+        ADMIT + "a_call_that_is_not_kept_is_refunded[sqlite]",
+    ),
+    guard(
+        "forgotten at the end",
+        LEDGER,
+        "        finally:\n            self._ledger.forget(self.id)",
+        "        except ZeroDivisionError:\n            raise\n        else:\n            self._ledger.forget(self.id)",
+        ENDS + "a_call_whose_refund_failed_is_left_to_the_sweep[sqlite]",
+    ),
+    guard(
+        "the sweep",
+        GRANTS,
+        "WHERE state = 0 AND deadline < now_ms()",
+        "WHERE state = 0 AND deadline < 0",
+        ENDS + "the_sweep_refunds_calls_that_a_dead_process_left[sqlite]",
+    ),
+    guard(
+        "the sweep leaves what runs",
+        LEDGER,
+        "if call_id not in self._running]",
+        "]",
+        ENDS + "the_sweep_leaves_calls_that_this_process_works_on[sqlite]",
+    ),
+    guard(
+        "the sweep waits",
+        GRANTS,
+        "WHERE state = 0 AND deadline < now_ms()",
+        "WHERE state = 0",
+        ENDS + "the_sweep_refunds_calls_that_a_dead_process_left[sqlite]",
+    ),
+    guard(
+        "recovery",
+        GRANTS,
+        "SELECT id FROM calls WHERE state = 0 ORDER BY",
+        "SELECT id FROM calls WHERE state = 9 ORDER BY",
+        ENDS + "a_starting_process_refunds_every_open_call[sqlite]",
+    ),
+    guard(
+        "a lost keep",
+        LEDGER,
+        "if outcome is EndOutcome.LOST:",
+        "if False:",
+        ENDS + "a_keep_that_comes_behind_the_refund_is_lost[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "an unknown keep",
+        LEDGER,
+        '            metrics.CALLS.labels("unknown").inc()\n            raise AnswerUnknown from None',
+        "            return",
+        ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "no refund behind an unknown keep",
+        LEDGER,
+        "except (CallLost, AnswerUnknown):\n            self._ended = True",
+        "except (CallLost, AnswerUnknown):\n            self._ended = False",
+        ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
+    ),
+    guard(
+        "key before refusal",
+        LEDGER,
+        "replayed = await self._refuse(caller, version)",
+        "replayed = None",
+        ADMIT + "a_copy_is_only_answered_to_a_good_key[sqlite]",
+        "InvalidRequest",
+    ),
+    guard("verify: revoked", KEYS, "if key.revoked_at:", "if False:", TOLD_WHY),
+    guard("verify: expired", KEYS, "if key.expires_at and", "if False and", TOLD_WHY),
+    guard("verify: disabled", KEYS, "if key.account_disabled_at:", "if False:", TOLD_WHY),
+    guard("verify: scope", KEYS, "if scope & ~Scope(key.scopes):", "if False:", TOLD_WHY),
+    guard(
+        "grant",
+        GRANTS,
+        " AND balance + $2 >= 0",
+        "",
+        SCHEMA + "a_grant_takes_no_more_than_there_is[sqlite]",
+        "ConstraintError",
+    ),
+    Guard(
+        "grant and check", (GRANT_UNITS, LITE_CHECK), SCHEMA + "a_grant_takes_no_more_than_there_is[sqlite]"
+    ),
+    guard(
+        "answers of the day",
+        GRANTS,
+        "AND created_at > now_ms() - $4",
+        "AND created_at > $4 - $4",
+        ORDERS + "the_stored_answer_is_only_for_the_very_request[sqlite]",
+    ),
+)
