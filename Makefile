@@ -5,7 +5,7 @@ BIN := .venv/bin
 ONCE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench lock clean
+.PHONY: help setup demo serve test check bench bench-setup bench-quick bench-grow bench-speech lock clean
 
 help:
 	@echo "make demo     see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
@@ -13,7 +13,8 @@ help:
 	@echo "make setup    what running needs, in .venv"
 	@echo "make serve    serve from ./data"
 	@echo "make check    the quick half of make test: lint, types, import contracts, tidy"
-	@echo "make bench    calls per second against the floor of the same parts"
+	@echo "make bench    calls a second beside the floor of the same parts and beside peers"
+	@echo "              first: make bench-setup; also: bench-quick, bench-grow, bench-speech"
 	@echo "make lock     pin the dependencies anew"
 
 setup: .venv/run.stamp
@@ -46,8 +47,20 @@ check: .venv/dev.stamp
 test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
+bench-setup: .venv/dev.stamp
+	$(BIN)/python -m bench.install
+
 bench: .venv/dev.stamp
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench table
+
+bench-quick: .venv/dev.stamp
+	$(BIN)/python -m bench quick
+
+bench-grow: .venv/dev.stamp
+	$(BIN)/python -m bench grow --full --minutes 10
+
+bench-speech: .venv/dev.stamp
+	$(BIN)/python -m bench speech
 
 # Wants `uv`, which only whoever changes a dependency needs. The files name no registry host.
 lock:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 34, 34
 COLUMNS = 2
+NAME_WIDTH = 96
 COLOURS = ("#1f6feb", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#57606a")
 
 Points = Sequence[tuple[float, float]]
@@ -60,6 +61,7 @@ def _drawn(chart: Chart) -> str:
     for power in range(ys[0], ys[1] + 1):
         y = place(10.0**power, ys, HEIGHT - BOTTOM, TOP)
         parts += [_line(LEFT, y, WIDTH - RIGHT, y), _text(4, y + 3, _number(power))]
+    step = min(NAME_WIDTH, (WIDTH - LEFT) / len(chart.lines))
     for number, (name, line) in enumerate(chart.lines.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(
@@ -67,7 +69,7 @@ def _drawn(chart: Chart) -> str:
             for x, y in sorted(line)
         )
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_text(LEFT + number * 96, 28, name, f"fill='{colour}'"))
+        parts.append(_text(LEFT + number * step, 28, name, f"fill='{colour}'"))
     return "".join(parts)
 
 

@@ -1,6 +1,7 @@
 """The composition root: the only module that wires. Nothing happens at import."""
 
 import contextlib
+import gc
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -145,6 +146,7 @@ def create(
         async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
+            gc.freeze()  # what is here now stays: later collections needn't look at it again
             yield
         access.flush()
 

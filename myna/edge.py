@@ -159,8 +159,9 @@ class Edge:
             status = await self._serve(methods, scope, receive, send, request)
         seconds = time.perf_counter() - started
         path = scope["path"] if methods is not None else "other"
-        metrics.REQUESTS.labels(path, status).inc()
-        metrics.REQUEST_SECONDS.labels(path).observe(seconds)
+        answered, took = metrics.of_request(path, status)
+        answered.inc()
+        took.observe(seconds)
         shown = path if methods is not None else logs.masked(scope["path"][:PATH_SHOWN_MAX_CHARS])
         self._access.write(request, scope["method"], shown, status, seconds)
 

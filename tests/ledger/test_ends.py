@@ -6,7 +6,7 @@ import pytest
 
 from myna import ledger as ledger_module
 from myna.errors import AnswerUnknown, CallLost
-from myna.store.batch import CallState, End
+from myna.store.batch import CallState, Charged, End
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import (
     AUDIO,
@@ -76,7 +76,7 @@ async def test_a_keep_unknown_at_its_deadline_promises_nothing(
     holder = await books.holder()
     call = await desk.admit(holder, desk.order(seconds=0.1))
     async with stalled_commits(books):
-        other = asyncio.ensure_future(desk.admit(holder))
+        other = asyncio.ensure_future(desk.commits.charge(refunded := charge_of(holder), 60))
         with pytest.raises(AnswerUnknown):
             async with call:
                 await asyncio.wait([other], timeout=0.05)
@@ -86,8 +86,8 @@ async def test_a_keep_unknown_at_its_deadline_promises_nothing(
         return await books.state(call.id) == CallState.KEPT
 
     await until(ended, "the keep arrives")
-    async with await other:
-        pass
+    assert isinstance(await other, Charged)
+    await books.end(refund_of(refunded))
     assert await books.balance(holder) == 9
 
 

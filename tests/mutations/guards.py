@@ -60,7 +60,7 @@ ON_SQLITE = (
     Guard(
         "units",
         (PYTHON_UNITS,),
-        CHARGE + "what_the_balance_does_not_cover_is_refused_and_the_balance_told[sqlite]",
+        CHARGE + "what_the_balance_does_not_cover_is_refused[sqlite]",
     ),
     Guard(
         "units, statement and check",
@@ -100,14 +100,14 @@ ON_SQLITE = (
         "reservation",
         BATCH,
         "db.execute(_RESERVE, ",
-        "str((_RESERVE, ",
+        "print(_RESERVE, ",
         ORDERS + "copies_in_one_batch_are_charged_once[sqlite]",
     ),
     guard(
         "reservation dropped",
         BATCH,
         "db.execute(_DROP_RESERVATIONS, ",
-        "str((_DROP_RESERVATIONS, ",
+        "print(_DROP_RESERVATIONS, ",
         ORDERS + "a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call[sqlite]",
     ),
     guard("revoked", BATCH, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[sqlite]"),
@@ -186,7 +186,7 @@ ON_SQLITE = (
         "task fails",
         BATCH,
         "db.execute(_FAIL_TASKS, ",
-        "str((_FAIL_TASKS, ",
+        "print(_FAIL_TASKS, ",
         TASKS + "a_refund_fails_the_task_and_says_why[sqlite-1]",
     ),
     Guard(

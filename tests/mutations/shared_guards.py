@@ -61,7 +61,7 @@ ON_BOTH = (
         "forgotten at the end",
         LEDGER,
         "        finally:\n            self._ledger.forget(self.id)",
-        "        except ZeroDivisionError:\n            raise\n        else:\n            self._ledger.forget(self.id)",
+        "        except ZeroDivisionError:\n            raise\n        self._ledger.forget(self.id)",
         ENDS + "a_call_whose_refund_failed_is_left_to_the_sweep[sqlite]",
     ),
     guard(
@@ -107,13 +107,6 @@ ON_BOTH = (
         "            return",
         ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
         "Failed",
-    ),
-    guard(
-        "no refund behind an unknown keep",
-        LEDGER,
-        "except (CallLost, AnswerUnknown):\n            self._ended = True",
-        "except (CallLost, AnswerUnknown):\n            self._ended = False",
-        ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
     ),
     guard(
         "key before refusal",

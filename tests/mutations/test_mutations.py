@@ -22,17 +22,22 @@ from tests.rig.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
-NOT_COPIED = shutil.ignore_patterns("__pycache__", "conformance")
 DEADLINE_S = 60
 GUARDS = {
     f"{group}: {guard.name}": guard
     for group, guards in (("sqlite", ON_SQLITE), ("postgresql", ON_POSTGRESQL), ("both", ON_BOTH))
     for guard in guards
 }
-ONLY_THE_COPY = """
+PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+CONFTEST = """
 from pathlib import Path
-import myna
+import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
+pytest_plugins = ["tests.rig.postgres"]
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 """
 
 
@@ -57,30 +62,44 @@ def test_a_guard_that_is_taken_away_is_missed(name: str, outcomes: dict[str, "Fu
 
 def without(guard: Guard, folder: Path, postgres_url: str) -> str:
     """The name of the error by which the guard's test fails without it; what was printed if it doesn't."""
-    for name in ("myna", "tests"):
-        shutil.copytree(
-            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "conformance")
-        )
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    (folder / "conftest.py").write_text(ONLY_THE_COPY)
+    copy(folder)
     for change in guard.changes:
         path = folder / change.file
         text = path.read_text(encoding="utf-8")
         assert text.count(change.old) == 1, f"{change.file} has {change.old!r} {text.count(change.old)} times"
         path.write_text(text.replace(change.old, change.new), encoding="utf-8")
     report = folder / "report.xml"
-    options = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", f"--junitxml={report}", "--tb=short"]
     ended = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", *options, guard.noticed],
+        [sys.executable, "-m", "pytest", *PLUGINS, f"--junitxml={report}", "--tb=short", guard.noticed],
         cwd=folder,
-        env={**os.environ, "MYNA_TEST_DATABASE_URL": postgres_url, "PYTHONPATH": str(folder)},
+        env=os.environ | {
+            "MYNA_TEST_DATABASE_URL": postgres_url,
+            "PYTHONPATH": str(folder),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=False,
-    )
-    failures = [failure.get("message", "") for failure in ET.parse(report).iter("failure")]  # noqa: S314 - our own
+    )  # fmt: skip
+    failures = [failure.get("message", "") for failure in ET.parse(report).iter("failure")]  # noqa: S314 - ours
     shutil.rmtree(folder)
     if ended.returncode != 1 or len(failures) != 1:
         return f"exit code {ended.returncode}, {len(failures)} failures: {ended.stdout[-3000:]}"
-    return failures[0].split(":")[0].split("\n")[0].rsplit(".", 1)[-1].strip()
+    return error_of(failures[0])
+
+
+def copy(folder: Path) -> None:
+    """The package, the tests that notice, and a check that nothing else is imported."""
+    for name in ("myna", "tests/rig", "tests/store", "tests/ledger"):  # with what was compiled already
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests/__init__.py").touch()
+    (folder / "conftest.py").write_text(CONFTEST)
+
+
+def error_of(message: str) -> str:
+    """The name of the error in a failure's message; a plain assert begins with itself."""
+    if message.startswith("assert "):
+        return "AssertionError"
+    return message.split(":")[0].split("\n")[0].rsplit(".", 1)[-1].strip()

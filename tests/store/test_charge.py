@@ -85,7 +85,7 @@ async def test_a_charge_under_another_configuration_is_stale(books: Books) -> No
     assert await nothing_moved(books)
 
 
-async def test_what_the_balance_does_not_cover_is_refused_and_the_balance_told(books: Books) -> None:
+async def test_what_the_balance_does_not_cover_is_refused(books: Books) -> None:
     holder = await books.holder(units=2)
     assert await books.charge(charge_of(holder, units=3)) == [Refused(Refusal.UNITS, 2)]
     assert await nothing_moved(books)

@@ -31,7 +31,7 @@ async def refunded(books: Books, call_id: bytes) -> None:
     async def back() -> bool:
         return await books.state(call_id) == CallState.REFUNDED
 
-    await until(back, "the call is refunded")
+    await until(back, "the call is refunded", 5)
 
 
 async def test_everybody_who_waits_gets_their_own_outcome(books: Books, commits: GroupCommit) -> None:

@@ -1,0 +1,60 @@
+"""Services that a test may kill, with an upstream that does as it's told."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.asking import Caller
+from tests.rig.postgres import Postgres
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+
+ServiceOn = Callable[..., Service]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    """None for SQLite in the service's data folder."""
+    if request.param == "sqlite":
+        return None
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
+    """Makes a service on a database, with settings as keyword parameters."""
+
+    def make(database_url: str | None, **env: str) -> Service:
+        return make_service(
+            database_url=database_url,
+            chat_url=upstream.url,
+            chat_key=upstream.key,
+            chat_model=upstream.model,
+            speech="none",
+            env=env,
+        )
+
+    return make
+
+
+@pytest.fixture
+def two_services(postgres: Postgres, service_on: ServiceOn) -> tuple[Service, Service]:
+    """Two processes on one database; calls may take a second and are swept soon."""
+    url = postgres.fresh_database()
+    limits = {"MYNA_CALL_DEADLINE_S": "1", "MYNA_SWEEP_EVERY_S": "0.3"}
+    return service_on(url, **limits).start(), service_on(url, **limits).start()
+
+
+def new_caller(service: Service, units: int) -> Caller:
+    account = service.account(units=units)
+    return Caller(service, account, account.key())
+
+
+def at(service: Service, caller: Caller) -> Caller:
+    """The same key at another process."""
+    return Caller(service, caller.account, caller.key)
+
+
+def audited(service: Service) -> bool:
+    """Whether the audit finds nothing."""
+    return service.command("audit", "--json").code == 0

@@ -1,0 +1,143 @@
+"""The server process is killed as no server should be, and the books are whole afterwards."""
+
+import http.client
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.asking import DELIVERED, REFUNDED, Caller
+from tests.faults.conftest import ServiceOn, at, audited, new_caller
+from tests.rig.calls import Answer
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+NEVER_S = "86400"
+CLIENTS = 12
+ROUNDS = 5
+SWEPT_DEADLINE_S = 30
+
+
+def ask(caller: Caller, text: str, order: str | None = None) -> Answer | None:
+    """The answer; None where the connection broke."""
+    try:
+        return caller.chat(text, {"Idempotency-Key": order} if order else None)
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def test_sqlite_refunds_what_a_dead_process_left_before_it_serves_again(
+    service_on: ServiceOn, upstream: Upstream
+) -> None:
+    """Neither deadline nor sweep could have done it."""
+    service = service_on(None, MYNA_CALL_DEADLINE_S="3600", MYNA_SWEEP_EVERY_S=NEVER_S).start()
+    caller = new_caller(service, units=1)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, caller, "fault=hang")
+        upstream.wait_for_requests(1)
+        service.kill()
+        assert asked.result(30) is None
+    service.start()
+    assert caller.stats() == REFUNDED
+    assert caller.chat("the unit is back").status == 200
+    assert audited(service)
+
+
+def test_of_two_processes_one_refunds_what_the_other_left(
+    two_services: tuple[Service, Service], upstream: Upstream
+) -> None:
+    """But not what the other is still working on."""
+    dying, living = two_services
+    caller = new_caller(dying, units=1)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, caller, "fault=hang")
+        upstream.wait_for_requests(1)
+        dying.kill()
+        assert asked.result(30) is None
+    left = at(living, caller)
+    assert left.chat("the unit is still spent").status == 402
+    wait_until(lambda: left.stats() == REFUNDED, SWEPT_DEADLINE_S, "the other process sweeps")
+    assert left.chat("the unit is back").status == 200
+    assert audited(living)
+
+
+class Load:
+    """Clients that ask without a pause, each call under an Idempotency-Key of its own."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._over = threading.Event()
+        self.seen: dict[str, bytes] = {}
+        self._clients = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
+        for client in self._clients:
+            client.start()
+
+    def end(self) -> dict[str, bytes]:
+        """The bodies of the 200 answers that arrived, by their keys."""
+        self._over.set()
+        for client in self._clients:
+            client.join(60)
+        return self.seen
+
+    def _ask(self, number: int) -> None:
+        count = 0
+        while not self._over.is_set():
+            count += 1
+            order = f"{id(self)}-{number}-{count}"
+            answer = ask(self._caller, "fault=status:500" if count % 7 == 0 else f"call {order}", order)
+            if answer is not None and answer.status == 200:
+                self.seen[order] = answer.body
+
+
+def test_a_server_killed_under_load_kept_every_answer_that_left(
+    service_on: ServiceOn, database_url: str | None
+) -> None:
+    service = service_on(database_url, MYNA_CALL_DEADLINE_S="1", MYNA_SWEEP_EVERY_S="0.3").start()
+    caller = new_caller(service, units=1_000_000)
+    moments = random.Random()
+    delivered: dict[str, bytes] = {}
+    for number in range(ROUNDS):
+        load = Load(caller)
+        enough = moments.randint(1, 150)
+        wait_until(lambda load=load, enough=enough: len(load.seen) >= enough, 60, "some answers arrived")  # type: ignore[misc]
+        service.kill()
+        seen = load.end()
+        service.start()
+        assert audited(service), f"after round {number}, killed after {enough} answers"
+        delivered |= seen
+    some = moments.sample(sorted(delivered), min(40, len(delivered)))
+    for order in some:
+        answer = ask(caller, f"call {order}", order)
+        assert answer is not None
+        assert answer.body == delivered[order]
+
+    def settled() -> bool:
+        stats = caller.stats()
+        return stats.cost == stats.ok_calls
+
+    wait_until(settled, SWEPT_DEADLINE_S, "what the dead processes left is refunded")
+    assert caller.stats().ok_calls >= len(delivered)
+    shown = service.cli("account", "show", caller.account.name)
+    assert shown["balance"] == 1_000_000 - caller.stats().ok_calls
+    assert audited(service)
+
+
+@pytest.mark.parametrize("moment", ["begin", "end"])
+def test_sqlite_survives_a_kill_beside_a_command(service_on: ServiceOn, moment: str) -> None:
+    """The command line and the server write the same file; one of them dies."""
+    service = service_on(None).start()
+    caller = new_caller(service, units=1)
+    if moment == "begin":
+        service.kill()
+        caller.account.grant(5)
+        service.start()
+    else:
+        caller.account.grant(5)
+        service.kill()
+        service.start()
+    assert caller.chat("hello").status == 200
+    assert caller.stats() == DELIVERED
+    assert service.cli("account", "show", caller.account.name)["balance"] == 5
+    assert audited(service)

@@ -1,0 +1,58 @@
+"""A disk that takes nothing more: calls are refused and cost nothing, and go on once it does again."""
+
+import resource
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.conformance.asking import REFUNDED, UNCHARGED, Stats, check_error
+from tests.faults.conftest import ServiceOn, audited, new_caller
+from tests.rig.calls import call
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+
+def fill_disk(service: Service) -> None:
+    """The process may write no file any further, which is how a full disk looks from inside."""
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def empty_disk(service: Service) -> None:
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_go_on(service_on: ServiceOn) -> None:
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5").start()
+    caller = new_caller(service, units=5)
+    fill_disk(service)
+    check_error(caller.chat("hello"), 503, "service_unavailable")
+    assert caller.stats() == UNCHARGED
+    assert caller.get("/models").status == 200
+    empty_disk(service)
+
+    def works() -> bool:
+        return caller.chat("hello").status == 200
+
+    wait_until(works, 10, "calls go through again")
+    # The refused call was on its way to the disk: it arrived there after all, and went back at once.
+    wait_until(lambda: caller.stats() == Stats(calls=2, cost=1, ok_calls=1), 10, "only one call costs")
+    assert service.cli("account", "show", caller.account.name)["balance"] == 4
+    assert audited(service)
+    assert service.stop() == 0
+
+
+def test_a_call_that_fails_while_the_disk_is_full_is_refunded_once_it_is_not(
+    service_on: ServiceOn, upstream: Upstream
+) -> None:
+    """A 500 promises the units back; the refund is on its way until it arrives."""
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5").start()
+    caller = new_caller(service, units=1)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(caller.chat, "fault=hold:500")
+        upstream.wait_for_requests(1)
+        fill_disk(service)
+        upstream.release()
+        check_error(asked.result(30), 500, "upstream_error")
+    empty_disk(service)
+    wait_until(lambda: caller.stats() == REFUNDED, 10, "the refund arrives")
+    assert call("GET", f"{service.root_url}/readyz").status == 200
+    assert audited(service)
