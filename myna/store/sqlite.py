@@ -3,9 +3,8 @@
 Reads are point look-ups and short pages of a few microseconds: a hop to another thread would cost more than
 they do. What reads for long (`snapshot`) gets a thread and a connection of its own.
 
-Only one process serves. The command line is a second writer for moments: it holds the `knock` lock while
-it has work, and the serving writer steps aside between two batches when somebody knocks, for at most
-`KNOCK_YIELD_S`, since SQLite itself would let one of two busy writers starve.
+Only one process serves. The command line is a second writer for moments: it knocks (`knock.py`), and the
+serving writer steps aside between two transactions.
 """
 
 import asyncio
@@ -19,18 +18,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
-from filelock import FileLock
 
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.checkpoints import KEPT_BYTES, Checkpoints
+from myna.store.knock import Knock
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
 
 BUSY_TIMEOUT_MS = 5_000
-KNOCK_YIELD_S = 1.0
-KNOCK_WAIT_S = 10.0
 
 
 def clock_ms() -> int:
@@ -100,7 +97,7 @@ class Sqlite:
 
     def __init__(self, path: Path, *, serving: bool, clock: Callable[[], int]) -> None:
         self._path, self._serving, self._clock = path, serving, clock
-        self._knock = FileLock(path.with_name("knock.lock"), thread_local=False)
+        self._knock = Knock(path.parent)
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._writer = SqliteConnection(path, clock, read_only=False)
         self._reader = SqliteConnection(path, clock, read_only=True)
@@ -179,18 +176,10 @@ class Sqlite:
 
     def _transact(self, run: Callable[[], T]) -> T:
         if not self._serving:
-            with self._knock.acquire(timeout=KNOCK_WAIT_S):
+            with self._knock.held():
                 return self._begin_and_commit(run)
-        self._make_way()
+        self._knock.make_way()
         return self._begin_and_commit(run)
-
-    def _make_way(self) -> None:
-        """Lets the command line in: waits while somebody holds the knock, then goes on regardless."""
-        try:
-            self._knock.acquire(timeout=KNOCK_YIELD_S, poll_interval=0.005)
-        except OSError:  # held too long, or not ours to open: the calls don't wait for that
-            return
-        self._knock.release()
 
     def _begin_and_commit(self, run: Callable[[], T]) -> T:
         self._writer.raw.execute("BEGIN IMMEDIATE")

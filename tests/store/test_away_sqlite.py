@@ -10,7 +10,7 @@ import apsw
 import pytest
 from filelock import FileLock
 
-from myna.store import checkpoints, sqlite
+from myna.store import checkpoints, knock, sqlite
 from myna.store.batch import Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite
@@ -57,15 +57,16 @@ async def test_a_database_that_is_locked_for_long_is_waited_for(
 async def test_a_knock_that_cannot_be_opened_or_is_held_stops_no_call(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "KNOCK_YIELD_S", 0.05)
+    monkeypatch.setattr(knock, "YIELD_S", 0.05)
     holder = await sqlite_books.holder()
-    knock = sqlite_books.folder / "knock.lock"
+    lock, mark = sqlite_books.folder / "knock.lock", sqlite_books.folder / "knock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    mark.touch()
     assert await commits.charge(charge_of(holder), SOON_S) == Charged(holder.account_id, 0)
-    knock.unlink()
-    knock.mkdir()
-    assert await commits.charge(charge_of(holder), SOON_S) == Charged(holder.account_id, 0)
-    knock.rmdir()
-    with FileLock(knock):
+    lock.rmdir()
+    with FileLock(lock):
+        mark.touch()
         assert await commits.charge(charge_of(holder), SOON_S) == Charged(holder.account_id, 0)
 
 
