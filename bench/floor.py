@@ -19,7 +19,7 @@ class ConstantCommits(GroupCommit):
     async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
         return Charged(1, 0)
 
-    async def end(self, end: End, wait_s: float) -> EndOutcome:
+    async def end(self, end: End, wait_s: float | None) -> EndOutcome:
         return EndOutcome.DONE
 
 

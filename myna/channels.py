@@ -2,13 +2,14 @@
 
 A channel that failed `FAILURES_MAX` times in a row rests for a while. For chat a rest only prefers the other
 channels: where all of them rest they are tried all the same, since a try can but help. For speech a resting
-channel counts as down: its voices leave the list and the next channel, a node or 503 takes its place. When
+channel counts as down: its voices leave the list and the next channel or a 503 takes its place. When
 the rest is over, one try decides whether it rests again.
 """
 
 import re
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -162,6 +163,8 @@ def check(row: ChannelRow) -> None:
         raise CommandError(
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
         )
+    if "@" in urlsplit(row.url).netloc:
+        raise CommandError("The URL must hold no login: it would be stored; name a variable with --key-env.")
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
         raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")

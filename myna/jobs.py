@@ -105,9 +105,14 @@ class Jobs:
         if not days:
             return 0
         old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
-        for task_id, name in old:
-            await self._db.transaction(_removal(task_id))
+        for _, name in old:  # first the files: a process that dies in between does it all once more
             self._audio.delete(name)
+
+        async def mark(connection: Connection) -> None:
+            for task_id, _ in old:
+                await tasks_store.audio_removed(connection, task_id)
+
+        await self._db.transaction(mark)
         return len(old)
 
     async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float) -> None:
@@ -131,13 +136,6 @@ def remove_leftovers(folder: Path, before: float) -> int:
         except FileNotFoundError:  # its job ended just now, or another process was here first
             continue
     return removed
-
-
-def _removal(task_id: int) -> Callable[[Connection], Awaitable[None]]:
-    async def remove(connection: Connection) -> None:
-        await tasks_store.audio_removed(connection, task_id)
-
-    return remove
 
 
 async def _forget_page(connection: Connection) -> int:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -130,6 +130,8 @@ class Ledger:
         self._db, self._commits, self._site = db, commits, site
         self._charge_wait_s = charge_wait_s
         self._running: set[bytes] = set()
+        self._refunds: dict[bytes, asyncio.Task[bool]] = {}
+        """On their way to the database: a sweep that finds their calls still open sends no second one."""
         self._one_less = asyncio.Event()
 
     async def admit(self, caller: Caller, decide: Callable[[], Order[P]]) -> tuple[Call, P] | Replayed:
@@ -139,7 +141,6 @@ class Ledger:
         at the key does where `decide` refuses; if it was stale, it is read again and decided anew. A key
         that doesn't open the endpoint goes before every other refusal.
         """
-        poll_s = COPY_POLL_S
         while True:
             version = self._site.config.version
             try:
@@ -162,9 +163,6 @@ class Ledger:
                     return outcome
                 case Refused(Refusal.STALE):
                     await self._ask(self._site.refresh)
-                case Refused(Refusal.PENDING):
-                    await asyncio.sleep(poll_s)
-                    poll_s = min(poll_s * 2, COPY_POLL_MAX_S)
                 case Refused():
                     await self._raise(caller, outcome, order.units)
 
@@ -181,14 +179,20 @@ class Ledger:
 
     async def refund(self, call_id: bytes, reason: str) -> bool:
         """Gives the units back; True if they are back. Where the database is away, the sweep does it."""
-        metrics.CALLS.labels("refunded").inc()
-        try:
-            outcome = await self._commits.end(
-                End(call_id, CallState.REFUNDED, reason=reason), self._charge_wait_s
-            )
-        except TimeoutError:
-            log.error("a refund is still on its way to the database", extra={"call": call_id.hex()})
+        refund = self._refunds.get(call_id)
+        if refund is None:
+            refund = self._refunds[call_id] = asyncio.create_task(self._give_back(call_id, reason))
+            refund.add_done_callback(lambda _: self._refunds.pop(call_id, None))
+        await asyncio.wait({refund}, timeout=self._charge_wait_s)
+        if not refund.done():
+            log.error("the refund of call %s is still on its way to the database", call_id.hex())
             return False
+        return refund.result()
+
+    async def _give_back(self, call_id: bytes, reason: str) -> bool:
+        outcome = await self._commits.end(End(call_id, CallState.REFUNDED, reason=reason), None)
+        if outcome is EndOutcome.DONE:
+            metrics.CALLS.labels("refunded").inc()
         return outcome is EndOutcome.DONE
 
     def forget(self, call_id: bytes) -> None:
@@ -218,22 +222,37 @@ class Ledger:
         return sum(done)
 
     async def _send(self, charge: Charge) -> Charged | Refused | Replayed:
-        try:
-            return await self._commits.charge(charge, self._charge_wait_s)
-        except TimeoutError:
-            raise DatabaseAway from None
+        """The charge's outcome. A copy of a call that is still open waits for that one's end."""
+        for poll_s in _polls():
+            try:
+                outcome = await self._commits.charge(charge, self._charge_wait_s)
+            except TimeoutError:
+                raise DatabaseAway from None
+            if not (isinstance(outcome, Refused) and outcome.why is Refusal.PENDING):
+                break
+            await asyncio.sleep(poll_s)
+        return outcome
 
     async def _refuse(self, caller: Caller, version: int) -> Replayed | None:
         """Before a refusal: the key must be good, the configuration fresh, and no answer stored."""
         presented = await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
         if caller.reservation:
-            account_id, (key, fingerprint) = presented.key.account_id, _pair(caller.reservation)
-            answer = await self._ask(lambda: store.stored_answer(self._db, account_id, key, fingerprint))
+            answer = await self._answer_to(presented.key.account_id, caller.reservation)
             if answer is not None:
                 return Replayed(answer)
         if presented.config_version != version:
             await self._ask(self._site.refresh)
         return None
+
+    async def _answer_to(self, account_id: int, reservation: Reservation) -> str | None:
+        """What the first request of this reservation was answered, once it is; None where there is none."""
+        key, fingerprint = reservation.key, reservation.fingerprint
+        for poll_s in _polls():
+            found = await self._ask(lambda: store.reserved(self._db, account_id, key, fingerprint))
+            if not found or found.answer is not None:
+                break
+            await asyncio.sleep(poll_s)
+        return found.answer if found else None
 
     async def _ask(self, query: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -273,5 +292,9 @@ def _charge(caller: Caller, order: Order[P], version: int) -> Charge:
     )
 
 
-def _pair(reservation: Reservation) -> tuple[str, bytes]:
-    return reservation.key, reservation.fingerprint
+def _polls() -> Iterator[float]:
+    """How long to wait between two looks, ever longer up to a bound; without end."""
+    poll_s = COPY_POLL_S
+    while True:
+        yield poll_s
+        poll_s = min(poll_s * 2, COPY_POLL_MAX_S)

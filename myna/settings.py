@@ -92,7 +92,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     speech_queue_max: Count = 256
     channel_rest_s: Seconds = 10.0
     shutdown_grace_s: Seconds = 20.0
-    sweep_every_s: Seconds = 5.0
+    sweep_every_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
     audit_every_s: Seconds = 3600.0
 
     @property

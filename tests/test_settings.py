@@ -56,7 +56,7 @@ WRONG = {
     "speech_queue_max": ["0"],
     "channel_rest_s": ["0"],
     "shutdown_grace_s": ["0", "-1"],
-    "sweep_every_s": ["0"],
+    "sweep_every_s": ["0", "61"],
     "audit_every_s": ["0"],
 }
 

@@ -16,8 +16,9 @@ from myna.store.keys import Presented
 
 T = TypeVar("T")
 
-TRUSTED_BYTES = 64 * 1024
-"""A larger body is only waited for once its key is known to be good."""
+TRUSTED_BYTES = 4 * 1024
+"""A larger body is only waited for, and read, once its key is known to be good: looking at a key costs less
+than reading what a stranger made to be slow to read."""
 RESERVATION_MAX_CHARS = 255
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
@@ -160,6 +160,8 @@ class OpenAISpeech:
         said = answer.body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
         if self._key:
             said = said.replace(self._key, "***")
+        if password := urlsplit(self._url).password:
+            said = said.replace(password, "***").replace(unquote(password), "***")
         log.warning("a speech server answered %d: %.*r", answer.status, LOGGED_MAX_CHARS, said)
         if answer.status == HTTPStatus.OK:
             return EngineFailed(

@@ -106,7 +106,8 @@ class Synthesizer:
         for channel in plan.choice.channels:
             name, path = self._audio.new(channel.engine.suffix)
             try:
-                spoken = await self._try(channel, utterance, path, call.seconds_left)
+                seconds = min(call.seconds_left, self._settings.upstream_timeout_s)
+                spoken = await self._try(channel, utterance, path, seconds)
             except EngineFailed as failure:
                 failures.append(failure)
                 continue

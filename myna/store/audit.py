@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from myna.store.database import Reader
 
-SWEEP_GRACE_MS = 30_000
+SWEEP_GRACE_MS = 90_000
 """How long past its deadline a call may still be open: one sweep and its commit."""
 SHOWN_MAX = 20
 

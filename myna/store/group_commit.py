@@ -72,7 +72,7 @@ class GroupCommit:
             raise Overloaded
         return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a charge's outcome
 
-    async def end(self, end: End, wait_s: float) -> EndOutcome:
+    async def end(self, end: End, wait_s: float | None) -> EndOutcome:
         """Never refused and never given up: after TimeoutError it is still on its way."""
         return await self._wait(end, wait_s)  # type: ignore[return-value]
 
@@ -88,7 +88,7 @@ class GroupCommit:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _wait(self, operation: Charge | End, wait_s: float) -> Outcome:
+    async def _wait(self, operation: Charge | End, wait_s: float | None) -> Outcome:
         """The outcome. It may arrive in the very moment in which the caller is told to stop waiting."""
         future = self._enqueue(operation)
         try:

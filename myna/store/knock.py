@@ -28,7 +28,8 @@ class Knock:
     def held(self) -> Iterator[None]:
         """For the one who comes in. Raises TimeoutError when others have held it for WAIT_S."""
         with self._lock.acquire(timeout=WAIT_S):
-            self._mark.touch()
+            with contextlib.suppress(OSError):  # a full disk: then it takes turns as SQLite lets it
+                self._mark.touch()
             try:
                 yield
             finally:

@@ -1,5 +1,7 @@
 """Queries on calls and the ledger outside the batch: grants, what the sweep looks for, stored answers."""
 
+from msgspec import Struct
+
 from myna.store.batch import EntryKind
 from myna.store.database import Connection, Reader
 from myna.store.limits import RESERVATION_LIFE_MS
@@ -35,14 +37,20 @@ async def still_open(db: Reader, limit: int) -> list[bytes]:
     return [bytes(row[0]) for row in rows]
 
 
-async def stored_answer(db: Reader, account_id: int, key: str, fingerprint: bytes) -> str | None:
-    """The answer kept under an Idempotency-Key, if it came with this very request and isn't too old."""
+class Reserved(Struct, frozen=True):
+    """An Idempotency-Key that is taken; `answer` is None while its first call is open."""
+
+    answer: str | None
+
+
+async def reserved(db: Reader, account_id: int, key: str, fingerprint: bytes) -> Reserved | None:
+    """The Idempotency-Key's reservation, if it came with this very request and isn't too old."""
     rows = await db.fetch(
         "SELECT answer FROM reservations WHERE account_id = $1 AND key = $2 AND fingerprint = $3"
-        " AND answer IS NOT NULL AND created_at > now_ms() - $4",
+        " AND created_at > now_ms() - $4",
         account_id, key, fingerprint, RESERVATION_LIFE_MS,
     )  # fmt: skip
-    return str(rows[0][0]) if rows else None
+    return Reserved(rows[0][0]) if rows else None
 
 
 async def forget_old_answers(db: Connection, limit: int) -> int:

@@ -28,6 +28,8 @@ T = TypeVar("T")
 POOL_MAX = 8
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 30.0
+LONG_TIMEOUT_S = 6 * 3600.0
+"""For what reads or changes everything: a snapshot, a migration."""
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for an account that somebody else holds before it goes on without it."""
 
@@ -38,14 +40,14 @@ _json = msgspec.json.Encoder()
 class PostgresqlConnection:
     """One connection of the pool, as a `database.Connection`."""
 
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
+    def __init__(self, raw: Any, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        self._raw, self._timeout_s = raw, timeout_s
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
-        return await self._raw.fetch(sql, *args)  # type: ignore[no-any-return]
+        return await self._raw.fetch(sql, *args, timeout=self._timeout_s)  # type: ignore[no-any-return]
 
     async def run_script(self, sql: str) -> None:
-        await self._raw.execute(sql)
+        await self._raw.execute(sql, timeout=LONG_TIMEOUT_S)
 
 
 class Postgresql:
@@ -102,7 +104,7 @@ class Postgresql:
             self._pool.acquire() as raw,
             raw.transaction(isolation="repeatable_read", readonly=True),
         ):
-            return await work(PostgresqlConnection(raw))
+            return await work(PostgresqlConnection(raw, LONG_TIMEOUT_S))
 
     async def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge]

@@ -101,7 +101,11 @@ async def remove_channel(db: Connection, name: str) -> bool:
 
 
 async def record_voices(db: Connection, channel: str, voices: list[ChannelVoiceRow]) -> None:
-    """Replaces what a channel can speak; nothing changes, the version neither, where it's the same."""
+    """Replaces what a channel can speak; nothing changes, the version neither, where it's the same.
+
+    The version's row is the lock: two processes that ask the same channel take turns.
+    """
+    await db.fetch("UPDATE site SET version = version")
     rows = await db.fetch(
         "SELECT channel, voice_id, name, gender, language FROM channel_voices WHERE channel = $1"
         " ORDER BY position",

@@ -1,4 +1,4 @@
-"""The batch of charges and ends on SQLite: decided in Python, written in a fixed number of statements.
+"""The batch of charges and ends on SQLite: decided in Python, written in few statements.
 
 Runs inside the writer's transaction, so nothing changes between what it reads and what it writes. Its twin
 for PostgreSQL is the function `commit_batch` in the migrations; the tests hold both to the same meaning.
@@ -94,7 +94,7 @@ _END = """
 UPDATE calls SET state = e.state, ended_at = ?2
 FROM (SELECT unhex(value->>0) AS id, value->>1 AS state FROM json_each(?1)) AS e
 WHERE calls.id = e.id AND calls.state = 0
-RETURNING calls.id, calls.account_id, calls.key_id, calls.units, calls.state, calls.pays
+RETURNING calls.id, calls.account_id, calls.key_id, calls.units, calls.state
 """
 _STATES = "SELECT id, state FROM calls WHERE id IN (SELECT unhex(value) FROM json_each(?1))"
 _FAIL_TASKS = """
@@ -118,7 +118,7 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
         first.setdefault(end.call_id, end)
     wanted = _text([(end.call_id.hex(), end.state) for end in first.values()])
     states: dict[bytes, int] = {}
-    for call_id, account_id, key_id, units, state, _ in db.execute(_END, (wanted, now)):
+    for call_id, account_id, key_id, units, state in db.execute(_END, (wanted, now)):
         states[call_id] = state
         if state == CallState.KEPT:
             changes.count(key_id, 0, 1, 0)

@@ -1,6 +1,7 @@
 """Bytes to structs, strictly: what isn't the documented JSON is a 400 that names the field, never a crash."""
 
 import json
+from collections import Counter
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,9 +53,8 @@ def _short(complaint: str) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidRequest(f"{name[:40]}: stands twice in one object.")
-        found[name] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidRequest(f"{twice[:40]}: stands twice in one object.")
     return found

@@ -15,7 +15,7 @@ LOGIN = {"MYNA_UPSTREAM_KEY": SECRET}
 def nowhere() -> str:
     """An address on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://user:{PASSWORD}@127.0.0.1:{taken.getsockname()[1]}/v1"
+        return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
 def add(desk: Desk, kind: str, url: str) -> str:
@@ -27,7 +27,6 @@ def failure(desk: Desk) -> str:
     line = desk.refused("channel", "test", "up", **LOGIN)
     assert line.startswith("The channel 'up' failed: ")
     assert SECRET not in line
-    assert PASSWORD not in line
     return line.removeprefix("The channel 'up' failed: ")
 
 
@@ -36,9 +35,16 @@ def test_a_speech_channel_that_is_away_is_added_and_its_voices_are_not_known_yet
 ) -> None:
     said = add(desk, "speech", nowhere)
     assert "not known yet (The speech server can't be reached.)" in said
-    assert PASSWORD not in said
     assert "up" in desk.lines("channel", "list")[-1]
     assert "Connection refused" in failure(desk)
+
+
+@pytest.mark.parametrize("kind", ["chat", "speech"])
+def test_a_login_in_the_address_is_refused_since_it_would_be_stored(desk: Desk, kind: str) -> None:
+    url = f"http://user:{PASSWORD}@127.0.0.1:1/v1"
+    line = desk.refused("channel", "add", kind, "up", url)
+    assert "--key-env" in line
+    assert PASSWORD not in line
 
 
 def test_a_speech_channel_that_is_there_tells_how_many_voices_it_has(desk: Desk, upstream: Upstream) -> None:

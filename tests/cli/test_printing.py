@@ -31,7 +31,7 @@ SHAPES = {
 def furnished(desk: Desk) -> Desk:
     desk.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
     desk.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
-    desk.lines("channel", "add", "chat", "c" * 90, "http://user:s3cr3t@127.0.0.1:1/v1")
+    desk.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
     return desk
 
 

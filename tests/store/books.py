@@ -53,7 +53,6 @@ class Books:
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
         self._moved_ms = 0
-        self._names = 0
         self.db: Database
 
     async def open_again(self) -> Database:
@@ -73,7 +72,6 @@ class Books:
             )
 
     async def holder(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Holder:
-        self._names += 1
         account = await accounts.add(self.db, f"holder-{new_id().hex()}", "", False, units)
         issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms)
         return Holder(account.id, account.name, issued.id, keys.hash_of(issued.key))

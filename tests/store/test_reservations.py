@@ -95,7 +95,8 @@ async def test_the_stored_answer_is_only_for_the_very_request(books: Books) -> N
     order = reserved()
 
     async def stored(account_id: int, key: str, fingerprint: bytes) -> str | None:
-        return await ledger.stored_answer(books.db, account_id, key, fingerprint)
+        found = await ledger.reserved(books.db, account_id, key, fingerprint)
+        return found.answer if found else None
 
     assert await stored(holder.account_id, order.key, order.fingerprint) is None
     await books.end(keep_of(call, "the answer"))
