@@ -116,3 +116,19 @@ def test_a_text_that_the_channel_refuses_does_not_send_it_to_rest(
     asked = len(upstream.requests)
     assert [speak("hello").status for _ in range(FAILURES_MAX + 1)] == [500] * (FAILURES_MAX + 1)
     assert len(upstream.requests) == asked + FAILURES_MAX + 1
+
+
+def test_a_channel_that_hangs_makes_room_for_the_next_one_in_time(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    service = make_service(
+        chat_url="parrot:", speech="none", env={"MYNA_UPSTREAM_TIMEOUT_S": "0.5", "HANGS": upstream.key}
+    ).start()
+    upstream.behave("status:404")
+    for name in ("first", "second"):
+        service.cli("channel", "add", "speech", name, upstream.url, "--key-env", "HANGS")
+    upstream.forget()
+    upstream.behave("hang")
+    answer = speaker(service)("hello")
+    assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
+    assert len(upstream.requests) == 2

@@ -1,0 +1,73 @@
+"""What waits costs nothing: copies of an open call, and refunds that a database doesn't take."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from myna.errors import InvalidRequest, NoSpeechChannel
+from myna.ledger import Order
+from myna.store.batch import Replayed
+from tests.ledger.desk import Desk, asks, desk_on, refuses
+from tests.store.books import Books, reserved
+from tests.store.stalls import stalled_commits
+
+pytestmark = pytest.mark.anyio
+
+
+def counted(decide: Callable[[], Order[str]], count: list[int]) -> Callable[[], Order[str]]:
+    def counting() -> Order[str]:
+        count[0] += 1
+        return decide()
+
+    return counting
+
+
+async def test_a_copy_that_waits_is_decided_once(books: Books, desk: Desk) -> None:
+    holder, order, decided = await books.holder(), reserved(), [0]
+    async with await desk.admit(holder, reservation=order) as call:
+        decide = counted(desk.order(), decided)
+        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), decide))
+        await asyncio.wait([copy], timeout=0.3)
+        assert not copy.done()
+        await call.keep("the answer", stored=True)
+        assert await copy == Replayed("the answer")
+    assert decided == [1]
+
+
+async def test_a_copy_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
+    holder, order = await books.holder(), reserved()
+    gone = refuses(NoSpeechChannel("nobody can speak"))
+    async with await desk.admit(holder, reservation=order) as call:
+        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), gone))
+        await asyncio.wait([copy], timeout=0.1)
+        assert not copy.done()
+        await call.keep("the answer", stored=True)
+        assert await copy == Replayed("the answer")
+
+
+async def test_a_copy_of_a_call_that_fails_is_refused_where_a_new_call_would_be(
+    books: Books, desk: Desk
+) -> None:
+    holder, order = await books.holder(), reserved()
+    bad = refuses(InvalidRequest("text: must not be blank."))
+    async with await desk.admit(holder, reservation=order):
+        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), bad))
+        await asyncio.wait([copy], timeout=0.1)
+        assert not copy.done()
+    with pytest.raises(InvalidRequest, match="blank"):
+        await copy
+
+
+async def test_sweeps_do_not_pile_up_refunds_that_are_on_their_way(books: Books) -> None:
+    holder = await books.holder()
+    for _ in range(5):
+        await books.opened(holder, units=1, deadline_ms=1000)
+    await books.move_clock(1001)
+    async with desk_on(books.db, charge_wait_s=0.1) as desk:
+        async with stalled_commits(books):
+            for _ in range(4):
+                assert await desk.ledger.sweep() == 0
+            assert desk.commits.waiting <= 4  # the first is in the batch that stalls
+        assert await desk.ledger.sweep() in range(6)
+    assert await books.balance(holder) == 10
