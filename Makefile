@@ -5,11 +5,12 @@ BIN := .venv/bin
 ONCE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench bench-setup bench-quick bench-grow bench-speech lock clean
+.PHONY: help setup demo serve test check mutants bench bench-setup bench-quick bench-grow bench-speech lock clean
 
 help:
 	@echo "make demo     see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
 	@echo "make test     lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
+	@echo "make mutants  each guard of the money paths taken away: a test must miss it (slow)"
 	@echo "make setup    what running needs, in .venv"
 	@echo "make serve    serve from ./data"
 	@echo "make check    the quick half of make test: lint, types, import contracts, tidy"
@@ -45,7 +46,11 @@ check: .venv/dev.stamp
 	$(BIN)/python -m pytest tests/test_tidy.py
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --ignore tests/mutations
+
+# Takes each guard of the money paths away in turn and wants a test to miss it.
+mutants: .venv/dev.stamp
+	$(BIN)/python -m pytest --numprocesses 2 tests/mutations
 
 bench-setup: .venv/dev.stamp
 	$(BIN)/python -m bench.install
