@@ -3,7 +3,7 @@
 from cyclopts import App
 
 from myna import accounts
-from myna.cli.desk import Json, seconds, show, show_rows, with_database
+from myna.cli.desk import Json, Whole, seconds, show, show_rows, with_database
 from myna.store.accounts import AccountRow
 from myna.store.database import Database
 
@@ -11,7 +11,7 @@ app = App(help="Accounts and their units.")
 
 
 @app.command
-def add(name: str, *, units: int = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
+def add(name: str, *, units: Whole = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
     """Make an account, with units if you like."""
 
     async def work(db: Database) -> AccountRow:
@@ -50,7 +50,7 @@ def enable(name: str, *, json: Json = False) -> None:
 
 
 @app.command
-def grant(name: str, units: int, *, memo: str = "", json: Json = False) -> None:
+def grant(name: str, units: Whole, *, memo: str = "", json: Json = False) -> None:
     """Give units to an account; a negative number takes them."""
 
     async def work(db: Database) -> AccountRow:

@@ -9,7 +9,7 @@ from cyclopts import App
 from myna import channels, site
 from myna.channels import PARROT, Channel, Channels
 from myna.chat import upstream
-from myna.cli.desk import Json, read_settings, show, show_rows, with_database
+from myna.cli.desk import Json, Whole, read_settings, show, show_rows, with_database
 from myna.engines.spoken import EngineFailed
 from myna.errors import CommandError, UpstreamFailed
 from myna.outbound import Outbound, OutboundFailed
@@ -32,7 +32,7 @@ def add(
     *,
     model: str = "",
     key_env: str = "",
-    priority: int = 100,
+    priority: Whole = 100,
     json: Json = False,
 ) -> None:
     """Add a channel; those with a lower priority number are tried first."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +25,18 @@ T = TypeVar("T")
 UNBROKEN_CHARS = 100_000
 """As wide as a table may be where no terminal breaks its lines: a program reads a row a line."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def whole(_: type, tokens: Sequence[Token]) -> int:
+    """A whole number as people write it. Left to itself, the parser would round a fraction."""
+    text = tokens[0].value
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("it must be a whole number")
+    return int(text)
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,30}")
+Whole = Annotated[int, Parameter(converter=whole)]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 
 

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from myna import accounts, keys
-from myna.cli.desk import Json, seconds, show, show_rows, with_database
+from myna.cli.desk import Json, seconds, show, show_rows, whole, with_database
 from myna.keys import Issued, Scope
 from myna.store import keys as store
 from myna.store.database import Database
@@ -50,7 +50,10 @@ def list_all(account: str, *, json: Json = False) -> None:
 
 @app.command
 def revoke(
-    key_id: Annotated[int, Parameter(name="ID", validator=Number(gte=1, lte=2**53))], /, *, json: Json = False
+    key_id: Annotated[int, Parameter(name="ID", converter=whole, validator=Number(gte=1, lte=2**53))],
+    /,
+    *,
+    json: Json = False,
 ) -> None:
     """Refuse a key from now on, in every process."""
 

@@ -99,3 +99,19 @@ def test_a_key_given_in_place_of_its_variables_name_is_refused_and_not_repeated(
 def test_a_url_to_which_no_path_can_be_added_is_refused(desk: Desk) -> None:
     for url in ("h/v1", "http://", f"http://h/v1?key={PASSWORD}"):
         assert PASSWORD not in desk.refused("channel", "add", "chat", "a", url)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("account", "add", "r", "--units", "1.5"),
+        ("account", "grant", "r", "2.5"),
+        ("key", "revoke", "1.4"),
+        ("channel", "add", "chat", "r", "parrot:", "--priority", "1.7"),
+        ("account", "grant", "r", "0x10"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused_and_never_rounded(desk: Desk, command: tuple[str, ...]) -> None:
+    ended = desk.run(*command)
+    assert ended.code == 2
+    assert "whole number" in ended.stderr
