@@ -5,18 +5,19 @@ BIN := .venv/bin
 ONCE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check mutants bench bench-setup bench-quick bench-grow bench-speech lock clean
+.PHONY: help setup demo demo-node serve test check mutants bench bench-setup bench-quick bench-grow bench-speech lock clean
 
 help:
-	@echo "make demo     see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
-	@echo "make test     lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
-	@echo "make mutants  each guard of the money paths taken away: a test must miss it (slow)"
-	@echo "make setup    what running needs, in .venv"
-	@echo "make serve    serve from ./data"
-	@echo "make check    the quick half of make test: lint, types, import contracts, tidy"
-	@echo "make bench    calls a second beside the floor of the same parts and beside peers"
-	@echo "              first: make bench-setup; also: bench-quick, bench-grow, bench-speech"
-	@echo "make lock     pin the dependencies anew"
+	@echo "make demo       see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
+	@echo "make demo-node  a compute node beside it: it joins, does an order, clones a voice (ONCE=1: ends)"
+	@echo "make test       lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
+	@echo "make mutants    each guard of the money paths taken away: a test must miss it (slow)"
+	@echo "make setup      what running needs, in .venv"
+	@echo "make serve      serve from ./data"
+	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
+	@echo "make bench      calls a second beside the floor of the same parts and beside peers"
+	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech"
+	@echo "make lock       pin the dependencies anew"
 
 setup: .venv/run.stamp
 
@@ -34,6 +35,10 @@ setup: .venv/run.stamp
 
 demo: .venv/run.stamp
 	@ONCE=$(ONCE) $(BIN)/python -m demo
+
+# Makes a model of its own, so it wants what the tests want.
+demo-node: .venv/dev.stamp
+	@ONCE=$(ONCE) $(BIN)/python -m demo.node
 
 serve: .venv/run.stamp
 	$(BIN)/myna serve
@@ -72,7 +77,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --no-emit-index-url --no-annotate --group demo pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-emit-index-url --no-annotate --group dev pyproject.toml -o requirements-dev.lock
+	  --no-emit-index-url --no-annotate --extra neural --extra m4a --group dev pyproject.toml -o requirements-dev.lock
 
 clean:
 	rm -rf .venv .dev

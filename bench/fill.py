@@ -36,7 +36,8 @@ _SCOPES = int(Scope.CHAT | Scope.TTS | Scope.RECORDS)
 
 _COLUMNS = {
     "accounts": "id, name, email, operator, balance, created_at",
-    "keys": "id, account_id, name, hash, masked, scopes, created_at, expires_at, calls, ok_calls, cost",
+    "keys": "id, account_id, name, hash, masked, scopes, created_at, expires_at",
+    "key_usage": "key_id, calls, ok_calls, cost",
     "calls": "id, account_id, key_id, pays, units, state, created_at, deadline, ended_at",
     "ledger": "call_id, kind, account_id, units, memo, created_at",
     "tasks": (
@@ -106,13 +107,19 @@ class Books:
             ]
             yield {"accounts": accounts, "ledger": grants}
         for numbers in _parts(range(1, self.size.keys + 1)):
-            yield {"keys": [self._key(number, now) for number in numbers]}
+            yield {
+                "keys": [self._key(number, now) for number in numbers],
+                "key_usage": [self._usage(number) for number in numbers if self._calls[number]],
+            }
 
     def _key(self, number: int, now: int) -> Row:
-        plain, kept = KEY_FORMAT % number, self._kept[number]
+        plain = KEY_FORMAT % number
         masked = plain[: len(PREFIX) + 6] + "***"
         owner = (number, self.account_of(number), "bench", hash_of(plain), masked, _SCOPES)
-        return (*owner, now, 0, self._calls[number], kept, kept)
+        return (*owner, now, 0)
+
+    def _usage(self, number: int) -> Row:
+        return number, self._calls[number], self._kept[number], self._kept[number]
 
 
 def _task(number: int, account: int, call_id: bytes, failed: bool, now: int) -> Row:

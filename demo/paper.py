@@ -44,8 +44,8 @@ class Paper:
             )
             self._console.print(Text.assemble(INDENT, (first, "dim"), "".join(rest).rstrip()))
 
-    def failure(self, text: str, log: Sequence[str] = ()) -> None:
-        """What went wrong, and the end of the service's log."""
+    def failure(self, text: str, notes: Sequence[str] = ()) -> None:
+        """What went wrong, and what there is to know of it."""
         self._console.print(Text.assemble("\n", ("It didn't work: ", "bold red"), text))
-        for line in ["The end of the service's log:", *log] if log else []:
+        for line in notes:
             self.say(line, "dim")

@@ -1,4 +1,4 @@
-"""The service of the demo: `myna serve` as a child process, and the command line beside it."""
+"""The service of a demo: `myna serve` as a child process, and the command line beside it."""
 
 import http.client
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from demo.program import DemoFailed, Program
 from myna import settings as settings_module
 from myna.settings import PREFIX, Settings
 
@@ -19,12 +20,6 @@ DEFAULTS = {"data": "data/demo", "chat_url": "parrot:"}
 PORTS_TRIED = 20
 READY_WAIT_S = 60.0
 ANSWER_WAIT_S = 150.0
-STOP_WAIT_S = 30.0
-LOG_LINES = 12
-
-
-class DemoFailed(Exception):
-    """The demo can't go on; the message says why, in a line."""
 
 
 def settle(environ: Mapping[str, str]) -> tuple[Settings, dict[str, str], int]:
@@ -53,28 +48,21 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-class Service:
-    """A running service. Its process group is its own: Ctrl-C reaches the demo, which ends it in order."""
+class Service(Program):
+    """A running service. It and its commands run in `folder`, or where the demo does."""
 
-    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, env: Mapping[str, str], folder: Path | None = None) -> None:
         self.root_url = settings.base_url
-        self._env = dict(env)
+        self._env, self._folder = dict(env), folder
         settings.data_folder.mkdir(parents=True, exist_ok=True)
-        self.log = Path(settings.data) / "service.log"
-        with self.log.open("ab") as log:  # never cut short: another demo may be writing to it
-            self._log_start = log.tell()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "myna", "serve"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, process_group=0,
-            )  # fmt: skip
+        log = Path(settings.data) / "service.log"
+        super().__init__("the service", "serve", log=log, env=self._env, folder=folder)
 
     def wait_ready(self) -> float:
         """Waits until GET /readyz answers 200; how many seconds it took. Raises DemoFailed."""
         started = time.monotonic()
         while (seconds := time.monotonic() - started) < READY_WAIT_S:
-            code = self.process.poll()
-            if code is not None:
-                raise DemoFailed(f"the service ended with exit code {code}.")
+            self.check()
             try:
                 if exchange("GET", f"{self.root_url}/readyz")[0] == http.client.OK:
                     return seconds
@@ -84,25 +72,13 @@ class Service:
 
     def command(self, *arguments: str) -> Any:
         """Runs `myna ARGUMENTS… --json` and returns what it printed. Raises DemoFailed."""
-        command = [sys.executable, "-m", "myna", *arguments, "--json"]
-        ended = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)  # noqa: S603  our own program
+        ended = subprocess.run(  # noqa: S603  our own program
+            [sys.executable, "-m", "myna", *arguments, "--json"],
+            env=self._env, cwd=self._folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         if ended.returncode:
-            raise DemoFailed(f"`myna {' '.join(arguments)}`: {ended.stderr.strip()}")
+            raise DemoFailed(f"`myna {' '.join(arguments)}`: {(ended.stderr or ended.stdout).strip()}")
         return json.loads(ended.stdout)
-
-    def stop(self) -> None:
-        """Tells the service to end and waits; whoever can't wait presses Ctrl-C again."""
-        self.process.terminate()  # does nothing to one that has ended
-        try:
-            self.process.wait(STOP_WAIT_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self.process.kill()
-            self.process.wait()
-
-    def log_tail(self) -> list[str]:
-        """The last lines of the log that tell of more than its daily round."""
-        lines = self.log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
-        return [line for line in lines if '"info"' not in line][-LOG_LINES:]
 
 
 def exchange(method: str, url: str, key: str = "", data: dict[str, Any] | None = None) -> tuple[int, bytes]:

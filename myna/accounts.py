@@ -8,6 +8,8 @@ from myna.store.database import Connection, Database, Reader
 from myna.store.ids import new_id
 
 NAME_MAX_CHARS = 100
+EMAIL_MAX_CHARS = 254
+MEMO_MAX_CHARS = 1000
 UNITS_MAX = 2**53 - 1
 """The largest balance: what JSON readers in every language hold exactly."""
 _PAGE = 500
@@ -17,6 +19,7 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int) -
     """A new account with `units` granted, in one transaction."""
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
         raise CommandError(f"An account needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+    _check_line("An email address", email, EMAIL_MAX_CHARS)
     _check_units(units, least=0)
 
     async def work(connection: Connection) -> None:
@@ -32,6 +35,7 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int) -
 
 async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
     """Gives `units`, or takes them where negative, but never below a balance of 0."""
+    _check_line("A memo", memo, MEMO_MAX_CHARS)
     _check_units(units, least=-UNITS_MAX)
     if not units:
         raise CommandError("A grant of 0 units changes nothing.")
@@ -78,6 +82,11 @@ async def set_enabled(db: Database, name: str, enabled: bool) -> AccountRow:
 
     await db.transaction(work)
     return await find(db, name)
+
+
+def _check_line(what: str, text: str, chars_max: int) -> None:
+    if len(text) > chars_max or not text.isprintable():
+        raise CommandError(f"{what} has at most {chars_max} characters, all of them printable.")
 
 
 def _check_units(units: int, least: int) -> None:

@@ -25,21 +25,31 @@ from myna.channels import Channels
 from myna.chat.complete import Chat
 from myna.edge import Edge, Limits, Routes, envelope, known
 from myna.engines.espeak import Espeak
+from myna.engines.listener import Listener
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.farm.api import FarmApi
 from myna.jobs import Jobs
 from myna.ledger import Ledger
+from myna.nodes import Nodes
 from myna.outbound import Outbound
+from myna.outlook import Outlook
 from myna.settings import Settings
 from myna.site import Site
+from myna.speech.plan import Planner
 from myna.speech.synthesize import Synthesizer
 from myna.store.audio import AudioStore
 from myna.store.database import Database, connect
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
+from myna.store.samples import SampleStore
+from myna.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 FINISH_WAIT_S = 5.0
+GC_AFTER = 20_000
+"""New objects between two collections: a busy loop has thousands alive that aren't garbage, and looking at
+them after every 700 is a tenth of a call."""
 
 
 class Service:
@@ -50,15 +60,26 @@ class Service:
     ) -> None:
         self.settings, self.db, self.site = settings, db, site
         self.audio = AudioStore(settings.data_folder / "audio")
+        self.samples = SampleStore(settings.data_folder / "samples")
         self.outbound = Outbound(connections_max=settings.outbound_connections_max)
         self.espeak = _espeak(settings)
         self.commits = commits
         self.channels = Channels(settings, environ, self.outbound, self.espeak)
         self.ledger = Ledger(db, self.commits, site, charge_wait_s=settings.charge_wait_s)
-        self.synthesizer = Synthesizer(settings, self.ledger, site, self.channels, self.audio)
-        self.chat = Chat(settings, self.ledger, site, self.channels, self.outbound, self.synthesizer)
+        self.listener = Listener()
+        self.tasks = Tasks(db, lease_s=settings.lease_s)
+        self.outlook = Outlook(db)
+        self.planner = Planner(db, self.ledger, site, self.channels, self.outlook)
+        self.synthesizer = Synthesizer(
+            settings, self.ledger, site, self.channels, self.tasks, self.planner, self.audio
+        )
+        self.chat = Chat(
+            settings, self.ledger, site, self.channels, self.outbound, self.planner, self.synthesizer
+        )
         self.health = HealthApi(db, self.audio)
-        self.jobs = Jobs(settings, db, self.commits, self.ledger, site, self.channels, self.audio)
+        self.jobs = Jobs(
+            settings, db, self.commits, self.ledger, self.tasks, site, self.channels, self.audio, self.samples
+        )
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -89,23 +110,30 @@ class Service:
                 log.warning("%d calls were left open by the process before and are refunded", refunded)
         if self.espeak:
             await self.espeak.start()
+        await self.tasks.start()
         self.jobs.start()
 
     async def _stop(self) -> None:
         self.health.stopping = True
+        await self.tasks.close()
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
         if self.espeak:
             await self.espeak.close()
+        await self.listener.close()
         await self.outbound.close()
 
     def routes(self) -> Routes:
         """What is called most, by exact path."""
         gate = Gate(self.db, self.settings.charge_wait_s)
-        chat, me = ChatApi(gate, self.chat, self.site), MeApi(gate)
-        speech = SpeechApi(gate, self.db, self.site, self.channels, self.synthesizer)
+        chat, me = ChatApi(gate, self.chat, self.site), MeApi(gate, self.db)
+        speech = SpeechApi(gate, self.db, self.site, self.channels, self.outlook, self.synthesizer)
+        farm = FarmApi(
+            self.settings, self.db, Nodes(self.db), self.tasks, self.audio, self.samples, self.listener
+        )
         return {
+            **farm.routes(),
             "/v1/me": {"GET": me.me},
             "/v1/models": {"GET": chat.models},
             "/v1/chat/completions": {"POST": chat.completions},
@@ -146,6 +174,7 @@ def create(
         async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
+            gc.set_threshold(GC_AFTER)
             gc.freeze()  # what is here now stays: later collections needn't look at it again
             yield
         access.flush()

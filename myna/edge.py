@@ -26,6 +26,7 @@ from myna.errors import (
     MynaError,
     ServerFault,
     ShuttingDown,
+    Unauthorized,
 )
 from myna.wire.encode import to_json
 from myna.wire.v1 import ErrorAnswer, ErrorBody
@@ -47,6 +48,8 @@ PATH_SHOWN_MAX_CHARS = 200
 LINGER_S = 2.0
 LINGER_MAX_BYTES = 16 * 2**20
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_SECRETS = (b"myna_", b"mynanode_", b"mynajoin_")
+"""How a key, a node's credential and a join token begin: none is a request's id."""
 
 
 class Response(Struct, frozen=True):
@@ -56,15 +59,17 @@ class Response(Struct, frozen=True):
     status: int = 200
     headers: Mapping[str, str] | None = None
     close: bool = False
+    media_type: bytes = JSON
 
 
 class Request:
     """A request as a handler sees it; header names in lower case."""
 
-    __slots__ = ("_receive", "_scope", "limits")
+    __slots__ = ("_headers", "_receive", "_scope", "limits")
 
     def __init__(self, scope: Scope, receive: Receive, limits: "Limits") -> None:
         self._scope, self._receive, self.limits = scope, receive, limits
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
 
     @property
     def path(self) -> str:
@@ -72,10 +77,21 @@ class Request:
 
     def header(self, name: bytes) -> bytes | None:
         """The only header of this name; None where there is none. Raises InvalidRequest for two."""
-        found = [value for key, value in self._scope["headers"] if key == name]
-        if len(found) > 1:
-            raise InvalidRequest(f"{name.decode()}: this header stands twice.")
-        return found[0] if found else None
+        found = self._headers.get(name)
+        if found is not None and len(self._headers) < len(self._scope["headers"]) and self._twice(name):
+            raise InvalidRequest(f"{name.decode()}: this header stands twice; send it once.")
+        return found
+
+    def _twice(self, name: bytes) -> bool:
+        return [key for key, _ in self._scope["headers"]].count(name) > 1
+
+    @property
+    def authorization(self) -> bytes | None:
+        """The Authorization header. Raises Unauthorized for two: neither opens a door."""
+        try:
+            return self.header(b"authorization")
+        except InvalidRequest as twice:
+            raise Unauthorized(twice.message) from None
 
     def query(self) -> dict[str, str]:
         """Query parameters. Raises InvalidRequest for one that stands twice or is no UTF-8."""
@@ -88,7 +104,7 @@ class Request:
             raise InvalidRequest("The query is no valid UTF-8.") from None
         for name, value in pairs:
             if name in found:
-                raise InvalidRequest(f"{name[:40]}: stands twice in the query.")
+                raise InvalidRequest(f"{name[:40]}: stands twice in the query; send it once.")
             found[name] = value
         return found
 
@@ -112,19 +128,33 @@ class Request:
         except TimeoutError:
             raise BodyTooSlow(self.limits.body_timeout_s) from None
 
+    async def part(self) -> tuple[bytes, bool]:
+        """The next part of the body, and whether there are more. Raises InvalidRequest when it ends early."""
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise InvalidRequest("The body ended early.")
+        return message.get("body", b""), bool(message.get("more_body"))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is about to end: what only waits ends now."""
+        return stopping(self._scope)
+
+    async def gone(self) -> None:
+        """Returns when the client has hung up. To be asked behind the body."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     async def _read(self, most: int) -> bytes:
         parts: list[bytes] = []
-        size = 0
-        message = await self._receive()
-        while message["type"] == "http.request":
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+        size, more = 0, True
+        while more:
+            part, more = await self.part()
+            parts.append(part)
+            size += len(part)
             if size > most:
                 raise BodyTooLarge(most)
-            if not message.get("more_body"):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-            message = await self._receive()
-        raise InvalidRequest("The body ended early.")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class Limits(Struct, frozen=True):
@@ -232,16 +262,16 @@ def envelope(error: MynaError) -> Response:
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's, where it sent a sane one, which an API key is not; else a new one."""
+    """The client's, where it sent a sane one, which no secret is; else a new one."""
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value) and not value.startswith(b"myna_"):
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value) and not value.startswith(_SECRETS):
             return str(value, "ascii")
     return secrets.token_hex(16)
 
 
 async def _respond(response: Response, receive: Receive, send: Send, request: str) -> None:
     headers = [
-        (b"content-type", JSON),
+        (b"content-type", response.media_type),
         (b"content-length", str(len(response.body)).encode()),
         (b"x-request-id", request.encode()),
     ]

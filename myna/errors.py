@@ -4,11 +4,15 @@ MynaError                     status  type                    when
 ├── InvalidRequest            400     invalid_request_error   the request can't be read or isn't allowed
 │   ├── MethodNotAllowed      405     invalid_request_error
 │   ├── BodyTooLarge          413     invalid_request_error
-│   └── BodyTooSlow           400     invalid_request_error
+│   ├── BodyTooSlow           400     invalid_request_error
+│   ├── RangeNotSatisfiable   416     invalid_request_error   the part of a file that is asked for isn't there
+│   └── NodeTooOld            426     invalid_request_error   the compute node speaks another protocol
 ├── Unauthorized              401     authentication_error    the key does not open this door
+│   └── NodeRefused           401     authentication_error    the compute node isn't let in
 ├── InsufficientUnits         402     insufficient_quota      the balance is below the price
 ├── SpeechNotInScope          402     insufficient_quota      speech by chat on a key without `tts`
 ├── NotFound                  404     not_found_error
+├── Stale                     409     conflict_error          the job is not, or no longer, this node's
 ├── UpstreamFailed            500     upstream_error          every channel failed; the units are back
 ├── ServerFault               500     server_error            a fault of ours
 │   ├── CallLost              500     server_error            the call was refunded before its answer was kept
@@ -73,11 +77,38 @@ class BodyTooSlow(InvalidRequest):
         super().__init__(f"The body didn't arrive whole within {seconds:g} s; send it faster.")
 
 
+class RangeNotSatisfiable(InvalidRequest):
+    """The part that is asked for begins behind the end of the file, which has `size` bytes."""
+
+    status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"Range: the file has {size} bytes; ask for some of these, or for all of it.")
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class NodeTooOld(InvalidRequest):
+    """The compute node speaks another protocol than the site, whose number is `wanted`."""
+
+    status = HTTPStatus.UPGRADE_REQUIRED
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__(
+            f"The node speaks another protocol than the site, which speaks {wanted}: install the same version"
+            " of Myna on both."
+        )
+        self.headers = {"Upgrade": f"myna-farm/{wanted}", "Connection": "upgrade"}
+
+
 class Unauthorized(MynaError):
     """The key doesn't open this door."""
 
     status, type = HTTPStatus.UNAUTHORIZED, "authentication_error"
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
+
+class NodeRefused(Unauthorized):
+    """The compute node isn't let in: its token or credential opens nothing."""
 
 
 class InsufficientUnits(MynaError):
@@ -106,6 +137,15 @@ class NotFound(MynaError):
     """Nothing here for this caller."""
 
     status, type = HTTPStatus.NOT_FOUND, "not_found_error"
+
+
+class Stale(MynaError):
+    """The job is somebody else's by now, or over; what the node has of it is of no use."""
+
+    status, type = HTTPStatus.CONFLICT, "conflict_error"
+
+    def __init__(self) -> None:
+        super().__init__("The node doesn't hold this job, or no longer does: drop what it has of it.")
 
 
 class UpstreamFailed(MynaError):

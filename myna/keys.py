@@ -55,7 +55,9 @@ def life_ms(text: str) -> int:
     """`30d`, `12h`, `90s` … as milliseconds."""
     match = _LIFE.fullmatch(text)
     if not match:
-        raise CommandError(f"{text!r} is no span of time; write a number with s, m, h, d or w, such as 30d.")
+        raise CommandError(
+            f"{text!r} is no span of time: write a whole number from 1 on with s, m, h, d or w, such as 30d."
+        )
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
@@ -93,8 +95,8 @@ async def verify(db: Reader, key_hash: bytes, scope: Scope) -> store.Presented:
 
 async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
     """A new key of the account; `life_ms` 0 for one that never expires."""
-    if not name.strip() or len(name) > NAME_MAX_CHARS:
-        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} characters.")
+    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
     if not scopes:
         raise CommandError("A key needs at least one scope: chat, tts, records.")
     plain = PREFIX + secrets.token_hex(20)

@@ -43,6 +43,7 @@ from myna.store.batch import (
     Refused,
     Replayed,
     Reservation,
+    TaskStatus,
 )
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
@@ -69,13 +70,20 @@ class Caller(Struct, frozen=True):
 
 class Order(Struct, Generic[P], frozen=True):
     """What was decided about a request: the rate it pays, the units, the task if one is ordered, and how
-    to go on. `seconds` is how long the work may take."""
+    to go on. `seconds` is how long the work may take. `draft` is the answer where a node does the work: see
+    `batch.Charge`."""
 
     pays: Scope
     units: int
     seconds: float
     plan: P
     task: NewTask | None = None
+    draft: str | None = None
+
+    @property
+    def for_a_node(self) -> bool:
+        """The work is a compute node's: the call is left to the task, and has its deadline."""
+        return self.task is not None and self.task.status == TaskStatus.QUEUED
 
 
 class Call:
@@ -110,6 +118,10 @@ class Call:
             raise AnswerUnknown from None
         self._ended = True
 
+    def leave(self) -> None:
+        """From now on the call ends with its task, whoever does that."""
+        self._ended = True
+
     async def __aenter__(self) -> "Call":
         return self
 
@@ -134,7 +146,9 @@ class Ledger:
         """On their way to the database: a sweep that finds their calls still open sends no second one."""
         self._one_less = asyncio.Event()
 
-    async def admit(self, caller: Caller, decide: Callable[[], Order[P]]) -> tuple[Call, P] | Replayed:
+    async def admit(
+        self, caller: Caller, decide: Callable[[], Awaitable[Order[P]]]
+    ) -> tuple[Call, P] | Replayed:
         """Charges for what `decide` makes of the request under the site's present configuration.
 
         `decide` reads this process's copy of the configuration. The charge proves the copy fresh, or a look
@@ -144,7 +158,7 @@ class Ledger:
         while True:
             version = self._site.config.version
             try:
-                order = decide()
+                order = await decide()
             except MynaError:
                 replayed = await self._refuse(caller, version)
                 if replayed:
@@ -201,12 +215,13 @@ class Ledger:
         self._one_less.set()
 
     async def sweep(self) -> int:
-        """Refunds calls that a dead process left open past their deadline. How many."""
-        return await self._refund_all(await store.overdue(self._db, SWEEP_MAX))
+        """Refunds calls that are open past their deadline: a dead process left them, or no node did their
+        task in time. How many."""
+        return await self.refund_all(await store.overdue(self._db, SWEEP_MAX), "not done in time")
 
     async def recover(self) -> int:
         """Refunds every open call: what the process before this one left. Only where one process serves."""
-        return await self._refund_all(await store.still_open(self._db, SWEEP_MAX))
+        return await self.refund_all(await store.still_open(self._db, SWEEP_MAX), "left open")
 
     async def finish(self, wait_s: float) -> None:
         """Waits until no call runs in this process any more, each kept or refunded."""
@@ -216,9 +231,10 @@ class Ledger:
                     self._one_less.clear()
                     await self._one_less.wait()
 
-    async def _refund_all(self, call_ids: list[bytes]) -> int:
+    async def refund_all(self, call_ids: list[bytes], reason: str) -> int:
+        """Refunds those of these calls that this process isn't working on; how many."""
         dead = [call_id for call_id in call_ids if call_id not in self._running]
-        done = await asyncio.gather(*(self.refund(call_id, "left open") for call_id in dead))
+        done = await asyncio.gather(*(self.refund(call_id, reason) for call_id in dead))
         return sum(done)
 
     async def _send(self, charge: Charge) -> Charged | Refused | Replayed:
@@ -254,6 +270,10 @@ class Ledger:
             await asyncio.sleep(poll_s)
         return found.answer if found else None
 
+    async def account_of(self, caller: Caller) -> int:
+        """Whose key it is, for a decision that needs to know. Raises Unauthorized."""
+        return (await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))).key.account_id
+
     async def _ask(self, query: Callable[[], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(self._charge_wait_s):
@@ -278,7 +298,8 @@ class Ledger:
 
 
 def _charge(caller: Caller, order: Order[P], version: int) -> Charge:
-    life_ms = int((order.seconds + DEADLINE_MARGIN_S) * 1000)
+    margin_s = 0.0 if order.for_a_node else DEADLINE_MARGIN_S
+    life_ms = int((order.seconds + margin_s) * 1000)
     return Charge(
         new_id(),
         caller.key_hash,
@@ -289,6 +310,7 @@ def _charge(caller: Caller, order: Order[P], version: int) -> Charge:
         version,
         order.task,
         caller.reservation,
+        order.draft,
     )
 
 

@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 import time
+from functools import lru_cache
 from typing import TextIO
 
 import msgspec
@@ -18,20 +19,25 @@ import msgspec
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 FLUSH_EVERY_S = 0.2
 GATHERED_MAX = 1000
-_KEY = re.compile(r"(myna_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
+_KEY = re.compile(r"(myna(?:node|join)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/@\s]+@")
 
 
 def masked(text: str) -> str:
-    """`text` without API keys and without whoever logs in by a URL: the last resort, behind all code that
-    names neither."""
+    """`text` without API keys, without credentials and tokens of nodes, and without whoever logs in by a URL:
+    the last resort, behind all code that names none of them."""
     return _LOGIN.sub("://***@", _KEY.sub(r"\1***", text))
 
 
 def timestamp(unix_s: float) -> str:
     """The moment in UTC, to the millisecond, as ISO 8601 writes it."""
     whole, millis = divmod(int(unix_s * 1000), 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{millis:03d}Z"
+    return f"{_second(whole)}.{millis:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(unix_s))
 
 
 class JsonFormatter(logging.Formatter):

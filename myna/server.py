@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import secrets
 import socket
 import sys
@@ -21,6 +22,7 @@ from uvicorn.supervisors import multiprocess
 
 from myna.edge import ABORT, STOPPING, App, envelope
 from myna.errors import CommandError, ConfigError, InvalidRequest, MynaError, Overloaded
+from myna.joined import Joined
 from myna.settings import Settings
 
 if sys.platform != "win32":
@@ -33,6 +35,8 @@ HEADERS_MAX_BYTES = 64 * 1024
 HEADERS_TIMEOUT_S = 20.0
 PIPELINED_MAX = 32
 """Requests that may wait on one connection behind the one being answered."""
+KNOWN_METHOD = b"PATCH"
+"""One that the parser knows and nothing is offered under: it stands for those that it doesn't know."""
 STALLED_S = 60.0
 """How long a client may take nothing of an answer that waits for it."""
 REFUSAL_WAIT_S = 1.0
@@ -42,6 +46,7 @@ CLOSE_WAIT_S = 1.0
 TICK_S = 0.1
 OTHER_FILES = 256
 """Files and pipes beside the connections."""
+_METHOD = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}(?= /)")
 
 
 class Protocol(HttpToolsProtocol):
@@ -52,12 +57,15 @@ class Protocol(HttpToolsProtocol):
     _header_bytes = 0
     _in_headers = False
     _offered = False
+    _between = True
+    _strange_method = ""
     _one_too_many = False
     _impatience: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._joined = Joined(transport, self.loop)
         if len(self.connections) - self.config.refused > self.config.connections_max:
             self._turn_away()
         else:
@@ -89,6 +97,7 @@ class Protocol(HttpToolsProtocol):
         self.scope[STOPPING] = self.config.is_stopping  # type: ignore[literal-required]  # ours
 
     def on_url(self, url: bytes) -> None:
+        self._between = False
         self._count(len(url))
         super().on_url(url)
 
@@ -106,8 +115,12 @@ class Protocol(HttpToolsProtocol):
             return
         self._be_patient()
         super().on_headers_complete()
+        self.cycle.transport = self._joined  # type: ignore[assignment]  # all that a cycle asks of one
+        if self._strange_method:
+            self.scope["method"], self._strange_method = self._strange_method, ""
 
     def on_message_complete(self) -> None:
+        self._between = True
         if not self._offered:
             super().on_message_complete()
 
@@ -141,19 +154,25 @@ class Protocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> None:
         """An offer to speak another protocol is passed over in silence (RFC 9110, 7.8). The parser stops at
-        one and takes the body for the other protocol's, so another parser reads the request without it."""
+        one and takes the body for the other protocol's, so another parser reads the request without it. It
+        also stops at a method it doesn't know, so another one reads the request with one that it does."""
         while True:
+            begins = self._between
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
                 data = self._head_without_offer() + data[offer.args[0] :]
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
             except httptools.HttpParserError:
-                self.send_400_response("")
-                return
+                strange = _strange_method(data) if begins else b""
+                if not strange:
+                    self.send_400_response("")
+                    return
+                self._strange_method = strange.decode()
+                data = KNOWN_METHOD + data[len(strange) :]
             else:
                 return
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
 
     def _head_without_offer(self) -> bytes:
         version = self.parser.get_http_version().encode()
@@ -217,10 +236,29 @@ class Protocol(HttpToolsProtocol):
         self._watch_leaving()
 
 
+def _strange_method(data: bytes) -> bytes:
+    """The method of the request that begins here, if the parser doesn't know it; empty if it does, or if this
+    is no request."""
+    method = _METHOD.match(data)
+    if method is None:
+        return b""
+    try:
+        httptools.HttpRequestParser(object()).feed_data(method[0] + b" / HTTP/1.1\r\n")
+    except httptools.HttpParserError:  # none at all, or one of RTSP
+        return method[0]
+    return b""
+
+
 class Server(uvicorn.Server):
     """Ends when the calls in flight have, and with exit code 0: being told to stop is no failure."""
 
     config: "Config"
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or []:
+            host, port = listening.getsockname()[:2]
+            log.info("ready: listening on %s port %d; base URL %s/v1", host, port, self.config.base_url)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """The socket stays open until the calls are over, so that whoever asks meanwhile is told 503."""
@@ -243,12 +281,14 @@ class Server(uvicorn.Server):
 
 
 class Config(uvicorn.Config):
-    """uvicorn's configuration; how many connections there may be at once and how long calls may go on at the
-    end; and what the connections of one process share: how many are being turned away, and whether it ends.
+    """uvicorn's configuration; how many connections there may be at once, how long calls may go on at the
+    end, how callers reach the service; and what the connections of one process share: how many are being
+    turned away, and whether it ends.
     """
 
     connections_max: int
     grace_s: float
+    base_url: str
     refused = 0
     stopping = False
 
@@ -287,6 +327,7 @@ def configure(app: App | str, settings: Settings) -> Config:
     }
     config = Config(app, **options)
     config.connections_max, config.grace_s = settings.connections_max, settings.shutdown_grace_s
+    config.base_url = settings.base_url
     return config
 
 

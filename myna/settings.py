@@ -8,7 +8,7 @@ with MYNA_ in front. What the operator changes while the service runs is elsewhe
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -57,6 +57,9 @@ MEANINGS = {
     "speech_queue_max": "sentences that may wait for the embedded voice",
     "channel_rest_s": "how long a channel that keeps failing is passed over",
     "shutdown_grace_s": "how long calls may go on after SIGTERM",
+    "lease_s": "how long a compute node has a job without being heard",
+    "beat_s": "how often a compute node is to be heard while it has a job",
+    "chat_speech_wait_s": "how long a chat waits for a compute node to speak",
     "sweep_every_s": "how often calls left open are looked for",
     "audit_every_s": "how often the books are checked for the metrics",
 }
@@ -92,6 +95,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     speech_queue_max: Count = 256
     channel_rest_s: Seconds = 10.0
     shutdown_grace_s: Seconds = 20.0
+    lease_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    beat_s: Annotated[float, Meta(gt=0, le=200)] = 10.0
+    chat_speech_wait_s: Seconds = 60.0
     sweep_every_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
     audit_every_s: Seconds = 3600.0
 
@@ -126,11 +132,10 @@ def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings
     from_environ = {
         name: environ[PREFIX + name.upper()] for name in MEANINGS if environ.get(PREFIX + name.upper(), "")
     }
-    values: dict[str, Any] = {}
-    for name, raw in {**from_file[1], **from_environ}.items():
-        label = PREFIX + name.upper() if name in from_environ else f"{name} in {from_file[0]}"
-        values[name] = _checked(label, name, raw)
-    settings = Settings(**values)
+    # The file is checked whole: what the environment hides today may be all there is tomorrow.
+    in_file = {name: _checked(f"{name} in {from_file[0]}", name, raw) for name, raw in from_file[1].items()}
+    in_environ = {name: _checked(PREFIX + name.upper(), name, raw) for name, raw in from_environ.items()}
+    settings = Settings(**{**in_file, **in_environ})
     _check_together(settings)
     sources = []
     for name in MEANINGS:
@@ -189,41 +194,30 @@ _PLACE = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
-def _checked(label: str, name: str, raw: object) -> object:
+def _checked(label: str, name: str, raw: object) -> Any:
+    """The value in its type and form. Raises ConfigError, which repeats no value that may hold a secret."""
     try:
-        return msgspec.convert(raw, _TYPES[name], strict=False)
+        value = msgspec.convert(raw, _TYPES[name], strict=False)
     except msgspec.ValidationError as error:
         shown_raw = "" if name in SECRETS else f" (it is {raw!r})"
         raise ConfigError(f"{label}: {error}{shown_raw}.") from None
+    if isinstance(value, str):
+        if not value.isprintable():
+            raise ConfigError(f"{label}: holds a line break or another unprintable character.")
+        right, wanted = _FORMS.get(name, (None, ""))
+        if right is not None and not right(value):
+            raise ConfigError(f"{label}: {wanted}")
+    return value
 
 
 def _check_together(settings: Settings) -> None:
-    """What a type can't say. No value that may hold a secret is repeated."""
-    for name in MEANINGS:
-        value = getattr(settings, name)
-        if isinstance(value, str) and not value.isprintable():
-            raise ConfigError(f"{PREFIX}{name.upper()}: holds a line break or another unprintable character.")
-    for name in ("data", "host"):
-        if not getattr(settings, name).strip():
-            raise ConfigError(f"{PREFIX}{name.upper()}: must not be blank.")
-    for name in ("chat_key", "speech_key"):
-        if not getattr(settings, name).isascii() or " " in getattr(settings, name):
-            raise ConfigError(f"{PREFIX}{name.upper()}: holds a character that can't be sent in a header.")
-    if settings.public_url and not _is_origin(settings.public_url):
-        raise ConfigError("MYNA_PUBLIC_URL: must be http://HOST or https://HOST, with a port or without.")
-    if settings.database_url and not _is_database_url(settings.database_url):
-        raise ConfigError(
-            "MYNA_DATABASE_URL: must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
-            " neither a letter nor a digit is written as % and two hex digits."
-        )
-    if settings.chat_url not in ("", "parrot:") and not is_base_url(settings.chat_url):
-        raise ConfigError("MYNA_CHAT_URL: must be parrot:, http://… or https://…, without a query.")
-    if settings.speech not in ("espeak", "none") and not is_base_url(settings.speech):
-        raise ConfigError("MYNA_SPEECH: must be espeak, none, http://… or https://…, without a query.")
-    if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise ConfigError("MYNA_LOG_LEVEL: must be debug, info, warning or error.")
+    """What no value can be told by itself."""
     if settings.workers > 1 and settings.on_sqlite:
         raise ConfigError("MYNA_WORKERS: more than one wants PostgreSQL; set MYNA_DATABASE_URL.")
+    if settings.beat_s * 2 > settings.lease_s:
+        raise ConfigError(
+            "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that one lost beat does no harm."
+        )
     cores = os.cpu_count() or 1
     if settings.workers > cores:
         raise ConfigError(f"MYNA_WORKERS: this machine has {cores} cores; more workers only take turns.")
@@ -240,3 +234,39 @@ def _is_database_url(url: str) -> bool:
         return False
     places = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     return all(_PLACE.fullmatch(place) for place in places.split(","))
+
+
+def _is_key(value: str) -> bool:
+    return value.isascii() and " " not in value
+
+
+_NOT_BLANK = (lambda value: bool(value.strip()), "must not be blank.")
+_KEY = (_is_key, "holds a character that can't be sent in a header.")
+_FORMS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "data": _NOT_BLANK,
+    "host": _NOT_BLANK,
+    "public_url": (
+        lambda value: not value or _is_origin(value),
+        "must be http://HOST or https://HOST, with a port or without.",
+    ),
+    "database_url": (
+        lambda value: not value or _is_database_url(value),
+        "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
+        " neither a letter nor a digit is written as % and two hex digits.",
+    ),
+    "chat_url": (
+        lambda value: value in ("", "parrot:") or is_base_url(value),
+        "must be parrot:, http://… or https://…, without a query.",
+    ),
+    "chat_key": _KEY,
+    "speech": (
+        lambda value: value in ("espeak", "none") or is_base_url(value),
+        "must be espeak, none, http://… or https://…, without a query.",
+    ),
+    "speech_key": _KEY,
+    "log_level": (
+        lambda value: value in ("debug", "info", "warning", "error"),
+        "must be debug, info, warning or error.",
+    ),
+}
+"""The strings that have a form: whether a value has it, and what is said where it hasn't."""

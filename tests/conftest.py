@@ -8,6 +8,9 @@ pytest_plugins = [
     "tests.rig.upstream",
     "tests.rig.llm",
     "tests.rig.node_client",
+    "tests.rig.farm_site",
+    "tests.rig.compute_node",
+    "tests.rig.cutting",
 ]
 
 

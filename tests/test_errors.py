@@ -4,11 +4,12 @@ The envelope of every answer that is no success:
 
     {"error": {"message": str, "type": str, "code": int}}
 
-`code` is the HTTP status. `type` goes by the status: 400, 405 and 413 invalid_request_error, 401
-authentication_error, 402 insufficient_quota, 404 not_found_error, 500 upstream_error where every channel
-failed and server_error for a fault of ours, 503 service_unavailable. `message` says what to change, is one
-line, and is never empty. Headers: 401 tells the scheme, 405 the methods, 503 that trying again at once is
-right. The connection ends behind a body that was refused unread.
+`code` is the HTTP status. `type` goes by the status: 400, 405, 413, 416 and 426 invalid_request_error, 401
+authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
+where every channel failed and server_error for a fault of ours, 503 service_unavailable. `message` says what
+to change, is one line, and is never empty. Headers: 401 tells the scheme, 405 the methods, 416 the length,
+426 the protocol, 503 that trying again at once is right. The connection ends behind a body that was refused
+unread.
 """
 
 import re
@@ -26,10 +27,14 @@ MADE = {
     errors.MethodNotAllowed: errors.MethodNotAllowed("PUT", "GET, POST"),
     errors.BodyTooLarge: errors.BodyTooLarge(10),
     errors.BodyTooSlow: errors.BodyTooSlow(1.5),
+    errors.RangeNotSatisfiable: errors.RangeNotSatisfiable(500),
+    errors.NodeTooOld: errors.NodeTooOld(7),
     errors.Unauthorized: errors.Unauthorized("m"),
+    errors.NodeRefused: errors.NodeRefused("m"),
     errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
     errors.SpeechNotInScope: errors.SpeechNotInScope(),
     errors.NotFound: errors.NotFound("m"),
+    errors.Stale: errors.Stale(),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.ServerFault: errors.ServerFault("m"),
     errors.CallLost: errors.CallLost(),
@@ -46,13 +51,18 @@ TYPES = {
     402: {"insufficient_quota"},
     404: {"not_found_error"},
     405: {"invalid_request_error"},
+    409: {"conflict_error"},
     413: {"invalid_request_error"},
+    416: {"invalid_request_error"},
+    426: {"invalid_request_error"},
     500: {"upstream_error", "server_error"},
     503: {"service_unavailable"},
 }
 HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
     405: {"Allow": "GET, POST"},
+    416: {"Content-Range": "bytes */500"},
+    426: {"Upgrade": "myna-farm/7", "Connection": "upgrade"},
     503: {"Retry-After": "0"},
 }
 _LINE = re.compile(r"([│├└─ ]*)(\w+)(?:\s+(\d+)\s+(\w+))?")

@@ -78,6 +78,8 @@ def test_keys_and_logins_are_masked_wherever_they_come_from() -> None:
         (KEY.upper(), "MYNA_012345***"),
         (f"/v1/{KEY}/x", "/v1/myna_012345***/x"),
         (KEY[:30], "myna_012345***"),
+        (KEY.replace("_", "node_"), "mynanode_012345***"),
+        (KEY.replace("_", "join_"), "mynajoin_012345***"),
         ("http://h/a@b", "http://h/a@b"),
         ("http://u@h", "http://***@h"),
         ("myna_serve", "myna_serve"),

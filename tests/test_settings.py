@@ -1,5 +1,6 @@
 """Settings: where they come from, and that each wrong one is one clear line before anything starts."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -56,6 +57,9 @@ WRONG = {
     "speech_queue_max": ["0"],
     "channel_rest_s": ["0"],
     "shutdown_grace_s": ["0", "-1"],
+    "lease_s": ["0", "601", "x"],
+    "beat_s": ["0", "201", "x", "15.5"],
+    "chat_speech_wait_s": ["0", "x"],
     "sweep_every_s": ["0", "61"],
     "audit_every_s": ["0"],
 }
@@ -95,6 +99,25 @@ def test_a_value_of_another_type_in_the_file_is_one_line_that_names_it(name: str
     toml(f"{name} = [1]")
     with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: Expected"):
         load({})
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["alone", "hidden by the environment"])
+@pytest.mark.parametrize("name", [name for name in WRONG if isinstance(getattr(Settings(), name), str)])
+def test_a_wrong_value_in_the_file_is_one_line_that_names_it_and_no_secret(name: str, hidden: bool) -> None:
+    right = getattr(Settings(), name) or "parrot:"
+    environ = {settings.PREFIX + name.upper(): right} if hidden else {}
+    for value in WRONG[name]:
+        toml(f"{name} = {json.dumps(value)}")
+        with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: ") as raised:
+            load(environ)
+        assert str(raised.value).isprintable()
+        assert SECRET not in str(raised.value)
+
+
+def test_a_number_of_the_file_is_checked_where_the_environment_hides_it_too() -> None:
+    toml("port = 0")
+    with pytest.raises(ConfigError, match=r"^port in myna\.toml: "):
+        load({"MYNA_PORT": "82"})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ FILE_MAX_LINES = 400
 FUNCTION_MAX_LINES = 60
 NAMES_THAT_SAY_NOTHING = re.compile(r"(^|_)(utils?|helpers?|common|managers?|base|misc)(_|$)")
 LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
-MACHINE_PATHS = re.compile(r"(?<![\w./])/(work|root|farm|home)/")
+MACHINE_PATHS = re.compile(r"(?<![\w./])/(work|root|farm(?!/v1)|home)/")
 DIALECTS = re.compile(r"\bdialect\s*(==|!=|\bin\b)|isinstance\([^)]*(Sqlite|Postgresql)\b")
 
 

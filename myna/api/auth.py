@@ -30,13 +30,13 @@ class Gate:
 
     async def reader(self, request: Request, scope: Scope) -> Presented:
         """The caller of a GET. Raises Unauthorized."""
-        key_hash = keys.presented(request.header(b"authorization"))
+        key_hash = keys.presented(request.authorization)
         return await self.read(keys.verify(self._db, key_hash, scope))
 
     async def caller(self, request: Request, scope: Scope) -> tuple[Caller, bytes]:
         """The caller of a POST and its body. A good body leaves the key to be checked by the charge, in the
         same transaction; a body that is refused is only refused to somebody whose key is good."""
-        key_hash = keys.presented(request.header(b"authorization"))
+        key_hash = keys.presented(request.authorization)
         try:
             declared = request.declared_bytes
             if declared is None or TRUSTED_BYTES < declared <= request.limits.body_max_bytes:

@@ -6,11 +6,15 @@ from myna import voices
 from myna.api.auth import Gate
 from myna.channels import Channels
 from myna.edge import Request, Response
+from myna.engines.spoken import Voice as SpokenVoice
 from myna.errors import InvalidRequest, NotFound
 from myna.keys import Scope
+from myna.outlook import Outlook
 from myna.site import Site
 from myna.speech.synthesize import Synthesizer
+from myna.store import clones
 from myna.store import tasks as store
+from myna.store.batch import TaskStatus
 from myna.store.database import Database
 from myna.store.tasks import TaskRow
 from myna.wire.encode import to_json
@@ -29,10 +33,16 @@ class SpeechApi:
     """Handlers of the speech endpoints."""
 
     def __init__(
-        self, gate: Gate, db: Database, site: Site, channels: Channels, synthesizer: Synthesizer
+        self,
+        gate: Gate,
+        db: Database,
+        site: Site,
+        channels: Channels,
+        outlook: Outlook,
+        synthesizer: Synthesizer,
     ) -> None:
         self._gate, self._db, self._site = gate, db, site
-        self._channels, self._synthesizer = channels, synthesizer
+        self._channels, self._outlook, self._synthesizer = channels, outlook, synthesizer
 
     async def speak(self, request: Request) -> Response:
         caller, body = await self._gate.caller(request, Scope.TTS)
@@ -41,8 +51,12 @@ class SpeechApi:
     async def voices(self, request: Request) -> Response:
         presented = await self._gate.reader(request, Scope.TTS)
         await self._gate.read(self._site.at(presented.config_version))
-        usable = voices.usable(self._channels, self._site.config)
-        data = [Voice(voice.voice_id, voice.name, voice.gender, voice.language, "public") for voice in usable]
+        config = self._site.config
+        nodes = await self._gate.read(self._outlook.nodes(config))
+        own = clones.ready(self._db, presented.key.account_id) if nodes else None
+        cloned = voices.usable_clones(await self._gate.read(own), config, nodes) if own else []
+        public = voices.usable(self._channels, config, nodes)
+        data = [_shown(voice, "public") for voice in public] + [_shown(voice, "clone") for voice in cloned]
         return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")).encode())
 
     async def task(self, request: Request) -> Response:
@@ -74,7 +88,13 @@ class SpeechApi:
 
     def _shown(self, row: TaskRow) -> tuple[int, int, str, str, int, str]:
         text = STATUS_TEXTS[self._site.settings.language][row.status]
+        if row.status == TaskStatus.PROCESSING and row.progress:
+            text = f"{text} {row.progress}%"
         return row.id, row.status, text, row.text, row.chars, self._synthesizer.url(row.audio)
+
+
+def _shown(voice: SpokenVoice, source: str) -> Voice:
+    return Voice(voice.voice_id, voice.name, voice.gender, voice.language, source)
 
 
 def read_integer(name: str, value: str | None) -> int:

@@ -18,7 +18,9 @@ from myna.ledger import Call, Caller, Ledger, Order
 from myna.outbound import Outbound
 from myna.settings import Settings
 from myna.site import Site
-from myna.speech.synthesize import Delivered, SpeechPlan, Synthesizer
+from myna.speech.draft import draft, filled
+from myna.speech.plan import Planner, SpeechPlan, Wish
+from myna.speech.synthesize import Answers, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire.body import decode
 from myna.wire.encode import to_json
@@ -43,7 +45,13 @@ class ChatPlan(Struct, frozen=True):
     conversation: dict[str, Any]
     instruction: str
     channels: list[Channel]
-    speech: SpeechPlan | None = None
+
+
+class SpokenPlan(Struct, frozen=True):
+    """A request that asks for speech, and what is answered."""
+
+    speech: SpeechPlan
+    answers: Answers
 
 
 class Chat:
@@ -56,38 +64,41 @@ class Chat:
         site: Site,
         channels: Channels,
         outbound: Outbound,
+        planner: Planner,
         synthesizer: Synthesizer,
     ) -> None:
         self._settings, self._ledger, self._site = settings, ledger, site
-        self._channels, self._outbound, self._synthesizer = channels, outbound, synthesizer
+        self._channels, self._outbound = channels, outbound
+        self._planner, self._synthesizer = planner, synthesizer
 
     async def complete(self, caller: Caller, body: bytes) -> str:
         """The JSON of a ChatCompletion. Raises what `errors.py` draws."""
-        admitted = await self._ledger.admit(caller, lambda: self._decide(body))
+        admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body))
         if isinstance(admitted, Replayed):
             return admitted.answer
         call, plan = admitted
+        if isinstance(plan, SpokenPlan):
+            return await self._speak(caller, call, plan)
         async with call:
-            if plan.speech:
-                return await self._speak(caller, call, plan, plan.speech)
             said = await self._ask(call, plan)
             answer = to_json(_completion(plan.request, said))
             await call.keep(answer, stored=caller.reservation is not None)
             return answer
 
-    def _decide(self, body: bytes) -> Order[ChatPlan]:
+    async def _decide(self, caller: Caller, body: bytes) -> Order[ChatPlan | SpokenPlan]:
         fields, request = decode(body, ChatRequest)
         instruction = instruction_of(request.messages)
         to_speak = speech_text(instruction)
+        settings = self._settings
+        if to_speak is not None:
+            wish = Wish(to_speak, None, 1.0, settings.call_deadline_s, settings.chat_speech_wait_s)
+            speech = await self._planner.plan(caller, wish)
+            answers = self._answers(request, speech)
+            return self._synthesizer.order(speech, SpokenPlan(speech, answers), answers.draft)
         passed = {name: value for name, value in fields.items() if name in PASSED_ON}
         conversation = {"model": request.model, "messages": request.messages, **passed}
-        settings = self._site.settings
-        if to_speak is not None:
-            speech = self._synthesizer.plan(to_speak, None, 1.0)
-            plan = ChatPlan(request, conversation, instruction, [], speech)
-            return Order(Scope.TTS, settings.tts_units, self._settings.call_deadline_s, plan, speech.task)
         plan = ChatPlan(request, conversation, instruction, self._channels.chat(self._site.config))
-        return Order(Scope.CHAT, settings.chat_units, self._settings.call_deadline_s, plan)
+        return Order(Scope.CHAT, self._site.settings.chat_units, settings.call_deadline_s, plan)
 
     async def _ask(self, call: Call, plan: ChatPlan) -> Said:
         return await upstream.ask(
@@ -101,20 +112,28 @@ class Chat:
             answer_max_bytes=self._settings.answer_max_bytes,
         )
 
-    async def _speak(self, caller: Caller, call: Call, plan: ChatPlan, speech: SpeechPlan) -> str:
-        def answer(delivered: Delivered) -> str:
-            spoken = SpokenAnswer(
-                url=delivered.url,
-                task_id=call.task_id,
-                mode="sync",
-                voice_id=delivered.voice_id,
-                text=speech.text,
-                chars=len(speech.text),
-            )
-            said = Said(delivered.url, None, "stop")
-            return to_json(msgspec.structs.replace(_completion(plan.request, said), audio=spoken))
+    async def _speak(self, caller: Caller, call: Call, plan: SpokenPlan) -> str:
+        """The answer with the audio's address. It waits for the task where a node speaks."""
+        async with call:
+            spoken = await self._synthesizer.deliver(caller, call, plan.speech, plan.answers)
+        if spoken is not None:
+            return spoken
+        audio = await self._synthesizer.ended(call, plan.speech)
+        return filled(plan.answers.draft, call.task_id, audio)
 
-        return await self._synthesizer.deliver(caller, call, speech, answer)
+    def _answers(self, request: ChatRequest, speech: SpeechPlan) -> Answers:
+        """One completion, whoever speaks."""
+
+        def answer(mode: str, url: str, task_id: int) -> str:
+            text = speech.wish.text
+            spoken = SpokenAnswer(url, task_id, mode, speech.voice_id, text, len(text))
+            completion = _completion(request, Said(url, None, "stop"))
+            return to_json(msgspec.structs.replace(completion, audio=spoken))
+
+        return Answers(
+            spoken=lambda delivered: answer("sync", delivered.url, delivered.task_id),
+            draft=draft(lambda task_id, name: answer("async", self._synthesizer.url(name), task_id)),
+        )
 
 
 def instruction_of(messages: list[dict[str, Any]]) -> str:

@@ -58,12 +58,12 @@ class Said(Struct, frozen=True):
 
 
 class Fault(Exception):
-    """A try that failed, and why, without a secret. `said` is what the upstream said, for the log alone;
-    `blameless` where it may be the request's fault."""
+    """A try that failed, and why, without a secret. `kind` is one of few, for the metric; `said` is what the
+    upstream said, for the log alone; `blameless` where it may be the request's fault."""
 
-    def __init__(self, why: str, said: str = "", *, blameless: bool = False) -> None:
+    def __init__(self, kind: str, why: str, said: str = "", *, blameless: bool = False) -> None:
         super().__init__(why)
-        self.said, self.blameless = said, blameless
+        self.kind, self.said, self.blameless = kind, said, blameless
 
 
 _decoder = msgspec.json.Decoder(_Completion)
@@ -97,7 +97,7 @@ async def ask(
         except Fault as fault:
             if not fault.blameless:
                 channels.rests.failed(channel.name)
-            metrics.UPSTREAM_FAILURES.labels(channel.name, type(fault.__cause__ or fault).__name__).inc()
+            metrics.UPSTREAM_FAILURES.labels(channel.name, fault.kind).inc()
             log.warning("chat channel %r failed: %s%s", channel.name, fault, fault.said)
             last = fault
             continue
@@ -125,23 +125,24 @@ async def _try(
             answer_max_bytes=answer_max_bytes,
         )
     except OutboundFailed as failure:
-        raise Fault(str(failure)) from failure
+        raise Fault(type(failure).__name__, str(failure)) from failure
     return _read(answer, channel)
 
 
 def _read(answer: Answer, channel: Channel) -> Said:
     if answer.status != HTTPStatus.OK:
         said = f": {_without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}"
-        raise Fault(f"status {answer.status}", said, blameless=answer.status in NOT_ITS_FAULT)
+        blameless = answer.status in NOT_ITS_FAULT
+        raise Fault(f"Status{answer.status}", f"status {answer.status}", said, blameless=blameless)
     try:
         completion = _decoder.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Fault("the answer is no chat completion", f": {error}") from error
+        raise Fault("NoCompletion", "the answer is no chat completion", f": {error}") from error
     if not completion.choices:
-        raise Fault("the answer has no choices")
+        raise Fault("NoChoices", "the answer has no choices")
     choice = completion.choices[0]
     if not choice.message.content and not choice.message.tool_calls:
-        raise Fault("the answer is empty")
+        raise Fault("EmptyAnswer", "the answer is empty")
     return Said(choice.message.content or "", choice.message.tool_calls, choice.finish_reason or "stop")
 
 

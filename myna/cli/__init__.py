@@ -7,7 +7,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from myna import __version__
-from myna.cli import accounts, channels, keys, serve, site
+from myna.cli import accounts, channels, keys, models, node_run, serve, site, voices
 from myna.errors import CommandError, ConfigError
 
 FAILED, WRONG_USAGE = 1, 2
@@ -26,9 +26,16 @@ def build() -> App:
     app.command(serve.migrate)
     app.command(serve.version)
     app.command(site.audit)
-    for name, noun in (("account", accounts), ("key", keys), ("channel", channels)):
+    nouns = {
+        "account": accounts,
+        "key": keys,
+        "channel": channels,
+        "voice": voices,
+        "node": node_run,
+        "models": models,
+    }
+    for name, noun in nouns.items():
         app.command(noun.app, name=name)
-    app.command(site.voices, name="voice")
     app.command(site.settings, name="settings")
     return app
 
@@ -41,7 +48,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         _check_text(words)
         code = app(words, exit_on_error=False, print_error=True)
-    except CycloptsError:
+    except CycloptsError as error:
+        if error.argument is not None and error.argument.parameter.help:
+            print(f"myna: {error.argument.name}: {error.argument.parameter.help}", file=sys.stderr)
         sys.exit(WRONG_USAGE)
     except ConfigError as error:
         print(f"myna: {error}", file=sys.stderr)

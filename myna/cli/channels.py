@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 from cyclopts import App
@@ -78,9 +79,10 @@ def test(name: str, *, json: Json = False) -> None:
 
     async def work(db: Database) -> dict[str, object]:
         config = await store.load(db)
-        channel = next((channel for channel in _all(config) if channel.name == name), None)
+        known = _all(config)
+        channel = next((channel for channel in known if channel.name == name), None)
         if channel is None:
-            raise CommandError(f"There is no channel {name!r}.")
+            raise CommandError(f"There is no channel {name!r}; {_names(known)}.")
         started = time.monotonic()
         result = await _probe(channel)
         return {"name": name, "ok": True, "ms": round((time.monotonic() - started) * 1000), "result": result}
@@ -121,12 +123,19 @@ def _switch(name: str, enabled: bool, json: bool) -> None:
 
 def _change(name: str, change: site.Change) -> None:
     async def work(db: Database) -> None:
-        if not await db.transaction(change):
-            from_settings = name in {channel.name for channel in channels.from_settings(read_settings())}
-            where = " in the database; it comes from the environment" if from_settings else ""
-            raise CommandError(f"There is no channel {name!r}{where}.")
+        if await db.transaction(change):
+            return
+        if name in {channel.name for channel in channels.from_settings(read_settings())}:
+            raise CommandError(f"There is no channel {name!r} in the database; it comes from the settings.")
+        stored = [channels.resolved(row, os.environ) for row in (await store.load(db)).channels]
+        raise CommandError(f"There is no channel {name!r}; {_names(stored)}.")
 
     with_database(work)
+
+
+def _names(known: Sequence[Channel]) -> str:
+    names = ", ".join(repr(channel.name) for channel in known)
+    return f"there is {names}" if len(known) == 1 else f"there are {names or 'none'}"
 
 
 def _all(config: Config) -> list[Channel]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import re
@@ -17,8 +18,8 @@ from rich.text import Text
 
 from myna import settings as settings_module
 from myna.errors import CommandError
-from myna.settings import Settings
-from myna.store.database import Database, connect
+from myna.settings import Settings, without_login
+from myna.store.database import SQLITE_FILE, Database, connect
 from myna.store.migrate import migrate, newest, schema_version
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def whole(_: type, tokens: Sequence[Token]) -> int:
     """A whole number as people write it. Left to itself, the parser would round a fraction."""
     text = tokens[0].value
     if not _WHOLE.fullmatch(text):
-        raise ValueError("it must be a whole number")
+        raise ValueError(f"{text[:40]!r} is no whole number")
     return int(text)
 
 
@@ -53,17 +54,33 @@ def with_database(work: Callable[[Database], Awaitable[T]]) -> T:
 @contextlib.asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """The site's database as it is. Raises CommandError where it can't be opened or is away, naming the
-    kind of error alone: a driver's words may hold the address, and with it the password."""
+    place and the kind of error alone: a driver's words may hold the password."""
     try:
         db = await connect(settings.database_url or "sqlite:", settings.data_folder)
     except Exception as error:
-        raise CommandError(f"The database can't be opened: {type(error).__name__}.") from None
+        raise CommandError(f"The database {_place(settings)} can't be opened: {_reason(error)}.") from None
     try:
         yield db
     except db.away as error:
-        raise CommandError(f"The database is away or busy: {type(error).__name__}; try again.") from None
+        said = f"The database {_place(settings)} is away or busy: {_reason(error)}; try again."
+        raise CommandError(said) from None
     finally:
         await db.close()
+
+
+def _place(settings: Settings) -> str:
+    """The file, or host, port and name on a server, without who logs in and what else an address may hold."""
+    if settings.on_sqlite:
+        return str(settings.data_folder / SQLITE_FILE)
+    _, _, address = without_login(settings.database_url).partition("://")
+    return re.split("[?#]", address.removeprefix("***@"), maxsplit=1)[0]
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, which holds no address, or else the kind of error."""
+    if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    return type(error).__name__
 
 
 async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:

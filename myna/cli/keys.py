@@ -11,7 +11,7 @@ from myna.cli.desk import Json, seconds, show, show_rows, whole, with_database
 from myna.keys import Issued, Scope
 from myna.store import keys as store
 from myna.store.database import Database
-from myna.store.keys import KeyRow
+from myna.store.keys import KeyRow, Usage
 
 app = App(help="API keys.")
 
@@ -22,7 +22,7 @@ def issue(
     *,
     name: str,
     scope: Annotated[list[str], Parameter(negative="", help="chat, tts or records; may be given often.")],
-    expires_in: str = "",
+    expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     json: Json = False,
 ) -> None:
     """Issue a key. The plain key is printed this once and kept nowhere."""
@@ -40,11 +40,11 @@ def issue(
 def list_all(account: str, *, json: Json = False) -> None:
     """List the keys of an account."""
 
-    async def work(db: Database) -> list[KeyRow]:
+    async def work(db: Database) -> list[tuple[KeyRow, Usage]]:
         owner = await accounts.find(db, account)
-        return await store.of_account(db, owner.id)
+        return [(row, await store.usage(db, row.id)) for row in await store.of_account(db, owner.id)]
 
-    rows = [_shown(row) for row in with_database(work)]
+    rows = [_shown(*found) for found in with_database(work)]
     show_rows(rows, json, empty="The account has no key yet.")
 
 
@@ -64,7 +64,7 @@ def revoke(
     show({"id": key_id, "revoked": True}, json)
 
 
-def _shown(row: KeyRow) -> dict[str, object]:
+def _shown(row: KeyRow, used: Usage) -> dict[str, object]:
     return {
         "id": row.id,
         "name": row.name,
@@ -73,7 +73,7 @@ def _shown(row: KeyRow) -> dict[str, object]:
         "created_at": seconds(row.created_at),
         "expires_at": seconds(row.expires_at),
         "revoked_at": seconds(row.revoked_at),
-        "calls": row.calls,
-        "ok_calls": row.ok_calls,
-        "cost": row.cost,
+        "calls": used.calls,
+        "ok_calls": used.ok_calls,
+        "cost": used.cost,
     }

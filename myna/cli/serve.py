@@ -24,7 +24,7 @@ def serve() -> None:
         return
     lock = FileLock(settings.data_folder / "serving.lock")
     try:
-        settings.data_folder.mkdir(parents=True, exist_ok=True)
+        settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout:
         raise CommandError(f"Another process serves from {settings.data_folder}; stop it first.") from None

@@ -1,4 +1,4 @@
-"""myna voice list, myna settings list|get|set, myna audit"""
+"""myna settings list|get|set, myna audit"""
 
 import os
 import sys
@@ -10,37 +10,14 @@ from cyclopts import App, Parameter
 from myna import audit as books
 from myna import settings as process_settings
 from myna import site
-from myna import voices as catalogue
-from myna.channels import Channels
 from myna.cli.desk import Json, read_settings, show, show_rows, with_database
-from myna.engines.espeak import Espeak
-from myna.engines.spoken import Voice
 from myna.errors import CommandError
-from myna.outbound import Outbound
 from myna.store import site as store
 from myna.store.audio import AudioStore
 from myna.store.audit import Breach
 from myna.store.database import Database
 
-voices = App(help="Voices.")
 settings = App(help="Site settings, and what this process would start with.")
-
-
-@voices.command(name="list")
-def list_voices(*, json: Json = False) -> None:
-    """List the public voices of all channels that are switched on."""
-
-    async def work(db: Database) -> list[Voice]:
-        outbound = Outbound(connections_max=1)
-        try:
-            espeak = Espeak(processes=1, queue_max=1, job_deadline_s=1.0)  # for its catalogue; never started
-            channels = Channels(read_settings(), os.environ, outbound, espeak)
-            return catalogue.known(channels, await store.load(db))
-        finally:
-            await outbound.close()
-
-    rows = [{**msgspec.structs.asdict(voice), "source": "public"} for voice in with_database(work)]
-    show_rows(rows, json, empty="There is no voice: no speech channel is switched on.")
 
 
 @settings.command(name="list")

@@ -1,11 +1,13 @@
 """The child's side of `process.py`: jobs come in over stdin, answers go out over what was stdout.
 
-A frame is its length, four bytes big-endian, and so many bytes of msgpack. For each `Order` the child says
-`Took` before it starts and then `Done` or `Failed`, with the order's number, so that the parent knows whether
-a child that died had begun. The first frame of all is `Ready`.
+A frame is its length, four bytes big-endian, and so many bytes of msgpack. The parent begins with `Setup`;
+the child answers `Ready`, or `Failed` with the number 0 and ends. For each `Order` the child says `Took`
+before it starts, `Progress` as often as the work tells, and then `Done` or `Failed`, all with the order's
+number, so that the parent knows whether a child that died had begun.
 """
 
 import ctypes
+import functools
 import os
 import queue
 import signal
@@ -26,6 +28,12 @@ _NICENESS = 10
 _PR_SET_PDEATHSIG = 1
 
 
+class Setup(msgspec.Struct, frozen=True, array_like=True):
+    """Parent to child, first of all: what to get ready; nil where the program knows by itself."""
+
+    setup: msgspec.Raw
+
+
 class Order(msgspec.Struct, frozen=True, array_like=True):
     """Parent to child: do this job."""
 
@@ -43,6 +51,13 @@ class Took(msgspec.Struct, frozen=True, array_like=True, tag="took"):
     number: int
 
 
+class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
+    """How much of the order is done, 0 to 1."""
+
+    number: int
+    fraction: float
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """The order's result."""
 
@@ -58,7 +73,11 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     message: str
 
 
-Reply = Ready | Took | Done | Failed
+Reply = Ready | Took | Progress | Done | Failed
+Tell = Callable[[float], None]
+"""Tells the parent how much of the job is done, 0 to 1."""
+Work = Callable[[bytes, Tell], msgspec.Struct]
+"""A job in msgpack, and a way to tell of progress; gives the result."""
 
 
 def framed(message: msgspec.Struct) -> bytes:
@@ -69,26 +88,32 @@ def framed(message: msgspec.Struct) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def serve(warm: Callable[[], Callable[[bytes], msgspec.Struct]]) -> None:
-    """Lives as a child until the parent goes. `warm` makes ready and gives the work: msgpack job to result.
+def serve(warm: Callable[[bytes], Work]) -> None:
+    """Lives as a child until the parent goes. `warm` takes the setup in msgpack, makes ready, gives the work.
 
-    The work's EngineFailed is told as what it is; any other error by its type, with the trace on stderr.
+    The EngineFailed of either is told as what it is; any other error of the work by its type, with the trace
+    on stderr. Any other error of `warm` ends the process.
     """
     answers = _take_stdout()
     _bind_to_parent(int(sys.argv[1]))
+    setup = _read_frame(sys.stdin.buffer)
     orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
     threading.Thread(target=_read_orders, args=(sys.stdin.buffer, orders), daemon=True).start()
-    work = warm()
+    try:
+        work = warm(bytes(msgspec.msgpack.decode(setup, type=Setup).setup))
+    except EngineFailed as error:
+        _say(answers, Failed(0, type(error).__name__, str(error)))
+        return
     _say(answers, Ready())
     while True:
         order = orders.get()
         _say(answers, Took(order.number))
-        _say(answers, _answer(work, order))
+        _say(answers, _answer(work, order, functools.partial(_tell, answers, order.number)))
 
 
-def _answer(work: Callable[[bytes], msgspec.Struct], order: Order) -> Reply:
+def _answer(work: Work, order: Order, tell: Tell) -> Reply:
     try:
-        return Done(order.number, msgspec.Raw(msgspec.msgpack.encode(work(bytes(order.job)))))
+        return Done(order.number, msgspec.Raw(msgspec.msgpack.encode(work(bytes(order.job), tell))))
     except EngineFailed as error:
         return Failed(order.number, type(error).__name__, str(error))
     except Exception as error:
@@ -96,6 +121,10 @@ def _answer(work: Callable[[bytes], msgspec.Struct], order: Order) -> Reply:
         # An OSError's own text would name the path; its strerror says enough ("No space left on device").
         reason = error.strerror if isinstance(error, OSError) else None
         return Failed(order.number, EngineFailed.__name__, reason or type(error).__name__)
+
+
+def _tell(answers: BinaryIO, number: int, fraction: float) -> None:
+    _say(answers, Progress(number, min(max(fraction, 0.0), 1.0)))
 
 
 def _take_stdout() -> BinaryIO:
@@ -113,10 +142,16 @@ def _say(answers: BinaryIO, reply: Reply) -> None:
 def _read_orders(stream: BinaryIO, orders: "queue.SimpleQueue[Order]") -> None:
     """Passes orders on; a closed stdin means that the parent is gone, and ends the process, busy or not."""
     decoder = msgspec.msgpack.Decoder(Order)
-    while len(head := stream.read(LENGTH.size)) == LENGTH.size:
-        body = stream.read(LENGTH.unpack(head)[0])
-        orders.put(decoder.decode(body))
-    os._exit(0)
+    while True:
+        orders.put(decoder.decode(_read_frame(stream)))
+
+
+def _read_frame(stream: BinaryIO) -> bytes:
+    """The next frame; where there is none, the process ends."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        os._exit(0)
+    return stream.read(LENGTH.unpack(head)[0])
 
 
 def _bind_to_parent(parent_pid: int) -> None:

@@ -6,6 +6,7 @@ The library is never loaded here; `espeak_child.py` is the program that does.
 import asyncio
 import os
 import secrets
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Final
 
@@ -90,11 +91,14 @@ class Espeak:
         """The children, for whoever watches over them."""
         return self._pool.pids()
 
-    async def speak(self, utterance: Utterance, path: Path, deadline_s: float) -> Spoken:
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, *, turn: Hashable = None
+    ) -> Spoken:
         """The utterance as an mp3 (22,050 Hz, mono) at `path`, on disk for good, within `deadline_s` seconds.
 
-        `path` must be this call's own. However the call ends but well, also by cancelling, nothing is left at
-        `path` and nothing is written there later. Raises an error of `spoken.py`.
+        Calls of different `turn` take turns. `path` must be this call's own. However the call ends but well,
+        also by cancelling, nothing is left at `path` and nothing is written there later. Raises an error of
+        `spoken.py`.
         """
         timbre = _BY_ID.get(utterance.voice_id)
         if timbre is None:
@@ -103,7 +107,7 @@ class Espeak:
             raise UnfitUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
         part = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            return await self._pool.run(_job(timbre, utterance, path, part), deadline_s)
+            return await self._pool.run(_job(timbre, utterance, path, part), deadline_s, turn=turn)
         except BaseException:
             await asyncio.to_thread(_remove, part, path)
             raise

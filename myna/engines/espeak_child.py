@@ -1,8 +1,7 @@
 """The program that speaks with espeak-ng: `python -m myna.engines.espeak_child <parent's pid>`.
 
 It is a program of its own because the library is under the GPL and can crash or hang; the server talks to it
-by frames (`child.py`) and never imports it. Facts about espeak-ng 1.52 it stands on: a data path of over 160
-characters fails without a word, so the path is "." in the right folder, and an unknown voice is no error.
+by frames (`child.py`) and never imports it.
 """
 
 import ctypes
@@ -11,22 +10,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import espeakng_loader
 import msgspec
 
 from myna.engines import reading
-from myna.engines.child import serve
+from myna.engines.child import Work, serve
 from myna.engines.espeak_job import EspeakJob
+from myna.engines.espeak_library import load
 from myna.engines.espeak_pace import RATE_PLAIN, Pace, paced
 from myna.engines.espeak_text import Run, runs_of
-from myna.engines.spoken import EngineDown, EngineFailed, NothingSpoken, Spoken
+from myna.engines.spoken import EngineFailed, NothingSpoken, Spoken
 from myna.sound.mp3 import Mp3File
 from myna.sound.stretch import Stretch
 
 Sink = Callable[[bytes], None]
 
 # speak_lib.h
-_SYNCHRONOUS, _DONT_EXIT, _BUFFER_MS = 2, 0x8000, 200
 _RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
 _SAMPLE_BYTES = 2
 
@@ -41,16 +39,11 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctype
 
 
 class Library:
-    """espeak-ng, loaded once in a process; changes the working folder to the one that holds its data."""
+    """espeak-ng as a voice, once in a process; changes the working folder to the one that holds its data."""
 
     def __init__(self) -> None:
-        data = Path(espeakng_loader.get_data_path())
-        os.chdir(data.parent)
-        self._lib: Any = ctypes.CDLL(espeakng_loader.get_library_path())
+        self._lib, self.rate_hz = load()
         self._lib.espeak_Synth.argtypes = _SYNTH_ARGUMENTS
-        self.rate_hz: int = self._lib.espeak_Initialize(_SYNCHRONOUS, _BUFFER_MS, b".", _DONT_EXIT)
-        if self.rate_hz <= 0:
-            raise EngineDown("espeak-ng doesn't start; its data may be missing.")
         self._sink: Sink
         self._error: Exception | None = None
         self._heard = _Callback(self._hear)  # the library keeps no reference of its own
@@ -134,13 +127,13 @@ def _beginning(runs: Sequence[Run]) -> list[Run]:
     return beginning
 
 
-def _warm() -> Callable[[bytes], Spoken]:
+def _warm(_setup: bytes) -> Work:
     """Loads what the first job would have to wait for, and gives the work."""
     library = Library()
     reading.warm()
     library.length([("cmn", "你好"), ("yue", "你好"), ("en-us", "hello"), ("en", "hello")], RATE_PLAIN)
     decoder = msgspec.msgpack.Decoder(EspeakJob)
-    return lambda packed: speak(library, decoder.decode(packed))
+    return lambda packed, _tell: speak(library, decoder.decode(packed))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import regex
 
 from myna.engines import reading
+from myna.engines.reading_signs import fractions_in_han, plain
 
 Run = tuple[str, str]  # espeak's name of a voice, and the text it reads
 
@@ -41,7 +42,9 @@ def runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
 
     A Chinese voice reads Latin words by English rules with its own sound, so there all is one run.
     """
-    text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
+    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    if voice == han_voice:
+        text = fractions_in_han(text)
     if voice == han_voice or not _HAN.search(text):
         return [(voice, _breathing(reading.spoken_form(text)))]
     runs = _alternating(text, voice, han_voice)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -103,7 +103,9 @@ class OpenAISpeech:
         except ValueError as fault:
             raise EngineFailed("The speech server's list of voices can't be read.") from fault
 
-    async def speak(self, utterance: Utterance, path: Path, deadline_s: float) -> Spoken:
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, *, turn: Hashable = None
+    ) -> Spoken:
         """The utterance as an mp3 at `path`, on disk for good, within `deadline_s` seconds in all.
 
         A text over 4096 characters is spoken in several calls, whose mp3s are joined. `path` must be this

@@ -13,10 +13,10 @@ from typing import Protocol
 import regex
 
 from myna.engines.reading_rules import rewritten
+from myna.engines.reading_signs import fractions_in_han, plain
 
 _HAN = regex.compile(r"\p{Script=Han}")
 _DIGIT = re.compile(r"[0-9]")
-_FULL_WIDTH_DIGITS = str.maketrans("０１２３４５６７８９", "0123456789")
 _SIGN = r"[0-9A-Za-z .,:/%+~*×÷=°￥$€£²³≥≤±-]"
 _SIGNS_TO_DIGIT = r"[A-Za-z .,:/%+~*×÷=°￥$€£²³≥≤±-]*+[0-9]"
 # What the normaliser is given: a number and up to four Han on each side, so that it knows 下午 and 公里.
@@ -33,15 +33,17 @@ class _Normaliser(Protocol):
 def spoken_form(text: str) -> str:
     """`text` with its numbers, signs and units written as one says them in Mandarin.
 
-    Text without Han, or without a digit, comes back as it is. Words, quotes, line ends, emoji and whatever
-    else stands between the numbers stay. Any `str` is taken, lone surrogates too; nothing is raised.
+    Text without Han, or without a number, only gets its digits and letters in their plain form. Words,
+    quotes, line ends, emoji and whatever else stands between the numbers stay. Any `str` is taken, lone
+    surrogates too; nothing is raised.
     """
+    text = plain(text)
     if not _HAN.search(text):
         return text
-    narrow = text.translate(_FULL_WIDTH_DIGITS)
-    if not _DIGIT.search(narrow):
+    text = fractions_in_han(text)
+    if not _DIGIT.search(text):
         return text
-    return _PIECE.sub(_normalised, rewritten(narrow))
+    return _PIECE.sub(_normalised, rewritten(text))
 
 
 def warm() -> None:

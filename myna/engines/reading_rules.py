@@ -237,10 +237,7 @@ def _rule(pattern: str, said: str | Callable[[re.Match[str]], str]) -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    # Full-width signs that belong to a number.
-    _rule(r"(?<=\d)％", "%"),
-    _rule(r"(?<=\d)：(?=\d)", ":"),
-    _rule(r"(?<=\d)．(?=\d)", "."),
+    # Other hyphens that belong to a number.
     _rule(r"[−－](?=\d)", "-"),
     # Web and mail addresses keep their letters; their digits are said one by one.
     _rule(r"(?:https?|ftp)://[!-~]+|(?<![\w.-])www\.[!-~]+", _one_by_one),

@@ -7,10 +7,14 @@ EngineFailed          the engine gave no audio; nothing is left at the path
 ├── EngineDied        the process died in the middle of the job
 ├── NothingSpoken     the text makes no sound in this voice
 ├── UtteranceRefused  the engine took exception to this text; that says nothing of the next one
-└── UnfitUtterance    a voice or a speed the engine doesn't have
+├── UnfitUtterance    a voice or a speed the engine doesn't have
+├── SampleRefused     a recording that can't be a voice sample; the message tells its owner what to change
+└── NoAudio           what was sent as finished speech isn't an mp3 that can be heard
 
 Messages name no text, no path and no secret, so they may be logged and shown.
 """
+
+from pathlib import Path
 
 import msgspec
 
@@ -33,6 +37,14 @@ class Utterance(msgspec.Struct, frozen=True):
     text: str
     voice_id: str
     speed: float
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A voice to speak in: a mono wav of 16 bits, what is said in it, and in which language, like zh-CN."""
+
+    wav: Path
+    transcript: str
+    language: str
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -73,3 +85,11 @@ class UtteranceRefused(EngineFailed):
 
 class UnfitUtterance(EngineFailed):
     """The engine has no such voice, or the speed is out of its range."""
+
+
+class SampleRefused(EngineFailed):
+    """The recording can't be a voice sample; the message tells its owner what to change."""
+
+
+class NoAudio(EngineFailed):
+    """What was sent as finished speech isn't an mp3 that can be heard."""

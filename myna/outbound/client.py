@@ -1,6 +1,7 @@
 """The pool: who may call now, over which connection, and what becomes of it afterwards."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -146,8 +147,7 @@ class Outbound:
                 raise TimedOut(f"{origin} was not connected within the call's time.") from None
             raise Unreachable(f"{origin} didn't connect within {self._connect_timeout_s:g} s.") from None
         except (OSError, UnicodeError) as fault:
-            reason = getattr(fault, "strerror", None) or str(fault)
-            raise Unreachable(f"{origin} can't be reached: {reason}.") from fault
+            raise Unreachable(f"{origin} can't be reached: {_reason(fault)}.") from fault
 
     async def _make_room(self) -> None:
         """Close the longest idle connections until one more fits; waits for none that is in use."""
@@ -191,3 +191,10 @@ class Outbound:
     async def _next_loss(self) -> None:
         self._fewer.clear()
         await self._fewer.wait()
+
+
+def _reason(fault: OSError | UnicodeError) -> str:
+    """Why there is no connection; without the address, which asyncio writes into an error of its own."""
+    if type(fault) is OSError or isinstance(fault, ConnectionError):
+        return os.strerror(fault.errno) if fault.errno else str(fault)
+    return getattr(fault, "strerror", None) or str(fault)

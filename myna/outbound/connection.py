@@ -43,6 +43,8 @@ class Connection(asyncio.Protocol):
         self._peer = peer
         self._lost = lost
         self._parser = httptools.HttpResponseParser(self)
+        # An interim answer of an old server speaks HTTP/1.0 or says `close`, and the real one follows anyway.
+        self._parser.set_dangerous_leniencies(lenient_keep_alive=True)
         self._future: asyncio.Future[Answer] | None = None
         self._status = 0
         self._keep = False

@@ -13,13 +13,14 @@ _BUFFER_BYTES: Final = 262_144
 class Landing:
     """Takes bytes under a name of its own in the folder of `path`; `commit` moves them to `path`.
 
+    `part` is that name where somebody else has to know it, such as who clears up after a process that died.
     `write` only hands bytes to the page cache and the hash, well below a millisecond for what a socket gives
     at once, so it may run on an event loop. All else waits for the disk and belongs in a thread. Raises
     OSError.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.part = path.with_name(f".{secrets.token_hex(8)}.part")
+    def __init__(self, path: Path, part: Path | None = None) -> None:
+        self.part = part or path.with_name(f".{secrets.token_hex(8)}.part")
         self.size_bytes = 0
         self._path = path
         self._hash = hashlib.sha256()
@@ -34,6 +35,11 @@ class Landing:
     def flush(self) -> None:
         """What was written can be read at `part` now."""
         self._file.flush()
+
+    @property
+    def sha256(self) -> bytes:
+        """Of what was written so far."""
+        return self._hash.digest()
 
     def commit(self) -> tuple[int, bytes]:
         """The file is at its path, also after a loss of power; its size in bytes and its SHA-256."""

@@ -1,5 +1,6 @@
 """How long an mp3 plays, from its frames alone; pure."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 from mmap import mmap
 from typing import Final, NamedTuple
@@ -46,24 +47,47 @@ def frame(header: bytes) -> Frame | None:
     return Frame(size, samples, rate_hz, _HEADER_BYTES + checksum + side)
 
 
-def duration_s(data: bytes | mmap) -> float:
-    """Seconds of sound in an mp3, several of them joined included; 0 where there is not one whole frame.
-
-    Tags and stray bytes are passed over. A frame of facts ("Xing", "Info") makes no sound; what it says of
-    the encoder's own silence at both ends is taken off.
-    """
-    at, stray, seconds = 0, 0, 0.0
+def frames(data: bytes | mmap) -> Iterator[tuple[int, Frame]]:
+    """Where each whole frame begins, and the frame. Tags and stray bytes are passed over."""
+    at, stray = 0, 0
     while at + _HEADER_BYTES <= len(data) and stray < STRAY_MAX_BYTES:
         found = frame(data[at : at + _HEADER_BYTES])
         if found is not None and _goes_on(data, at + found.size_bytes):
-            silence = _silence(data[at : at + found.size_bytes], found)
-            seconds += (found.samples if silence is None else -silence) / found.rate_hz
+            yield at, found
             at += found.size_bytes
         elif tag := _tag_bytes(data[at : at + _ID3V2_HEAD_BYTES]):
             at += tag
         else:
             at, stray = at + 1, stray + 1
+
+
+def duration_s(data: bytes | mmap) -> float:
+    """Seconds of sound in an mp3, several of them joined included; 0 where there is not one whole frame.
+
+    A frame of facts ("Xing", "Info") makes no sound; what it says of the encoder's own silence at both ends
+    is taken off.
+    """
+    seconds = 0.0
+    for at, found in frames(data):
+        silence = _silence(data[at : at + found.size_bytes], found)
+        seconds += (found.samples if silence is None else -silence) / found.rate_hz
     return max(seconds, 0.0)
+
+
+def facts(data: bytes | mmap) -> list[int]:
+    """Where the frames of facts are, which is where the mp3s begin that were joined to this one."""
+    return [at for at, found in frames(data) if _silence(data[at : at + found.size_bytes], found) is not None]
+
+
+def breaks_off(data: bytes | mmap) -> bool:
+    """The last frame isn't whole. A cut between two frames can't be seen."""
+    end = 0
+    for at, found in frames(data):
+        end = at + found.size_bytes
+    while last := frame(data[end : end + _HEADER_BYTES]):  # what nothing whole comes after
+        end += last.size_bytes
+    rest = data[end : end + _HEADER_BYTES]
+    return end > len(data) or (len(rest) < _HEADER_BYTES and rest[:1] == b"\xff")
 
 
 def _goes_on(data: bytes | mmap, at: int) -> bool:

@@ -1,14 +1,14 @@
-"""Use case: text to speech. Voice, charge, a site channel that speaks, keep or refund."""
+"""Use case: text to speech. Voice, charge, a site channel or a compute node that speaks, keep or refund."""
 
+import asyncio
 import logging
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
-from myna import metrics, voices
+from myna import metrics
 from myna.channels import Channels, SpeechChannel
 from myna.engines.spoken import (
     EngineBusy,
@@ -20,119 +20,168 @@ from myna.engines.spoken import (
     Utterance,
     UtteranceRefused,
 )
-from myna.errors import AnswerUnknown, InvalidRequest, MynaError, Overloaded, UpstreamFailed
+from myna.errors import AnswerUnknown, CallLost, DatabaseAway, InvalidRequest, MynaError, UpstreamFailed
 from myna.keys import Scope
 from myna.ledger import Call, Caller, Ledger, Order
 from myna.settings import Settings
-from myna.site import Site
+from myna.site import Site, SiteSettings
+from myna.speech.draft import draft, filled
+from myna.speech.plan import Planner, SpeechPlan, Wish, read_speed
 from myna.store.audio import AudioStore
-from myna.store.batch import Audio, NewTask, Replayed, TaskStatus
+from myna.store.batch import Audio, Replayed, TaskStatus
+from myna.tasks import Tasks
 from myna.wire.body import decode
 from myna.wire.encode import to_json
-from myna.wire.v1 import SpeechDone, SpeechRequest
+from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
+P = TypeVar("P")
 
-_SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
-SPEED_MIN, SPEED_MAX = 0.25, 4.0
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
-
-
-class SpeechPlan(Struct, frozen=True):
-    """What will be spoken, by which voice, and who can do it."""
-
-    text: str
-    speed: float
-    choice: voices.Choice
-
-    @property
-    def task(self) -> NewTask:
-        """The record of the job: at work from the start, without a lease."""
-        return NewTask(self.text, self.choice.voice.voice_id, self.speed, TaskStatus.PROCESSING)
+NOT_IN_TIME = "The speech wasn't done in time; the units were refunded, try again later."
+TIPS = {
+    "zh": "已排队：请每 2 到 3 秒以此 id 查询 GET /task，直到 status = 2。",
+    "en": "Queued: ask GET /task with this id every 2 to 3 seconds until status = 2.",
+}
 
 
 class Delivered(Struct, frozen=True):
-    """A finished job: the audio's absolute address and the voice."""
+    """A finished job: the audio's absolute address and the task."""
 
     url: str
-    voice_id: str
+    task_id: int
+
+
+class Answers(Struct, frozen=True):
+    """What the caller is told: by `spoken` where the site spoke at once, by `draft` where a node does."""
+
+    spoken: Callable[[Delivered], str]
+    draft: str
 
 
 class Synthesizer:
     """Answers speech requests for one process."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, site: Site, channels: Channels, audio: AudioStore
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        site: Site,
+        channels: Channels,
+        tasks: Tasks,
+        planner: Planner,
+        audio: AudioStore,
     ) -> None:
         self._settings, self._ledger, self._site = settings, ledger, site
-        self._channels, self._audio = channels, audio
+        self._channels, self._tasks, self._planner, self._audio = channels, tasks, planner, audio
 
     async def speak(self, caller: Caller, body: bytes) -> str:
-        """The JSON of a SpeechDone. Raises what `errors.py` draws."""
-        admitted = await self._ledger.admit(caller, lambda: self._decide(body))
+        """The JSON of a SpeechDone or a SpeechOrdered. Raises what `errors.py` draws."""
+        admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body))
         if isinstance(admitted, Replayed):
             return admitted.answer
-        call, plan = admitted
-
-        def answer(delivered: Delivered) -> str:
-            return to_json(SpeechDone(1, "sync", delivered.url, len(plan.text), call.units))
-
+        call, (plan, answers) = admitted
         async with call:
-            return await self.deliver(caller, call, plan, answer)
+            spoken = await self.deliver(caller, call, plan, answers)
+        return filled(answers.draft, call.task_id) if spoken is None else spoken
 
-    def _decide(self, body: bytes) -> Order[SpeechPlan]:
+    async def _decide(self, caller: Caller, body: bytes) -> Order[tuple[SpeechPlan, Answers]]:
         """Whether anything can speak comes before what the body says."""
-        voices.need_a_channel(self._channels, self._site.config)
+        await self._planner.need_a_channel()
         _, request = decode(body, SpeechRequest)
-        plan = self.plan(request.text, request.voice_id, read_speed(request.speed))
-        seconds = self._settings.call_deadline_s
-        return Order(Scope.TTS, self._site.settings.tts_units, seconds, plan, plan.task)
+        site, settings = self._site.settings, self._settings
+        speed = read_speed(request.speed)
+        wish = Wish(
+            request.text, request.voice_id, speed, settings.call_deadline_s, float(site.task_deadline_s)
+        )
+        plan = await self._planner.plan(caller, wish)
+        answers = _answers(wish, site)
+        return self.order(plan, (plan, answers), answers.draft)
 
-    def plan(self, text: str, voice_id: str | None, speed: float) -> SpeechPlan:
-        """Checks the text and finds a voice with a channel that is up and takes one more."""
-        check_text(text, self._site.settings.tts_max_chars)
-        choice = voices.choose(self._channels, self._site.config, voice_id)
-        if all(channel.full for channel in choice.channels):
-            raise Overloaded
-        return SpeechPlan(text, speed, choice)
+    def order(self, plan: SpeechPlan, how: P, draft: str) -> Order[P]:
+        """The plan's price and its task."""
+        units = self._site.settings.tts_units
+        return Order(Scope.TTS, units, plan.seconds, how, plan.task, draft if plan.by_node else None)
 
-    async def deliver(
-        self, caller: Caller, call: Call, plan: SpeechPlan, answer: Callable[[Delivered], str]
-    ) -> str:
-        """Speaks and keeps the call with the audio; returns what `answer` makes of it."""
-        utterance = Utterance(plan.text, plan.choice.voice.voice_id, plan.speed)
-        failures: list[EngineFailed] = []
-        for channel in plan.choice.channels:
-            name, path = self._audio.new(channel.engine.suffix)
+    async def deliver(self, caller: Caller, call: Call, plan: SpeechPlan, answers: Answers) -> str | None:
+        """Speaks and keeps the call with the audio; returns the answer. None where a node will speak: then
+        the call ends with its task."""
+        if not plan.by_node:
+            failures: list[EngineFailed] = []
+            for channel in plan.choice.channels:
+                spoken = await self._by(channel, caller, call, plan, answers, failures)
+                if spoken is not None:
+                    return spoken
+            failure = verdict(failures)
+            if not plan.choice.nodes or not isinstance(failure, UpstreamFailed):
+                raise failure
+            draft = answers.draft if caller.reservation else None
             try:
-                seconds = min(call.seconds_left, self._settings.upstream_timeout_s)
-                spoken = await self._try(channel, utterance, path, seconds)
-            except EngineFailed as failure:
-                failures.append(failure)
-                continue
-            text = answer(Delivered(self.url(name), utterance.voice_id))
-            audio = Audio(name, spoken.size_bytes, spoken.sha256)
-            try:
-                await call.keep(text, stored=caller.reservation is not None, audio=audio)
-            except AnswerUnknown:  # it may be kept, and then it wants its audio
-                raise
-            except BaseException:
-                self._audio.delete(name)
-                raise
-            return text
-        raise verdict(failures)
+                left = await self._tasks.take_over(call.account_id, call.id, plan.wish.node_s, draft)
+            except DatabaseAway:  # which would say that nothing was charged
+                raise failure from None
+            if not left:
+                raise CallLost
+        call.leave()
+        self._tasks.ordered()
+        self._planner.queued(call.account_id, plan)
+        return None
+
+    async def ended(self, call: Call, plan: SpeechPlan) -> str:
+        """The name of the audio that a node spoke for this call. Raises UpstreamFailed where none did in
+        time, AnswerUnknown where the process ends first or nobody can say."""
+        try:
+            task = await self._tasks.ended(call.task_id, plan.wish.node_s)
+        except asyncio.CancelledError:
+            raise AnswerUnknown from None
+        if task is None:
+            raise AnswerUnknown
+        if task.status != TaskStatus.COMPLETED:
+            raise UpstreamFailed(NOT_IN_TIME)
+        return task.audio
+
+    async def _by(
+        self,
+        channel: SpeechChannel,
+        caller: Caller,
+        call: Call,
+        plan: SpeechPlan,
+        answers: Answers,
+        failures: list[EngineFailed],
+    ) -> str | None:
+        """The answer, kept with the audio of this channel; None, and why among the failures."""
+        utterance = Utterance(plan.wish.text, plan.voice_id, plan.wish.speed)
+        name, path = self._audio.new(channel.engine.suffix)
+        try:
+            seconds = min(call.seconds_left, self._settings.upstream_timeout_s)
+            spoken = await self._try(channel, utterance, path, seconds, call.account_id)
+        except EngineFailed as failure:
+            failures.append(failure)
+            return None
+        text = answers.spoken(Delivered(self.url(name), call.task_id))
+        audio = Audio(name, spoken.size_bytes, spoken.sha256)
+        try:
+            await call.keep(text, stored=caller.reservation is not None, audio=audio)
+        except AnswerUnknown:  # it may be kept, and then it wants its audio
+            raise
+        except BaseException:
+            self._audio.delete(name)
+            raise
+        return text
 
     def url(self, name: str) -> str:
         """The absolute address of a stored audio file; empty where there is none."""
         return f"{self._settings.base_url}/uploads/{name}" if name else ""
 
-    async def _try(self, channel: SpeechChannel, utterance: Utterance, path: Path, seconds: float) -> Spoken:
+    async def _try(
+        self, channel: SpeechChannel, utterance: Utterance, path: Path, seconds: float, account_id: int
+    ) -> Spoken:
         """Raises EngineFailed. What is the caller's doing isn't counted against the channel."""
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
         try:
-            spoken = await channel.engine.speak(utterance, path, seconds)
+            spoken = await channel.engine.speak(utterance, path, seconds, turn=account_id)
         except (NothingSpoken, UnfitUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
@@ -154,22 +203,10 @@ def verdict(failures: Sequence[EngineFailed]) -> MynaError:
     )
 
 
-def check_text(text: str, chars_max: int) -> None:
-    """Raises InvalidRequest for a text that can't be spoken or is too long."""
-    if not text.strip():
-        raise InvalidRequest("text: must not be blank.")
-    if len(text) > chars_max:
-        raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
-    if "\0" in text:
-        raise InvalidRequest("text: must not hold the character U+0000.")
-    if not any(unicodedata.category(char)[0] in "LN" for char in text):
-        raise InvalidRequest("text: holds nothing that can be spoken, neither a letter nor a digit.")
-
-
-def read_speed(text: str | None) -> float:
-    """The speed as a factor; `None` and an empty string are 1. Raises InvalidRequest."""
-    if not text:
-        return 1.0
-    if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
-        raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
-    return float(text)
+def _answers(wish: Wish, site: SiteSettings) -> Answers:
+    """What POST /tts answers."""
+    chars, tip, units = len(wish.text), TIPS[site.language], site.tts_units
+    return Answers(
+        spoken=lambda delivered: to_json(SpeechDone(1, "sync", delivered.url, chars, units)),
+        draft=draft(lambda task_id, _: to_json(SpeechOrdered(1, "async", task_id, tip, units))),
+    )

@@ -50,3 +50,8 @@ async def disable(db: Connection, account_id: int) -> None:
 async def enable(db: Connection, account_id: int) -> None:
     """Its keys work again, but for those revoked or expired."""
     await db.fetch("UPDATE accounts SET disabled_at = 0 WHERE id = $1", account_id)
+
+
+async def lock(db: Connection, account_id: int) -> None:
+    """Holds the account until the transaction ends: its row is the lock of all that belongs to it."""
+    await db.fetch("UPDATE accounts SET balance = balance WHERE id = $1", account_id)

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 _NAME = re.compile(r"[0-9a-f]{32}\.mp3")
@@ -30,6 +31,15 @@ class AudioStore:
     def delete(self, name: str) -> None:
         """Gone, whether or not it was there."""
         self._path(name).unlink(missing_ok=True)
+
+    def between(self, since: float, before: float) -> Iterator[str]:
+        """The names of all files that were last written from one moment to another (Unix seconds)."""
+        for path in self._folder.glob("*/*.mp3"):
+            try:
+                if _NAME.fullmatch(path.name) and since <= path.stat().st_mtime < before:
+                    yield path.name
+            except FileNotFoundError:  # it was removed just now
+                continue
 
     def writable(self) -> bool:
         """Whether a new file could be written now."""

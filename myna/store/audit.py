@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from myna.store.database import Reader
+from myna.wire.farm import TRIES_MAX
 
 SWEEP_GRACE_MS = 90_000
 """How long past its deadline a call may still be open: one sweep and its commit."""
@@ -19,7 +20,7 @@ class Breach(Struct, frozen=True):
     examples: list[str]
 
 
-_RULES: dict[str, str] = {
+RULES: dict[str, str] = {
     "an account's balance is the sum of its ledger entries and at least 0": """
         SELECT a.name, a.balance, coalesce(l.units, 0) FROM accounts a LEFT JOIN (
             SELECT account_id, CAST(sum(units) AS BIGINT) AS units FROM ledger GROUP BY account_id
@@ -52,21 +53,47 @@ _RULES: dict[str, str] = {
     "a completed task names its audio and its SHA-256, another one none": """
         SELECT id, status, audio FROM tasks
         WHERE (status = 2) <> (audio <> '') OR (status = 2) <> (length(audio_sha256) = 32)""",
-    "a key counts its calls, those delivered, and their units less refunds": """
-        SELECT k.id, k.calls, k.ok_calls, k.cost FROM keys k LEFT JOIN (
+    "a job that waits for a node, or is none's, has no holder": """
+        SELECT 'task', id, status, node_id, lease_until FROM tasks
+        WHERE (status = 0 OR (status = 1 AND lease_until = 0))
+          AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)
+        UNION ALL SELECT 'clone', id, status, node_id, lease_until FROM clones
+        WHERE status = 0 AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)""",
+    "a job that a node holds has its token and a lease that ends with the deadline": """
+        SELECT 'task', id, node_id, lease_until, deadline FROM tasks WHERE status = 1 AND lease_until > 0
+          AND (node_id = 0 OR length(token_hash) <> 32 OR epoch = 0 OR tries = 0 OR lease_until > deadline)
+        UNION ALL SELECT 'clone', id, node_id, lease_until, 0 FROM clones WHERE status = 1
+          AND (node_id = 0 OR length(token_hash) <> 32 OR epoch = 0 OR tries = 0 OR lease_until = 0)""",
+    "a task that a node does has its call's deadline, another one none": """
+        SELECT t.id, t.deadline, c.deadline FROM tasks t JOIN calls c ON c.id = t.call_id
+        WHERE (t.status = 0 AND t.deadline <> c.deadline)
+           OR (t.status = 1 AND t.deadline <> CASE t.lease_until WHEN 0 THEN 0 ELSE c.deadline END)""",
+    "a job was leased for each of its tries, and has one left if it waits": f"""
+        SELECT 'task', id, status, epoch, tries FROM tasks
+        WHERE tries < 0 OR tries > epoch OR tries > {TRIES_MAX} OR (status = 0 AND tries = {TRIES_MAX})
+        UNION ALL SELECT 'clone', id, status, epoch, tries FROM clones
+        WHERE tries < 0 OR tries > epoch OR tries > {TRIES_MAX} OR (status = 0 AND tries = {TRIES_MAX})""",
+    "a cloned voice that is ready names its preview and its SHA-256, another one none": """
+        SELECT id, status, preview FROM clones
+        WHERE (status = 2) <> (preview <> '') OR (status = 2) <> (length(preview_sha256) = 32)""",
+    "a cloned voice that failed says why, another one has no such reason": """
+        SELECT id, status, reason FROM clones WHERE (status = 3) <> (reason <> '')""",
+    "a key counts its calls that ended, those delivered, and their units": """
+        SELECT coalesce(u.key_id, c.key_id), u.calls, c.calls, u.ok_calls, c.ok, u.cost, c.cost
+        FROM key_usage u FULL JOIN (
             SELECT key_id, count(*) AS calls, sum(CASE state WHEN 1 THEN 1 ELSE 0 END) AS ok,
-                   sum(CASE state WHEN 2 THEN 0 ELSE units END) AS cost
-            FROM calls GROUP BY key_id
-        ) c ON c.key_id = k.id
-        WHERE k.calls <> coalesce(c.calls, 0) OR k.ok_calls <> coalesce(c.ok, 0)
-           OR k.cost <> coalesce(c.cost, 0)""",
+                   sum(CASE state WHEN 1 THEN units ELSE 0 END) AS cost
+            FROM calls WHERE state <> 0 GROUP BY key_id
+        ) c ON c.key_id = u.key_id
+        WHERE coalesce(u.calls, 0) <> coalesce(c.calls, 0) OR coalesce(u.ok_calls, 0) <> coalesce(c.ok, 0)
+           OR coalesce(u.cost, 0) <> coalesce(c.cost, 0)""",
 }
 
 
 async def breaches(db: Reader) -> list[Breach]:
     """Every rule that is broken. Meant for one snapshot."""
     found = []
-    for rule, sql in _RULES.items():
+    for rule, sql in RULES.items():
         args = (SWEEP_GRACE_MS,) if "$1" in sql else ()
         rows = await db.fetch(sql, *args)
         if rows:

@@ -34,7 +34,8 @@ class TaskStatus(IntEnum):
 
 
 class NewTask(Struct, frozen=True):
-    """The speech job that is ordered with a charge."""
+    """The speech job that is ordered with a charge. One that waits for a node (QUEUED) has the call's
+    deadline; one that is worked on at once (PROCESSING) is nobody's lease."""
 
     text: str
     voice_id: str
@@ -49,11 +50,21 @@ class Reservation(Struct, frozen=True):
     fingerprint: bytes
 
 
+TASK_MARK = "\x02"
+"""Stands in a draft for the id of the task."""
+AUDIO_MARK = "\x01"
+"""Stands in a draft for the name of the audio. JSON holds no bare control character, so neither mark can be
+part of an answer."""
+
+
 class Charge(Struct, frozen=True):
     """Opens the call `call_id` and takes its units, if the key and the balance allow it.
 
     `scope` is what the endpoint asks for (else the key is refused), `pays` the rate that is charged (else
     the quota is). `config_version` is what the caller decided under: another one now refuses as STALE.
+
+    `draft` is the answer to store under the reservation where a node will do the work: at once, if all it
+    lacks is the task's id, else when the task completes.
     """
 
     call_id: bytes
@@ -65,6 +76,7 @@ class Charge(Struct, frozen=True):
     config_version: int
     task: NewTask | None = None
     reservation: Reservation | None = None
+    draft: str | None = None
 
 
 class Audio(Struct, frozen=True):

@@ -19,6 +19,8 @@ from myna.store.sqlite import Sqlite
 
 T = TypeVar("T")
 Row = Sequence[Any]
+SQLITE_FILE = "myna.sqlite"
+"""In the data folder."""
 
 
 class Reader(Protocol):
@@ -30,8 +32,17 @@ class Reader(Protocol):
 class Connection(Reader, Protocol):
     """An open transaction."""
 
+    queue_lock: str
+    """The statement behind which only one transaction at a time takes from the queue of jobs."""
+    skip_locked: str
+    """Behind a SELECT: locks its rows and leaves out those that somebody else holds. Empty where there is but
+    one writer."""
+
     async def run_script(self, sql: str) -> None:
         """Several statements without parameters, as a migration has them."""
+
+    async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
+        """Keeps and refunds calls as part of this transaction. It must hold their accounts' rows already."""
 
 
 class Database(Reader, Protocol):
@@ -59,6 +70,10 @@ class Database(Reader, Protocol):
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         """One transaction for many callers; returns after its COMMIT, results in the order given."""
 
+    async def listen(self, channel: str, heard: Callable[[], None]) -> Callable[[], Awaitable[None]] | None:
+        """Calls `heard` when some process committed what is told on this channel, and after every gap in the
+        listening; returns what ends it. None where the database doesn't tell."""
+
     async def close(self) -> None: ...
 
 
@@ -68,7 +83,7 @@ async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
     `serving` is true in the one process that serves; on SQLite its writer makes way for the command line.
     """
     if url == "sqlite:":
-        return await Sqlite.open(data / "myna.sqlite", serving=serving)
+        return await Sqlite.open(data / SQLITE_FILE, serving=serving)
     if url.startswith(("postgresql://", "postgres://")):
         return await Postgresql.open(url)
     raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from myna.store import accounts
 from myna.store.database import Connection, Reader
 
 
@@ -16,10 +17,15 @@ class KeyRow(Struct, frozen=True):
     created_at: int
     expires_at: int
     revoked_at: int
+    account_disabled_at: int
+
+
+class Usage(Struct, frozen=True):
+    """Calls of a key, open ones too; those of them that were delivered; units charged less units refunded."""
+
     calls: int
     ok_calls: int
     cost: int
-    account_disabled_at: int
 
 
 class Presented(Struct, frozen=True):
@@ -31,7 +37,7 @@ class Presented(Struct, frozen=True):
 
 
 _COLUMNS = """k.id, k.account_id, k.name, k.masked, k.scopes, k.created_at, k.expires_at, k.revoked_at,
-    k.calls, k.ok_calls, k.cost, a.disabled_at"""
+    a.disabled_at"""
 
 
 async def by_hash(db: Reader, key_hash: bytes) -> Presented | None:
@@ -42,6 +48,17 @@ async def by_hash(db: Reader, key_hash: bytes) -> Presented | None:
         key_hash,
     )
     return Presented(KeyRow(*rows[0][2:]), rows[0][0], rows[0][1]) if rows else None
+
+
+async def usage(db: Reader, key_id: int) -> Usage:
+    """What the key used until now: calls that ended are counted, open ones are looked up."""
+    ((calls, ok_calls, cost),) = await db.fetch(
+        "SELECT coalesce(u.calls, 0) + o.calls, coalesce(u.ok_calls, 0), coalesce(u.cost, 0) + o.cost FROM"
+        " (SELECT count(*) AS calls, CAST(coalesce(sum(units), 0) AS BIGINT) AS cost FROM calls"
+        "  WHERE state = 0 AND key_id = $1) o LEFT JOIN key_usage u ON u.key_id = $1",
+        key_id,
+    )
+    return Usage(int(calls), int(ok_calls), int(cost))
 
 
 async def of_account(db: Reader, account_id: int) -> list[KeyRow]:
@@ -76,6 +93,6 @@ async def revoke(db: Connection, key_id: int) -> bool:
     owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1", key_id)
     if not owner:
         return False
-    await db.fetch("UPDATE accounts SET balance = balance WHERE id = $1", owner[0][0])
+    await accounts.lock(db, owner[0][0])
     await db.fetch("UPDATE keys SET revoked_at = now_ms() WHERE id = $1 AND revoked_at = 0", key_id)
     return True

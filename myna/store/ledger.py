@@ -32,8 +32,12 @@ async def overdue(db: Reader, limit: int) -> list[bytes]:
 
 
 async def still_open(db: Reader, limit: int) -> list[bytes]:
-    """Open calls, whatever their deadline."""
-    rows = await db.fetch("SELECT id FROM calls WHERE state = 0 ORDER BY deadline LIMIT $1", limit)
+    """Open calls that no node works for, whatever their deadline."""
+    rows = await db.fetch(
+        "SELECT id FROM calls WHERE state = 0 AND NOT EXISTS ("
+        " SELECT 1 FROM tasks t WHERE t.call_id = calls.id AND t.deadline > 0) ORDER BY deadline LIMIT $1",
+        limit,
+    )
     return [bytes(row[0]) for row in rows]
 
 

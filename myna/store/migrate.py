@@ -1,6 +1,7 @@
 """Brings the schema to what this build knows; refuses one that is newer.
 
-A migration is a file `NNNN_name.DIALECT.sql`, run once, in order, each in a transaction of its own.
+A migration is a file `NNNN_name.DIALECT.sql`, run once, in order. What is code and no data, the functions in
+`routines.DIALECT.sql`, is written anew behind the migrations that a build brings.
 """
 
 from importlib.resources import files
@@ -14,7 +15,14 @@ _MIGRATIONS = files("myna.store") / "migrations"
 def known(dialect: str) -> list[tuple[int, str]]:
     """Number and SQL of every migration, ascending."""
     found = [entry for entry in _MIGRATIONS.iterdir() if entry.name.endswith(f".{dialect}.sql")]
-    return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in found)
+    numbered = [entry for entry in found if entry.name[:4].isdigit()]
+    return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in numbered)
+
+
+def routines(dialect: str) -> str:
+    """The functions of this build; empty for a dialect that has none."""
+    file = _MIGRATIONS / f"routines.{dialect}.sql"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def newest(dialect: str) -> int:
@@ -42,6 +50,8 @@ async def migrate(db: Database) -> int:
             if number > version:
                 await connection.run_script(sql)
                 await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
+        if version < newest(db.dialect):
+            await connection.run_script(routines(db.dialect))
         return newest(db.dialect)
 
     await db.transaction(_create_table)

@@ -26,8 +26,15 @@ from myna.store.limits import RESERVATION_LIFE_MS
 T = TypeVar("T")
 
 POOL_MAX = 8
+TRANSACTIONS_MAX = 5
+"""Of the pool's connections. A transaction may wait for what somebody holds for long; a read never does, and
+finds a connection meanwhile."""
+IDLE_TIMEOUT_MS = 10_000
+"""How long a transaction may stand still. What a process holds that was stopped, or whose machine is gone
+without a word, is free again after that."""
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 30.0
+LISTEN_RETRY_S = 0.5
 LONG_TIMEOUT_S = 6 * 3600.0
 """For what reads or changes everything: a snapshot, a migration."""
 LOCK_TIMEOUT_MS = 100
@@ -40,6 +47,9 @@ _json = msgspec.json.Encoder()
 class PostgresqlConnection:
     """One connection of the pool, as a `database.Connection`."""
 
+    queue_lock = "SELECT pg_advisory_xact_lock(77121111)"
+    skip_locked = " FOR UPDATE SKIP LOCKED"
+
     def __init__(self, raw: Any, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         self._raw, self._timeout_s = raw, timeout_s
 
@@ -48,6 +58,11 @@ class PostgresqlConnection:
 
     async def run_script(self, sql: str) -> None:
         await self._raw.execute(sql, timeout=LONG_TIMEOUT_S)
+
+    async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
+        args = (*_end_arrays(ends), *_charge_arrays([]), RESERVATION_LIFE_MS)
+        rows = await self._raw.fetch(_BATCH, *args, False, timeout=self._timeout_s)
+        return _outcomes(rows, len(ends), 0)[0]
 
 
 class Postgresql:
@@ -76,6 +91,7 @@ class Postgresql:
         self._url, self._pool = url, pool
         self._writer: Any = None
         self._skipping = False
+        self._transactions = asyncio.Semaphore(TRANSACTIONS_MAX)
 
     @classmethod
     async def open(cls, url: str) -> "Postgresql":
@@ -85,7 +101,11 @@ class Postgresql:
             max_size=POOL_MAX,
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
-            server_settings={"application_name": "myna", "jit": "off"},
+            server_settings={
+                "application_name": "myna",
+                "jit": "off",
+                "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
+            },
         )
         return cls(url, pool)
 
@@ -96,7 +116,7 @@ class Postgresql:
         return bool(await self.fetch("SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"))
 
     async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
-        async with self._pool.acquire() as raw, raw.transaction():
+        async with self._transactions, self._pool.acquire() as raw, raw.transaction():
             return await work(PostgresqlConnection(raw))
 
     async def snapshot(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
@@ -123,6 +143,38 @@ class Postgresql:
         ended, charged = _outcomes(rows, len(ends), len(charges))
         self._skipping = self._skipping and _some_busy(ended, charged)
         return ended, charged
+
+    async def listen(self, channel: str, heard: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        listening = asyncio.create_task(self._listen(channel, heard), name=f"listen-{channel}")
+
+        async def stop() -> None:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+        return stop
+
+    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
+        """On a connection of its own, opened again whenever it is lost."""
+        while True:
+            try:
+                connection = await asyncpg.connect(
+                    self._url,
+                    timeout=CONNECT_TIMEOUT_S,
+                    server_settings={"application_name": "myna-listener"},
+                )
+            except self.away:
+                await asyncio.sleep(LISTEN_RETRY_S)
+                continue
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_, lost=lost: lost.set())
+            try:
+                await connection.add_listener(channel, lambda *_: heard())
+                heard()  # something may have been told before
+                await lost.wait()
+            except self.away:
+                await asyncio.sleep(LISTEN_RETRY_S)
+            finally:
+                connection.terminate()
 
     async def close(self) -> None:
         await self._drop_writer()
@@ -191,6 +243,7 @@ def _more(n: int, charge: Charge) -> dict[str, object]:
     row: dict[str, object] = {"n": n}
     if charge.reservation:
         row |= {"key": charge.reservation.key, "fingerprint": charge.reservation.fingerprint.hex()}
+        row["draft"] = charge.draft
     if charge.task:
         task = charge.task
         row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}

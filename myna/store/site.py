@@ -31,13 +31,42 @@ class ChannelVoiceRow(Struct, frozen=True):
     language: str
 
 
+class NodeVoiceRow(Struct, frozen=True):
+    """A voice that a compute node said it can speak."""
+
+    node_id: int
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+
+
+class NodeCloneRow(Struct, frozen=True):
+    """A language in which a compute node speaks with cloned voices."""
+
+    node_id: int
+    language: str
+
+
+class VoiceMark(Struct, frozen=True):
+    """What the operator made of a public voice: its name, "" for its own; its place, 0 for none; hidden."""
+
+    name: str
+    place: int
+    hidden: int
+
+
 class Config(Struct, frozen=True):
-    """Everything the operator configured, as of `version`."""
+    """Everything the operator configured and the compute nodes offer, as of `version`. Of nodes that are
+    disabled or draining nothing is here."""
 
     version: int
     settings: dict[str, str]
     channels: tuple[ChannelRow, ...]
     voices: tuple[ChannelVoiceRow, ...]
+    node_voices: tuple[NodeVoiceRow, ...]
+    node_clones: tuple[NodeCloneRow, ...]
+    marks: dict[str, VoiceMark]
 
 
 async def load(db: Reader) -> Config:
@@ -50,11 +79,23 @@ async def load(db: Reader) -> Config:
     voices = await db.fetch(
         "SELECT channel, voice_id, name, gender, language FROM channel_voices ORDER BY channel, position"
     )
+    working = "JOIN nodes n ON n.id = node_id WHERE n.disabled_at = 0 AND n.draining = 0"
+    node_voices = await db.fetch(
+        "SELECT v.node_id, v.voice_id, v.name, v.gender, v.language"
+        f" FROM node_voices v {working} ORDER BY v.node_id, v.position"
+    )
+    node_clones = await db.fetch(
+        f"SELECT c.node_id, c.language FROM node_clones c {working} ORDER BY c.node_id, c.language"
+    )
+    marks = await db.fetch("SELECT voice_id, name, place, hidden FROM voice_marks")
     return Config(
         int(version),
         {str(name): str(value) for name, value in settings},
         tuple(ChannelRow(*row) for row in channels),
         tuple(ChannelVoiceRow(*row) for row in voices),
+        tuple(NodeVoiceRow(*row) for row in node_voices),
+        tuple(NodeCloneRow(*row) for row in node_clones),
+        {str(voice_id): VoiceMark(*mark) for voice_id, *mark in marks},
     )
 
 

@@ -8,6 +8,8 @@ serving writer steps aside between two transactions.
 """
 
 import asyncio
+import contextlib
+import os
 import queue
 import re
 import threading
@@ -54,6 +56,9 @@ def finish(work: Awaitable[T]) -> T:
 class SqliteConnection:
     """A connection whose `fetch` answers at once."""
 
+    queue_lock = "SELECT 1"  # BEGIN IMMEDIATE is one
+    skip_locked = ""
+
     def __init__(self, path: Path, clock: Callable[[], int], *, read_only: bool) -> None:
         self.raw = apsw.Connection(str(path))
         self.raw.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -69,6 +74,7 @@ class SqliteConnection:
             "temp_store=MEMORY",
         ):
             self.raw.pragma(*pragma.split("="))
+        self._clock = clock
         if read_only:
             self.raw.pragma("query_only", True)
 
@@ -77,6 +83,9 @@ class SqliteConnection:
 
     async def run_script(self, sql: str) -> None:
         self.raw.execute(sql)
+
+    async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
+        return sqlite_batch.run(self.raw, ends, [], self._clock())[0]
 
 
 class Sqlite:
@@ -107,7 +116,9 @@ class Sqlite:
 
     @classmethod
     async def open(cls, path: Path, *, serving: bool, clock: Callable[[], int] = clock_ms) -> "Sqlite":
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # a new one is for nobody else, and so is what SQLite adds
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
         return cls(path, serving=serving, clock=clock)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
@@ -137,6 +148,10 @@ class Sqlite:
             return sqlite_batch.run(self._writer.raw, ends, charges, self._clock())
 
         return await self._on_writer(lambda: self._transact(run))
+
+    async def listen(self, channel: str, heard: Callable[[], None]) -> None:
+        """The other process is the command line, and it isn't heard: whoever waits looks again shortly."""
+        return
 
     async def close(self) -> None:
         if self._checkpoints:

@@ -12,6 +12,8 @@ import apsw
 import msgspec
 
 from myna.store.batch import (
+    AUDIO_MARK,
+    TASK_MARK,
     CallState,
     Charge,
     Charged,
@@ -19,6 +21,7 @@ from myna.store.batch import (
     End,
     EndOutcome,
     EntryKind,
+    NewTask,
     Refusal,
     Refused,
     Replayed,
@@ -30,12 +33,15 @@ _json = msgspec.json.Encoder()
 
 
 class _Key(msgspec.Struct):
-    """What the batch knows of a key and its account; `balance` is shared through `_Account`."""
+    """What the batch knows of a charge's key and its account; `balance` is shared through `_Account`. `done`
+    if the charge itself was committed before; `version` is the site's."""
 
     key_id: int
     account: "_Account"
     scopes: int
     usable: bool
+    done: bool
+    version: int
 
 
 class _Account(msgspec.Struct):
@@ -55,9 +61,10 @@ class _Changes:
         self.entries.append((call_id.hex(), kind, account_id, units))
         self.balances[account_id] += units
 
-    def count(self, key_id: int, calls: int, ok_calls: int, cost: int) -> None:
+    def count(self, key_id: int, ok_calls: int, cost: int) -> None:
+        """One more call of the key has ended."""
         counters = self.keys[key_id]
-        counters[0] += calls
+        counters[0] += 1
         counters[1] += ok_calls
         counters[2] += cost
 
@@ -107,9 +114,7 @@ UPDATE tasks SET status = 2, ended_at = ?5, audio = ?2, audio_bytes = ?3, audio_
 WHERE call_id = ?1 AND status = 1
 """
 _STORE_ANSWER = "UPDATE reservations SET answer = ?2 WHERE call_id = ?1"
-_DROP_RESERVATIONS = (
-    "DELETE FROM reservations WHERE call_id IN (SELECT unhex(value) FROM json_each(?1)) AND answer IS NULL"
-)
+_DROP_RESERVATIONS = "DELETE FROM reservations WHERE call_id IN (SELECT unhex(value) FROM json_each(?1))"
 
 
 def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) -> list[EndOutcome]:
@@ -121,10 +126,10 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
     for call_id, account_id, key_id, units, state in db.execute(_END, (wanted, now)):
         states[call_id] = state
         if state == CallState.KEPT:
-            changes.count(key_id, 0, 1, 0)
+            changes.count(key_id, 1, units)
         else:
             changes.enter(call_id, EntryKind.REFUND, account_id, units)
-            changes.count(key_id, 0, 0, -units)
+            changes.count(key_id, 0, 0)
     _end_what_hangs_on_them(db, [end for end in first.values() if end.call_id in states], now)
     missing = [call_id.hex() for call_id in first if call_id not in states]
     if missing:
@@ -150,33 +155,33 @@ def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) 
 
 # ---- charges
 
-_VERSION = "SELECT version FROM site"
-_DONE = """
-SELECT c.id, c.account_id, coalesce(t.id, 0)
-FROM json_each(?1) AS h CROSS JOIN calls AS c ON c.id = unhex(h.value)
-LEFT JOIN tasks AS t ON t.call_id = c.id
-"""
-_KEYS = """
-SELECT k.hash, k.id, k.scopes, k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?2)
-       AND a.disabled_at = 0, a.id, a.balance
-FROM json_each(?1) AS h CROSS JOIN keys AS k ON k.hash = unhex(h.value)
+# For each charge whose key there is: its place in the batch, the site's version, the key with its account,
+# and the account of the call where a batch before this one committed the charge without being able to say so.
+_STANDING = """
+SELECT o.key, (SELECT version FROM site), k.id, a.id, a.balance, k.scopes,
+       k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?2) AND a.disabled_at = 0, d.account_id
+FROM json_each(?1) AS o
+CROSS JOIN keys AS k ON k.hash = unhex(o.value->>0)
 JOIN accounts AS a ON a.id = k.account_id
+LEFT JOIN calls AS d ON d.id = unhex(o.value->>1)
 """
+_TASK = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
 _RESERVED = """
 SELECT fingerprint, answer FROM reservations WHERE account_id = ?1 AND key = ?2 AND created_at > ?3
 """
 _FORGET = "DELETE FROM reservations WHERE account_id = ?1 AND key = ?2"
-_RESERVE = (
-    "INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)"
-)
+_RESERVE = """
+INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+"""
 _OPEN = """
 INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)
 SELECT unhex(value->>0), value->>1, value->>2, value->>3, value->>4, 0, ?2, ?2 + (value->>5)
 FROM json_each(?1)
 """
 _ORDER = """
-INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id
+INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id
 """
 _ENTER = """
 INSERT INTO ledger (call_id, kind, account_id, units, created_at)
@@ -188,9 +193,10 @@ FROM (SELECT value->>0 AS id, value->>1 AS units FROM json_each(?1)) AS e
 WHERE accounts.id = e.id AND balance + e.units >= 0
 """
 _COUNT = """
-UPDATE keys SET calls = keys.calls + e.calls, ok_calls = ok_calls + e.ok, cost = keys.cost + e.cost
-FROM (SELECT value->>0 AS id, value->>1 AS calls, value->>2 AS ok, value->>3 AS cost FROM json_each(?1)) AS e
-WHERE keys.id = e.id
+INSERT INTO key_usage (key_id, calls, ok_calls, cost)
+SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each(?1) WHERE true
+ON CONFLICT (key_id) DO UPDATE SET
+    calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost
 """
 
 
@@ -198,17 +204,14 @@ def _charge(
     db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
 ) -> list[ChargeOutcome]:
     """In order of arrival; who doesn't fit fails alone."""
-    ((version,),) = db.execute(_VERSION)
-    done = _done(db, charges)
-    keys = _keys(db, charges, changes, now)
     opened: list[tuple[str, int, int, int, int, int]] = []
     outcomes: list[ChargeOutcome] = []
-    for charge in charges:
-        if charge.call_id in done:
-            outcomes.append(done[charge.call_id])
+    for charge, key in zip(charges, _standing(db, charges, changes, now), strict=True):
+        if key and key.done:
+            ((task_id,),) = db.execute(_TASK, (charge.call_id,)).fetchall()
+            outcomes.append(Charged(key.account.account_id, cast(int, task_id)))
             continue
-        key = keys.get(charge.key_hash)
-        refusal = _refusal(db, charge, key, int(version), now)
+        refusal = _refusal(db, charge, key, now)
         if refusal or key is None:
             outcomes.append(refusal or Refused(Refusal.KEY))
             continue
@@ -220,28 +223,24 @@ def _charge(
     return outcomes
 
 
-def _done(db: apsw.Connection, charges: Sequence[Charge]) -> dict[bytes, Charged]:
-    """Charges that a batch before this one committed without being able to say so."""
-    ids = _text([charge.call_id.hex() for charge in charges])
-    rows = db.execute(_DONE, (ids,))
-    return {call_id: Charged(account_id, task_id) for call_id, account_id, task_id in rows}
-
-
-def _keys(db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int) -> dict[bytes, _Key]:
-    hashes = _text([key_hash.hex() for key_hash in {charge.key_hash for charge in charges}])
+def _standing(
+    db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
+) -> list[_Key | None]:
+    """The key of each charge; charges of one account share its balance."""
+    found: list[_Key | None] = [None] * len(charges)
     accounts: dict[int, _Account] = {}
-    keys: dict[bytes, _Key] = {}
-    for key_hash, key_id, scopes, usable, account_id, balance in db.execute(_KEYS, (hashes, now)):
+    asked = _text([(charge.key_hash.hex(), charge.call_id.hex()) for charge in charges])
+    for place, version, key_id, account_id, balance, scopes, usable, done in db.execute(
+        _STANDING, (asked, now)
+    ):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
-        keys[key_hash] = _Key(key_id, account, scopes, bool(usable))
-    return keys
+        found[place] = _Key(key_id, account, scopes, bool(usable), done is not None, version)
+    return found
 
 
-def _refusal(
-    db: apsw.Connection, charge: Charge, key: _Key | None, version: int, now: int
-) -> Refused | Replayed | None:
+def _refusal(db: apsw.Connection, charge: Charge, key: _Key | None, now: int) -> Refused | Replayed | None:
     """The first reason not to charge, in the order in which a caller is told of them."""
     if key is None or not key.usable or not key.scopes & charge.scope:
         return Refused(Refusal.KEY)
@@ -252,7 +251,7 @@ def _refusal(
             if fingerprint != charge.reservation.fingerprint:
                 return Refused(Refusal.REUSED)
             return Refused(Refusal.PENDING) if answer is None else Replayed(str(answer))
-    if charge.config_version != version:
+    if charge.config_version != key.version:
         return Refused(Refusal.STALE)
     if not key.scopes & charge.pays:
         return Refused(Refusal.RATE)
@@ -265,15 +264,27 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now
     account = key.account
     account.balance -= charge.units
     changes.enter(charge.call_id, EntryKind.CHARGE, account.account_id, -charge.units)
-    changes.count(key.key_id, 1, 0, charge.units)
+    task_id = _order(db, charge, account.account_id, now) if charge.task else 0
     if charge.reservation:
+        draft = charge.draft.replace(TASK_MARK, str(task_id)) if charge.draft else None
+        answer = None if draft is None or AUDIO_MARK in draft else draft
         db.execute(_FORGET, (account.account_id, charge.reservation.key))
-        reserved = (charge.reservation.key, charge.reservation.fingerprint, charge.call_id, now)
+        reserved = (
+            charge.reservation.key,
+            charge.reservation.fingerprint,
+            charge.call_id,
+            now,
+            answer,
+            draft,
+        )
         db.execute(_RESERVE, (account.account_id, *reserved))
-    task_id = 0
-    if charge.task:
-        task, status = charge.task, TaskStatus(charge.task.status)
-        row = (status, task.voice_id, task.speed, task.text, len(task.text), now)
-        ((number,),) = db.execute(_ORDER, (account.account_id, charge.call_id, *row)).fetchall()
-        task_id = cast(int, number)
     return Charged(account.account_id, task_id)
+
+
+def _order(db: apsw.Connection, charge: Charge, account_id: int, now: int) -> int:
+    """The id of the task that was ordered with this charge."""
+    task = cast(NewTask, charge.task)
+    deadline = now + charge.deadline_ms if task.status == TaskStatus.QUEUED else 0
+    row = (int(task.status), task.voice_id, task.speed, task.text, len(task.text), now, deadline)
+    ((task_id,),) = db.execute(_ORDER, (account_id, charge.call_id, *row)).fetchall()
+    return cast(int, task_id)

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from myna.errors import InvalidRequest
+from myna.wire import complaint
 
 T = TypeVar("T")
-COMPLAINT_MAX_CHARS = 300
-"""What is said of a body repeats parts of it; a long one is cut here."""
 
 _whole = msgspec.json.Decoder()
 
@@ -24,14 +23,14 @@ def decode(body: bytes, shape: type[T]) -> tuple[dict[str, Any], T]:
     try:
         fields = _whole.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body is no valid JSON: {error}.") from None
+        raise InvalidRequest(complaint.of_bytes(body, error)) from None
     if not isinstance(fields, dict):
-        raise InvalidRequest("The body must be a JSON object.")
+        raise InvalidRequest("The body must be a JSON object, in braces.")
     _refuse_doubles(body, fields)
     try:
         return fields, msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body isn't as documented: {_short(str(error))}.") from None
+        raise InvalidRequest(complaint.of_fields(fields, shape, error)) from None
 
 
 def _refuse_doubles(body: bytes, fields: dict[str, Any]) -> None:
@@ -46,15 +45,9 @@ def _refuse_doubles(body: bytes, fields: dict[str, Any]) -> None:
         raise InvalidRequest("The body is nested too deeply.") from None
 
 
-def _short(complaint: str) -> str:
-    """Begin and end, where the path of the field stands, of a complaint that is too long."""
-    half = COMPLAINT_MAX_CHARS // 2
-    return complaint if len(complaint) <= COMPLAINT_MAX_CHARS else f"{complaint[:half]}…{complaint[-half:]}"
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise InvalidRequest(f"{twice[:40]}: stands twice in one object.")
+        raise InvalidRequest(f"{complaint.cut(twice)}: stands twice in one object; send it once.")
     return found

@@ -1,5 +1,6 @@
 """What keeps `myna serve` from starting, each told in one line."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -44,7 +45,28 @@ def test_a_database_that_is_away_is_one_line_and_exit_1_without_its_password(des
     url = f"postgresql://user:{SECRET}@127.0.0.1:{port}/myna"
     for command in ("serve", "migrate", "audit"):
         line = desk.refused(command, MYNA_DATABASE_URL=url)
-        assert line == "The database can't be opened: ConnectionRefusedError."
+        assert line == f"The database 127.0.0.1:{port}/myna can't be opened: Connection refused."
+
+
+def test_nothing_of_an_address_is_told_but_its_place(desk: Desk) -> None:
+    url = f"postgresql://user:{SECRET}@127.0.0.1:1,[::1]:1/my%20db?password={SECRET}&sslkey=/{SECRET}"
+    line = desk.refused("audit", MYNA_DATABASE_URL=url)
+    assert line.startswith("The database 127.0.0.1:1,[::1]:1/my%20db can't be opened: ")
+    assert SECRET not in line
+    assert "user" not in line
+
+
+def test_a_server_that_is_ready_says_where_it_listens_and_how_it_is_reached(
+    make_service: ServiceMaker,
+) -> None:
+    env = {"MYNA_PUBLIC_URL": "https://myna.example"}
+    running = make_service(chat_url="parrot:", speech="none", env=env).start()
+    port = running.root_url.rsplit(":", 1)[1]
+    told = [
+        line["message"] for line in map(json.loads, running.stderr.splitlines()) if "ready" in line["message"]
+    ]
+    assert told == [f"ready: listening on 127.0.0.1 port {port}; base URL https://myna.example/v1"]
+    assert running.stop() == 0
 
 
 def test_a_second_server_on_the_same_folder_is_one_line_and_exit_1(

@@ -109,6 +109,36 @@ def test_a_body_that_is_no_json_object_is_400(caller: Caller, path: str, case: s
     assert caller.stats() - before == UNCHARGED
 
 
+CHAT = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hi"}]'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/chat/completions", CHAT.replace(b"svc-chat", b"gpt-4") + b"}", ["model", "svc-chat", "svc-agent"]),
+        ("/chat/completions", b'{"messages": []}', ["model", "svc-chat", "svc-agent"]),
+        ("/chat/completions", b'{"model": "svc-chat"}', ["messages"]),
+        ("/chat/completions", CHAT + b', "stream": "no"}', ["stream", "true or false"]),
+        ("/chat/completions", CHAT + b', "temperature": 1e999}', ["temperature", "1.7e308", "smaller"]),
+        ("/tts", b'{"text": "x", "speed": 1.5}', ["speed", "string", '"1.5"']),
+        ("/tts", b'{"text": "x", "speed": 1}', ["speed", "string", '"1"']),
+        ("/tts", b'{"text": "x", "speed": "fast"}', ["speed", "0.25", "4.0"]),
+        ("/tts", b'{"text": "x", "voice_id": "nobody"}', ["voice_id", "/voices"]),
+        ("/tts", b'{"text": 5}', ["text", "string"]),
+        ("/tts", b"{}", ["text", "missing"]),
+        ("/tts", rb'{"text": "\ud83d"}', ["text", "half of a surrogate pair"]),
+    ],
+)
+def test_a_message_names_the_field_and_what_to_change(
+    caller: Caller, path: str, body: bytes, told: list[str]
+) -> None:
+    answer = caller.post(path, body=body)
+    check_error(answer, 400, "invalid_request_error")
+    message = answer.json["error"]["message"]
+    assert message.startswith(told[0]), message
+    assert all(part in message for part in told), message
+
+
 @pytest.mark.parametrize("escape", [rb"\ud800", rb"\udfff", rb"a\udc00\ud800b", rb"\ud83dx"])
 @pytest.mark.parametrize("path", POSTS)
 def test_half_a_surrogate_pair_is_400(caller: Caller, path: str, escape: bytes) -> None:

@@ -1,11 +1,13 @@
 """POST /chat/completions when the upstream fails: the caller hears so, pays nothing, and learns nothing."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.conformance.asking import DELIVERED, REFUNDED, Caller, check_error
 from tests.conformance.conftest import CALL_DEADLINE_S, CallerMaker
+from tests.rig.calls import call
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
@@ -31,6 +33,29 @@ def test_a_failing_upstream_is_a_500_and_a_refund(
     check_error(caller.chat(f"fault={fault}"), 500, "upstream_error")
     assert caller.stats() - before == REFUNDED
     assert chat_upstream.requests
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("status:503", "Status503"),
+        ("close", "Broken"),
+        ("broken", "NoCompletion"),
+        ("no-choices", "NoChoices"),
+        ("empty", "EmptyAnswer"),
+    ],
+)
+def test_the_metric_of_failures_says_what_went_wrong(
+    caller: Caller, chat_upstream: Upstream, fault: str, kind: str
+) -> None:
+    def counted() -> float:
+        told = call("GET", f"{caller.service.root_url}/metrics").body.decode()
+        found = re.findall(rf'^myna_upstream_failures_total{{.*fault="{kind}"}} (\S+)$', told, re.MULTILINE)
+        return sum(map(float, found))
+
+    before = counted()
+    check_error(caller.chat(f"fault={fault}"), 500, "upstream_error")
+    assert counted() == before + 1
 
 
 def test_a_redirect_is_not_followed(caller: Caller, chat_upstream: Upstream) -> None:

@@ -1,13 +1,9 @@
 """`make demo`, as a newcomer runs it: once, again, until Ctrl-C, and where something is in the way."""
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,65 +11,8 @@ import soundfile
 from filelock import FileLock
 
 from demo.service import settle
-from tests.rig.tether import tethered
-from tests.rig.waiting import free_port, wait_until
-
-ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60
-
-
-class Demo:
-    """One run of `python -m demo` in a folder, with this much environment besides the usual."""
-
-    def __init__(self, folder: Path, **env: str) -> None:
-        self._out = folder / "stdout"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
-        with self._out.open("wb") as out:
-            self.process = subprocess.Popen(
-                tethered([sys.executable, "-m", "demo"], signal.SIGTERM),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**inherited, "PYTHONPATH": str(ROOT), "MYNA_PORT": str(free_port()), **env},
-                start_new_session=True,
-            )
-
-    @property
-    def text(self) -> str:
-        return self._out.read_text(encoding="utf-8")
-
-    def ended(self) -> int:
-        return self.process.wait(DEADLINE_S)
-
-    def family(self) -> list[int]:
-        """The processes of its session that are alive: itself, the service, and those that speak."""
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            except OSError:  # it ended in this moment
-                continue
-            if int(session) == self.process.pid and state != "Z":
-                found.append(int(stat.parent.name))
-        return found
-
-
-DemoMaker = Callable[..., Demo]
-
-
-@pytest.fixture
-def run_demo(tmp_path: Path) -> Iterator[DemoMaker]:
-    made: list[Demo] = []
-
-    def run(**env: str) -> Demo:
-        made.append(Demo(tmp_path, **env))
-        return made[-1]
-
-    yield run
-    for demo in made:
-        demo.process.terminate()
-        demo.process.wait(DEADLINE_S)
+from tests.demo.running import Demo, DemoMaker
+from tests.rig.waiting import free_port
 
 
 def sounds(demo: Demo, folder: Path) -> dict[str, float]:
@@ -100,35 +39,27 @@ def test_the_demo_shows_everything_once_and_once_again(run_demo: DemoMaker, tmp_
     assert "account add demo" not in second.text
     assert "4, of which 4 delivered" in second.text
     assert key not in second.text
-    wait_until(lambda: not second.family(), DEADLINE_S, "no process is left")
+    second.check_nothing_is_left()
 
 
 def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: DemoMaker) -> None:
     demo = run_demo()
-    wait_until(lambda: "Ctrl-C" in demo.text or demo.process.poll() is not None, DEADLINE_S, "it serves")
+    demo.wait(lambda: "Ctrl-C" in demo.text, "it serves")
     assert len(demo.family()) > 2, demo.text
-    to_paste = [line for line in demo.text.splitlines() if line.startswith(("export ", "curl "))]
-    pasted = subprocess.run(
-        ["sh", "-e", "-c", "\n".join(to_paste)],
-        env={**os.environ, "NO_PROXY": "127.0.0.1"},
-        capture_output=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    assert json.loads(pasted.stdout)["choices"][0]["message"]["content"] == "🦜 Hi"
+    assert json.loads(demo.paste())["choices"][0]["message"]["content"] == "🦜 Hi"
 
     demo.process.send_signal(signal.SIGINT)
     assert demo.ended() == 0, demo.text
     assert "Stopping" in demo.text
-    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
+    demo.check_nothing_is_left()
 
 
 def test_the_demo_ends_its_service_when_it_is_told_to_end_in_the_middle(run_demo: DemoMaker) -> None:
     demo = run_demo()
-    wait_until(lambda: "ready in" in demo.text or demo.process.poll() is not None, DEADLINE_S, "it is ready")
+    demo.wait(lambda: "ready in" in demo.text, "it is ready")
     demo.process.terminate()
     assert demo.ended() in (0, 130), demo.text
-    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
+    demo.check_nothing_is_left()
 
 
 def test_the_demo_does_without_speech_where_it_is_switched_off(run_demo: DemoMaker) -> None:
@@ -141,7 +72,7 @@ def test_a_model_that_is_away_ends_the_demo_with_the_reason(run_demo: DemoMaker)
     demo = run_demo(ONCE="1", MYNA_CHAT_URL=f"http://127.0.0.1:{free_port()}/v1")
     assert demo.ended() == 1, demo.text
     assert "can't be reached" in demo.text
-    wait_until(lambda: not demo.family(), DEADLINE_S, "no process is left")
+    demo.check_nothing_is_left()
 
 
 def test_a_service_that_cannot_start_shows_the_end_of_its_log(run_demo: DemoMaker, tmp_path: Path) -> None:

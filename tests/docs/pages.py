@@ -56,6 +56,14 @@ def rows(page: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def table(page: Path, head: str) -> list[list[str]]:
+    """The rows of the table whose first column has this head, without the head."""
+    (found,) = re.findall(
+        rf"^\| {re.escape(head)} \|.*\n\| --- .*\n((?:\| .*\n)+)", page.read_text("utf-8"), re.MULTILINE
+    )
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()]
+
+
 def code(cell: str) -> list[str]:
     """What stands in backquotes."""
     return _CODE.findall(cell)

@@ -12,8 +12,8 @@ from myna.cli import build
 from myna.settings import load
 from tests.docs.pages import DOCS, PAGES, README, ROOT, code, commands, fences, rows
 
-_TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+")
-OTHER_PROGRAMS = {"curl", "python", "ollama", "docker", "cp", "sudo"}
+_TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+…?")
+OTHER_PROGRAMS = {"cd", "cp", "curl", "docker", "ollama", "python", "python3", "sudo"}
 
 
 class Parameter(NamedTuple):
@@ -42,7 +42,7 @@ def _read(token: str) -> Parameter:
     name, _, value = token.strip("[]").partition(" ")
     if name.startswith("--"):
         return Parameter(name, bool(value), required, value.endswith("…"))
-    return Parameter(name, True, required, False)
+    return Parameter(name.rstrip("…"), True, required, name.endswith("…"))
 
 
 def real() -> dict[str, set[Parameter]]:
@@ -81,7 +81,7 @@ def test_the_readme_lists_every_command_and_no_other() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_command_in_a_shell_block_is_one_that_would_work(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for fence in fences(page):
         for command in commands(fence) if fence.language == "sh" else []:
             load({**command.env, "MYNA_WORKERS": "1"})  # as many as the machine has cores, and no more

@@ -61,7 +61,8 @@ def test_a_target_that_is_no_path_is_400(door: Door, target: str) -> None:
         b"GET\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET /v1/me HTTP/9.9\r\n\r\n",
-        b"BREW /v1/me HTTP/1.1\r\n\r\n",
+        b"BR(EW /v1/me HTTP/1.1\r\n\r\n",
+        b"B" * 41 + b" /v1/me HTTP/1.1\r\n\r\n",
         b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /v1/me HTTP/1.1\r\nHost : x\r\n\r\n",
         b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n",
@@ -98,7 +99,7 @@ def test_a_target_over_the_limit_is_refused(door: Door) -> None:
         error(wire.answer("GET"), 400)
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PROPFIND"])
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PROPFIND", "FOO", "get", "SETUP"])
 def test_a_method_that_is_not_offered_is_405_and_the_connection_lives(door: Door, method: str) -> None:
     with door.wire() as wire:
         answer = ask(wire, door, f"{method} /v1/me HTTP/1.1")
@@ -107,9 +108,40 @@ def test_a_method_that_is_not_offered_is_405_and_the_connection_lives(door: Door
         assert ask(wire, door).status == 200
 
 
+def test_a_method_nobody_knows_is_named_as_it_came(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head("FOO /v1/tts HTTP/1.1", "Content-Length: 3")
+        wire.send(b"abc")
+        answer = wire.answer("FOO")
+        assert error(answer, 405).startswith("FOO ")
+        assert answer.headers["allow"] == "POST"
+        assert error(ask(wire, door, "FOO /v1/nothing HTTP/1.1"), 404)
+
+
+def test_a_method_nobody_knows_behind_another_request_is_400_and_that_one_is_answered_once(
+    door: Door,
+) -> None:
+    good = f"GET /v1/me HTTP/1.1\r\nHost: x\r\n{door.bearer}\r\n\r\n".encode()
+    with door.wire() as wire:
+        wire.send(good + b"FOO /v1/me HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.answer("GET").status == 200
+        assert b"200 OK" not in wire.rest()
+
+
+def test_what_looks_like_a_request_in_a_body_is_none(door: Door) -> None:
+    inner = b"FOO /v1/me HTTP/1.1\r\n\r\n"
+    with door.wire() as wire:
+        wire.head(
+            "POST /v1/tts HTTP/1.1", door.bearer, f"Content-Length: {len(inner)}", "Expect: 100-continue"
+        )
+        assert wire.socket.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.send(inner + b"BAR /v1/me HTTP/1.1\r\n\r\n")
+        assert b" 405 " not in wire.rest()
+
+
 def test_two_keys_in_one_request_open_nothing(door: Door) -> None:
     with door.wire() as wire:
-        message = error(ask(wire, door, "GET /v1/me HTTP/1.1", door.bearer), 400)
+        message = error(ask(wire, door, "GET /v1/me HTTP/1.1", door.bearer), 401)
     assert "authorization" in message
     assert door.key not in message
 

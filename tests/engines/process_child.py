@@ -3,12 +3,14 @@
 import os
 import signal
 import sys
+import threading
 import time
+from pathlib import Path
 
 import msgspec
 
-from myna.engines.child import serve
-from myna.engines.spoken import NothingSpoken
+from myna.engines.child import Tell, Work, serve
+from myna.engines.spoken import EngineDown, NothingSpoken
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -58,11 +60,51 @@ def settings(word: str) -> str:
     return ",".join(name for name in os.environ if name.startswith("MYNA_"))
 
 
-def work(packed: bytes) -> Word:
+def steps(word: str, tell: Tell) -> str:
+    for step in range(1, 5):
+        tell(step / 4)
+    return word
+
+
+def work(packed: bytes, tell: Tell) -> Word:
     deed = msgspec.msgpack.decode(packed, type=Deed)
+    if deed.what == "steps":
+        return Word(steps(deed.word, tell))
     said: str = getattr(sys.modules[__name__], deed.what)(deed.word)
     return Word(said)
 
 
+def first_alone(place: Path) -> None:
+    """The first child here gets ready, and a moment later leaves its number; the others never do."""
+    try:
+        place.mkdir()
+    except FileExistsError:
+        hang("")
+    threading.Timer(0.3, lambda: (place / "pid").write_text(str(os.getpid()))).start()
+
+
+class Mood(msgspec.Struct, frozen=True):
+    """How the child is to get ready: `manner` is one of `warm` below."""
+
+    manner: str
+
+
+def warm(setup: bytes) -> Work:
+    """Ready at once, or as the mood says."""
+    mood = msgspec.msgpack.decode(setup, type=Mood | None)
+    match mood and mood.manner:
+        case "refuse":
+            raise EngineDown("This child has what it needs, but no wish.")
+        case "break":
+            raise KeyError("a secret")
+        case "sleep":
+            hang("")
+        case str(word) if word.startswith("/"):
+            first_alone(Path(word))
+        case str(word):
+            return lambda _packed, _tell: Word(word)
+    return work
+
+
 if __name__ == "__main__":
-    serve(lambda: work)
+    serve(warm)

@@ -112,6 +112,13 @@ async def test_an_english_voice_really_speaks_han(espeak: Espeak, tmp_path: Path
     assert 2 < mixed.seconds < 4.5
 
 
+@pytest.mark.parametrize("voice", VOICES, ids=lambda v: v.voice_id)
+async def test_every_voice_speaks_digits_in_any_form(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+    for text in ("１２３", "①②", "٣٤", "ⅷ", "½", "¾", "⅛", "²", "❶", "〣", "⼀"):
+        said = await _say(espeak, tmp_path / "said.mp3", text, voice.voice_id)
+        assert said.seconds > 0.3, text
+
+
 @pytest.mark.parametrize("text", ["", "   ", "👍", "，。！？", "\0\x07\u200b", "…"])
 async def test_a_text_without_sound_is_told_and_leaves_no_file(
     espeak: Espeak, tmp_path: Path, text: str

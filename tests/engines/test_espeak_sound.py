@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import time
 from array import array
 from itertools import pairwise
 from operator import sub
@@ -59,8 +60,23 @@ def test_a_stretched_sound_has_no_clicks(factor: float) -> None:
 
 
 def test_a_sound_stretched_in_small_pieces_is_the_same_as_in_large_ones() -> None:
-    pcm = _tone(150, 0.5)
+    pcm = _tone(150, 3.3)
     assert _stretched(pcm, 1.5, 100) == _stretched(pcm, 1.5, len(pcm))
+
+
+@pytest.mark.parametrize("samples", [0, 1, 500, 700, 22_050])
+def test_silence_and_the_shortest_sounds_are_stretched_too(samples: int) -> None:
+    stretched = _stretched(bytes(2 * samples), 1.5, 4410)
+    assert set(stretched) <= {0}
+    assert 1.5 * samples - 700 <= len(stretched) <= 1.5 * samples + 350
+
+
+def test_to_stretch_a_sound_takes_a_hundredth_of_its_length_or_less() -> None:
+    """A thousand characters at the slowest speed are a quarter of an hour of sound."""
+    pcm = _tone(150, 4) * 10
+    began_s = time.process_time()
+    _stretched(pcm, 1.8, 8820)
+    assert time.process_time() - began_s < 40 / 100
 
 
 @pytest.mark.parametrize("samples", [1, 575, 22050, 100_001])

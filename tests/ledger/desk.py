@@ -1,7 +1,7 @@
 """A ledger as one serving process has it, and use cases that decide as a test says."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from myna.errors import MynaError
 from myna.keys import Scope
@@ -13,6 +13,7 @@ from myna.store.group_commit import GroupCommit
 from tests.store.books import Holder
 
 CLOSE_WAIT_S = 10.0
+Decide = Callable[[], Awaitable[Order[str]]]
 
 
 class Desk:
@@ -30,10 +31,10 @@ class Desk:
         seconds: float = 30.0,
         pays: Scope = Scope.CHAT,
         task: NewTask | None = None,
-    ) -> Callable[[], Order[str]]:
+    ) -> Decide:
         """A decision for so many units; without them, for what a chat costs by the site's settings."""
 
-        def decide() -> Order[str]:
+        async def decide() -> Order[str]:
             price = self.site.settings.chat_units if units is None else units
             return Order(pays, price, seconds, f"a plan at {price}", task)
 
@@ -42,7 +43,7 @@ class Desk:
     async def admit(
         self,
         holder: Holder,
-        decide: Callable[[], Order[str]] | None = None,
+        decide: Decide | None = None,
         reservation: Reservation | None = None,
     ) -> Call:
         """A call that was charged."""
@@ -55,10 +56,10 @@ def asks(holder: Holder, reservation: Reservation | None = None, scope: Scope = 
     return Caller(holder.key_hash, scope, reservation)
 
 
-def refuses(error: MynaError) -> Callable[[], Order[str]]:
+def refuses(error: MynaError) -> Decide:
     """A decision that is none."""
 
-    def decide() -> Order[str]:
+    async def decide() -> Order[str]:
         raise error
 
     return decide

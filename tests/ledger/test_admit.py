@@ -74,10 +74,10 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_anew(books: Books, 
     holder = await books.holder()
     await site.change(books.db, "chat_units", "3")
 
-    def decide() -> Order[str]:
+    async def decide() -> Order[str]:
         if desk.site.settings.chat_units != 3:
             raise BAD_REQUEST
-        return desk.order()()
+        return await desk.order()()
 
     async with await desk.admit(holder, decide) as call:
         assert call.units == 3

@@ -1,24 +1,23 @@
 """What waits costs nothing: copies of an open call, and refunds that a database doesn't take."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.ledger import Order
 from myna.store.batch import Replayed
-from tests.ledger.desk import Desk, asks, desk_on, refuses
+from tests.ledger.desk import Decide, Desk, asks, desk_on, refuses
 from tests.store.books import Books, reserved
 from tests.store.stalls import stalled_commits
 
 pytestmark = pytest.mark.anyio
 
 
-def counted(decide: Callable[[], Order[str]], count: list[int]) -> Callable[[], Order[str]]:
-    def counting() -> Order[str]:
+def counted(decide: Decide, count: list[int]) -> Decide:
+    async def counting() -> Order[str]:
         count[0] += 1
-        return decide()
+        return await decide()
 
     return counting
 

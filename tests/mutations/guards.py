@@ -9,6 +9,7 @@ from msgspec import Struct
 BATCH = "myna/store/sqlite_batch.py"
 LITE = "myna/store/migrations/0001_start.sqlite.sql"
 PG = "myna/store/migrations/0001_start.postgresql.sql"
+ROUTINES = "myna/store/migrations/routines.postgresql.sql"
 COMMITS = "myna/store/group_commit.py"
 LEDGER = "myna/ledger.py"
 GRANTS = "myna/store/ledger.py"
@@ -53,7 +54,7 @@ STATEMENT_UNITS = Change(
 )
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
-PG_UNITS = Change(PG, "IF rest < c.units THEN", "IF false THEN")
+PG_UNITS = Change(ROUTINES, "IF rest < c.units THEN", "IF false THEN")
 GRANT_UNITS = Change(GRANTS, " AND balance + $2 >= 0", "")
 
 ON_SQLITE = (
@@ -142,7 +143,7 @@ ON_SQLITE = (
     guard(
         "version",
         BATCH,
-        "if charge.config_version != version:",
+        "if charge.config_version != key.version:",
         "if False:",
         CHARGE + "a_charge_under_another_configuration_is_stale[sqlite]",
     ),
@@ -156,8 +157,8 @@ ON_SQLITE = (
     guard(
         "refund's cost",
         BATCH,
-        "changes.count(key_id, 0, 0, -units)",
-        "pass",
+        "changes.count(key_id, 0, 0)",
+        "changes.count(key_id, 0, units)",
         MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
     ),
     guard(
@@ -177,7 +178,7 @@ ON_SQLITE = (
     guard(
         "sent again",
         BATCH,
-        "if charge.call_id in done:",
+        "if key and key.done:",
         "if False:",
         MANY + "a_batch_that_is_sent_again_counts_once[sqlite]",
         "ConstraintError",

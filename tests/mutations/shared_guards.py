@@ -88,8 +88,8 @@ ON_BOTH = (
     guard(
         "recovery",
         GRANTS,
-        "SELECT id FROM calls WHERE state = 0 ORDER BY",
-        "SELECT id FROM calls WHERE state = 9 ORDER BY",
+        "SELECT id FROM calls WHERE state = 0 AND NOT EXISTS (",
+        "SELECT id FROM calls WHERE state = 9 AND NOT EXISTS (",
         ENDS + "a_starting_process_refunds_every_open_call[sqlite]",
     ),
     guard(

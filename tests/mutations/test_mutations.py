@@ -1,4 +1,4 @@
-"""Take a guard of the money path away, and a test must fail: by an assertion, not by a broken program.
+"""Take a guard away, and a test must fail: by an assertion, not by a broken program.
 
 Each check copies the package and the tests to a folder of its own, changes the copy, and runs the named test
 on it in a process of its own, two at a time.
@@ -15,25 +15,32 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.shared_guards import ON_BOTH
+from tests.mutations.task_guards import OF_TASKS
 from tests.rig.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
 DEADLINE_S = 60
-GUARDS = {
-    f"{group}: {guard.name}": guard
-    for group, guards in (("sqlite", ON_SQLITE), ("postgresql", ON_POSTGRESQL), ("both", ON_BOTH))
-    for guard in guards
+GROUPS = {
+    "sqlite": ON_SQLITE,
+    "postgresql": ON_POSTGRESQL,
+    "both": ON_BOTH,
+    "tasks": OF_TASKS,
+    "farm": OF_THE_FARM,
 }
+GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
+assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
+COPIED = ("myna", *(f"tests/{name}" for name in ("rig", "store", "ledger", "tasks", "farm", "clones")))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 CONFTEST = """
 from pathlib import Path
 import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
-pytest_plugins = ["tests.rig.postgres"]
+pytest_plugins = ["tests.rig.postgres", "tests.rig.service"]
 
 @pytest.fixture
 def anyio_backend():
@@ -91,7 +98,7 @@ def without(guard: Guard, folder: Path, postgres_url: str) -> str:
 
 def copy(folder: Path) -> None:
     """The package, the tests that notice, and a check that nothing else is imported."""
-    for name in ("myna", "tests/rig", "tests/store", "tests/ledger"):  # with what was compiled already
+    for name in COPIED:  # with what was compiled already
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests/__init__.py").touch()

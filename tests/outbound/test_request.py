@@ -55,9 +55,21 @@ async def test_header_names_come_in_lower_case_and_repeated_ones_joined(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a\r\nhe\r\n3\r\nllo\r\n0\r\nX-T: 1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\n\r\nhello",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-E: 1\r\n\r\n" + answer(b"hello"),
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 P\r\n\r\nHTTP/1.1 103 E\r\nX-E: 1\r\n\r\n"
+        + answer(b"hello"),
+        b"HTTP/1.1 102 Processing\r\n\r\n" * 1000 + answer(b"hello"),
+        b"HTTP/1.0 100 Continue\r\n\r\n" * 3 + b"HTTP/1.0 200 OK\r\n\r\nhello",
+        b"HTTP/1.1 103 E\r\nConnection: close\r\nX-E: 1\r\n\r\n" * 3 + answer(b"hello"),
     ],
-    ids=["chunks with a trailer", "up to the end", "HTTP/1.0", "after interim answers"],
+    ids=[
+        "chunks with a trailer",
+        "up to the end",
+        "HTTP/1.0",
+        "after interim answers",
+        "after a thousand",
+        "after interim answers of HTTP/1.0",
+        "after interim answers that say close",
+    ],
 )
 async def test_every_framing_of_a_body_is_read(outbound: Outbound, serve: Serve, data: bytes) -> None:
     got = await post(outbound, serve(once(data)).url)

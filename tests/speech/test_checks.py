@@ -12,7 +12,8 @@ from myna.engines.spoken import (
     UnfitUtterance,
 )
 from myna.errors import InvalidRequest, UpstreamFailed
-from myna.speech.synthesize import check_text, read_speed, verdict
+from myna.speech.plan import check_text, read_speed
+from myna.speech.synthesize import verdict
 
 MUTE = NothingSpoken("m")
 UNFIT = UnfitUtterance("u")

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from myna import accounts, keys
 from myna.keys import Scope
 from myna.store import audit
+from myna.store import keys as key_store
 from myna.store.batch import (
     Audio,
     CallState,
@@ -55,11 +57,12 @@ class Books:
         self._moved_ms = 0
         self.db: Database
 
-    async def open_again(self) -> Database:
+    async def open_again(self, *, serving: bool = True) -> Database:
+        """Another process's view; one that doesn't serve is the command line's."""
         if self.url:
             return await Postgresql.open(self.url)
         return await Sqlite.open(
-            self.folder / "myna.sqlite", serving=True, clock=lambda: clock_ms() + self._moved_ms
+            self.folder / "myna.sqlite", serving=serving, clock=lambda: clock_ms() + self._moved_ms
         )
 
     async def move_clock(self, ms: int) -> None:
@@ -101,8 +104,7 @@ class Books:
 
     async def counters(self, holder: Holder) -> tuple[int, int, int]:
         """Calls, delivered calls and cost of the holder's key."""
-        rows = await self.sql("SELECT calls, ok_calls, cost FROM keys WHERE id = $1", holder.key_id)
-        return rows[0]
+        return structs.astuple(await key_store.usage(self.db, holder.key_id))  # type: ignore[return-value]
 
     async def entries(self, call_id: bytes) -> list[tuple[int, int]]:
         """Kind and units of the call's ledger entries."""

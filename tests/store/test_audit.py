@@ -8,9 +8,10 @@ import pytest
 
 from myna import audit
 from myna.store.audio import AudioStore
-from myna.store.audit import SHOWN_MAX, SWEEP_GRACE_MS
-from myna.store.batch import Audio
+from myna.store.audit import RULES, SHOWN_MAX, SWEEP_GRACE_MS
+from myna.store.batch import Audio, TaskStatus
 from myna.store.migrate import migrate
+from myna.wire.farm import TRIES_MAX
 from tests.store.books import AUDIO, Books, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,8 @@ async def broken(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
 
 
 async def audit_ready(books: Books) -> None:
-    """Schema, and one call of each fate: open, kept, refunded, and with tasks."""
+    """Schema, and one call of each fate: open, kept, refunded, and with tasks; jobs of nodes that wait or are
+    held, and cloned voices of each status."""
     await migrate(books.db)
     holder = await books.holder(units=100)
     for task in (None, speech()):
@@ -36,32 +38,105 @@ async def audit_ready(books: Books) -> None:
             keep_of(await books.opened(holder, units=2, task=task), None, AUDIO if task else None)
         )
         await books.end(refund_of(await books.opened(holder, units=3, task=task)))
+    for _ in range(2):
+        await books.opened(holder, task=speech(TaskStatus.QUEUED))
+    await books.sql(
+        f"UPDATE tasks SET {HELD}, lease_until = deadline WHERE id = (SELECT max(id) FROM tasks)", b"t" * 32
+    )
+    for voice_id in ("queued", "held", "ready", "failed"):
+        await books.sql(CLONE, voice_id, holder.account_id, b"s" * 32)
+    await books.sql(f"UPDATE clones SET {HELD}, lease_until = 1 WHERE voice_id = 'held'", b"t" * 32)
+    await books.sql(
+        "UPDATE clones SET status = 2, preview = 'a.mp3', preview_sha256 = $1 WHERE voice_id = 'ready'",
+        b"s" * 32,
+    )
+    await books.sql("UPDATE clones SET status = 3, reason = 'too loud' WHERE voice_id = 'failed'")
     assert await books.audit() == []
 
 
+HELD = "status = 1, node_id = 7, epoch = 1, tries = 1, token_hash = $1"
+CLONE = """INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,
+    sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)
+    VALUES ($1, $2, '小明', 'zh', '你好', 'a.wav', 8, $3, 3500, 'its owner', 'yes', 1, 1)"""
+ENTRY = "INSERT INTO ledger (call_id, kind, account_id, units, created_at)"
+
+BALANCE = "an account's balance is the sum"
+ENTRYS_ACCOUNT = "a ledger entry belongs to an account"
+ONE_CHARGE = "a call has exactly one charge"
+ENTRYS_CALL = "a charge and a refund belong to a call"
+ONE_REFUND = "a refunded call has exactly one refund"
+NO_REFUND = "an open or kept call has no refund"
+OVERDUE = "no call is open past its deadline"
+TASKS_CALL = "a task's call is open while it runs"
+AUDIO_NAMED = "a completed task names its audio"
+WAITS = "a job that waits for a node"
+IS_HELD = "a job that a node holds"
+DEADLINE = "a task that a node does has its call's deadline"
+TRIES = "a job was leased for each of its tries"
+PREVIEW = "a cloned voice that is ready names its preview"
+REASON = "a cloned voice that failed says why"
+COUNTERS = "a key counts its calls"
+
 BREAKS = {
-    "UPDATE accounts SET balance = balance + 1": "an account's balance is the sum",
-    "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 2, 1, 1, 1)":
-        "an account's balance is the sum",
-    "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 2, 99, 1, 1)":
-        "a ledger entry belongs to an account",
-    "UPDATE calls SET units = units + 1 WHERE state = 1": "a call has exactly one charge",
-    "UPDATE calls SET account_id = 99 WHERE state = 1": "a call has exactly one charge",
-    "DELETE FROM calls WHERE state = 1": "a charge and a refund belong to a call",
-    "UPDATE calls SET state = 2 WHERE state = 1": "a refunded call has exactly one refund",
-    "UPDATE calls SET state = 1 WHERE state = 2": "an open or kept call has no refund",
-    "UPDATE calls SET state = 0 WHERE state = 2": "an open or kept call has no refund",
-    f"UPDATE calls SET deadline = now_ms() - {SWEEP_GRACE_MS + 1000} WHERE state = 0":
-        "no call is open past its deadline",
-    "UPDATE tasks SET status = 3 WHERE status = 1": "a task's call is open while it runs",
-    "DELETE FROM calls WHERE state = 0 AND id IN (SELECT call_id FROM tasks)":
-        "a task's call is open while it runs",
-    "UPDATE tasks SET audio = '' WHERE status = 2": "a completed task names its audio",
-    "UPDATE tasks SET audio = 'x' WHERE status = 3": "a completed task names its audio",
-    "UPDATE keys SET calls = calls + 1": "a key counts its calls",
-    "UPDATE keys SET ok_calls = ok_calls + 1": "a key counts its calls",
-    "UPDATE keys SET cost = cost - 1": "a key counts its calls",
-}  # fmt: skip
+    "UPDATE accounts SET balance = balance + 1": BALANCE,
+    f"{ENTRY} VALUES ($1, 2, 1, 1, 1)": BALANCE,
+    f"{ENTRY} VALUES ($1, 2, 99, 1, 1)": ENTRYS_ACCOUNT,
+    "UPDATE calls SET units = units + 1 WHERE state = 1": ONE_CHARGE,
+    "UPDATE calls SET account_id = 99 WHERE state = 1": ONE_CHARGE,
+    "DELETE FROM calls WHERE state = 1": ENTRYS_CALL,
+    "UPDATE calls SET state = 2 WHERE state = 1": ONE_REFUND,
+    "UPDATE calls SET state = 1 WHERE state = 2": NO_REFUND,
+    "UPDATE calls SET state = 0 WHERE state = 2": NO_REFUND,
+    f"UPDATE calls SET deadline = now_ms() - {SWEEP_GRACE_MS + 1000} WHERE state = 0": OVERDUE,
+    "UPDATE tasks SET status = 3 WHERE status = 1": TASKS_CALL,
+    "UPDATE calls SET state = 1 WHERE id IN (SELECT call_id FROM tasks WHERE status = 0)": TASKS_CALL,
+    "UPDATE calls SET state = 0 WHERE id IN (SELECT call_id FROM tasks WHERE status = 2)": TASKS_CALL,
+    "DELETE FROM calls WHERE state = 0 AND id IN (SELECT call_id FROM tasks)": TASKS_CALL,
+    "UPDATE tasks SET audio = '' WHERE status = 2": AUDIO_NAMED,
+    "UPDATE tasks SET audio = 'x' WHERE status = 3": AUDIO_NAMED,
+    "UPDATE tasks SET token_hash = $1 WHERE status = 1 AND lease_until = 0": WAITS,
+    "UPDATE tasks SET lease_until = deadline + 1 WHERE lease_until > 0": IS_HELD,
+    "UPDATE tasks SET deadline = 0 WHERE lease_until > 0": IS_HELD,
+    "UPDATE clones SET lease_until = 0 WHERE status = 1": IS_HELD,
+    "UPDATE tasks SET deadline = deadline + 1 WHERE status = 0": DEADLINE,
+    "UPDATE tasks SET deadline = 0 WHERE status = 0": DEADLINE,
+    "UPDATE tasks SET deadline = deadline + 1 WHERE lease_until > 0": DEADLINE,
+    "UPDATE tasks SET deadline = 1 WHERE status = 1 AND lease_until = 0": DEADLINE,
+    "UPDATE tasks SET lease_until = 0 WHERE status = 1": DEADLINE,
+    "UPDATE clones SET preview = 'b.mp3' WHERE status = 1": PREVIEW,
+    "UPDATE clones SET preview = '' WHERE status = 2": PREVIEW,
+    "UPDATE clones SET preview_sha256 = $1 WHERE status = 2": PREVIEW,
+    "UPDATE clones SET reason = '' WHERE status = 3": REASON,
+    "UPDATE clones SET reason = 'too loud' WHERE status = 2": REASON,
+    "UPDATE key_usage SET calls = calls + 1": COUNTERS,
+    "UPDATE key_usage SET ok_calls = ok_calls + 1": COUNTERS,
+    "UPDATE key_usage SET cost = cost - 1": COUNTERS,
+}
+OF_WHAT_WAITS = {
+    "node_id = 7": WAITS,
+    "token_hash = $1": WAITS,
+    "lease_until = 1": WAITS,
+    f"epoch = {TRIES_MAX}, tries = {TRIES_MAX}": TRIES,
+    "tries = -1": TRIES,
+}
+OF_WHAT_IS_HELD = {
+    "node_id = 0": IS_HELD,
+    "token_hash = $1": IS_HELD,
+    "epoch = 0": IS_HELD,
+    "tries = 0": IS_HELD,
+    "tries = 2": TRIES,
+    f"epoch = 9, tries = {TRIES_MAX + 1}": TRIES,
+}
+for jobs in ("tasks", "clones"):
+    BREAKS |= {f"UPDATE {jobs} SET {change} WHERE status = 0": rule for change, rule in OF_WHAT_WAITS.items()}
+    BREAKS |= {
+        f"UPDATE {jobs} SET {change} WHERE status = 1 AND lease_until > 0": rule
+        for change, rule in OF_WHAT_IS_HELD.items()
+    }
+
+
+def test_every_rule_is_broken_by_something() -> None:
+    assert {rule for rule in RULES if rule.startswith(tuple(BREAKS.values()))} == set(RULES)
 
 
 @pytest.mark.parametrize("statement", BREAKS)

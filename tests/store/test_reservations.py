@@ -2,10 +2,10 @@
 
 import pytest
 
-from myna.store import ledger
-from myna.store.batch import Charged, Refusal, Refused, Replayed
+from myna.store import ledger, tasks
+from myna.store.batch import AUDIO_MARK, TASK_MARK, Charged, Refusal, Refused, Replayed, TaskStatus
 from myna.store.limits import RESERVATION_LIFE_MS
-from tests.store.books import Books, charge_of, keep_of, refund_of, reserved
+from tests.store.books import Books, charge_of, keep_of, refund_of, reserved, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +46,25 @@ async def test_a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call(book
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
     assert await books.charge(charge_of(holder, reservation=reserved())) == [Charged(holder.account_id, 0)]
+
+
+async def test_a_refund_drops_the_reservation_of_an_answer_that_told_of_a_task(books: Books) -> None:
+    """The answer was given with the order; what it promised didn't come."""
+    holder, order = await books.holder(), speech(TaskStatus.QUEUED)
+    call = await books.opened(holder, task=order, reservation=reserved(), draft=TASK_MARK)
+    ((task_id,),) = await books.sql("SELECT id FROM tasks")
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed(str(task_id))]
+    await books.end(refund_of(call))
+    assert await books.answer(call.call_id) == []
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Charged(holder.account_id, 0)]
+
+
+async def test_an_answer_that_lacks_its_audio_is_not_given_yet(books: Books) -> None:
+    holder, order = await books.holder(), speech(TaskStatus.QUEUED)
+    call = await books.opened(holder, task=order, reservation=reserved(), draft=f"{TASK_MARK} {AUDIO_MARK}")
+    ((task_id,),) = await books.sql("SELECT id FROM tasks")
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [Refused(Refusal.PENDING)]
+    assert await tasks.draft(books.db, call.call_id) == f"{task_id} {AUDIO_MARK}"
 
 
 async def test_a_reservation_belongs_to_the_account_whatever_its_key(books: Books) -> None:

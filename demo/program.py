@@ -1,0 +1,66 @@
+"""A `myna` command that goes on: a child process with a log, which the demo ends in order."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+STOP_WAIT_S = 30.0
+LOG_LINES = 12
+
+
+class DemoFailed(Exception):
+    """The demo can't go on; the message says why, in a line. Notes of it are the ends of logs."""
+
+
+class Program:
+    """`myna ARGUMENTS…` as a child process, called `name`, in this process's folder or another.
+
+    Its process group is its own: Ctrl-C reaches the demo, which ends it in order. As a context it ends with
+    its block, and what fails in there has the end of the log as a note.
+    """
+
+    def __init__(
+        self, name: str, *arguments: str, log: Path, env: Mapping[str, str], folder: Path | None = None
+    ) -> None:
+        self.name, self.log = name, log
+        with log.open("ab") as file:  # never cut short: another demo may be writing to it
+            self._log_start = file.tell()
+            self._process = subprocess.Popen(  # noqa: S603  our own program
+                [sys.executable, "-m", "myna", *arguments],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env, cwd=folder, process_group=0,
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if isinstance(error, DemoFailed | OSError):
+            for line in self._log_tail():
+                error.add_note(line)
+
+    def check(self) -> None:
+        """Raises DemoFailed if it has ended."""
+        code = self._process.poll()
+        if code is not None:
+            raise DemoFailed(f"{self.name} ended by itself with exit code {code}.")
+
+    def stop(self) -> int:
+        """Tells it to end and waits; whoever can't wait presses Ctrl-C again. The exit code."""
+        self._process.terminate()  # does nothing to one that has ended
+        try:
+            return self._process.wait(STOP_WAIT_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self._process.kill()
+            return self._process.wait()
+
+    def _log_tail(self) -> list[str]:
+        """The last lines of the log that tell of more than its daily round."""
+        lines = self.log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
+        telling = [line for line in lines if '"info"' not in line][-LOG_LINES:]
+        return [f"The end of {self.name}'s log:", *telling] if telling else []

@@ -1,0 +1,179 @@
+"""A child of a pool as its parent sees it, and the jobs it is given."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, cast
+
+import msgspec
+
+from myna.engines.child import FRAME_MAX_BYTES, LENGTH, Done, Failed, Progress, Ready, Reply, Took
+from myna.engines.spoken import EngineDown, EngineFailed
+
+if sys.platform == "win32":
+    _CREATION_FLAGS = subprocess.BELOW_NORMAL_PRIORITY_CLASS
+else:
+    _CREATION_FLAGS = 0  # the child lowers its own priority
+# A job that spent more of its time than this in the queue isn't begun: it would only be killed half done, and
+# a process that is killed is missing for a second. Under overload that would feed on itself.
+_QUEUE_SHARE_MAX = 0.75
+
+
+class Program(NamedTuple):
+    """What a child runs, the frame it is set up with, and how many seconds it has to get ready."""
+
+    module: str
+    setup: bytes
+    start_deadline_s: float
+
+
+class Job:
+    """One order on its way: `answer` is settled once; `left` is set while no process works on it."""
+
+    def __init__(
+        self,
+        number: int,
+        frame: bytes,
+        deadline_s: float,
+        turn: Hashable,
+        progress: Callable[[float], None] | None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.number, self.frame, self.turn = number, frame, turn
+        self._progress = progress
+        self.ends_at = self.loop.time() + deadline_s
+        self._begins_by = self.loop.time() + deadline_s * _QUEUE_SHARE_MAX
+        self.answer: asyncio.Future[bytes] = self.loop.create_future()
+        self.left = asyncio.Event()
+        self.left.set()
+        self.begun = False
+
+    def worth_beginning(self) -> bool:
+        return not self.answer.done() and self.loop.time() <= self._begins_by
+
+    def tell(self, fraction: float) -> None:
+        """Passes progress on; a caller that can't take it fails its own job and nothing else."""
+        if self._progress is not None and not self.answer.done():
+            try:
+                self._progress(fraction)
+            except Exception as error:
+                self.answer.set_exception(error)
+
+    def succeed(self, result: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: EngineFailed) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Child:
+    """One process: `spent` once it can take no more jobs, and `nudge` is set when it should look up."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._stdin = cast(asyncio.StreamWriter, process.stdin)  # both are pipes, see `_spawned`
+        self._stdout = cast(asyncio.StreamReader, process.stdout)
+        self.spent = False
+        self.nudge = asyncio.Event()
+        self._exit = asyncio.create_task(self._watch())
+
+    @classmethod
+    async def start(cls, program: "Program") -> "Child":
+        """A process that has said it is ready. Raises EngineDown."""
+        spawning = asyncio.create_task(_spawned(program.module))
+        try:
+            child = cls(await asyncio.shield(spawning))
+        except asyncio.CancelledError:  # a start that is broken off leaves a process without an owner
+            await cls(await spawning).kill()
+            raise
+        ready = False
+        try:
+            async with asyncio.timeout(program.start_deadline_s):
+                reply = await child._prepared(program.setup)
+            ready = isinstance(reply, Ready)
+        except TimeoutError as late:
+            raise EngineDown("The engine's process doesn't get ready in time.") from late
+        finally:
+            if not ready:
+                await child.kill()
+        if isinstance(reply, Failed):
+            raise EngineDown(reply.message)
+        if not ready:
+            raise EngineDown("The engine's process ended before it was ready; its stderr says why.")
+        return child
+
+    async def _prepared(self, setup: bytes) -> Reply | None:
+        """What the child says to its setup."""
+        return await self._reply() if await self._send(setup) else None
+
+    async def talk(self, job: Job) -> Done | Failed | None:
+        """The child's answer to the job; None when it died or talks nonsense, and is then spent."""
+        if not await self._send(job.frame):
+            self.spent = True
+            return None
+        while reply := await self._reply():
+            match reply:
+                case Took(number=job.number):
+                    job.begun = True
+                case Progress(number=job.number, fraction=fraction):
+                    job.tell(fraction)
+                case Done(number=job.number) | Failed(number=job.number):
+                    return reply
+                case _:
+                    break
+        self.spent = True
+        return None
+
+    async def kill(self) -> None:
+        """Returns once the process is gone; stopped or hung ones go too."""
+        self.spent = True
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it went by itself just now
+                self.process.kill()
+        self._stdin.close()
+        await asyncio.shield(self._exit)
+
+    async def _send(self, frame: bytes) -> bool:
+        try:
+            self._stdin.write(frame)
+            await self._stdin.drain()
+        except (OSError, RuntimeError):  # asyncio raises the first when the child is gone, uvloop the second
+            return False
+        return True
+
+    async def _reply(self) -> Reply | None:
+        try:
+            length: int = LENGTH.unpack(await self._stdout.readexactly(LENGTH.size))[0]
+            if length > FRAME_MAX_BYTES:
+                return None
+            return _REPLIES.decode(await self._stdout.readexactly(length))
+        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
+            return None
+
+    async def _watch(self) -> None:
+        await self.process.wait()
+        self.spent = True
+        self.nudge.set()
+
+
+_REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+
+async def _spawned(module: str) -> asyncio.subprocess.Process:
+    """The module as a program, without the folder it is started in on its path and without our settings."""
+    settings = "MYNA_"
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", module, str(os.getpid())),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={name: value for name, value in os.environ.items() if not name.startswith(settings)},
+            creationflags=_CREATION_FLAGS,
+        )
+    except OSError as error:
+        raise EngineDown("The engine's process can't be started.") from error

@@ -1,0 +1,70 @@
+"""myna models: what is known, and whether a folder speaks."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+import soundfile
+
+from demo import tiny_voices
+from myna.engines.sherpa_known import KNOWN
+from myna.engines.sherpa_models import SherpaEntry, described
+from tests.cli.conftest import Desk
+
+
+def test_the_known_models_are_listed_with_their_addresses(desk: Desk) -> None:
+    (line,) = desk.lines("models", "list", "--json")
+    assert [model["url"] for model in json.loads(line)] == [model.url for model in KNOWN]
+    table = "\n".join(desk.lines("models", "list"))
+    assert all(model.url in table and model.licence in table for model in KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("family", "speakers", "languages", "rate_hz"),
+    [("vits", 2, ["zh-CN"], 16_000), ("kokoro", 2, ["en-US"], 24_000), ("zipvoice", 0, ["zh"], 24_000)],
+)
+def test_a_model_is_tried_and_its_block_can_be_pasted(
+    desk: Desk, tmp_path: Path, family: str, speakers: int, languages: list[str], rate_hz: int
+) -> None:
+    folder = getattr(tiny_voices, family)(tmp_path / '模型 "one"')
+    (line,) = desk.lines(
+        "models", "add", str(folder), "--threads", "1", "--save", str(tmp_path / "a.mp3"), "--json"
+    )
+    found = json.loads(line)
+
+    assert (found["family"], found["speakers"], found["languages"]) == (family, speakers, languages)
+    assert found["rate_hz"] == rate_hz and found["real_time_factor"] > 0
+    assert soundfile.info(tmp_path / "a.mp3").duration == pytest.approx(found["seconds"], abs=0.06)
+    (table,) = tomllib.loads(found["node_toml"])["engine"]
+    model = described(msgspec.convert(table, SherpaEntry))
+    assert (model.family, model.folder, model.threads) == (family, str(folder), 1)
+    assert [voice.speaker for voice in model.voices] == list(range(speakers))
+
+
+def test_for_people_the_block_stands_below(desk: Desk, tmp_path: Path) -> None:
+    folder = tiny_voices.vits(tmp_path / "zh")
+    said = "\n".join(desk.lines("models", "add", str(folder)))
+    facts, _, block = said.partition("\nFor node.toml:\n")
+    assert "speakers          2" in facts
+    assert tomllib.loads(block)["engine"][0]["voice"][1]["id"] == "zh-1"
+
+
+def test_a_folder_that_is_no_model_is_refused(desk: Desk, tmp_path: Path) -> None:
+    assert (
+        desk.misused("models", "add", str(tmp_path / "nowhere"))
+        == f"There is no folder {tmp_path / 'nowhere'}."
+    )
+    folder = tiny_voices.vits(tmp_path / "zh")
+    (folder / "tokens.txt").unlink()
+    assert desk.misused("models", "add", str(folder)) == f"{folder} lacks tokens.txt."
+    assert "from 1 to 64" in desk.misused("models", "add", str(folder), "--threads", "0")
+
+
+def test_a_model_that_does_not_load_says_so(desk: Desk, tmp_path: Path) -> None:
+    folder = tiny_voices.vits(tmp_path / "zh")
+    (folder / "model.onnx").write_bytes(b"junk")
+    ended = desk.run("models", "add", str(folder))
+    assert ended.code == 1 and not ended.stdout
+    assert "The model doesn't speak" in ended.stderr.splitlines()[-1]

@@ -1,0 +1,155 @@
+"""myna voice: voices are cloned with consent, listed with how they stand, deleted; public ones are marked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.clones import CONSENT
+from tests.cli.conftest import Desk
+from tests.rig.calls import call
+from tests.rig.samples import write_voice
+from tests.rig.service import Service, ServiceMaker
+
+ESPEAK = {"MYNA_SPEECH": "espeak"}
+
+
+@pytest.fixture
+def owner(desk: Desk) -> Desk:
+    """A desk with the account `ann` and a recording in the current folder."""
+    desk.lines("account", "add", "ann", "--units", "5")
+    write_voice(desk.service.folder / "voice.wav", 3.5)
+    return desk
+
+
+def clone(*more: str, account: str = "ann", **changes: str) -> tuple[str, ...]:
+    """The command that clones the recording."""
+    order = {"name": "小明", "language": "zh", "transcript": "你好，世界", "sample": "voice.wav", **changes}
+    options = [word for name, value in order.items() for word in (f"--{name}", value)]
+    return ("voice", "clone", account, *options, *more)
+
+
+def as_json(desk: Desk, *arguments: str, **env: str) -> Any:
+    return json.loads("\n".join(desk.lines(*arguments, "--json", **env)))
+
+
+def stored(desk: Desk) -> list[Path]:
+    return [path for path in (desk.service.folder / "data" / "samples").rglob("*") if path.is_file()]
+
+
+def test_a_voice_is_cloned_listed_and_deleted(owner: Desk) -> None:
+    made = as_json(owner, *clone("--consent"))
+    assert (made["account"], made["name"], made["language"]) == ("ann", "小明", "zh")
+    assert (made["status"], made["sample_s"]) == ("queued", 3.5)
+    assert len(stored(owner)) == 1
+    assert owner.lines("account", "show", "ann")[5].split() == ["balance", "5"]
+
+    (row,) = as_json(owner, "voice", "list")
+    assert (row["voice_id"], row["source"], row["account"]) == (made["voice_id"], "clone", "ann")
+    assert (row["status"], row["reason"], row["by"]) == ("queued", "", [])
+    assert made["voice_id"] in owner.lines("voice", "list")[1]
+
+    deleted = as_json(owner, "voice", "delete", made["voice_id"])
+    assert deleted == {"voice_id": made["voice_id"], "deleted": True, "tasks_refunded": 0}
+    assert stored(owner) == []
+    assert as_json(owner, "voice", "list") == []
+    assert owner.refused("voice", "delete", made["voice_id"]).startswith("There is no cloned voice")
+
+
+def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner: Desk) -> None:
+    for more in ([], ["--consent-by", "Ann"]):
+        line = owner.refused(*clone(*more))
+        assert "--consent" in line
+        assert CONSENT in line
+    assert stored(owner) == []
+    assert as_json(owner, "voice", "list") == []
+
+
+def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk) -> None:
+    assert as_json(owner, *clone("--consent"))["consent_by"].startswith("ann (given to the command line of ")
+    other = as_json(owner, *clone("--consent", "--consent-by", "Li Lei"))
+    assert other["consent_by"].startswith("Li Lei (given to the command line of ")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sample": "nothing.wav"}, "nothing.wav can't be read: No such file or directory."),
+        ({"sample": "."}, ". can't be read: Is a directory."),
+        ({"sample": "text.wav"}, "The file is no recording that can be read here"),
+        ({"sample": "short.wav"}, "The recording"),
+        ({"language": "zh-CN"}, "The language must be its code alone"),
+        ({"name": ""}, "The voice's name must be 1 to 100 printable characters."),
+        ({"transcript": "?!"}, "The transcript must be what is said in the sample"),
+        ({"account": "bob"}, "There is no account 'bob'."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_voice_is_one_line(owner: Desk, change: dict[str, str], said: str) -> None:
+    (owner.service.folder / "text.wav").write_text("no recording")
+    write_voice(owner.service.folder / "short.wav", 1.0)
+    assert owner.refused(*clone("--consent", **change)).startswith(said)
+    assert stored(owner) == []
+
+
+def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Desk) -> None:
+    owner.lines("account", "add", "bob")
+    own = as_json(owner, *clone("--consent"))["voice_id"]
+    everything = as_json(owner, "voice", "list", "--account", "ann", **ESPEAK)
+    assert everything[-1]["voice_id"] == own
+    assert all(row["by"] == ["channel espeak"] for row in everything[:-1])
+    of_bob = as_json(owner, "voice", "list", "--account", "bob", **ESPEAK)
+    assert of_bob == everything[:-1]
+    assert owner.refused("voice", "list", "--account", "nobody") == "There is no account 'nobody'."
+
+
+def test_public_voices_are_put_in_order_renamed_hidden_and_shown(desk: Desk) -> None:
+    first, second = (row["voice_id"] for row in as_json(desk, "voice", "list", **ESPEAK)[:2])
+    assert as_json(desk, "voice", "order", "yue-male-1", second, **ESPEAK) == {
+        "voice_ids": ["yue-male-1", second]
+    }
+    assert as_json(desk, "voice", "rename", second, "晨曦", **ESPEAK)["name"] == "晨曦"
+    assert as_json(desk, "voice", "hide", first, **ESPEAK) == {"voice_id": first, "hidden": True}
+    rows = as_json(desk, "voice", "list", **ESPEAK)[:3]
+    assert [(row["voice_id"], row["place"], row["hidden"]) for row in rows] == [
+        ("yue-male-1", 1, False),
+        (second, 2, False),
+        (first, 0, True),
+    ]
+    assert rows[1]["name"] == "晨曦"
+
+    desk.lines("voice", "rename", second, "", **ESPEAK)
+    desk.lines("voice", "show", first, **ESPEAK)
+    rows = as_json(desk, "voice", "list", **ESPEAK)[:3]
+    assert rows[1]["name"] == "安妮"
+    assert rows[2]["hidden"] is False
+
+
+@pytest.mark.parametrize(
+    "command", [("hide", "nobody"), ("show", "nobody"), ("rename", "nobody", "x"), ("order", "nobody")]
+)
+def test_a_voice_that_nobody_has_cannot_be_marked(desk: Desk, command: tuple[str, ...]) -> None:
+    assert desk.refused("voice", *command, **ESPEAK) == "There is no public voice 'nobody'."
+
+
+def listed(service: Service, key: str) -> list[tuple[str, str]]:
+    answer = call("GET", f"{service.base_url}/voices", key=key).json
+    assert answer["default"] == answer["data"][0]["voice_id"]
+    return [(voice["voice_id"], voice["name"]) for voice in answer["data"]]
+
+
+def test_a_running_service_lists_voices_as_they_were_marked_from_the_next_call_on(
+    make_service: ServiceMaker,
+) -> None:
+    service = make_service(speech="espeak").start()
+    key = service.account().key().plain
+    (first, _), *others = listed(service, key)
+    service.cli("voice", "order", "en-us-male-1")
+    service.cli("voice", "rename", "en-us-male-1", "Jim")
+    service.cli("voice", "hide", first)
+    after = listed(service, key)
+    assert after[0] == ("en-us-male-1", "Jim")
+    assert after[1:] == [voice for voice in others if voice[0] != "en-us-male-1"]
+    answer = call("POST", f"{service.base_url}/tts", key=key, data={"text": "hi", "voice_id": first})
+    assert answer.status == 400

@@ -1,0 +1,165 @@
+"""A deleted voice is gone for good, and what was ordered in it is paid back in the same transaction."""
+
+import asyncio
+
+import pytest
+
+from myna.errors import CommandError, Stale
+from myna.store import site
+from myna.store.batch import CallState, NewTask, Refusal, Refused, TaskStatus
+from myna.store.clones import VOICE_DELETED, Deleted
+from tests.clones.workshop import Workshop, held_of
+from tests.store.books import break_refunds, charge_of, mend_refunds
+
+pytestmark = pytest.mark.anyio
+
+ROUNDS = 10
+
+
+async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(workshop: Workshop) -> None:
+    holder, node = await workshop.books.holder(), await workshop.node()
+    kept, voice = await workshop.ready(holder, node), await workshop.ready(holder, node)
+    assert voice.preview in workshop.files()
+
+    deleted = await workshop.delete(voice.voice_id)
+
+    assert deleted == Deleted(voice.sample, voice.preview, 0)
+    assert await workshop.find(voice.voice_id) is None
+    assert workshop.files() == sorted([kept.sample, kept.preview])
+
+
+async def test_an_order_that_was_decided_while_the_voice_was_there_is_decided_anew(
+    workshop: Workshop,
+) -> None:
+    books, node = workshop.books, await workshop.node()
+    holder = await books.holder()
+    voice = await workshop.ready(holder, node)
+    seen = (await site.load(books.db)).version
+    await workshop.delete(voice.voice_id)
+    task = NewTask("你好", voice.voice_id, 1.0, TaskStatus.QUEUED)
+    assert await books.charge(charge_of(holder, task=task, config_version=seen)) == [Refused(Refusal.STALE)]
+
+
+async def test_a_voice_that_is_not_there_is_refused(workshop: Workshop) -> None:
+    voice_id = await workshop.queued(await workshop.books.holder())
+    await workshop.delete(voice_id)
+    for unknown in (voice_id, "zh-female-1"):
+        with pytest.raises(CommandError, match="There is no cloned voice"):
+            await workshop.delete(unknown)
+
+
+async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(workshop: Workshop) -> None:
+    books, node = workshop.books, await workshop.node()
+    holder = await books.holder(units=10)
+    voice, another = await workshop.ready(holder, node), await workshop.ready(holder, node)
+    done = await workshop.ordered(holder, voice.voice_id)
+    await workshop.complete(node, await workshop.leased(node))
+    held = await workshop.ordered(holder, voice.voice_id)
+    job = await workshop.leased(node)
+    queued = await workshop.ordered(holder, voice.voice_id)
+    in_another = await workshop.ordered(holder, another.voice_id)
+    assert await books.balance(holder) == 6
+
+    deleted = await workshop.delete(voice.voice_id)
+
+    assert deleted.refunded == 2
+    assert await books.balance(holder) == 8
+    for call in (held, queued):
+        assert await books.state(call.call_id) == CallState.REFUNDED
+        status, *_, reason = await books.task(call.call_id)
+        assert (status, reason) == (TaskStatus.FAILED, VOICE_DELETED)
+    assert (await books.task(done.call_id))[0] == TaskStatus.COMPLETED
+    assert (await books.task(in_another.call_id))[0] == TaskStatus.QUEUED
+    with pytest.raises(Stale):
+        await workshop.complete(node, job)
+    assert await workshop.leased(node)  # the one in the other voice
+
+
+async def test_what_the_site_itself_speaks_is_left_to_it(workshop: Workshop) -> None:
+    holder = await workshop.books.holder(units=10)
+    voice_id = await workshop.queued(holder)
+    call = await workshop.ordered(holder, voice_id, TaskStatus.PROCESSING)
+    assert (await workshop.delete(voice_id)).refunded == 0
+    assert await workshop.books.state(call.call_id) == CallState.OPEN
+
+
+async def test_where_a_refund_cannot_be_written_nothing_is_deleted(workshop: Workshop) -> None:
+    books, holder = workshop.books, await workshop.books.holder()
+    voice_id = await workshop.queued(holder)
+    call = await workshop.ordered(holder, voice_id)
+    await break_refunds(books)
+    with pytest.raises(Exception, match="refunds are out of order"):
+        await workshop.delete(voice_id)
+    voice = await workshop.find(voice_id)
+    assert voice is not None
+    assert workshop.files() == [voice.sample]
+    assert (await books.task(call.call_id))[0] == TaskStatus.QUEUED
+    await mend_refunds(books)
+    assert (await workshop.delete(voice_id)).refunded == 1
+
+
+async def test_a_node_that_is_cloning_finds_the_voice_gone(workshop: Workshop) -> None:
+    node = await workshop.node()
+    voice_id = await workshop.queued(await workshop.books.holder())
+    job = await workshop.leased(node)
+    assert job.reference is not None
+    sample = bytes.fromhex(job.reference.sha256)
+    assert await workshop.tasks.reference(node, sample) is not None
+
+    await workshop.delete(voice_id)
+
+    assert await workshop.tasks.reference(node, sample) is None
+    assert await workshop.tasks.forgotten([job.reference.sha256]) == [job.reference.sha256]
+    assert not await workshop.tasks.holds(node, held_of(job))
+    with pytest.raises(Stale):
+        await workshop.complete(node, job)
+    assert workshop.files() == []
+
+
+async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(workshop: Workshop) -> None:
+    node, holder = await workshop.node(), await workshop.books.holder()
+    for _ in range(ROUNDS):
+        voice_id = await workshop.queued(holder)
+        job = await workshop.leased(node)
+
+        completed, deleted = await asyncio.gather(
+            workshop.complete(node, job), workshop.delete(voice_id), return_exceptions=True
+        )
+
+        assert isinstance(deleted, Deleted)
+        assert isinstance(completed, Stale) or deleted.preview == completed
+        assert await workshop.find(voice_id) is None
+        assert workshop.files() == []
+
+
+async def test_deleting_while_tasks_end_pays_each_back_or_keeps_it(workshop: Workshop) -> None:
+    books, node = workshop.books, await workshop.node()
+    for _ in range(ROUNDS):
+        holder = await books.holder(units=10)
+        voice = await workshop.ready(holder, node)
+        calls = [await workshop.ordered(holder, voice.voice_id) for _ in range(4)]
+        jobs = [await workshop.leased(node) for _ in range(3)]
+
+        *completed, deleted = await asyncio.gather(
+            *(workshop.complete(node, job) for job in jobs),
+            workshop.delete(voice.voice_id),
+            return_exceptions=True,
+        )
+
+        assert isinstance(deleted, Deleted)
+        delivered = sum(isinstance(name, str) for name in completed)
+        assert all(isinstance(result, str | Stale) for result in completed)
+        assert deleted.refunded == 4 - delivered
+        assert await books.balance(holder) == 10 - delivered
+        states = [await books.state(call.call_id) for call in calls]
+        assert states.count(CallState.REFUNDED) == deleted.refunded
+        assert await books.audit() == []
+
+
+async def test_of_two_who_delete_at_once_one_did(workshop: Workshop) -> None:
+    holder = await workshop.books.holder()
+    voice_id = await workshop.queued(holder)
+    await workshop.ordered(holder, voice_id)
+    results = await asyncio.gather(*(workshop.delete(voice_id) for _ in range(3)), return_exceptions=True)
+    assert sorted(type(result).__name__ for result in results) == ["CommandError", "CommandError", "Deleted"]
+    assert await workshop.books.balance(holder) == 10

@@ -1,0 +1,76 @@
+"""The account's row is the lock of its voices too: taken first, so that nobody waits for two in a circle."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from myna.clones import CLONES_MAX
+from myna.errors import CommandError
+from tests.clones.workshop import Workshop
+from tests.store.books import Books, books_of
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+LOCK = "UPDATE accounts SET balance = balance WHERE id = $1"
+
+
+@pytest.fixture
+async def books(postgres_url: str, tmp_path: Path) -> AsyncIterator[Books]:
+    async with books_of(postgres_url, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def hand(books: Books) -> AsyncIterator[asyncpg.Connection]:
+    """Another process's connection."""
+    connection = await asyncpg.connect(books.url)
+    yield connection
+    await connection.close()
+
+
+async def somebody_waits(books: Books) -> None:
+    async def waits() -> bool:
+        return bool(await books.sql(WAITING))
+
+    await until(waits, "somebody waits for a lock")
+
+
+async def test_who_holds_the_account_can_end_a_voice_that_somebody_deletes(
+    workshop: Workshop, hand: asyncpg.Connection
+) -> None:
+    """As a node does that completes it: the locks in one order, or there would be a circle."""
+    books, holder = workshop.books, await workshop.books.holder()
+    voice_id = await workshop.queued(holder)
+    await workshop.ordered(holder, voice_id)
+    async with hand.transaction():
+        await hand.execute(LOCK, holder.account_id)
+        deleting = asyncio.ensure_future(workshop.delete(voice_id))
+        await somebody_waits(books)
+        await hand.execute("UPDATE clones SET preview = 'p' WHERE voice_id = $1", voice_id)
+    deleted = await deleting
+    assert (deleted.preview, deleted.refunded) == ("p", 1)
+
+
+async def test_a_voice_is_counted_behind_one_that_is_being_made(
+    workshop: Workshop, hand: asyncpg.Connection
+) -> None:
+    books, holder = workshop.books, await workshop.books.holder()
+    for _ in range(CLONES_MAX - 1):
+        await workshop.queued(holder)
+    async with hand.transaction():
+        await hand.execute(LOCK, holder.account_id)
+        cloning = asyncio.ensure_future(workshop.clone(holder))
+        await somebody_waits(books)
+        await hand.execute(
+            "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
+            " sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)"
+            " SELECT 'the last one', account_id, name, language, transcript, sample, sample_bytes,"
+            " sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at FROM clones LIMIT 1"
+        )
+    with pytest.raises(CommandError, match="as many as it may"):
+        await cloning

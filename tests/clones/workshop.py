@@ -1,0 +1,121 @@
+"""What clones voices on the books of a test: the listener, the stores of files, a compute node."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from myna import accounts, clones
+from myna.clones import Wish
+from myna.engines.listener import Listener
+from myna.keys import Scope
+from myna.nodes import Nodes
+from myna.store import clones as store
+from myna.store import site
+from myna.store.audio import AudioStore
+from myna.store.batch import Audio, Charge, NewTask, TaskStatus
+from myna.store.clones import CloneRow, CloneStatus, Deleted, NewClone
+from myna.store.database import Connection
+from myna.store.nodes import Offer
+from myna.store.samples import SampleStore
+from myna.tasks import Tasks
+from myna.wire.farm import Held, Job
+from tests.store.books import Books, Holder
+
+PREVIEW = b"the preview"
+
+
+class Workshop:
+    """One site. Children of the listener start when the first sample is checked."""
+
+    def __init__(self, books: Books, recording: Path) -> None:
+        self.books, self.recording = books, recording
+        self.samples = SampleStore(books.folder / "samples")
+        self.audio = AudioStore(books.folder / "audio")
+        self.listener = Listener()
+        self.tasks = Tasks(books.db, lease_s=30)
+
+    async def close(self) -> None:
+        await self.tasks.close()
+        await self.listener.close()
+
+    async def clone(self, holder: Holder, **changes: Any) -> CloneRow:
+        """A voice ordered as a person does, from the recording."""
+        account = await accounts.find(self.books.db, holder.name)
+        wish = msgspec.structs.replace(self.wish(), **changes)
+        return await clones.clone(self.books.db, self.samples, self.listener, account, wish)
+
+    def wish(self) -> Wish:
+        return Wish("小明", "zh", "你好，世界", self.recording, "the account's owner")
+
+    async def queued(self, holder: Holder) -> str:
+        """The id of a voice that waits for a node; its sample is but a few bytes, and nothing listened."""
+        name, path = self.samples.new()
+        path.write_bytes(b"a sample")
+        voice_id = f"clone-{name.removesuffix('.wav')}"
+        sha256 = hashlib.sha256(b"a sample").digest()
+        what = ("小明", "zh", "你好，世界", name, 8, sha256, 3500, "its owner", clones.CONSENT)
+        new = NewClone(voice_id, holder.account_id, *what)
+
+        async def work(connection: Connection) -> bool:
+            return await store.add(connection, new, clones.CLONES_MAX)
+
+        assert await self.books.db.transaction(work)
+        return voice_id
+
+    async def node(self) -> int:
+        """The id of a node that clones Chinese voices."""
+        nodes = Nodes(self.books.db)
+        invited = await nodes.enroll("a node")
+        admitted = await nodes.join(invited.token, "1")
+        node = await nodes.verify(f"Bearer {admitted.credential}".encode())
+        await nodes.hello(node, Offer([], ["zh"], 4, 0.0, "1", False))
+        return node.id
+
+    async def leased(self, node_id: int) -> Job:
+        """The node's next job."""
+        (job,) = await self.tasks.lease(node_id, 1, 0)
+        return job
+
+    async def complete(self, node_id: int, job: Job) -> str:
+        """The job's audio under its name in the store. Raises Stale, and then the file is gone."""
+        name, path = self.audio.new(".mp3")
+        path.write_bytes(PREVIEW)
+        audio = Audio(name, len(PREVIEW), hashlib.sha256(PREVIEW).digest())
+        try:
+            await self.tasks.complete(node_id, held_of(job), audio)
+        except BaseException:
+            self.audio.delete(name)
+            raise
+        return name
+
+    async def ready(self, holder: Holder, node_id: int) -> CloneRow:
+        """A voice that the node has made."""
+        voice_id = await self.queued(holder)
+        await self.complete(node_id, await self.leased(node_id))
+        clone = await self.find(voice_id)
+        assert clone is not None
+        assert clone.status == CloneStatus.READY
+        return clone
+
+    async def find(self, voice_id: str) -> CloneRow | None:
+        return await store.by_voice_id(self.books.db, voice_id)
+
+    async def delete(self, voice_id: str) -> Deleted:
+        return await clones.delete(self.books.db, self.samples, self.audio, voice_id)
+
+    async def ordered(self, holder: Holder, voice_id: str, status: TaskStatus = TaskStatus.QUEUED) -> Charge:
+        """A task of one unit in this voice."""
+        tts, task = int(Scope.TTS), NewTask("你好", voice_id, 1.0, status)
+        version = (await site.load(self.books.db)).version
+        return await self.books.opened(holder, scope=tts, pays=tts, task=task, config_version=version)
+
+    def files(self) -> list[str]:
+        """Every file of the two stores."""
+        folders = [self.books.folder / "samples", self.books.folder / "audio"]
+        return sorted(path.name for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+def held_of(job: Job) -> Held:
+    return Held(job.kind, job.id, job.epoch, job.token)

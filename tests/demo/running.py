@@ -1,0 +1,73 @@
+"""A demo as a newcomer runs it: a process with what it prints, and all that it starts."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.rig.tether import tethered
+from tests.rig.waiting import free_port, wait_until
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 100
+
+
+class Demo:
+    """One run of `python -m MODULE` in a folder, with this much environment besides the usual."""
+
+    def __init__(self, folder: Path, module: str = "demo", **env: str) -> None:
+        self._out = folder / "stdout"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        with self._out.open("wb") as out:
+            self.process = subprocess.Popen(
+                tethered([sys.executable, "-m", module], signal.SIGTERM),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**inherited, "PYTHONPATH": str(ROOT), "MYNA_PORT": str(free_port()), **env},
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    def ended(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Until it is so, or the demo has ended."""
+        wait_until(lambda: condition() or self.process.poll() is not None, DEADLINE_S, what)
+
+    def paste(self) -> bytes:
+        """What comes of the lines that it says to paste into another terminal."""
+        lines = [line for line in self.text.splitlines() if line.startswith(("export ", "curl "))]
+        return subprocess.run(
+            ["sh", "-e", "-c", "\n".join(lines)],
+            env={**os.environ, "NO_PROXY": "127.0.0.1"},
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=True,
+        ).stdout
+
+    def check_nothing_is_left(self) -> None:
+        """No process of it goes on."""
+        wait_until(lambda: not self.family(), DEADLINE_S, "no process is left")
+
+    def family(self) -> list[int]:
+        """The processes of its session that are alive: itself, the service, and those that speak."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            except OSError:  # it ended in this moment
+                continue
+            if int(session) == self.process.pid and state != "Z":
+                found.append(int(stat.parent.name))
+        return found
+
+
+DemoMaker = Callable[..., Demo]

@@ -1,0 +1,107 @@
+"""What the page of compute nodes tells their owners is what the program takes and says."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import NODEFAULT, Struct, structs
+
+from demo import tiny_voices
+from myna.engines.sherpa_models import SherpaEntry, VoiceEntry
+from myna.node.config import FILE, EspeakEntry, File, load
+from tests.docs.pages import DOCS, ROOT, code, fences, table
+
+PAGE = DOCS / "nodes.md"
+NODE = [
+    *(ROOT / "myna/node").glob("*.py"),
+    ROOT / "myna/cli/node_run.py",
+    ROOT / "myna/engines/sherpa_models.py",
+]
+IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`"}
+"""Defaults that aren't one value."""
+
+
+def test_the_node_toml_of_the_page_is_taken_as_it_stands(tmp_path: Path) -> None:
+    (example,) = [fence.text for fence in fences(PAGE) if fence.language == "toml"]
+    (tmp_path / FILE).write_text(example, encoding="utf-8")
+    own, cloner = re.findall('folder = "(.*)"', example)
+    tiny_voices.vits(tmp_path / own)
+    (tiny_voices.zipvoice(tmp_path / cloner) / "lexicon-en-us.txt").touch()
+    config = load([tmp_path / FILE])
+    assert (config.slots, config.shutdown_grace_s) == (2, 20)
+    embedded, named, clones = config.engines
+    assert [voice.voice_id for voice in embedded.voices] == ["yue-female-1", "yue-male-1"]
+    assert [voice.name for voice in named.voices] == ["林"]
+    assert (clones.voices, clones.clones) == ((), ("zh", "en"))
+
+
+@pytest.mark.parametrize(
+    ("head", "kind", "besides"),
+    [
+        ("key", File, {"engine.kind": ""}),
+        ("key of an `espeak` engine", EspeakEntry, {}),
+        ("key of a `sherpa` engine", SherpaEntry, {}),
+        ("key of a `voice`", VoiceEntry, {}),
+    ],
+)
+def test_every_key_of_node_toml_is_there_with_its_default(
+    head: str, kind: type[Struct], besides: dict[str, str]
+) -> None:
+    documented = {code(row[0])[0]: row[1] for row in table(PAGE, head)}
+    assert documented == {field.name: default(field) for field in structs.fields(kind)} | besides
+
+
+def default(field: structs.FieldInfo) -> str:
+    if field.name in IN_WORDS:
+        return IN_WORDS[field.name]
+    if field.default_factory is not NODEFAULT:
+        return "none"
+    if field.default is NODEFAULT:
+        return ""
+    return "all" if field.default is None else f"`{field.default}`"
+
+
+def documented_messages() -> set[str]:
+    """The first column of both tables of what it says."""
+    text = PAGE.read_text("utf-8")
+    rows = [line for part in text.split("| it says |")[1:] for line in part.split("\n\n")[0].splitlines()]
+    return {code(row)[0] for row in rows if row.startswith("| `")}
+
+
+def template(node: ast.expr) -> str:
+    """A text of the source with a … for what differs; empty if it is no text."""
+    if isinstance(node, ast.JoinedStr):
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+    else:
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return re.sub("…+", "…", re.sub(r"%(\.\d)?[sdf]", "…", text))
+
+
+def said(path: Path) -> Iterator[str]:
+    """What a module raises for the command line to print, or writes to the log."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="log")), args=[text, *_]):
+                yield template(text)
+            case ast.Call(func=ast.Name(id="CommandError" | "ConfigError" | "EngineDown"), args=[text, *_]):
+                yield template(text)
+
+
+def test_all_that_a_node_says_is_explained() -> None:
+    messages = {text for path in NODE for text in said(path) if re.search("[a-z]{2}", text)}
+    assert len(messages) > 30
+    assert messages - documented_messages() == set()
+
+
+def test_what_is_explained_is_said_somewhere() -> None:
+    texts = {
+        template(node)
+        for path in (ROOT / "myna").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.JoinedStr | ast.Constant)
+    }
+    for message in documented_messages() - texts:
+        pattern = re.compile(".+".join(map(re.escape, message.split("…"))))
+        assert any(pattern.fullmatch(text) for text in texts), message

@@ -1,0 +1,369 @@
+"""The listener's process: when it is there, what it may take, and what becomes of a file that breaks it."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myna.engines import listener_child
+from myna.engines.listener import Heard, Listener, NoAudio, Sample, SampleRefused
+from myna.engines.recording import Recording, opened
+from myna.engines.spoken import EngineDown, EngineFailed, EngineTimedOut
+from myna.sound.levels import Sound
+from tests.engines.conftest import runs, until
+from tests.rig.samples import RATE_HZ, voice, write_voice
+from tests.rig.shapes import FFMPEG_SHAPES, ffmpeg_file
+from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
+from tests.rig.waiting import wait_until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+
+_MIB = 2**20
+_MUTANTS = 400
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    listener = Listener()
+    yield listener
+    await listener.close()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return write_voice(tmp_path / "voice.wav")
+
+
+class _Stuck:
+    """A file whose reader waits for ever: a pipe that is open for writing, and nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._writers: list[int] = []
+
+    def has_reader(self) -> bool:
+        with contextlib.suppress(OSError):  # the pipe has none yet
+            self._writers.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(self._writers)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            os.close(writer)
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[_Stuck]:
+    stuck = _Stuck(tmp_path / "stuck")
+    yield stuck
+    stuck.close()
+
+
+def _children() -> set[int]:
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    return {int(pid) for pid in listed.split()}
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def _told(pid: int, file: str) -> str:
+    return Path(f"/proc/{pid}/{file}").read_text()
+
+
+async def _hung(listener: Listener, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
+    """A sample that the child has begun to read and won't end."""
+    task = asyncio.create_task(listener.sample(stuck.path, target))
+    await until(stuck.has_reader)
+    return task
+
+
+async def test_a_listener_that_nobody_uses_has_no_process() -> None:
+    before = _children()
+    listener = Listener(processes=2)
+    assert listener.pids() == [] and _children() == before
+    await listener.close()
+    assert _children() == before
+
+
+async def test_many_first_uses_at_once_start_one_process(
+    listener: Listener, good: Path, tmp_path: Path
+) -> None:
+    before = _children()
+    targets = [tmp_path / f"{number}.wav" for number in range(10)]
+
+    samples = await asyncio.gather(*(listener.sample(good, target) for target in targets))
+
+    assert len(set(samples)) == 1
+    assert len({target.read_bytes() for target in targets}) == 1
+    assert len(listener.pids()) == 1 and _children() - before == set(listener.pids())
+
+
+async def test_a_closed_listener_has_no_process_and_takes_no_file(
+    listener: Listener, good: Path, tmp_path: Path
+) -> None:
+    await listener.sample(good, tmp_path / "sample.wav")
+    [pid] = listener.pids()
+
+    await listener.close()
+    await listener.close()
+
+    assert not runs(pid)
+    with pytest.raises(EngineDown):
+        await listener.sample(good, tmp_path / "second.wav")
+    assert _names(tmp_path) == {"voice.wav", "sample.wav"}
+
+
+async def test_a_listener_closed_before_its_first_use_starts_nothing(good: Path, tmp_path: Path) -> None:
+    before = _children()
+    listener = Listener()
+    await listener.close()
+    with pytest.raises(EngineDown):
+        await listener.speech(good)
+    assert _children() == before
+
+
+async def test_a_file_that_kills_its_reader_is_refused_and_the_next_is_heard(
+    listener: Listener, good: Path, stuck: _Stuck, tmp_path: Path
+) -> None:
+    reading = await _hung(listener, stuck, tmp_path / "sample.wav")
+    [pid] = listener.pids()
+
+    os.kill(pid, signal.SIGSEGV)
+
+    with pytest.raises(SampleRefused, match=r"^The recording could not be read; export it again, as wav\.$"):
+        await reading
+    assert _names(tmp_path) == {"voice.wav", "stuck"}
+    assert (await listener.sample(good, tmp_path / "sample.wav")).seconds == 6
+    assert listener.pids() != [pid]
+
+
+async def test_speech_that_kills_its_reader_is_refused(listener: Listener, stuck: _Stuck) -> None:
+    reading = asyncio.create_task(listener.speech(stuck.path))
+    await until(stuck.has_reader)
+    os.kill(listener.pids()[0], signal.SIGSEGV)
+    with pytest.raises(NoAudio, match=r"^The file could not be read; it must be an mp3\.$"):
+        await reading
+
+
+async def test_a_file_that_takes_for_ever_is_given_up_at_its_deadline(
+    good: Path, stuck: _Stuck, tmp_path: Path
+) -> None:
+    listener = Listener(job_deadline_s=0.5)
+    await listener.sample(good, tmp_path / "sample.wav")
+    [pid] = listener.pids()
+
+    with pytest.raises(EngineTimedOut):
+        await listener.sample(stuck.path, tmp_path / "second.wav")
+
+    assert not runs(pid)
+    assert _names(tmp_path) == {"voice.wav", "sample.wav", "stuck"}
+    assert await listener.sample(good, tmp_path / "second.wav")
+    await listener.close()
+
+
+async def test_a_cancelled_sample_leaves_nothing(listener: Listener, stuck: _Stuck, tmp_path: Path) -> None:
+    reading = await _hung(listener, stuck, tmp_path / "sample.wav")
+    [pid] = listener.pids()
+
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert not runs(pid)
+    assert _names(tmp_path) == {"stuck"}
+
+
+def _stopped_while_it_writes(pid: int, folder: Path) -> bool:
+    """Stops the process once its unfinished file is there; False when it was quicker and goes on."""
+    wait_until(lambda: any(folder.iterdir()), 10, "it writes", every_s=0)
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _told(pid, "stat").rpartition(")")[2].split()[0] == "T", 5, "it has stopped")
+    if any(name.endswith(".part") for name in _names(folder)):
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
+async def test_a_sample_cancelled_while_it_is_written_leaves_nothing(
+    listener: Listener, tmp_path: Path
+) -> None:
+    source, folder = write_voice(tmp_path / "voice.wav", 60), tmp_path / "samples"
+    folder.mkdir()
+    target = folder / "sample.wav"
+    await listener.sample(source, target)
+    [pid] = listener.pids()
+    written = True
+    while written:
+        target.unlink()
+        writing = asyncio.create_task(listener.sample(source, target))
+        written = not await asyncio.to_thread(_stopped_while_it_writes, pid, folder)
+        await asyncio.wait([writing], timeout=None if written else 0)
+
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+    assert not runs(pid) and _names(folder) == set()
+
+
+async def test_a_file_that_is_not_there_says_so_without_its_path(listener: Listener, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"^No such file or directory$") as failure:
+        await listener.sample(tmp_path / "nowhere", tmp_path / "sample.wav")
+    assert type(failure.value) is EngineFailed
+
+
+async def test_a_target_that_cannot_be_written_leaves_nothing(
+    listener: Listener, good: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineFailed, match=r"^No such file or directory$"):
+        await listener.sample(good, tmp_path / "missing" / "sample.wav")
+    assert _names(tmp_path) == {"voice.wav"}
+
+
+async def test_the_process_is_bounded(listener: Listener, good: Path, tmp_path: Path) -> None:
+    await listener.sample(good, tmp_path / "sample.wav")
+    limits = _told(listener.pids()[0], "limits")
+
+    def limit(name: str) -> tuple[str, str]:
+        [(soft, hard)] = re.findall(rf"{name} +(\d+) +(\d+)", limits)
+        return soft, hard
+
+    assert limit("Max core file size") == ("0", "0")
+    assert limit("Max file size") == (str(4 * _MIB), str(4 * _MIB))
+    soft, hard = limit("Max address space")
+    assert soft == hard and int(soft) < 1024 * _MIB
+
+
+async def test_a_header_that_asks_for_gigabytes_is_refused_and_gets_none(
+    listener: Listener, good: Path, tmp_path: Path
+) -> None:
+    """ALAC's header states how long frames may be, and the decoder makes room for three, in each channel."""
+    data = bytearray(ffmpeg_file("m4a without loss", voice(4, FFMPEG_RATE_HZ)))
+    header = data.rindex(b"alac")
+    data[header + 8 : header + 12] = (4096 * 4096).to_bytes(4, "big")
+    data[header + 17] = 8
+    source = tmp_path / "greedy.m4a"
+    source.write_bytes(data)
+    await listener.sample(good, tmp_path / "sample.wav")
+    before = listener.pids()
+
+    with pytest.raises(SampleRefused):
+        await listener.sample(source, tmp_path / "second.wav")
+
+    peak_kib = re.findall(r"VmHWM:\s+(\d+) kB", _told(before[0], "status"))[0]
+    assert int(peak_kib) < 300 * 1024
+    assert await listener.sample(good, tmp_path / "second.wav") and listener.pids() == before
+
+
+def test_of_hours_in_a_small_file_no_more_than_a_minute_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.flac"
+    minute = np.zeros(60 * 48_000, np.int16)
+    with soundfile.SoundFile(path, "w", 48_000, 1, format="FLAC") as file:
+        for _ in range(60):
+            file.write(minute)
+    taken = 0
+
+    with opened(path.read_bytes()) as recording:
+
+        def counted() -> Iterator[Sound]:
+            nonlocal taken
+            for block in recording.blocks:
+                taken += len(block)
+                yield block
+
+        with pytest.raises(SampleRefused, match="longer than 60 s"):
+            listener_child._mono(Recording(recording.rate_hz, recording.channels, counted()))
+
+    assert 60 <= taken / 48_000 < 62
+
+
+async def test_what_decoders_print_is_in_nobodys_log(
+    good: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """libmpg123 prints a line for each frame that it doesn't like."""
+    listener = Listener()
+    source = tmp_path / "upload"
+    soundfile.write(source, voice(5), RATE_HZ, format="MP3")
+    data = bytearray(source.read_bytes())
+    for at in range(1_000, len(data), 97):
+        data[at] ^= 0x55
+    source.write_bytes(data)
+    with pytest.raises(NoAudio):
+        await listener.speech(good)
+    await asyncio.gather(listener.speech(source), return_exceptions=True)
+    await listener.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_whoever_only_asks_the_listener_loads_no_decoder() -> None:
+    probe = (
+        "import sys, myna.engines.listener;"
+        "assert not {'numpy', 'soundfile', 'soxr', 'av'} & set(sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", probe], check=True)
+
+
+def _seeds(folder: Path) -> list[bytes]:
+    path = folder / "seed"
+    made = []
+    for name, subtype in [
+        ("WAV", "PCM_16"),
+        ("WAV", "IMA_ADPCM"),
+        ("FLAC", None),
+        ("OGG", None),
+        ("MP3", None),
+    ]:
+        soundfile.write(path, voice(3.7), RATE_HZ, format=name, subtype=subtype)
+        made.append(path.read_bytes())
+    made += [ffmpeg_file(name, voice(3.7, FFMPEG_RATE_HZ)) for name in FFMPEG_SHAPES]
+    path.unlink()
+    return made
+
+
+def _mutant(seed: bytes, random: np.random.Generator) -> bytes:
+    """The file with bytes changed, left out or put in, mostly in its head, which decoders believe."""
+    data = bytearray(seed)
+    for _ in range(random.choice([1, 2, 5, 20])):
+        at = int(random.integers(0, random.choice([600, len(data) - 64])))
+        match random.integers(0, 5):
+            case 0 | 1:
+                data[at] = int(random.integers(0, 256))
+            case 2:
+                data[at : at + 4] = random.choice([0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF]).astype(">u4").tobytes()
+            case 3:
+                del data[at : at + int(random.integers(1, 50))]
+            case _:
+                data[at:at] = random.bytes(20)
+    return bytes(data)
+
+
+async def test_hundreds_of_damaged_files_are_each_heard_or_refused(
+    listener: Listener, tmp_path: Path
+) -> None:
+    seeds, random = _seeds(tmp_path), np.random.default_rng(3)
+    source, target = tmp_path / "upload", tmp_path / "sample.wav"
+    refused = 0
+    for number in range(_MUTANTS):
+        source.write_bytes(_mutant(seeds[number % len(seeds)], random))
+        try:
+            await listener.sample(source, target)
+            target.unlink()
+        except SampleRefused:
+            refused += 1
+        try:
+            assert isinstance(await listener.speech(source), Heard)
+        except NoAudio:
+            refused += 1
+        assert _names(tmp_path) == {"upload"}
+    assert _MUTANTS < refused < 2 * _MUTANTS

@@ -1,0 +1,53 @@
+"""How words sound, asked of the real espeak-ng in a program of its own."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myna.engines.process import Pool
+from myna.engines.sherpa_job import Phonemes, PhonemesJob
+from myna.engines.spoken import UnfitUtterance
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
+    pool = Pool("myna.engines.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "pieces"),
+    [
+        ("Hello, world! Good: yes.", "en-us", ["həlˈoʊ, wˈɜːld!", "ɡˈʊd: jˈɛs."]),
+        ("Mr. Smith has 3.", "en-US", ["mˈɪstɚ smˈɪθ hɐz θɹˈiː."]),
+        ("Hallo Welt", "de", ["hˈaloː vˈɛlt"]),
+        ("Bonjour", "fr-FR", ["bɔ̃ʒˈuʁ"]),
+        ("你好，世界。", "zh-CN", ["ni2χˈɑu2, s.ˈi.5 tɕˈiɛ5."]),
+        ("", "en-us", []),
+        ("?!", "en-us", []),
+    ],
+)
+async def test_words_sound_and_keep_their_stops(
+    phonemizer: Pool[Phonemes], text: str, language: str, pieces: list[str]
+) -> None:
+    assert (await phonemizer.run(PhonemesJob(text, language), 20)).pieces == pieces
+
+
+async def test_a_foreign_word_leaves_no_mark_of_its_language(phonemizer: Pool[Phonemes]) -> None:
+    (piece,) = (await phonemizer.run(PhonemesJob("今天3点hello", "cmn"), 20)).pieces
+    assert "(" not in piece and "l" in piece
+    assert piece.startswith("tɕˈi5n")
+
+
+async def test_a_long_text_comes_in_pieces(phonemizer: Pool[Phonemes]) -> None:
+    pieces = (await phonemizer.run(PhonemesJob("word " * 600, "en-us"), 20)).pieces
+    assert len(pieces) == 25 and sum(piece.count("wˈɜːd") for piece in pieces) == 600
+
+
+async def test_an_unknown_language_is_refused(phonemizer: Pool[Phonemes]) -> None:
+    with pytest.raises(UnfitUtterance):
+        await phonemizer.run(PhonemesJob("nuqneH", "tlh"), 20)

@@ -1,0 +1,389 @@
+"""Neural voices on tiny models and the real library: every family speaks what it is told, or says why not."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import wave
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from demo import tiny_voices
+from myna.engines.sherpa import Sherpa
+from myna.engines.sherpa_models import SherpaEntry, VoiceEntry, described, inspect
+from myna.engines.spoken import (
+    EngineDied,
+    EngineDown,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    Reference,
+    Spoken,
+    UnfitUtterance,
+    Utterance,
+    UtteranceRefused,
+)
+from tests.engines.conftest import runs, until
+
+pytestmark = pytest.mark.anyio
+
+HAN = "你好，世界。你好！"
+ENGLISH = "Hello, world. It costs 3.14!"
+PAUSE_S = 0.25
+
+
+def _engine(folder: Path) -> Sherpa:
+    return Sherpa(inspect(folder), queue_max=8, job_deadline_s=60, start_deadline_s=60)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+async def vits(models: Path) -> AsyncIterator[Sherpa]:
+    engine = _engine(tiny_voices.vits(models / "小 zh,vits"))  # a folder as people name them
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture(scope="module")
+async def zipvoice(models: Path) -> AsyncIterator[Sherpa]:
+    engine = _engine(tiny_voices.zipvoice(models / "zipvoice"))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> Reference:
+    """Two seconds of noise that pass for a voice."""
+    noise = np.random.default_rng(1).normal(0, loudness, 32_000).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(noise.tobytes())
+    return Reference(path, "你好世界", "zh-CN")
+
+
+async def _say(
+    engine: Sherpa,
+    path: Path,
+    text: str,
+    *,
+    voice: int = 0,
+    speed: float = 1.0,
+    reference: Reference | None = None,
+) -> Spoken:
+    voice_id = engine.voices[voice].voice_id if engine.voices else ""
+    return await engine.speak(Utterance(text, voice_id, speed), path, 60, reference=reference)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _level(path: Path, hz: float) -> float:
+    """How much of the sound is a tone of this pitch."""
+    sound, rate_hz = soundfile.read(path)
+    turns = np.exp(-2j * np.pi * hz / rate_hz * np.arange(len(sound)))
+    return float(abs(sound @ turns)) / len(sound)
+
+
+def _hums(path: Path, model: Path, token: str, speaker: int = 0) -> bool:
+    return _level(path, tiny_voices.pitch_hz(tiny_voices.token(model, token), speaker)) > 0.004
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "rate_hz"),
+    [
+        ("vits", HAN, 16_000),
+        ("piper", ENGLISH, 16_000),
+        ("matcha", HAN, 16_000),
+        ("kokoro", ENGLISH, 24_000),
+        ("zipvoice", HAN, 24_000),
+    ],
+)
+async def test_a_model_of_each_family_speaks_twice_as_fast_when_told(
+    tmp_path: Path, family: str, text: str, rate_hz: int
+) -> None:
+    engine = _engine(getattr(tiny_voices, family)(tmp_path / family))
+    await engine.start()
+    reference = _reference(tmp_path / "voice.wav") if engine.clones else None
+    said = tmp_path / "said"
+    said.mkdir()
+
+    plain = await _say(engine, said / "plain.mp3", text, reference=reference)
+    quick = await _say(engine, said / "quick.mp3", text, speed=2, reference=reference)
+
+    await engine.close()
+    assert _names(said) == ["plain.mp3", "quick.mp3"]
+    for spoken, path in ((plain, said / "plain.mp3"), (quick, said / "quick.mp3")):
+        data = path.read_bytes()
+        assert (spoken.size_bytes, spoken.sha256) == (len(data), hashlib.sha256(data).digest())
+        sound, found_hz = soundfile.read(path)
+        assert found_hz == rate_hz and sound.ndim == 1 and abs(sound).max() > 0.01
+        assert len(sound) / rate_hz == pytest.approx(spoken.seconds, abs=0.05)
+    assert quick.seconds == pytest.approx(plain.seconds / 2, rel=0.1)
+
+
+async def test_a_speaker_is_heard_and_no_other(vits: Sherpa, models: Path, tmp_path: Path) -> None:
+    model = models / "小 zh,vits"
+    for speaker in (0, 1):
+        await _say(vits, tmp_path / "said.mp3", "你你你", voice=speaker)
+        assert _hums(tmp_path / "said.mp3", model, "i3", speaker)
+        assert not _hums(tmp_path / "said.mp3", model, "i3", 1 - speaker)
+        assert not _hums(tmp_path / "said.mp3", model, "ao3", speaker)
+
+
+async def test_a_number_beside_han_is_read_as_one_says_it(vits: Sherpa, models: Path, tmp_path: Path) -> None:
+    await _say(vits, tmp_path / "said.mp3", "3点好")
+    assert _hums(tmp_path / "said.mp3", models / "小 zh,vits", "an1")
+
+
+async def test_a_model_that_takes_phonemes_hears_how_words_sound(tmp_path: Path) -> None:
+    folder = tiny_voices.piper(tmp_path / "piper")
+    engine = _engine(folder)
+    await engine.start()
+    await _say(engine, tmp_path / "three.mp3", "3 3 3")
+    await _say(engine, tmp_path / "hello.mp3", "Hello hello")
+    await engine.close()
+    assert _hums(tmp_path / "three.mp3", folder, "θ") and not _hums(tmp_path / "hello.mp3", folder, "θ")
+    assert engine.voices[1].language == "en-US"
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 4.0])
+async def test_speed_goes_from_a_quarter_to_four_times(vits: Sherpa, tmp_path: Path, speed: float) -> None:
+    plain = await _say(vits, tmp_path / "plain.mp3", HAN)
+    said = await _say(vits, tmp_path / "said.mp3", HAN, speed=speed)
+    assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.05)
+
+
+async def test_a_long_text_is_spoken_sentence_by_sentence_and_tells_how_far_it_is(
+    vits: Sherpa, tmp_path: Path
+) -> None:
+    one = await _say(vits, tmp_path / "one.mp3", "你好世界。")
+    heard: list[float] = []
+    text = "你好世界。" * 40
+    long = await vits.speak(
+        Utterance(text, vits.voices[0].voice_id, 1), tmp_path / "long.mp3", 60, progress=heard.append
+    )
+    assert heard == pytest.approx([number / 40 for number in range(1, 41)])
+    assert long.seconds == pytest.approx(40 * one.seconds + 39 * PAUSE_S, rel=0.01)
+
+
+@pytest.mark.parametrize("rate_hz", [8000, 44_100])
+async def test_telephone_and_studio_rates_are_kept(tmp_path: Path, rate_hz: int) -> None:
+    engine = _engine(tiny_voices.vits(tmp_path / "model", rate_hz=rate_hz))
+    await engine.start()
+    spoken = await _say(engine, tmp_path / "said.mp3", HAN)
+    await engine.close()
+    info = soundfile.info(tmp_path / "said.mp3")
+    assert info.samplerate == rate_hz and info.duration == pytest.approx(spoken.seconds, abs=0.05)
+
+
+async def test_a_clone_follows_its_reference_also_when_that_changes(zipvoice: Sherpa, tmp_path: Path) -> None:
+    quiet = _reference(tmp_path / "quiet.wav", 20)
+    loud = _reference(tmp_path / "loud.wav", 9000)
+    levels = []
+    for reference in (quiet, loud):
+        await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=reference)
+        levels.append(abs(soundfile.read(tmp_path / "said.mp3")[0]).max())
+    assert levels[1] > 1.05 * levels[0]
+
+    loud.wav.replace(quiet.wav)
+    os.utime(quiet.wav, (1, 1))
+    await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=quiet)
+    assert abs(soundfile.read(tmp_path / "said.mp3")[0]).max() == pytest.approx(levels[1], rel=0.01)
+
+
+@pytest.mark.parametrize("what", ["stereo", "garbage", "missing"])
+async def test_a_reference_that_is_none_fails_its_own_call_and_names_no_path(
+    zipvoice: Sherpa, tmp_path: Path, what: str
+) -> None:
+    reference = _reference(tmp_path / "secret.wav", channels=2 if what == "stereo" else 1)
+    if what == "garbage":
+        reference.wav.write_bytes(b"RIFF nothing")
+    if what == "missing":
+        reference.wav.unlink()
+    with pytest.raises(EngineFailed) as failure:
+        await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=reference)
+    assert "secret" not in str(failure.value)
+    assert not (tmp_path / "said.mp3").exists()
+    await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=_reference(tmp_path / "voice.wav"))
+
+
+async def test_what_an_engine_cannot_do_is_refused_before_it_begins(
+    vits: Sherpa, zipvoice: Sherpa, tmp_path: Path
+) -> None:
+    reference = _reference(tmp_path / "voice.wav")
+    german = Reference(reference.wav, "hallo", "de-DE")
+    path = tmp_path / "said.mp3"
+    for call in (
+        vits.speak(Utterance(HAN, "nobody", 1), path, 60),
+        vits.speak(Utterance(HAN, vits.voices[0].voice_id, 4.1), path, 60),
+        vits.speak(Utterance(HAN, vits.voices[0].voice_id, 1), path, 60, reference=reference),
+        zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60),
+        zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60, reference=german),
+    ):
+        with pytest.raises(UnfitUtterance):
+            await call
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "！？……", "🙂", "\ud800", "龘龘龘。", "Привет, мир."])
+async def test_a_text_without_a_sound_is_told(zipvoice: Sherpa, tmp_path: Path, text: str) -> None:
+    with pytest.raises(NothingSpoken):
+        await _say(zipvoice, tmp_path / "said.mp3", text, reference=_reference(tmp_path / "voice.wav"))
+    assert _names(tmp_path) == ["voice.wav"]
+
+
+async def test_a_language_that_a_voice_does_not_know_makes_no_noise(vits: Sherpa, tmp_path: Path) -> None:
+    with pytest.raises(NothingSpoken):
+        await _say(vits, tmp_path / "said.mp3", "Nobody taught it English. Nobody!")
+
+
+async def test_a_text_of_which_a_sentence_would_be_missing_is_refused(
+    zipvoice: Sherpa, tmp_path: Path
+) -> None:
+    reference = _reference(tmp_path / "voice.wav")
+    with pytest.raises(UtteranceRefused):
+        await _say(zipvoice, tmp_path / "said.mp3", "你好。龘龘龘，in German。你好。", reference=reference)
+
+
+@pytest.mark.parametrize(("loudness", "error"), [(float("nan"), EngineFailed), (0.0, NothingSpoken)])
+async def test_samples_that_are_no_numbers_and_silence_are_errors(
+    tmp_path: Path, loudness: float, error: type[EngineFailed]
+) -> None:
+    engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=loudness))
+    await engine.start()
+    with pytest.raises(error):
+        await _say(engine, tmp_path / "said.mp3", HAN)
+    await engine.close()
+    assert not (tmp_path / "said.mp3").exists()
+
+
+async def test_what_is_too_loud_is_cut_off_and_not_wrapped_around(tmp_path: Path) -> None:
+    engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=50))
+    await engine.start()
+    await _say(engine, tmp_path / "said.mp3", "你" * 20)
+    await engine.close()
+    assert _hums(tmp_path / "said.mp3", tmp_path / "model", "i3")
+
+
+async def test_a_process_that_is_killed_while_it_speaks_fails_its_job_and_is_replaced(
+    vits: Sherpa, tmp_path: Path
+) -> None:
+    [pid] = vits.pids()
+    said = tmp_path / "said"
+    said.mkdir()
+    with pytest.raises(EngineDied):
+        await vits.speak(
+            Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
+            said / "long.mp3",
+            60,
+            progress=lambda _: os.kill(pid, signal.SIGKILL),
+        )
+    assert not _names(said)
+    await _say(vits, said / "again.mp3", HAN)
+
+
+async def test_a_call_that_is_cancelled_leaves_nothing_behind(vits: Sherpa, tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    call = asyncio.create_task(
+        vits.speak(
+            Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
+            tmp_path / "long.mp3",
+            60,
+            progress=lambda _: begun.set(),
+        )
+    )
+    await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not _names(tmp_path)
+
+
+async def test_the_deadline_holds(vits: Sherpa, tmp_path: Path) -> None:
+    with pytest.raises(EngineTimedOut):
+        await vits.speak(
+            Utterance("你好。" * 3000, vits.voices[0].voice_id, 0.25), tmp_path / "long.mp3", 0.3
+        )
+    assert not _names(tmp_path)
+
+
+async def test_a_voice_whose_speaker_the_model_lacks_stops_the_start(tmp_path: Path) -> None:
+    folder = tiny_voices.vits(tmp_path / "model")
+    voice = VoiceEntry(id="far", name="遥", language="zh-CN", speaker=2)
+    engine = Sherpa(described(SherpaEntry(str(folder), voice=[voice])), queue_max=1, job_deadline_s=10)
+    with pytest.raises(
+        EngineDown, match=r"^The voice far is speaker 2 of a model that has 2, counted from 0"
+    ):
+        await engine.start()
+    assert not engine.up() and not engine.pids()
+
+
+async def test_a_language_that_nobody_knows_the_sounds_of_stops_the_start(tmp_path: Path) -> None:
+    engine = _engine(tiny_voices.piper(tmp_path / "model", voice="tlh"))
+    with pytest.raises(EngineDown, match="no phonemes"):
+        await engine.start()
+    assert not engine.pids()
+
+
+@pytest.mark.parametrize("damage", [b"junk", b""])
+async def test_a_bad_model_ends_its_process_and_not_ours(tmp_path: Path, damage: bytes) -> None:
+    folder = tiny_voices.vits(tmp_path / "model")
+    (folder / "model.onnx").write_bytes(damage)
+    engine = _engine(folder)
+    with pytest.raises(EngineDown, match="ended before it was ready"):
+        await engine.start()
+    assert not engine.pids()
+
+
+async def test_a_model_without_what_the_library_wants_to_know_ends_its_process(tmp_path: Path) -> None:
+    """sherpa-onnx calls exit over it."""
+    folder = tiny_voices.kokoro(tmp_path / "model")
+    (folder / "voices.bin").write_bytes(b"short")
+    with pytest.raises(EngineDown, match="ended before it was ready"):
+        await _engine(folder).start()
+
+
+async def test_without_the_extra_the_start_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sherpa_onnx.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'sherpa_onnx'\", name='sherpa_onnx')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(EngineDown, match=r"pip install 'myna\[neural\]'$"):
+        await _engine(tiny_voices.vits(tmp_path / "model")).start()
+
+
+async def test_what_the_library_prints_of_a_text_is_in_nobodys_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = _engine(tiny_voices.vits(tmp_path / "model"))
+    await engine.start()
+    await _say(engine, tmp_path / "said.mp3", "龘你好")
+    await engine.close()
+    assert "龘" not in capfd.readouterr().err
+
+
+async def test_a_closed_engine_is_down_and_its_processes_are_gone(tmp_path: Path) -> None:
+    engine = _engine(tiny_voices.piper(tmp_path / "model"))
+    await engine.start()
+    pids = engine.pids()
+    assert engine.up() and len(pids) == 2
+    await engine.close()
+    await engine.close()
+    await until(lambda: not any(runs(pid) for pid in pids))
+    assert not engine.up()
+    with pytest.raises(EngineDown):
+        await _say(engine, tmp_path / "said.mp3", "hello")

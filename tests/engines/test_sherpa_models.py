@@ -1,0 +1,185 @@
+"""What lies in a folder says which model it is, and an incomplete one says what it lacks."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from myna.engines.sherpa_known import KNOWN
+from myna.engines.sherpa_models import SherpaEntry, described, inspect
+from myna.engines.spoken import Voice
+from myna.errors import ConfigError
+
+VITS = ("model.onnx", "tokens.txt", "lexicon.txt")
+PIPER = ("en_US-amy-low.onnx", "en_US-amy-low.onnx.json", "tokens.txt")
+MATCHA = ("model-steps-3.onnx", "vocos-22khz-univ.onnx", "tokens.txt", "lexicon.txt")
+KOKORO = (
+    "model.int8.onnx",
+    "voices.bin",
+    "tokens.txt",
+    "lexicon-us-en.txt",
+    "lexicon-gb-en.txt",
+    "lexicon-zh.txt",
+)
+ZIPVOICE = ("encoder.int8.onnx", "decoder.int8.onnx", "vocos_24khz.onnx", "tokens.txt", "lexicon.txt")
+POCKET = (
+    "lm_flow.int8.onnx",
+    "lm_main.int8.onnx",
+    "encoder.onnx",
+    "decoder.int8.onnx",
+    "text_conditioner.onnx",
+    "vocab.json",
+    "token_scores.json",
+)
+
+
+def _folder(folder: Path, *names: str) -> Path:
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("世 sh i4\n" if name in ("lexicon.txt", "lexicon-zh.txt") else "world w\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "family", "phonemes", "clones", "language"),
+    [
+        (VITS, "vits", False, (), "zh-CN"),
+        (PIPER, "vits", True, (), ""),
+        (("model.onnx", "tokens.txt"), "vits", False, (), ""),
+        (MATCHA, "matcha", False, (), "zh-CN"),
+        (KOKORO, "kokoro", False, (), "zh-CN"),
+        (("model.onnx", "voices.bin", "tokens.txt", "lexicon-en-us.txt"), "kokoro", False, (), "en-US"),
+        (ZIPVOICE, "zipvoice", False, ("zh",), "zh-CN"),
+        ((*ZIPVOICE, "lexicon-en-us.txt"), "zipvoice", False, ("zh", "en"), "zh-CN"),
+        (POCKET, "pocket", False, ("en",), ""),
+    ],
+)
+def test_a_folder_is_known_by_its_files(
+    tmp_path: Path,
+    names: tuple[str, ...],
+    family: str,
+    phonemes: bool,
+    clones: tuple[str, ...],
+    language: str,
+) -> None:
+    model = inspect(_folder(tmp_path / "model", *names))
+    assert (model.family, model.phonemes, model.clones, model.language) == (
+        family,
+        phonemes,
+        clones,
+        language,
+    )
+    assert {name for used in model.files.values() for name in used} <= set(names)
+    assert model.folder == str(tmp_path / "model")
+
+
+def test_a_model_with_the_data_of_espeak_takes_phonemes_unless_it_has_a_lexicon(tmp_path: Path) -> None:
+    bare = _folder(tmp_path / "bare", "model.onnx", "voices.bin", "tokens.txt")
+    (bare / "espeak-ng-data").mkdir()
+    assert inspect(bare).phonemes
+    (bare / "lexicon-en-us.txt").write_text("world w\n")
+    assert not inspect(bare).phonemes
+
+
+def test_the_smaller_of_two_precisions_is_taken_and_american_english_is_enough(tmp_path: Path) -> None:
+    kokoro = inspect(_folder(tmp_path / "kokoro", *KOKORO, "model.onnx"))
+    assert kokoro.files["model"] == ("model.int8.onnx",)
+    assert kokoro.files["lexicon"] == ("lexicon-us-en.txt", "lexicon-zh.txt")
+
+
+@pytest.mark.parametrize(
+    ("names", "missing", "said"),
+    [
+        (VITS, "tokens.txt", "tokens.txt"),
+        (MATCHA, "tokens.txt", "tokens.txt"),
+        (MATCHA, "vocos-22khz-univ.onnx", "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"),
+        (KOKORO, "tokens.txt", "tokens.txt"),
+        (KOKORO, "model.int8.onnx", "its model, a file *.onnx"),
+        (ZIPVOICE, "encoder.int8.onnx", "encoder*.onnx"),
+        (ZIPVOICE, "decoder.int8.onnx", "decoder*.onnx"),
+        (ZIPVOICE, "vocos_24khz.onnx", "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"),
+        (ZIPVOICE, "tokens.txt", "tokens.txt"),
+        (ZIPVOICE, "lexicon.txt", "lexicon.txt"),
+        (POCKET, "lm_flow.int8.onnx", "lm_flow*.onnx"),
+        (POCKET, "lm_main.int8.onnx", "lm_main*.onnx"),
+        (POCKET, "encoder.onnx", "encoder*.onnx"),
+        (POCKET, "decoder.int8.onnx", "decoder*.onnx"),
+        (POCKET, "text_conditioner.onnx", "text_conditioner*.onnx"),
+        (POCKET, "vocab.json", "vocab.json"),
+        (POCKET, "token_scores.json", "token_scores.json"),
+    ],
+)
+def test_what_is_missing_is_named_in_one_sentence(
+    tmp_path: Path, names: tuple[str, ...], missing: str, said: str
+) -> None:
+    folder = _folder(tmp_path / "model", *(name for name in names if name != missing))
+    with pytest.raises(ConfigError) as error:
+        inspect(folder)
+    assert str(error.value) == f"{folder} lacks {said}."
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (None, "There is no folder"),
+        (("notes.txt",), "no model in it"),
+        (("one.onnx", "two.onnx", "tokens.txt"), "several models in it, one.onnx and two.onnx: leave one"),
+    ],
+)
+def test_a_folder_that_is_no_model_says_why(tmp_path: Path, names: tuple[str, ...] | None, said: str) -> None:
+    if names is not None:
+        _folder(tmp_path / "model", *names)
+    with pytest.raises(ConfigError, match=said):
+        inspect(tmp_path / "model")
+
+
+def _entry(text: str) -> SherpaEntry:
+    (table,) = tomllib.loads(text)["engine"]
+    return msgspec.convert(table, SherpaEntry)
+
+
+def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -> None:
+    _folder(tmp_path / "vits-zh", *VITS)
+    entry = _entry("""
+        [[engine]]
+        kind = "sherpa"
+        folder = "vits-zh"
+        threads = 3
+        [[engine.voice]]
+        id = "zh-tiny-1"
+        speaker = 1
+        name = "小禾"
+        gender = "female"
+        language = "zh-CN"
+    """)
+    model = described(entry, base=tmp_path)
+    assert model.threads == 3 and model.folder == str(tmp_path / "vits-zh")
+    (voice,) = model.voices
+    assert (voice.voice, voice.speaker) == (Voice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["threads = 0", "thread = 1", "[[engine.voice]]", '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"'],
+)
+def test_an_entry_with_a_slip_is_no_entry(line: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        _entry(f'[[engine]]\nkind = "sherpa"\nfolder = "x"\n{line}')
+
+
+def test_a_model_that_only_clones_has_no_voices_to_name(tmp_path: Path) -> None:
+    _folder(tmp_path / "model", *ZIPVOICE)
+    entry = _entry(
+        '[[engine]]\nkind = "sherpa"\nfolder = "model"\n[[engine.voice]]\nid="a"\nname="a"\nlanguage="zh-CN"'
+    )
+    with pytest.raises(ConfigError, match="no voices of its own"):
+        described(entry, base=tmp_path)
+
+
+def test_known_models_are_named_like_their_archives() -> None:
+    assert len({model.name for model in KNOWN}) == len(KNOWN)
+    for model in KNOWN:
+        assert model.url.startswith("https://github.com/k2-fsa/sherpa-onnx/releases/download/tts-models/")
+        assert model.url.endswith(f"/{model.name}.tar.bz2")
+        assert model.size_mb > 0 and model.licence and model.languages

@@ -1,0 +1,42 @@
+"""Samples become PCM, at a pace that the model itself may not know."""
+
+import numpy as np
+import pytest
+
+from myna.engines.sherpa_sound import Tempo, is_audible, pcm_of, silence
+from myna.engines.spoken import EngineFailed
+
+RATE_HZ = 24_000
+
+
+def _voice(seconds: float) -> bytes:
+    """Something with the periods of a voice."""
+    at = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
+    overtones = [0.1 / n * np.sin(2 * np.pi * 130 * n * at) for n in range(1, 6)]
+    return pcm_of(np.sum(overtones, axis=0).astype(np.float32))
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.4, 0.8, 1.0, 1.3, 2.0, 3.0, 4.0])
+def test_any_pace_is_reached_however_the_sound_comes(speed: float) -> None:
+    pcm, tempo = _voice(6), Tempo(RATE_HZ, speed)
+    said = (
+        b"".join(tempo.feed(pcm[begin : begin + 9000]) for begin in range(0, len(pcm), 9000)) + tempo.flush()
+    )
+    assert len(said) / len(pcm) == pytest.approx(1 / speed, rel=0.04)
+    assert is_audible(said)
+
+
+def test_samples_are_clipped_and_never_wrapped() -> None:
+    pcm = pcm_of(np.array([0, 1, -1, 7, -7, 0.5], np.float32))
+    assert np.frombuffer(pcm, "<i2").tolist() == [0, 32767, -32767, 32767, -32767, 16383]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_an_error(bad: float) -> None:
+    with pytest.raises(EngineFailed, match="no numbers"):
+        pcm_of(np.array([0, bad], np.float32))
+
+
+def test_silence_is_as_long_as_asked_and_cannot_be_heard() -> None:
+    pcm = silence(0.25, RATE_HZ)
+    assert len(pcm) == 2 * 6000 and not is_audible(pcm) and not is_audible(b"")

@@ -1,0 +1,1 @@
+"""The protocol of the compute nodes, spoken by hand to a real service."""

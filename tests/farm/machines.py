@@ -1,0 +1,202 @@
+"""Machines that join a service and speak the protocol of compute nodes, a request at a time."""
+
+import asyncio
+import hashlib
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import lameenc
+
+from myna.store.database import Connection, connect
+from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
+from tests.rig.calls import Answer, Wire, call
+from tests.rig.service import Service
+
+SPOKEN = {PROTOCOL_HEADER: str(PROTOCOL)}
+POLL_S = 20
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a lease gave."""
+
+    kind: str
+    id: int
+    epoch: int
+    token: str
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {"kind": self.kind, "id": self.id, "epoch": self.epoch, "token": self.token}
+
+    @property
+    def header(self) -> str:
+        return f"{self.kind} {self.id} {self.epoch} {self.token}"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that has joined as the node `name`."""
+
+    service: Service
+    name: str
+    credential: str
+
+    def ask(self, what: str, data: Any, **more: Any) -> Answer:
+        return call(
+            "POST",
+            f"{self.service.root_url}{PREFIX}/{what}",
+            key=self.credential,
+            data=data,
+            headers=SPOKEN,
+            **more,
+        )
+
+    def hello(self, *voices: str, clones: Sequence[str] = (), **more: Any) -> Any:
+        """Offers voices by these ids."""
+        offered = [
+            {"voice_id": v, "name": f"Voice {v}", "gender": "female", "language": "zh-CN"} for v in voices
+        ]
+        answer = self.ask("hello", {"voices": offered, "clones": list(clones), "slots": 2, **more})
+        assert answer.status == 200, answer
+        return answer.json
+
+    def lease(self, *, jobs: int = 1, wait_s: float = POLL_S) -> list[dict[str, Any]]:
+        answer = self.ask("lease", {"jobs": jobs, "wait_s": wait_s})
+        assert answer.status == 200, answer
+        found: list[dict[str, Any]] = answer.json["jobs"]
+        return found
+
+    def take(self) -> Job:
+        """The next job."""
+        (found,) = self.lease()
+        return Job(found["kind"], found["id"], found["epoch"], found["token"])
+
+    def complete(self, job: Job, audio: bytes, **headers: str) -> Answer:
+        return call(
+            "POST",
+            f"{self.service.root_url}{PREFIX}/complete",
+            key=self.credential,
+            body=audio,
+            headers=self.announcing(job, audio) | headers,
+        )
+
+    def announcing(self, job: Job, audio: bytes) -> dict[str, str]:
+        return {
+            **SPOKEN,
+            JOB_HEADER: job.header,
+            SHA256_HEADER: hashlib.sha256(audio).hexdigest(),
+            "Content-Type": "audio/mpeg",
+        }
+
+    def begin(self, wire: Wire, job: Job, audio: bytes, *, size: int | None = None) -> None:
+        """The head of a `complete`; the body is the caller's to send."""
+        headers = self.announcing(job, audio) | {
+            "Authorization": f"Bearer {self.credential}",
+            "Content-Length": str(len(audio) if size is None else size),
+        }
+        wire.head(
+            f"POST {PREFIX}/complete HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())
+        )
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What `myna node list` says of it."""
+        (found,) = [row for row in self.service.cli("node", "list") if row["name"] == self.name]
+        return dict(found)
+
+
+@dataclass(frozen=True)
+class Yard:
+    """A running service that has nodes."""
+
+    service: Service
+
+    def url(self, what: str) -> str:
+        return f"{self.service.root_url}{PREFIX}/{what}"
+
+    def token(self, name: str | None = None, *more: str) -> str:
+        """A join token, for a new node unless it is named."""
+        return str(self.service.cli("node", "enroll", name or new_name(), *more)["token"])
+
+    def join(self, token: str, **more: Any) -> Answer:
+        return call("POST", self.url("join"), data={"token": token, "version": "0.1"}, headers=SPOKEN, **more)
+
+    def machine(self, *voices: str, clones: Sequence[str] = ()) -> Machine:
+        """A new machine; with voices, one that has said hello."""
+        name = new_name()
+        machine = Machine(self.service, name, self.join(self.token(name)).json["credential"])
+        if voices or clones:
+            machine.hello(*voices, clones=clones)
+        return machine
+
+    def listed(self, key: str) -> dict[str, dict[str, Any]]:
+        """GET /v1/voices by id."""
+        answer = call("GET", f"{self.service.base_url}/voices", key=key)
+        return {voice["voice_id"]: voice for voice in answer.json["data"]}
+
+    def order(self, key: str, voice: str, text: str = "你好，世界") -> int:
+        """Orders speech; the task's id."""
+        answer = call("POST", f"{self.service.base_url}/tts", key=key, data={"text": text, "voice_id": voice})
+        assert answer.status == 200, answer
+        assert answer.json["mode"] == "async"
+        return int(answer.json["id"])
+
+    def task(self, key: str, task_id: int) -> dict[str, Any]:
+        found: dict[str, Any] = call("GET", f"{self.service.base_url}/task?id={task_id}", key=key).json[
+            "data"
+        ]
+        return found
+
+    def version(self) -> int:
+        """The number of the configuration, which every process compares with its copy's."""
+        return int(self.sql("SELECT version FROM site")[0][0])
+
+    def audio(self) -> set[Path]:
+        """Every file below the audio folder, finished or not."""
+        return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
+
+    def sql(self, statement: str, *args: object) -> list[tuple[Any, ...]]:
+        """One statement on the service's database, in a transaction beside it."""
+        return asyncio.run(self._sql(statement, args))
+
+    async def _sql(self, statement: str, args: Sequence[object]) -> list[tuple[Any, ...]]:
+        url = self.service.env.get("MYNA_DATABASE_URL", "sqlite:")
+        db = await connect(url, self.service.folder / "data")
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in await connection.fetch(statement, *args)]
+
+        try:
+            return await db.transaction(work)
+        finally:
+            await db.close()
+
+
+def new_name() -> str:
+    return f"node-{next(_numbers)}"
+
+
+def new_voice() -> str:
+    """A voice's id that nobody has yet."""
+    return f"voice-{next(_numbers)}"
+
+
+@lru_cache
+def mp3(seconds: float = 0.5, hertz: int = 440) -> bytes:
+    """A tone that is heard."""
+    encoder = lameenc.Encoder()
+    encoder.set_in_sample_rate(16_000)
+    encoder.set_channels(1)
+    encoder.silence()
+    count = int(seconds * 16_000)
+    samples = [int(12_000 * math.sin(2 * math.pi * hertz * n / 16_000)) for n in range(count)]
+    return bytes(encoder.encode(struct.pack(f"<{count}h", *samples)) + encoder.flush())

@@ -1,0 +1,157 @@
+"""How long an upload may take: the server inside the test, so that its patience can be made short."""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from myna import logs, server
+from myna.edge import Edge, Limits
+from myna.engines.listener import Listener
+from myna.farm import upload
+from myna.farm.door import Door
+from myna.farm.upload import Uploads
+from myna.nodes import Nodes
+from myna.settings import Settings
+from myna.store.audio import AudioStore
+from myna.store.database import Connection, connect
+from myna.store.migrate import migrate
+from myna.tasks import Tasks
+from tests.edge.inside import Line, until
+from tests.farm.machines import mp3
+from tests.rig.waiting import free_port
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 0.4
+SLOWEST_BYTES_PER_S = 10_000
+TOKEN = "a-token"
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(upload, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
+
+
+@dataclass
+class Dock:
+    """A running server that takes uploads, and a node that holds the preview of a voice."""
+
+    port: int
+    credential: str
+    folder: Path
+
+    async def begin(self, audio: bytes) -> Line:
+        """A connection on which the head of an upload is sent."""
+        line = Line(*await asyncio.open_connection("127.0.0.1", self.port))
+        headers = {
+            "Myna-Farm": "1",
+            "Authorization": f"Bearer {self.credential}",
+            "Myna-Job": f"clone 1 1 {TOKEN}",
+            "Myna-Sha256": hashlib.sha256(audio).hexdigest(),
+            "Content-Length": str(len(audio)),
+        }
+        line.ask("/up", "POST", "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode())
+        return line
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in self.folder.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
+    db = await connect("sqlite:", tmp_path / "data")
+    await migrate(db)
+    nodes, tasks, listener = Nodes(db), Tasks(db, lease_s=60), Listener()
+    token = (await nodes.enroll("n")).token
+    credential = (await nodes.join(token, "")).credential
+    await db.transaction(_hold_a_preview)
+    audio = AudioStore(tmp_path / "audio")
+    uploads = Uploads(Door(db, nodes, 5.0), tasks, audio, listener)
+    async with _serving(uploads) as port:
+        yield Dock(port, credential, tmp_path / "audio")
+    await listener.close()
+    await db.close()
+
+
+async def _hold_a_preview(db: Connection) -> None:
+    await db.fetch("INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)")
+    await db.fetch(
+        "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
+        " sample_sha256, sample_ms, consent_by, consent_text, consent_at, status, created_at, epoch,"
+        " token_hash, node_id, leased_at, lease_until)"
+        " VALUES ('v', 1, 'V', 'zh', 't', 's', 1, $1, 1, 'c', 'c', 1, 1, 1, 1, $1, 1, 1, now_ms() + 60000)",
+        hashlib.sha256(TOKEN.encode()).digest(),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _serving(uploads: Uploads) -> AsyncIterator[int]:
+    settings = Settings(port=free_port())
+    app = Edge({"/up": {"POST": uploads.complete}}, _nothing_else, Limits(2**20, 1.0), logs.Access())
+    running = server.Server(server.configure(app, settings))
+    running.config.lifespan = "off"
+    task = asyncio.create_task(running.serve(sockets=[server.listen(settings)]))
+    await until(lambda: running.started)
+    yield settings.port
+    running.should_exit = True
+    await task
+
+
+async def _nothing_else(*_: object) -> None:
+    raise AssertionError("there is one path alone")
+
+
+async def drip(line: Line, data: bytes, bytes_per_s: float) -> None:
+    """Sends so slowly, in ten pieces a second."""
+    step = max(1, int(bytes_per_s / 10))
+    for at in range(0, len(data), step):
+        line.send(data[at : at + step])
+        await asyncio.sleep(0.1)
+
+
+async def test_a_body_that_trickles_is_given_up_and_leaves_nothing(dock: Dock) -> None:
+    line = await dock.begin(mp3(10))
+    began = time.monotonic()
+    trickle = asyncio.create_task(drip(line, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
+    status, body = await line.answer()
+    assert (status, b"send it faster" in body) == (400, True)
+    assert time.monotonic() - began < 5 * PATIENCE_S
+    assert dock.files == []
+    assert await line.is_hung_up_on()
+    trickle.cancel()
+    await line.hang_up()
+
+
+async def test_a_line_that_stands_still_is_given_up(dock: Dock) -> None:
+    line = await dock.begin(mp3(60))
+    line.send(mp3(60)[:-1])
+    began = time.monotonic()
+    assert (await line.answer())[0] == 400
+    assert time.monotonic() - began < 5 * PATIENCE_S
+    assert dock.files == []
+    await line.hang_up()
+
+
+async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(dock: Dock) -> None:
+    audio = mp3(2)
+    seconds = len(audio) / (2 * SLOWEST_BYTES_PER_S)
+    assert seconds > 2 * PATIENCE_S
+    line = await dock.begin(audio)
+    await drip(line, audio, bytes_per_s=2 * SLOWEST_BYTES_PER_S)
+    assert (await line.answer())[0] == 200
+    (kept,) = dock.files
+    assert kept.read_bytes() == audio
+    await line.hang_up()
+
+
+def test_one_megabyte_a_minute_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert upload.SLOWEST_BYTES_PER_S < 2**20 / 60

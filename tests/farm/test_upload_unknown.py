@@ -1,0 +1,62 @@
+"""The database goes away in the very COMMIT that names the audio: nobody knows, so nothing is thrown away."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from tests.farm.machines import Yard, mp3, new_voice
+from tests.rig.calls import call
+from tests.rig.service import ServiceMaker
+from tests.store.cutter import cutter_to
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+STALL = """
+CREATE TABLE stall (n bigint);
+INSERT INTO stall VALUES (1);
+CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    WHILE EXISTS (SELECT 1 FROM stall) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER stalls AFTER UPDATE ON tasks DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW WHEN (new.status = 2) EXECUTE FUNCTION wait_in_commit();
+"""
+"""A deferred trigger runs in the COMMIT, behind everything that the transaction did."""
+STALLED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+
+async def test_the_answer_to_the_commit_is_lost_and_the_audio_stays(
+    make_service: ServiceMaker, postgres_url: str
+) -> None:
+    async with cutter_to(postgres_url) as cutter:
+        service = make_service(database_url=cutter.url, chat_url="parrot:", speech="none")
+        await asyncio.to_thread(service.start)
+        yard, voice = Yard(service), new_voice()
+        key = await asyncio.to_thread(lambda: service.account().key().plain)
+        machine = await asyncio.to_thread(yard.machine, voice)
+        task = await asyncio.to_thread(yard.order, key, voice)
+        job = await asyncio.to_thread(machine.take)
+        aside = await asyncpg.connect(postgres_url)
+        await aside.execute(STALL)
+
+        async def stalled() -> bool:
+            return bool(await aside.fetch(STALLED))
+
+        async def committed() -> bool:
+            return bool(await aside.fetchval("SELECT status = 2 FROM tasks WHERE id = $1", task))
+
+        first = asyncio.create_task(asyncio.to_thread(machine.complete, job, mp3()))
+        await until(stalled, "the audio is being named")
+        cutter.cut()
+        assert (await first).status == 503
+        assert len(yard.audio()) == 1
+        await aside.execute("DELETE FROM stall")
+        await until(committed, "the COMMIT is through")
+        await aside.close()
+        assert (await asyncio.to_thread(machine.complete, job, mp3())).status == 200
+        assert len(yard.audio()) == 1
+        address = (await asyncio.to_thread(yard.task, key, task))["audio_url"]
+        assert (await asyncio.to_thread(call, "GET", address)).body == mp3()
+        assert await asyncio.to_thread(service.stop) == 0

@@ -1,0 +1,261 @@
+"""The guards at the site's edges: who joins, what is taken of a node, whose a cloned voice is, who waits."""
+
+from tests.mutations.guards import Change, Guard, guard
+
+NODES = "myna/nodes.py"
+NODE_ROWS = "myna/store/nodes.py"
+DOOR = "myna/farm/door.py"
+UPLOAD = "myna/farm/upload.py"
+KEYS = "myna/keys.py"
+KEY_ROWS = "myna/store/keys.py"
+CLONES = "myna/clones.py"
+CLONE_ROWS = "myna/store/clones.py"
+VOICES = "myna/voices.py"
+PLAN = "myna/speech/plan.py"
+OUTLOOK = "myna/store/outlook.py"
+
+JOINING = "tests/farm/test_joining.py::test_"
+UPLOADS = "tests/farm/test_uploads.py::test_"
+CLONING = "tests/clones/test_clone.py::test_"
+DELETING = "tests/clones/test_delete.py::test_"
+QUEUES = "tests/tasks/test_outlook.py::test_"
+OWN_VOICES = "tests/tasks/test_own_voices.py::test_"
+
+ANY_CREDENTIAL = ("WHERE credential_hash = $1", "WHERE credential_hash = $1 OR credential_hash IS NOT NULL")
+
+AT_THE_DOOR = (
+    guard(
+        "a token is used once",
+        NODE_ROWS,
+        "SET token_hash = NULL, token_until = 0, credential_hash",
+        "SET credential_hash",
+        JOINING + "unknown_used_and_old_tokens_are_refused_in_the_same_words[sqlite]",
+    ),
+    guard(
+        "a token ends",
+        NODE_ROWS,
+        "WHERE token_hash = $1 AND token_until > now_ms()",
+        "WHERE token_hash = $1",
+        JOINING + "unknown_used_and_old_tokens_are_refused_in_the_same_words[sqlite]",
+    ),
+    guard(
+        "a token of who joined",
+        NODE_ROWS,
+        "WHERE nodes.credential_hash IS NULL OR CAST($4 AS BIGINT) = 1",
+        "WHERE CAST($4 AS BIGINT) >= 0",
+        JOINING + "a_node_that_joined_keeps_its_credential_until_a_token_made_again_is_used[sqlite]",
+    ),
+    guard(
+        "a credential is the node's own",
+        NODE_ROWS,
+        *ANY_CREDENTIAL,
+        JOINING + "a_node_that_joined_keeps_its_credential_until_a_token_made_again_is_used[sqlite]",
+    ),
+    guard(
+        "a disabled node",
+        NODES,
+        "if node.disabled_at:\n            raise",
+        "if False:\n            raise",
+        JOINING + "a_disabled_node_is_refused_until_it_is_enabled[sqlite]",
+    ),
+    Guard(
+        "a key opens no farm",
+        (
+            Change(NODES, "(mynanode_[0-9a-f]{40}) *", "(myna[a-z]*_[0-9a-f]{40}) *"),
+            Change(NODE_ROWS, *ANY_CREDENTIAL),
+        ),
+        JOINING + "a_credential_opens_the_farm_alone_and_a_key_opens_none_of_it[sqlite]",
+    ),
+    Guard(
+        "a credential opens no /v1",
+        (
+            Change(KEYS, "(myna_[0-9a-f]{40}) *", "(myna[a-z]*_[0-9a-f]{40}) *"),
+            Change(KEY_ROWS, "WHERE k.hash = $1", "WHERE k.hash = $1 OR k.revoked_at = 0"),
+        ),
+        JOINING + "a_credential_opens_the_farm_alone_and_a_key_opens_none_of_it[sqlite]",
+    ),
+    guard(
+        "the protocol",
+        DOOR,
+        "if request.header(PROTOCOL_HEADER.encode()) != str(PROTOCOL).encode():",
+        "if False:",
+        JOINING + "another_protocol_is_told_so_before_anything_else[sqlite-lease-spoken0]",
+    ),
+)
+
+OF_UPLOADS = (
+    guard(
+        "an upload: who holds the job",
+        UPLOAD,
+        "if not await self._door.wait(self._tasks.holds(node.id, announced.held)):",
+        "if False:",
+        UPLOADS + "who_lost_the_job_is_refused_before_a_byte_of_audio_is_sent[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "an upload: SHA-256",
+        UPLOAD,
+        "if landing.sha256 != announced.sha256:",
+        "if False:",
+        UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-other hash]",
+    ),
+    guard(
+        "an upload: size told before",
+        UPLOAD,
+        "if not size_bytes:",
+        "if size_bytes == 0:",
+        UPLOADS + "a_body_without_a_size_or_over_the_limit_is_refused_unread[sqlite]",
+    ),
+    guard(
+        "an upload: size",
+        UPLOAD,
+        "if size_bytes > AUDIO_MAX_BYTES:",
+        "if False:",
+        UPLOADS + "a_body_without_a_size_or_over_the_limit_is_refused_unread[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "an upload: audio",
+        UPLOAD,
+        "await self._listen(landing)",
+        "pass",
+        UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-noise]",
+    ),
+    guard(
+        "an upload: the file of who was too late",
+        UPLOAD,
+        "await asyncio.to_thread(self._audio.delete, audio.name)\n            raise",
+        "raise",
+        UPLOADS + "who_loses_the_job_during_the_upload_is_stale_and_the_file_goes[sqlite]",
+    ),
+    guard(
+        "an upload: the file that came twice",
+        UPLOAD,
+        "if not named:",
+        "if False:",
+        UPLOADS + "the_same_again_is_fine_and_leaves_one_file[sqlite]",
+    ),
+)
+
+OF_VOICES = (
+    guard(
+        "a voice is its account's",
+        CLONE_ROWS,
+        "WHERE c.account_id = $1 AND c.status = $2 ORDER BY",
+        "WHERE $1 > 0 AND c.status = $2 ORDER BY",
+        OWN_VOICES + "a_voice_speaks_for_its_account_and_is_unknown_to_another[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "a voice that is ready",
+        CLONE_ROWS,
+        "WHERE c.account_id = $1 AND c.status = $2 ORDER BY",
+        "WHERE c.account_id = $1 AND $2 > 0 ORDER BY",
+        OWN_VOICES + "a_voice_that_is_not_made_yet_is_unknown_to_its_account_too[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "a voice's language",
+        VOICES,
+        "for row in config.node_clones if row.language == clone.language}",
+        "for row in config.node_clones}",
+        OWN_VOICES + "a_voice_whose_language_no_node_online_clones_is_refused_before_the_charge[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "a deleted voice's tasks",
+        CLONE_ROWS,
+        "outcomes = await db.end(ends) if ends else []",
+        "outcomes: list[EndOutcome] = []",
+        DELETING + "tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded[sqlite]",
+    ),
+    guard(
+        "a deleted voice's tasks that a node holds",
+        CLONE_ROWS,
+        'AND status = 1 AND lease_until > 0"',
+        'AND status = 9 AND lease_until > 0"',
+        DELETING + "tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded[sqlite]",
+    ),
+    guard(
+        "a deleted voice's tasks that the site is at",
+        CLONE_ROWS,
+        'AND status = 1 AND lease_until > 0"',
+        'AND status = 1"',
+        DELETING + "what_the_site_itself_speaks_is_left_to_it[sqlite]",
+    ),
+    guard(
+        "a deleted voice's preview",
+        CLONES,
+        "if deleted.preview:",
+        "if False:",
+        DELETING + "deleting_while_a_node_completes_the_voice_leaves_nothing[sqlite]",
+    ),
+    guard(
+        "a deleted voice's sample",
+        CLONES,
+        "await asyncio.to_thread(samples.delete, deleted.sample)",
+        "pass",
+        DELETING + "a_deleted_voice_leaves_no_row_no_sample_and_no_preview[sqlite]",
+    ),
+    Guard(
+        "consent",
+        (
+            Change(CLONES, "if not wish.consent_by:", "if False:"),
+            Change(
+                CLONES, '_check_line("The name of who gives the consent", wish', '_check_line("", "x" or wish'
+            ),
+        ),
+        CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "the consent's text is told",
+        CLONES,
+        "if not wish.consent_by:",
+        "if False:",
+        CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
+    ),
+    guard(
+        "how many voices",
+        CLONE_ROWS,
+        "if await count(db, new.account_id) >= most:",
+        "if False:",
+        CLONING + "two_voices_at_once_do_not_both_take_the_last_place[sqlite]",
+    ),
+)
+
+OF_THE_QUEUE = (
+    guard(
+        "a queue that is too long",
+        PLAN,
+        "> plan.wish.node_s:",
+        "> 9e9:",
+        QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "every account has its turn",
+        "myna/outlook.py",
+        "before = min(1.0, turns / tasks[row.account_id])",
+        "before = 1.0",
+        QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
+        "NoSpeechChannel",
+    ),
+    guard(
+        "a silent node",
+        OUTLOOK,
+        "heard_at > now_ms() - $1",
+        "heard_at > 0 * $1",
+        QUEUES + "where_no_node_is_online_nothing_is_charged[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "nodes that may not work are not counted on",
+        OUTLOOK,
+        "disabled_at = 0 AND draining = 0 AND slots",
+        "slots",
+        QUEUES + "nodes_that_may_not_work_or_are_silent_are_not_counted_on[sqlite]",
+    ),
+)
+
+OF_THE_FARM = (*AT_THE_DOOR, *OF_UPLOADS, *OF_VOICES, *OF_THE_QUEUE)

@@ -1,0 +1,364 @@
+"""The guards of tasks between their order and their end: who gets a job, who holds it, who may end it."""
+
+from tests.mutations.guards import GRANTS, Change, Guard, guard
+
+QUEUE = "myna/store/queue.py"
+ROWS = "myna/store/tasks.py"
+TASKS = "myna/tasks.py"
+NODES = "myna/store/nodes.py"
+
+LEASE = "tests/tasks/test_lease.py::test_"
+ENDS = "tests/tasks/test_ends.py::test_"
+CLOCK = "tests/tasks/test_clock.py::test_"
+FAIRNESS = "tests/tasks/test_fairness.py::test_"
+
+PROOF = (
+    guard(
+        "proof: status",
+        QUEUE,
+        "status = 1 AND epoch = $2",
+        "epoch = $2",
+        ENDS + "a_beat_renews_what_is_held_and_names_the_rest[sqlite]",
+    ),
+    guard(
+        "proof: epoch",
+        QUEUE,
+        "status = 1 AND epoch = $2",
+        "status = 1 AND (epoch = $2 OR true)",
+        ENDS + "a_wrong_epoch_is_stale[postgresql-beat]",
+    ),
+    guard(
+        "proof: token",
+        QUEUE,
+        "token_hash = $3 AND node_id = $4 AND lease_until",
+        "(token_hash = $3 OR true) AND node_id = $4 AND lease_until",
+        ENDS + "a_wrong_token_is_stale[postgresql-complete]",
+    ),
+    guard(
+        "proof: node",
+        QUEUE,
+        "node_id = $4 AND lease_until",
+        "(node_id = $4 OR true) AND lease_until",
+        ENDS + "another_nodes_job_is_stale[sqlite-fail]",
+    ),
+    guard(
+        "proof: lease",
+        QUEUE,
+        "node_id = $4 AND lease_until > now_ms()",
+        "node_id = $4",
+        ENDS + "a_lease_that_ran_out_is_stale_before_anybody_looked[sqlite-complete]",
+    ),
+    guard(
+        "proof of what was completed: token",
+        QUEUE,
+        "status = 2 AND epoch = $2 AND token_hash = $3",
+        "status = 2 AND epoch = $2 AND (token_hash = $3 OR true)",
+        ENDS + "who_never_held_a_completed_task_is_stale[sqlite-token]",
+    ),
+    guard(
+        "proof of what was completed: epoch",
+        QUEUE,
+        "status = 2 AND epoch = $2",
+        "status = 2 AND (epoch = $2 OR true)",
+        ENDS + "who_never_held_a_completed_task_is_stale[sqlite-epoch]",
+    ),
+    guard(
+        "proof of what was completed: node",
+        QUEUE,
+        'token_hash = $3 AND node_id = $4"',
+        'token_hash = $3 AND (node_id = $4 OR true)"',
+        ENDS + "who_never_held_a_completed_task_is_stale[sqlite-node]",
+    ),
+    guard(
+        "proof of what was completed: audio",
+        TASKS,
+        "if await queue.completed_with(db, proof, audio.sha256):",
+        "if True:",
+        ENDS + "another_audio_for_a_completed_task_is_stale[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "complete: the proof",
+        TASKS,
+        "if not await queue.hold(db, proof):\n                if await",
+        "if False:\n                if await",
+        ENDS + "a_wrong_token_is_stale[sqlite-complete]",
+    ),
+    guard(
+        "fail: the proof",
+        TASKS,
+        "if not await queue.hold(db, proof):\n                raise Stale\n            last",
+        "if False:\n                raise Stale\n            last",
+        ENDS + "a_wrong_token_is_stale[sqlite-fail]",
+    ),
+    guard(
+        "the account's lock",
+        TASKS,
+        "await accounts.lock(db, place.account_id)",
+        "pass",
+        ENDS + "the_account_is_locked_before_the_job[fail]",
+    ),
+)
+
+TAKING = (
+    guard(
+        "take: status",
+        QUEUE,
+        " AND status = 0{db.skip_locked})",
+        "{db.skip_locked})",
+        LEASE + "whoever_looked_before_the_job_was_taken_does_not_take_it_again[sqlite]",
+    ),
+    guard(
+        "take: epoch",
+        QUEUE,
+        "epoch = epoch + 1,",
+        "epoch = 1,",
+        CLOCK + "a_task_whose_lease_ran_out_goes_back_to_the_queue[sqlite]",
+    ),
+    guard(
+        "take: token",
+        TASKS,
+        "token = secrets.token_hex(16)",
+        'token = "0" * 32',
+        ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
+    ),
+    guard(
+        "take: waits for nobody",
+        QUEUE,
+        "WHERE id = $1 AND status = 0{db.skip_locked})",
+        "WHERE id = $1 AND status = 0)",
+        LEASE + "a_job_in_somebodys_hands_is_left_out_without_waiting",
+        "TimeoutError",
+    ),
+    guard(
+        "the lease ends with the deadline",
+        QUEUE,
+        'return f"CASE WHEN deadline < now_ms() + {lease_ms} THEN deadline ELSE now_ms() + {lease_ms} END"',
+        'return f"now_ms() + {lease_ms}"',
+        LEASE + "a_lease_never_outlasts_the_deadline[sqlite]",
+    ),
+    guard(
+        "what is overdue",
+        QUEUE,
+        "WHERE status = 0 AND deadline > (SELECT now_ms())",
+        "WHERE status = 0",
+        LEASE + "an_overdue_task_is_not_leased_even_before_the_sweep[sqlite]",
+    ),
+    guard(
+        "a disabled node",
+        QUEUE,
+        "n.disabled_at = 0 AND ",
+        "",
+        LEASE + "a_disabled_node_gets_nothing[sqlite]",
+    ),
+    guard(
+        "a draining node",
+        QUEUE,
+        " AND n.draining = 0",
+        "",
+        LEASE + "a_draining_node_ends_what_it_has_and_gets_nothing[sqlite]",
+    ),
+    guard(
+        "a removed node",
+        QUEUE,
+        "WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1",
+        "WHERE $1 = $1 OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1",
+        LEASE + "a_disabled_node_gets_nothing[sqlite]",
+    ),
+    guard(
+        "the node's voices",
+        QUEUE,
+        "v.node_id = $1 AND v.voice_id = t.voice_id",
+        "v.node_id = $1",
+        LEASE + "a_node_gets_only_voices_that_it_speaks[sqlite]",
+    ),
+    guard(
+        "the node's languages",
+        QUEUE,
+        "ON l.node_id = $1 AND l.language = c.language",
+        "ON l.node_id = $1",
+        LEASE + "a_new_voice_is_made_by_a_node_that_clones_its_language[sqlite]",
+    ),
+    guard(
+        "a voice that is ready",
+        QUEUE,
+        "c.status = 2 AND l.node_id = $1",
+        "l.node_id = $1",
+        LEASE + "a_voice_that_failed_is_spoken_by_nobody[sqlite]",
+    ),
+    guard(
+        "turns",
+        QUEUE,
+        "ORDER BY coalesce(u.turn, 0), h.place",
+        "ORDER BY h.place",
+        FAIRNESS + "accounts_take_turns_whatever_each_has_waiting[sqlite]",
+    ),
+    guard(
+        "a sample: the new voice's holder",
+        QUEUE,
+        "c.status = 1 AND c.node_id = $1",
+        "c.status = 0",
+        LEASE + "a_sample_is_only_for_the_node_that_holds_a_job_of_it[sqlite]",
+    ),
+    guard(
+        "a sample: the task's lease",
+        QUEUE,
+        '        "  AND t.lease_until > now_ms()))",',
+        '        "))",',
+        LEASE + "a_sample_is_only_for_the_node_that_holds_a_job_of_it[sqlite]",
+    ),
+)
+
+LETTING_GO = (
+    guard(
+        "put back: token",
+        QUEUE,
+        "status = 0, token_hash = $2, node_id = 0",
+        "status = 0, token_hash = coalesce(token_hash, $2), node_id = 0",
+        ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
+    ),
+    guard(
+        "put back: node",
+        QUEUE,
+        "token_hash = $2, node_id = 0, lease_until = 0",
+        "token_hash = $2, lease_until = 0",
+        ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
+    ),
+    guard(
+        "put back: lease",
+        QUEUE,
+        "node_id = 0, lease_until = 0, progress = 0",
+        "node_id = 0, progress = 0",
+        ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
+    ),
+    guard(
+        "tries: failures",
+        TASKS,
+        "last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX",
+        "last = False",
+        ENDS + "the_third_failure_is_final[sqlite]",
+    ),
+    guard(
+        "tries: leases that ran out",
+        QUEUE,
+        'f" AND tries < $1 ORDER BY',
+        'f" AND $1 > 0 ORDER BY',
+        CLOCK + "a_task_that_no_node_finished_in_all_its_tries_is_refunded[sqlite]",
+    ),
+    guard(
+        "tries: a lease that goes on",
+        QUEUE,
+        "SELECT call_id FROM tasks WHERE status = 1 AND lease_until > 0 AND lease_until <= now_ms()",
+        "SELECT call_id FROM tasks WHERE status = 1 AND lease_until > 0",
+        CLOCK + "a_task_in_its_last_try_is_left_to_its_node[sqlite]",
+    ),
+    guard(
+        "tries: what the site is at",
+        QUEUE,
+        'WHERE status = 1 AND lease_until > 0 AND lease_until <= now_ms()"\n            f',
+        'WHERE status = 1 AND lease_until <= now_ms()"\n            f',
+        ENDS + "a_task_that_the_site_itself_is_at_is_no_nodes[sqlite-beat]",
+    ),
+    guard(
+        "tries: voices",
+        QUEUE,
+        "WHERE status = 1 AND lease_until <= now_ms() AND tries >= $1 RETURNING id",
+        "WHERE status = 1 AND lease_until <= now_ms() AND tries > $1 RETURNING id",
+        CLOCK + "a_voice_has_three_tries[sqlite]",
+    ),
+    guard(
+        "a hand-back costs no try",
+        TASKS,
+        "tries_back=int(failure.handed_back)",
+        "tries_back=0",
+        ENDS + "a_job_handed_back_costs_no_try[sqlite]",
+    ),
+    guard(
+        "a hand-back in the last try",
+        TASKS,
+        "if failure.handed_back or not (failure.final or last):",
+        "if not (failure.final or last):",
+        ENDS + "a_task_handed_back_in_its_last_try_still_has_it[sqlite]",
+    ),
+    guard(
+        "what a disabled node holds",
+        NODES,
+        'if state == "disable":',
+        "if False:",
+        LEASE + "what_a_disabled_node_holds_is_queued_again_and_costs_no_try[sqlite]",
+    ),
+)
+
+DRAFTS = (
+    guard(
+        "the audio's name in the answer",
+        TASKS,
+        "draft.replace(AUDIO_MARK, audio.name) if draft",
+        "draft if draft",
+        ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
+    ),
+    guard(
+        "the answer in the completion",
+        TASKS,
+        "CallState.KEPT, answer, audio",
+        "CallState.KEPT, None, audio",
+        ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
+    ),
+    guard(
+        "left to nodes: the task's number in the answer",
+        ROWS,
+        "whole = draft.replace(TASK_MARK, str(task_id))",
+        "whole = draft",
+        CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id]",
+    ),
+    guard(
+        "left to nodes: an answer without its audio",
+        ROWS,
+        "answer = None if AUDIO_MARK in whole else whole",
+        "answer = whole",
+        CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id and audio]",
+    ),
+    guard(
+        "left to nodes: what ended",
+        ROWS,
+        "WHERE call_id = $1 AND status = 1 AND lease_until = 0",
+        "WHERE call_id = $1 AND lease_until = 0",
+        CLOCK + "a_call_that_ended_meanwhile_is_not_left_to_nodes[sqlite]",
+        "ConstraintError",
+    ),
+    guard(
+        "left to nodes: what a node holds",
+        ROWS,
+        "WHERE call_id = $1 AND status = 1 AND lease_until = 0",
+        "WHERE call_id = $1 AND status = 1",
+        CLOCK + "what_a_node_holds_already_is_not_taken_from_it[sqlite]",
+    ),
+    guard(
+        "left to nodes: the call's deadline",
+        ROWS,
+        "UPDATE calls SET deadline = $2 WHERE id = $1",
+        "UPDATE calls SET deadline = deadline WHERE id = $1 AND $2 > 0",
+        CLOCK + "what_is_left_to_nodes_has_its_new_deadline[sqlite]",
+    ),
+    guard(
+        "recovery leaves the tasks of nodes",
+        GRANTS,
+        "AND t.deadline > 0",
+        "AND t.deadline < 0",
+        CLOCK + "a_server_that_starts_leaves_the_tasks_of_nodes_alone[sqlite]",
+    ),
+    Guard(
+        "an end of a call that ended",
+        (
+            Change(
+                TASKS,
+                "if not await queue.hold(db, proof):\n                if await",
+                "if False:\n                if await",
+            ),
+            Change(TASKS, "if outcome is not EndOutcome.DONE:", "if False:"),
+        ),
+        ENDS + "a_task_that_failed_is_stale[sqlite-complete]",
+    ),
+)
+
+OF_TASKS = (*PROOF, *TAKING, *LETTING_GO, *DRAFTS)

@@ -1,0 +1,151 @@
+"""Joining: a token becomes a credential that nobody else reads, or one sentence says why not."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from myna.node.membership import in_the_clear, site_url
+from tests.rig.compute_node import ComputeNode, NodeMaker
+from tests.rig.farm_site import FarmSite
+from tests.rig.waiting import free_port
+
+UNKNOWN = "mynajoin_x"
+
+
+@pytest.fixture
+def fresh(make_node: NodeMaker) -> ComputeNode:
+    """A machine that hasn't joined."""
+    return make_node()
+
+
+def refused(node: ComputeNode, url: str, token: str = UNKNOWN, *more: str) -> str:
+    """The one sentence that a join is refused with; nothing is kept then."""
+    before = kept(node)
+    ended = node.command("join", url, token, *more)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert kept(node) == before
+    (line,) = ended.stderr.splitlines()
+    return line.removeprefix("myna: ")
+
+
+def kept(node: ComputeNode) -> bytes | None:
+    path = node.data / "node.json"
+    return path.read_bytes() if path.exists() else None
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_credential_is_kept_for_the_owner_alone(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    ended = fresh.command("join", farm_site.url + "/", farm_site.token, "--json")
+    said = json.loads(ended.stdout)
+    assert (said["name"], said["url"]) == ("box", farm_site.url)
+    assert farm_site.credential not in ended.stdout + ended.stderr
+    membership = json.loads(kept(fresh) or b"")
+    assert membership == {"url": farm_site.url, "name": "box", "credential": farm_site.credential}
+    assert mode(fresh.data) == 0o700
+    assert mode(fresh.data / "node.json") == 0o600
+    assert [path.name for path in fresh.data.iterdir()] == ["node.json"]
+
+
+def test_another_folder_may_be_named(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    assert fresh.command("join", farm_site.url, farm_site.token, "--data", "elsewhere").code == 0
+    assert (fresh.folder / "elsewhere" / "node.json").exists()
+    assert kept(fresh) is None
+
+
+def test_a_machine_that_has_joined_is_not_joined_again_by_accident(
+    farm_site: FarmSite, fresh: ComputeNode
+) -> None:
+    fresh.join(farm_site.url, farm_site.token)
+    farm_site.token, farm_site.credential = "mynajoin_2", "mynanode_2"
+    assert "--again" in refused(fresh, farm_site.url, farm_site.token)
+    assert farm_site.token, "the token is still good"
+    assert fresh.command("join", farm_site.url, farm_site.token, "--again").code == 0
+    assert json.loads(kept(fresh) or b"")["credential"] == "mynanode_2"
+
+
+def test_a_site_that_is_away_is_said_to_be(fresh: ComputeNode) -> None:
+    port = free_port()
+    said = refused(fresh, f"http://127.0.0.1:{port}")
+    assert said == f"127.0.0.1:{port} can't be reached: Connection refused."
+
+
+def test_a_token_that_is_not_good_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    assert refused(fresh, farm_site.url) == "This join token is unknown, used or older than an hour."
+
+
+def test_another_protocol_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    farm_site.protocol = 2
+    assert "another protocol" in refused(fresh, farm_site.url, farm_site.token)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("not-json", "The site's answer is none of this protocol."),
+        ("garbled", "The site's answer is none of this protocol."),
+        ("redirect", "The address leads on to https://elsewhere.example; a node wants the site's own."),
+        ("cut", "closed the connection without an answer."),
+        ("status:500", "This is fault 500."),
+    ],
+)
+def test_who_is_no_myna_service_is_said_to_be_none(
+    farm_site: FarmSite, fresh: ComputeNode, fault: str, sentence: str
+) -> None:
+    farm_site.faults["join"].append(fault)
+    assert refused(fresh, farm_site.url, farm_site.token).endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "box", "ftp://box", "https://user:secret@box", "https://box/v1", "https://box?x=1", "https://"],
+)
+def test_what_is_no_address_of_a_service_is_refused(fresh: ComputeNode, url: str) -> None:
+    said = refused(fresh, url)
+    assert said.startswith("URL must be the service's own address")
+    assert "secret" not in said
+
+
+def test_a_folder_that_cannot_be_written_to_costs_no_token(
+    farm_site: FarmSite, fresh: ComputeNode, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ended = fresh.command("join", farm_site.url, farm_site.token, "--data", str(tmp_path / "file" / "below"))
+    assert ended.code == 2
+    assert "can't be made" in ended.stderr
+    assert farm_site.token
+
+
+def test_a_credential_that_is_not_whole_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    fresh.join(farm_site.url, farm_site.token)
+    (fresh.data / "node.json").write_text('{"url": "http')
+    ended = fresh.command("run")
+    assert ended.code == 1
+    assert "isn't whole: join again" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "clear"),
+    [
+        ("http://192.168.1.5:8080", True),
+        ("http://ai.example.com", True),
+        ("http://127.0.0.9:8080", False),
+        ("http://[::1]:8080", False),
+        ("http://localhost", False),
+        ("https://ai.example.com", False),
+    ],
+)
+def test_plain_http_off_this_machine_is_warned_of(url: str, clear: bool) -> None:
+    assert in_the_clear(site_url(url)) is clear
+
+
+def test_the_warning_is_in_what_join_prints(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    """0.0.0.0 leads to this machine too, but nobody would call it the loopback."""
+    url = f"http://0.0.0.0:{farm_site.port}"
+    ended = fresh.command("join", url, farm_site.token)
+    assert ended.code == 0, ended
+    assert "use https" in ended.stdout

@@ -1,0 +1,209 @@
+"""A node at work: what it is given it speaks, and what it says of itself is true."""
+
+import io
+import os
+import signal
+from collections.abc import Callable
+
+import soundfile
+
+from myna.engines.espeak import VOICES
+from tests.node.conftest import ONE_SLOT, NodeWith
+from tests.rig.compute_node import ComputeNode, VoicesOf
+from tests.rig.farm_site import FarmSite
+
+SECRET_TEXT = "这句话谁也不该在日志里看到。"
+LONG_TEXT = "春眠不觉晓，处处闻啼鸟。" * 3000
+
+
+def seconds_of(mp3: bytes) -> float:
+    found = soundfile.info(io.BytesIO(mp3))
+    assert found.format == "MP3"
+    return float(found.duration)
+
+
+def test_a_job_is_spoken_and_brought_back_as_an_mp3(farm_site: FarmSite, node: ComputeNode) -> None:
+    job = farm_site.order("今天是2026年5月1日，天气很好。", "zh-male-1")
+    assert 2 < seconds_of(farm_site.wait_completed(job)) < 10
+    node.wait_said(f"task {job.id}: 18 characters")
+    node.wait(lambda: node.files("work") == [], "nothing is left of it")
+
+
+def test_speed_and_voice_are_those_of_the_job(farm_site: FarmSite, node: ComputeNode) -> None:
+    text = "The weather is lovely today."
+    jobs = [farm_site.order(text, "en-gb-male-1", speed=speed) for speed in (1.0, 2.0)]
+    plain, fast = (seconds_of(farm_site.wait_completed(job)) for job in jobs)
+    assert 0.4 < fast / plain < 0.65
+
+
+def test_hello_says_what_the_node_can_do(farm_site: FarmSite, node: ComputeNode) -> None:
+    (hello,) = farm_site.hellos
+    assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
+    assert (hello.slots, hello.clones, hello.leaving) == (2, [], False)
+    assert hello.chars_per_s > 10
+    assert hello.version
+    assert f"connected to {farm_site.url} as box: 15 voices" in node.stderr
+
+
+def test_only_the_voices_that_node_toml_names_are_offered(farm_site: FarmSite, joined: NodeWith) -> None:
+    joined('[[engine]]\nkind = "espeak"\nvoices = ["yue-male-1", "en-us-male-1"]\n').start()
+    assert [voice.voice_id for voice in farm_site.hellos[0].voices] == ["yue-male-1", "en-us-male-1"]
+
+
+def test_as_many_jobs_run_at_once_as_there_are_slots(
+    farm_site: FarmSite, node: ComputeNode, voices: VoicesOf
+) -> None:
+    stopped = voices(node)
+    stopped.stop()
+    jobs = [farm_site.order()]
+    farm_site.wait(lambda: len(farm_site.leases) == 2, "another one is asked for")
+    jobs += [farm_site.order(), farm_site.order()]
+    farm_site.wait(lambda: all(farm_site.beats_of(job) for job in jobs[:2]), "two jobs are held")
+    assert [lease.jobs for lease in farm_site.leases] == [2, 1]
+    assert not farm_site.beats_of(jobs[2])
+    stopped.go_on()
+    for job in jobs:
+        assert seconds_of(farm_site.wait_completed(job)) > 0
+
+
+def test_the_log_never_has_the_text_nor_the_credential(farm_site: FarmSite, node: ComputeNode) -> None:
+    farm_site.faults["complete"].append("status:400")
+    refused = farm_site.order(SECRET_TEXT)
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    fine = farm_site.order(SECRET_TEXT)
+    farm_site.wait_completed(fine)
+    node.wait_said("real-time factor")
+    assert SECRET_TEXT not in node.stderr
+    assert SECRET_TEXT[:6] not in "".join(node.messages())
+    assert farm_site.credential not in node.stderr
+    assert all(job.token not in node.stderr for job in (refused, fine))
+
+
+def test_a_text_without_sound_fails_for_good(farm_site: FarmSite, node: ComputeNode) -> None:
+    job = farm_site.order("…")
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    (failure,) = farm_site.failed
+    assert (failure.held.id, failure.final, failure.handed_back) == (job.id, True, False)
+    assert "…" not in failure.reason
+
+
+def test_a_speed_that_no_engine_has_fails_for_good(farm_site: FarmSite, node: ComputeNode) -> None:
+    farm_site.order(speed=9.0)
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    assert farm_site.failed[0].final
+
+
+def test_a_voice_that_this_node_lacks_may_be_another_ones(farm_site: FarmSite, node: ComputeNode) -> None:
+    farm_site.order(voice_id="somebody-else")
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    assert not farm_site.failed[0].final
+
+
+def test_audio_that_the_site_refuses_is_a_failure_that_another_node_may_mend(
+    farm_site: FarmSite, node: ComputeNode
+) -> None:
+    farm_site.faults["complete"].append("status:400")
+    farm_site.order()
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    assert not farm_site.failed[0].final
+    assert "This is fault 400." in farm_site.failed[0].reason
+
+
+def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(
+    farm_site: FarmSite, node: ComputeNode
+) -> None:
+    farm_site.faults["complete"].append("status:409")
+    lost = farm_site.order()
+    node.wait_said(f"task {lost.id}: dropped")
+    farm_site.wait_completed(farm_site.order())
+    assert farm_site.failed == []
+
+
+def test_a_voice_that_dies_costs_one_job_that_another_node_may_do(
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
+) -> None:
+    node = joined(ONE_SLOT).start()
+    killed = farm_site.order(LONG_TEXT)
+    farm_site.wait(lambda: len(farm_site.beats_of(killed)) > 2, "the job is under way")
+    for pid in voices(node).pids():
+        os.kill(pid, signal.SIGKILL)
+    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
+    assert not farm_site.failed[0].final
+    farm_site.wait_completed(farm_site.order())
+
+
+def test_what_the_site_takes_back_is_stopped_at_once(
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
+) -> None:
+    node = joined(ONE_SLOT).start()
+    speaking = voices(node).stop()
+    job = farm_site.order()
+    farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is held")
+    farm_site.cancelled.add(("task", job.id, job.epoch))
+    node.wait_said(f"task {job.id}: dropped: the site took it back")
+    assert not set(speaking) & set(voices(node).pids())
+    farm_site.wait_completed(farm_site.order())
+    assert farm_site.failed == []
+    node.wait(lambda: node.files("work") == [], "nothing is left of it")
+
+
+def test_without_a_beat_that_is_heard_the_job_is_dropped_when_its_lease_is_over(
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
+) -> None:
+    farm_site.lease_s = 1.0
+    node = joined(ONE_SLOT).start()
+    voices(node).stop()
+    job = farm_site.order()
+    farm_site.faults["beat"] += ["status:500"] * 100
+    node.wait_said(f"task {job.id}: dropped: its lease ran out")
+    farm_site.faults["beat"].clear()
+    farm_site.wait_completed(farm_site.order())
+
+
+def test_beats_keep_a_job_for_longer_than_its_lease(
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
+) -> None:
+    farm_site.lease_s = 0.5
+    node = joined(ONE_SLOT).start()
+    speaking = voices(node)
+    speaking.stop()
+    job = farm_site.order()
+    farm_site.wait(lambda: len(farm_site.beats_of(job)) > 10, "more beats than a lease lasts")
+    speaking.go_on()
+    farm_site.wait_completed(job)
+    assert node.messages("dropped") == []
+
+
+def test_a_folder_serves_one_node_at_a_time(farm_site: FarmSite, node: ComputeNode) -> None:
+    ended = node.command("run")
+    assert ended.code == 1
+    assert ended.stderr.startswith("myna: Another node runs from ")
+
+
+def test_a_machine_that_has_not_joined_is_told_to(
+    joined: NodeWith, make_node: Callable[[], ComputeNode]
+) -> None:
+    ended = make_node().command("run")
+    assert ended.code == 1
+    assert "myna node join" in ended.stderr
+
+
+def test_a_node_too_old_for_its_site_ends_with_the_sites_sentence(
+    farm_site: FarmSite, node: ComputeNode
+) -> None:
+    farm_site.protocol = 2
+    farm_site.order()
+    assert node.exit_code() == 1
+    assert "myna: The site speaks another protocol; install its version of Myna." in node.stderr
+    assert "Traceback" not in node.stderr
+
+
+def test_a_copy_left_by_a_killed_node_is_cleared_away(
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
+) -> None:
+    node = joined(ONE_SLOT).start()
+    (node.data / "work" / "left.mp3").write_bytes(b"of a job long gone")
+    node.signal(signal.SIGKILL)
+    assert node.exit_code() == -signal.SIGKILL
+    node.start()
+    assert node.files("work") == []

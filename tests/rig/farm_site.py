@@ -1,0 +1,309 @@
+"""A site as compute nodes know it, over real sockets: it speaks the protocol, and fails as it is told.
+
+`site.faults["lease"].append("status:500")` makes the next lease fail so; each fault is used once. While it is
+`away` everything is 503; a node that it doesn't admit gets 401; with another `protocol` it is 426.
+
+status:N      answered with N and the envelope of errors          hang   no answer while the site stands
+garbled       200 with JSON that is none of the protocol          cut    closed without a word, nothing done
+redirect      a 301 to somewhere else                             lose   done, and closed without a word
+not-json      200 with a web page
+"""
+
+import hashlib
+import itertools
+import json
+import secrets
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from myna.wire.farm import (
+    JOB_HEADER,
+    PREFIX,
+    PROTOCOL,
+    SHA256_HEADER,
+    Beat,
+    Beats,
+    BeatsHeard,
+    Done,
+    Failure,
+    Held,
+    Hello,
+    Job,
+    JobKind,
+    Join,
+    Joined,
+    Lease,
+    Leased,
+    Reference,
+    Welcome,
+)
+from tests.rig.waiting import wait_until
+
+Key = tuple[str, int, int]
+
+
+class FarmSite:
+    """A running site. What it was told is in `hellos`, `leases`, `beats`, `completed` and `failed`."""
+
+    def __init__(self) -> None:
+        self.token = "mynajoin_" + secrets.token_hex(20)
+        self.credential = "mynanode_" + secrets.token_hex(20)
+        self.admits, self.away, self.protocol = True, False, PROTOCOL
+        self.lease_s, self.beat_s, self.poll_max_s = 30.0, 0.1, 25.0
+        self.hellos: list[Hello] = []
+        self.leases: list[Lease] = []
+        self.beats: list[Beat] = []
+        self.failed: list[Failure] = []
+        self.completed: dict[Key, bytes] = {}
+        self.completions = self.fetched = self.requests = 0
+        self.references: dict[str, bytes] = {}
+        self.forget: list[str] = []
+        self.cancelled: set[Key] = set()
+        self.faults: dict[str, list[str]] = defaultdict(list)
+        self._queue: list[Job] = []
+        self._held: dict[Key, Job] = {}
+        self._ids = itertools.count(1)
+        self._changed = threading.Condition()
+        self._server: _Server | None = None
+        self.port = 0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Stands, again at the same port."""
+        self._server = _Server(self)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Hangs up on everybody and listens no more; nothing of it is at work then. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.hang_up()
+            self.tell()
+            server.server_close()  # waits for open polls: one left over would take a job of the next start
+
+    @property
+    def stands(self) -> bool:
+        return self._server is not None
+
+    def tell(self) -> None:
+        """Something changed that open polls should look at."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def order(
+        self, text: str = "你好。", voice_id: str = "zh-female-1", *, speed: float = 1.0,
+        kind: JobKind = "task", reference: Reference | None = None,
+    ) -> Job:  # fmt: skip
+        """A new job in the queue."""
+        token = secrets.token_hex(16)
+        job = Job(kind, next(self._ids), 1, token, self.lease_s, text, voice_id, speed, reference)
+        with self._changed:
+            self._queue.append(job)
+            self._changed.notify_all()
+        return job
+
+    def keep_reference(self, wav: bytes, transcript: str, language: str = "zh") -> Reference:
+        sha256 = hashlib.sha256(wav).hexdigest()
+        self.references[sha256] = wav
+        return Reference(sha256, len(wav), transcript, language)
+
+    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
+        wait_until(condition, deadline_s, f"{what}; failed: {self.failed}")
+
+    def wait_completed(self, job: Job) -> bytes:
+        """The audio of the job, once it is there."""
+        self.wait(lambda: key_of(job) in self.completed, f"{job.kind} {job.id} is completed")
+        return self.completed[key_of(job)]
+
+    def beats_of(self, job: Job) -> list[Beat]:
+        return [beat for beat in self.beats if key_of(beat.held) == key_of(job)]
+
+    # What nodes ask: a status and a struct or bytes
+
+    def answer(self, path: str, headers: dict[str, str], query: str, body: bytes) -> tuple[int, Any]:
+        if self.away:
+            return 503, "The database is away."
+        if headers.get("myna-farm") != str(self.protocol):
+            return 426, "The site speaks another protocol; install its version of Myna."
+        if path == "join":
+            return self._join(msgspec.json.decode(body, type=Join))
+        if not self.admits or headers.get("authorization") != f"Bearer {self.credential}":
+            return 401, "The operator has disabled this node."
+        if path == "reference":
+            self.fetched += 1
+            return 200, self.references[parse_qs(query)["sha256"][0]]
+        if path == "complete":
+            return self._complete(headers, body)
+        shape, work = self._work[path]
+        return work(self, msgspec.json.decode(body, type=shape))
+
+    def _join(self, join: Join) -> tuple[int, Any]:
+        if join.token != self.token:
+            return 401, "This join token is unknown, used or older than an hour."
+        self.token = ""
+        return 200, Joined(self.credential, "box")
+
+    def _hello(self, hello: Hello) -> tuple[int, Any]:
+        self.hellos.append(hello)
+        self.tell()
+        return 200, Welcome("box", self.lease_s, self.beat_s, self.poll_max_s)
+
+    def _lease(self, lease: Lease) -> tuple[int, Any]:
+        until = time.monotonic() + lease.wait_s
+        with self._changed:
+            self.leases.append(lease)
+            forget, self.forget = [name for name in self.forget if name in lease.references], []
+            while not self._queue and not forget and self.stands and self.admits:
+                left = until - time.monotonic()
+                if left <= 0 or self.hellos[-1].leaving:
+                    break
+                self._changed.wait(left)
+            if not self.admits:
+                return 401, "The operator has disabled this node."
+            jobs, self._queue = self._queue[: lease.jobs], self._queue[lease.jobs :]
+            self._held |= {key_of(job): job for job in jobs}
+        return 200, Leased(jobs, forget)
+
+    def _beat(self, beats: Beats) -> tuple[int, Any]:
+        self.beats += beats.beats
+        over = self.cancelled | self.completed.keys()
+        cancel = [beat.held for beat in beats.beats if key_of(beat.held) in over]
+        return 200, BeatsHeard(self.lease_s, cancel)
+
+    def _fail(self, failure: Failure) -> tuple[int, Any]:
+        if key_of(failure.held) not in self._held:
+            return 409, "The node doesn't hold this job."
+        self.failed.append(failure)
+        return 200, Done()
+
+    def _complete(self, headers: dict[str, str], audio: bytes) -> tuple[int, Any]:
+        kind, number, epoch, token = headers[JOB_HEADER].split(" ")
+        held = Held(cast(JobKind, kind), int(number), int(epoch), token)
+        job = self._held.get(key_of(held))
+        if job is None or job.token != token or key_of(held) in self.cancelled:
+            return 409, "The node doesn't hold this job."
+        if hashlib.sha256(audio).hexdigest() != headers[SHA256_HEADER]:
+            return 400, "The body isn't what was announced."
+        self.completions += key_of(held) not in self.completed
+        self.completed[key_of(held)] = audio
+        return 200, Done()
+
+    _work: dict[str, tuple[Any, Any]] = {  # noqa: RUF012  a constant
+        "hello": (Hello, _hello), "lease": (Lease, _lease), "beat": (Beats, _beat), "fail": (Failure, _fail),
+    }  # fmt: skip
+
+
+def key_of(job: Job | Held) -> Key:
+    return job.kind, job.id, job.epoch
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # its end waits for them
+
+    def __init__(self, site: FarmSite) -> None:
+        self.site = site
+        self._open: set[Any] = set()
+        super().__init__(("127.0.0.1", site.port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in tuple(self._open):
+            _close(connection)
+
+
+def _close(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # the other side was faster
+        return
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:  # hung up on, by either side
+            return
+
+    def do_POST(self) -> None:
+        site = self.server.site
+        site.requests += 1
+        parts = urlsplit(self.path)
+        path = parts.path.removeprefix(f"{PREFIX}/")
+        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        fault, _, argument = (site.faults[path].pop(0) if site.faults[path] else "").partition(":")
+        if fault in ("cut", "hang"):
+            wait_until(lambda: fault == "cut" or not site.stands, 60, "the site ends")
+            return self._hang_up()
+        if fault == "status":
+            return self._say(int(argument), f"This is fault {argument}.")
+        if fault == "redirect":
+            return self._send(301, b"", "text/html", {"Location": "https://elsewhere.example"})
+        if fault in ("garbled", "not-json"):
+            return self._send(200, b"<html>" if fault == "not-json" else b'{"ok": "maybe"}', "text/html")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        status, answer = site.answer(path, headers, parts.query, body)
+        if fault == "lose" or not site.stands:
+            return self._hang_up()
+        return self._say(status, answer)
+
+    do_GET = do_POST
+
+    def _say(self, status: int, answer: Any) -> None:
+        if status != 200:
+            error = {"message": answer, "type": "some_error", "code": status}
+            more = {"Upgrade": "myna-farm/2", "Connection": "upgrade"} if status == 426 else {}
+            return self._send(status, json.dumps({"error": error}).encode(), "application/json", more)
+        body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+        return self._send(200, body, "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            **(more or {}),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        _close(self.connection)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def farm_site() -> Iterator[FarmSite]:
+    """A site of this test's own."""
+    site = FarmSite()
+    yield site
+    site.stop()

@@ -1,0 +1,89 @@
+"""What is asked of the queue again and again costs the same however much there is of what isn't asked for."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.store import queue, tasks
+from myna.store.database import Connection
+from myna.store.sqlite import SqliteConnection, clock_ms
+from myna.wire.farm import TRIES_MAX
+from tests.store.books import AUDIO, Books, books_of
+from tests.tasks.works import Works, shown, works_on
+
+pytestmark = pytest.mark.anyio
+
+STEPS = 50
+"""SQLite counts in so many of its virtual machine's instructions."""
+FEW, MANY = 5, 500
+ONE_TO = "WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < $1) "
+DONE_TASKS = (
+    ONE_TO
+    + "INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, audio, created_at)"
+    " SELECT i, CAST('done' || i AS BLOB), 2, 'a voice', 1, 'x', 1, 'a' || i || '.mp3', 1 FROM g"
+)
+QUEUED_TASKS = (
+    ONE_TO
+    + "INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)"
+    " SELECT i, CAST('queued' || i AS BLOB), 0, 'another voice', 1, 'x', 1, 1, 1 << 50 FROM g"
+)
+CLONES = (
+    ONE_TO + "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
+    " sample_sha256, sample_ms, consent_by, consent_text, consent_at, status, preview, created_at)"
+    " SELECT 'clone-' || i, 1, 'n', 'zh', 't', 's' || i, 1, CAST(i AS BLOB), 1, 'c', 'c', 1, 2, 'p' || i, 1"
+    " FROM g"
+)
+Question = Callable[[Connection], Awaitable[object]]
+QUESTIONS: dict[str, Question] = {
+    "a node's next job": lambda db: queue.heads(db, 1, 1),
+    "a sample for a job": lambda db: queue.held_sample(db, 1, b"s" * 32),
+    "whether a file is named": lambda db: tasks.named(db, ["f" * 32 + ".mp3"]),
+    "leases that ran out": lambda db: queue.put_back_lapsed(db, TRIES_MAX, 100),
+    "voices whose last lease ran out": lambda db: queue.fail_spent_clones(db, TRIES_MAX, "r"),
+}
+
+
+@pytest.fixture
+async def works(tmp_path: Path) -> AsyncIterator[Works]:
+    async with books_of("", tmp_path) as books, works_on(books) as opened:
+        yield opened
+        for table in ("tasks", "clones"):  # nobody paid for what was put there
+            await books.sql(f"DELETE FROM {table} WHERE status <> 1")
+
+
+async def steps(books: Books, question: Question) -> int:
+    """What the answer takes."""
+    own = SqliteConnection(books.folder / "myna.sqlite", clock_ms, read_only=False)
+    counted: list[None] = []
+
+    def count() -> bool:
+        counted.append(None)
+        return False
+
+    own.raw.set_progress_handler(count, STEPS)
+    await question(own)
+    own.raw.close()
+    return len(counted)
+
+
+async def fill(books: Books, number: int) -> None:
+    for sql in (DONE_TASKS, QUEUED_TASKS, CLONES):
+        await books.sql(sql, number)
+
+
+@pytest.mark.parametrize("what", QUESTIONS)
+async def test_what_is_not_asked_for_costs_nothing(works: Works, what: str) -> None:
+    books: Any = works.books
+    maker, holder = await works.node(clones=["zh"]), await books.holder()
+    await works.clone(holder, sample=b"s" * 32)
+    await works.tasks.complete(maker, shown(await works.leased(maker)), AUDIO)
+    await works.nodes.drain((await works.nodes.list())[0].node.name)
+    await works.node()
+    await fill(books, FEW)
+    few = await steps(books, QUESTIONS[what])
+    for table in ("tasks", "clones"):
+        await books.sql(f"DELETE FROM {table} WHERE created_at = 1")
+    await fill(books, MANY)
+    assert await steps(books, QUESTIONS[what]) <= few + 5

@@ -1,0 +1,265 @@
+"""What must come out of the queue, a few pages long: no database, no hashes, a clock that a test moves."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from myna.store.batch import AUDIO_MARK, TASK_MARK
+from myna.wire.farm import TRIES_MAX
+
+LEASE_S = 300
+SWEPT_S = 60
+"""Nothing is overdue for longer, since sweeps come more often than that."""
+QUEUED, HELD, DONE, FAILED = range(4)
+
+
+@dataclass
+class Node:
+    """What a node can do, and whether it gets jobs."""
+
+    voices: tuple[str, ...]
+    languages: tuple[str, ...] = ()
+    works: bool = True
+
+
+@dataclass(eq=False)
+class Work:
+    """What tasks and voices have in common."""
+
+    id: int
+    account_id: int
+    status: int = QUEUED
+    epoch: int = 0
+    tries: int = 0
+    node_id: int = 0
+    lease_until: int = 0
+    audio: str = ""
+    gone: bool = False
+
+    kind: ClassVar[str]
+
+
+@dataclass(eq=False)
+class Voice(Work):
+    """A voice that an account made."""
+
+    voice_id: str = ""
+    language: str = ""
+
+    kind = "clone"
+
+
+@dataclass(eq=False)
+class Task(Work):
+    """A task, its call, and the answer to its copies if it may have some. At HELD without a lease it is the
+    site that is at it."""
+
+    call_id: bytes = b""
+    voice_id: str = ""
+    copies: bool = False
+    draft: str | None = None
+    answer: str | None = None
+    deadline: int = 0
+
+    kind = "task"
+
+    @property
+    def at_site(self) -> bool:
+        return self.status == HELD and not self.lease_until
+
+    @property
+    def reserved(self) -> bool:
+        return self.copies and self.status != FAILED
+
+    def drafted(self, draft: str | None) -> None:
+        if draft is not None:
+            self.draft = draft.replace(TASK_MARK, str(self.id))
+            self.answer = None if AUDIO_MARK in self.draft else self.draft
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A job as a node got it once."""
+
+    job: Work
+    node_id: int
+    epoch: int
+
+
+@dataclass
+class Model:
+    """One site; `now` in seconds."""
+
+    now: int = 0
+    units: dict[int, int] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list)
+    voices: list[Voice] = field(default_factory=list)
+    turns: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> list[Work]:
+        return [*self.voices, *self.tasks]
+
+    # ---- orders
+
+    def order(self, task: Task, life_s: int, draft: str | None) -> None:
+        self.units[task.account_id] -= 1
+        task.deadline = self.now + life_s
+        task.drafted(draft)
+        self.tasks.append(task)
+
+    def leave_to_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
+        if not task.at_site:
+            return False
+        task.status, task.deadline = QUEUED, self.now + life_s
+        task.drafted(draft)
+        return True
+
+    def keep(self, task: Task, audio: str, answer: str | None) -> bool:
+        """By the site itself."""
+        if not task.at_site:
+            return False
+        task.audio, task.answer = audio, answer
+        self.end(task, kept=True)
+        return True
+
+    def delete(self, voice: Voice) -> int:
+        """How many tasks fail with it."""
+        self.voices.remove(voice)
+        voice.gone = True
+        waiting = [
+            task
+            for task in self.tasks
+            if task.voice_id == voice.voice_id and task.status < DONE and not task.at_site
+        ]
+        for task in waiting:
+            self.end(task, kept=False)
+        return len(waiting)
+
+    # ---- what nodes do
+
+    def lease(self, node_id: int, jobs: int) -> list[Work]:
+        """In rounds: one of each account that has something for the node; who waits longest is first."""
+        found: list[Work] = []
+        while len(found) < jobs:
+            heads = self._heads(node_id)[: jobs - len(found)]
+            if not heads:
+                break
+            for job in heads:
+                job.status, job.node_id = HELD, node_id
+                job.epoch += 1
+                job.tries += 1
+                self.renew(job)
+                self.turns[job.account_id] = max(self.turns.values(), default=0) + 1
+            found += heads
+        return found
+
+    def _heads(self, node_id: int) -> list[Work]:
+        able = [job for job in self.jobs if self._can(self.nodes[node_id], job)]
+        first: dict[int, Work] = {}
+        for job in able:  # voices come before tasks, and each in the order of their orders
+            first.setdefault(job.account_id, job)
+        return sorted(first.values(), key=self._place)
+
+    def _place(self, job: Work) -> tuple[int, int, int]:
+        return (self.turns.get(job.account_id, 0), job.id if job.kind == "task" else 0, job.account_id)
+
+    def _can(self, node: Node, job: Work) -> bool:
+        if not node.works or job.status != QUEUED:
+            return False
+        if isinstance(job, Voice):
+            return job.language in node.languages
+        assert isinstance(job, Task)
+        ready = {
+            voice.voice_id
+            for voice in self.voices
+            if voice.status == DONE and voice.language in node.languages
+        }
+        return job.deadline > self.now and (job.voice_id in node.voices or job.voice_id in ready)
+
+    def renew(self, job: Work) -> None:
+        job.lease_until = self.now + LEASE_S
+        if isinstance(job, Task):
+            job.lease_until = min(job.lease_until, job.deadline)
+
+    def holds(self, lease: Lease) -> bool:
+        job = lease.job
+        return self._its(lease) and job.status == HELD and job.lease_until > self.now
+
+    def completed(self, lease: Lease) -> bool:
+        return self._its(lease) and lease.job.status == DONE
+
+    def _its(self, lease: Lease) -> bool:
+        return (lease.job.epoch, lease.job.node_id, lease.job.gone) == (lease.epoch, lease.node_id, False)
+
+    def may_hear(self, node_id: int, voice: Voice) -> bool:
+        """Whether the node has work to do that needs the voice's sample."""
+        in_voice = [task for task in self.tasks if task.voice_id == voice.voice_id]
+        return any(
+            job.node_id == node_id and job.status == HELD and job.lease_until > self.now
+            for job in (voice, *in_voice)
+        )
+
+    def complete(self, lease: Lease, audio: str) -> bool | None:
+        """None for what is stale."""
+        if self.holds(lease):
+            lease.job.audio = audio
+            self.end(lease.job, kept=True)
+            return True
+        return False if self.completed(lease) and lease.job.audio == audio else None
+
+    def fail(self, lease: Lease, final: bool, handed_back: bool) -> bool:
+        """False for what is stale."""
+        if not self.holds(lease):
+            return False
+        job = lease.job
+        if handed_back or not (final or job.tries >= TRIES_MAX):
+            self._put_back(job, int(handed_back))
+        else:
+            self.end(job, kept=False)
+        return True
+
+    def put(self, node_id: int, put: str) -> None:
+        """`disable`, `enable`, `drain` or `remove`."""
+        if put == "remove":
+            del self.nodes[node_id]
+        else:
+            self.nodes[node_id].works = put == "enable"
+        if put in ("disable", "remove"):
+            for job in self.jobs:
+                if job.status == HELD and job.node_id == node_id:
+                    self._put_back(job, 1)
+
+    # ---- what the clock and the process do
+
+    def look_after_leases(self) -> tuple[int, int]:
+        """How many were queued again, how many tasks were refunded."""
+        lapsed = [job for job in self.jobs if job.status == HELD and 0 < job.lease_until <= self.now]
+        spent = [job for job in lapsed if job.tries >= TRIES_MAX]
+        for job in lapsed:
+            if job in spent:
+                self.end(job, kept=False)
+            else:
+                self._put_back(job, 0)
+        return len(lapsed) - len(spent), sum(isinstance(job, Task) for job in spent)
+
+    def overdue(self, by_s: int = 0) -> list[Task]:
+        return [task for task in self.tasks if task.status < DONE and task.deadline + by_s < self.now]
+
+    def refund(self, tasks: list[Task]) -> int:
+        for task in tasks:
+            self.end(task, kept=False)
+        return len(tasks)
+
+    def end(self, job: Work, *, kept: bool) -> None:
+        job.status = DONE if kept else FAILED
+        if isinstance(job, Task):
+            if kept:
+                if job.draft is not None:
+                    job.answer = job.draft.replace(AUDIO_MARK, job.audio)
+            else:
+                self.units[job.account_id] += 1
+
+    def _put_back(self, job: Work, tries_back: int) -> None:
+        job.status, job.node_id, job.lease_until = QUEUED, 0, 0
+        job.tries -= tries_back

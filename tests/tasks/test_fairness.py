@@ -1,0 +1,86 @@
+"""Every account has its turn, however much another one ordered."""
+
+import itertools
+
+import pytest
+
+from tests.store.books import AUDIO, Books, Holder
+from tests.tasks.works import Works, shown
+
+pytestmark = pytest.mark.anyio
+
+HOG_TASKS = 5_000
+OTHERS = 49
+ARRIVALS = (1, 0, 2, 0)
+"""New accounts while a job is under way, again and again."""
+MANY_TASKS = (
+    "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)"
+    " SELECT {id}, $1, $2, 2, 1, 0, now_ms(), now_ms() + 600000 FROM {numbers}",
+    "INSERT INTO ledger (call_id, kind, account_id, units, created_at)"
+    " SELECT id, 0, account_id, -1, created_at FROM calls WHERE account_id = $1",
+    "UPDATE accounts SET balance = balance - CAST($2 AS BIGINT) WHERE id = $1",
+    "INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)"
+    " SELECT account_id, id, 0, 'a voice', 1.0, '你好', 2, created_at, deadline FROM calls"
+    " WHERE account_id = $1 ORDER BY id",
+)
+
+
+async def many_tasks(books: Books, holder: Holder, count: int) -> None:
+    """As so many orders leave them, but at once."""
+    if books.url:
+        made = {"id": "decode(lpad(to_hex($1 * 1000000 + n), 32, '0'), 'hex')"}
+        made["numbers"] = f"generate_series(1, {count}) AS s(n)"
+    else:
+        made = {"id": "unhex(printf('%032x', $1 * 1000000 + n))"}
+        counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}"
+        made["numbers"] = f"(WITH RECURSIVE s(n) AS ({counted}) SELECT n FROM s)"
+    calls, *rest = MANY_TASKS
+    await books.sql(calls.format(**made), holder.account_id, holder.key_id)
+    for statement in rest:
+        await books.sql(
+            statement, *([holder.account_id, count] if "$2" in statement else [holder.account_id])
+        )
+
+
+async def test_a_hog_stops_nobody(works: Works) -> None:
+    """One slot that is never free. Whoever orders for the first time waits for two jobs to end at most."""
+    node, hog = await works.node(slots=1), await works.books.holder(units=HOG_TASKS)
+    await many_tasks(works.books, hog, HOG_TASKS)
+    came: dict[str, int] = {}
+    waited: dict[str, int] = {}
+    for ended, arrivals in enumerate(itertools.cycle(ARRIVALS)):
+        job = await works.leased(node)
+        if job.text in came:
+            waited[job.text] = ended - came[job.text]
+        if len(waited) == OTHERS:
+            break
+        for _ in range(min(arrivals, OTHERS - len(came))):  # while the node is at its job
+            newcomer = await works.books.holder()
+            await works.ordered(newcomer, text=newcomer.name)
+            came[newcomer.name] = ended
+        assert await works.tasks.complete(node, shown(job), AUDIO)
+    assert max(waited.values()) < 3
+    assert await works.books.balance(hog) == 0
+
+
+async def test_accounts_take_turns_whatever_each_has_waiting(works: Works) -> None:
+    node, holders = await works.node(), [await works.books.holder(units=20) for _ in range(3)]
+    for holder, count in zip(holders, (9, 3, 3), strict=True):
+        for _ in range(count):
+            await works.ordered(holder, text=holder.name)
+    turns = [(await works.leased(node)).text for _ in range(15)]
+    names = [holder.name for holder in holders]
+    assert turns == [*names * 3, *[names[0]] * 6]
+
+
+async def test_who_was_away_is_first_but_gets_no_credit_for_it(works: Works) -> None:
+    node, (steady, rare) = await works.node(), [await works.books.holder(units=30) for _ in range(2)]
+    for _ in range(10):
+        await works.ordered(steady, text="steady")
+    await works.ordered(rare, text="rare")
+    assert [(await works.leased(node)).text for _ in range(6)] == ["steady", "rare", *["steady"] * 4]
+    for _ in range(3):
+        await works.ordered(rare, text="rare")
+    assert [(await works.leased(node)).text for _ in range(5)] == [
+        "rare", "steady", "rare", "steady", "rare",
+    ]  # fmt: skip

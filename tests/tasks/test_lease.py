@@ -1,0 +1,242 @@
+"""What a node gets when it asks for jobs, and that nobody else gets it too."""
+
+import asyncio
+import hashlib
+
+import asyncpg
+import pytest
+
+from myna.clones import PREVIEW
+from myna.store import queue
+from myna.store.queue import TASK, Head
+from myna.wire.farm import Job, Reference
+from tests.store.books import AUDIO, Books
+from tests.tasks.works import DEADLINE_MS, LEASE_MS, LEASE_S, TEXT, VOICE, Works, failure, shown, works_on
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_node_gets_the_job_and_all_it_needs_to_speak_it(works: Works) -> None:
+    node = await works.node()
+    call = await works.ordered(await works.books.holder())
+
+    job = await works.leased(node)
+
+    ((task_id,),) = await works.books.sql("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
+    assert job == Job("task", task_id, 1, job.token, LEASE_S, TEXT, VOICE, 1.5, None)
+    assert await works.status(call) == 1
+    assert await works.tries(call) == 1
+    assert (await works.holder_of(call))[::2] == (node, 32)
+
+
+async def test_only_the_hash_of_a_token_is_kept(works: Works) -> None:
+    _, job = await works.held(await works.node())
+    assert await works.books.sql("SELECT token_hash FROM tasks") == [
+        (hashlib.sha256(job.token.encode()).digest(),)
+    ]
+
+
+async def test_there_may_be_nothing_to_do(works: Works) -> None:
+    assert await works.tasks.lease(await works.node(), 4, 0) == []
+
+
+async def test_the_jobs_of_an_account_come_in_the_order_of_their_orders(works: Works) -> None:
+    node, holder = await works.node(), await works.books.holder()
+    for text in ("一", "二", "三"):
+        await works.ordered(holder, text=text)
+    assert [job.text for job in await works.tasks.lease(node, 3, 0)] == ["一", "二", "三"]
+
+
+async def test_a_job_that_is_held_is_nobody_elses(works: Works) -> None:
+    await works.held(await works.node())
+    assert await works.tasks.lease(await works.node(), 1, 0) == []
+
+
+async def test_whoever_looked_before_the_job_was_taken_does_not_take_it_again(works: Works) -> None:
+    node = await works.node()
+    _, job = await works.held(node)
+    ((account_id,),) = await works.books.sql("SELECT account_id FROM tasks")
+    seen = Head(TASK, job.id, account_id)
+    assert await works.books.db.transaction(lambda db: queue.take(db, seen, node, b"t" * 32, 1000)) is None
+    assert await works.beats(node, shown(job))
+
+
+async def test_a_hundred_leases_at_once_give_a_job_to_one(works: Works) -> None:
+    call = await works.ordered(await works.books.holder())
+    nodes = [await works.node() for _ in range(10)]
+    other = await works.books.open_again() if works.books.url else works.books.db
+    async with works_on(works.books, other) as second:
+        asking = [at.tasks.lease(node, 1, 0) for node in nodes for at in (works, second) for _ in range(5)]
+        found = await asyncio.gather(*asking)
+    if other is not works.books.db:
+        await other.close()
+    assert [len(jobs) for jobs in found].count(1) == 1
+    assert sum(map(len, found)) == 1
+    assert await works.tries(call) == 1
+
+
+async def test_a_hundred_leases_at_once_give_a_hundred_jobs_to_a_hundred(works: Works) -> None:
+    holders = [await works.books.holder() for _ in range(10)]
+    for holder in holders:
+        for _ in range(10):
+            await works.ordered(holder)
+    node = await works.node()
+    found = await asyncio.gather(*[works.tasks.lease(node, 1, 0) for _ in range(100)])
+    assert len({job.id for (job,) in found}) == 100
+
+
+async def test_a_node_gets_only_voices_that_it_speaks(works: Works) -> None:
+    await works.ordered(await works.books.holder(), "another voice")
+    node, able = await works.node(), await works.node("another voice", "a third")
+    assert await works.tasks.lease(node, 1, 0) == []
+    assert (await works.leased(able)).voice_id == "another voice"
+
+
+async def test_a_voice_that_nobody_speaks_does_not_hold_up_the_same_accounts_next(works: Works) -> None:
+    holder = await works.books.holder()
+    await works.ordered(holder, "a voice of nobody")
+    await works.ordered(holder)
+    assert (await works.leased(await works.node())).voice_id == VOICE
+
+
+async def test_a_disabled_node_gets_nothing(works: Works) -> None:
+    node = await works.node(name="the node")
+    await works.ordered(await works.books.holder())
+    await works.nodes.disable("the node")
+    assert await works.tasks.lease(node, 1, 0) == []
+    await works.nodes.enable("the node")
+    assert await works.leased(node)
+
+
+async def test_a_draining_node_ends_what_it_has_and_gets_nothing(works: Works) -> None:
+    node, holder = await works.node(name="the node"), await works.books.holder()
+    call, job = await works.held(node, holder)
+    await works.ordered(holder)
+    await works.nodes.drain("the node")
+    assert await works.tasks.lease(node, 1, 0) == []
+    assert await works.beats(node, shown(job))
+    assert await works.tasks.complete(node, shown(job), AUDIO)
+    assert await works.status(call) == 2
+
+
+async def test_what_a_disabled_node_holds_is_queued_again_and_costs_no_try(works: Works) -> None:
+    node = await works.node(name="the node")
+    call, job = await works.held(node)
+    await works.nodes.disable("the node")
+    assert (await works.status(call), await works.tries(call)) == (0, 0)
+    assert not await works.beats(node, shown(job))
+    assert (await works.leased(await works.node())).id == job.id
+
+
+async def test_a_node_that_is_gone_gets_nothing(works: Works) -> None:
+    node = await works.node(name="the node")
+    await works.ordered(await works.books.holder())
+    await works.nodes.remove("the node")
+    assert await works.tasks.lease(node, 1, 0) == []
+
+
+async def test_several_jobs_go_to_different_accounts_first(works: Works) -> None:
+    node, holders = await works.node(), [await works.books.holder() for _ in range(3)]
+    for holder in holders:
+        for _ in range(3):
+            await works.ordered(holder, text=holder.name)
+    jobs = await works.tasks.lease(node, 5, 0)
+    names = [holder.name for holder in holders]
+    assert [job.text for job in jobs] == [*names, *names[:2]]
+
+
+async def test_an_overdue_task_is_not_leased_even_before_the_sweep(works: Works) -> None:
+    node, holder = await works.node(), await works.books.holder()
+    late = await works.ordered(holder, deadline_ms=1000)
+    await works.ordered(holder, text="in time")
+    await works.books.move_clock(1001)
+    assert (await works.leased(node)).text == "in time"
+    assert await works.tasks.lease(node, 1, 0) == []
+    assert await works.status(late) == 0
+    await works.desk.ledger.sweep()
+
+
+async def test_a_lease_never_outlasts_the_deadline(works: Works) -> None:
+    node = await works.node()
+    _, job = await works.held(node, deadline_ms=LEASE_MS // 2)
+    assert 10 < job.lease_s <= LEASE_S / 2
+    await works.books.move_clock(LEASE_MS // 4)
+    assert await works.beats(node, shown(job))
+    assert await works.books.sql("SELECT lease_until - deadline FROM tasks") == [(0,)]
+
+
+async def test_a_job_in_somebodys_hands_is_left_out_without_waiting(postgres_works: Works) -> None:
+    works = postgres_works
+    node, holders = await works.node(), [await works.books.holder() for _ in range(2)]
+    for holder in holders:
+        await works.ordered(holder, text=holder.name)
+    hand = await asyncpg.connect(works.books.url)
+    async with hand.transaction():
+        await hand.execute("SELECT id FROM tasks ORDER BY id LIMIT 1 FOR UPDATE")
+        (job,) = await asyncio.wait_for(works.tasks.lease(node, 2, 0), 5)
+    await hand.close()
+    assert job.text == holders[1].name
+
+
+# ---- voices of accounts
+
+
+async def test_a_new_voice_is_made_by_a_node_that_clones_its_language(works: Works) -> None:
+    holder = await works.books.holder()
+    voice_id = await works.clone(holder, "zh", b"z" * 32)
+    other, node = await works.node(clones=["en"]), await works.node(clones=["en", "zh"])
+    assert await works.tasks.lease(other, 1, 0) == []
+    job = await works.leased(node)
+    reference = Reference((b"z" * 32).hex(), 8, "你好", "zh")
+    assert job == Job(
+        "clone", job.id, 1, job.token, LEASE_S, PREVIEW["zh"], voice_id, 1.0, reference
+    )  # fmt: skip
+    assert (await works.clone_row(voice_id))[0] == 1
+
+
+async def test_a_cloned_voice_is_spoken_by_nodes_that_clone_its_language(works: Works) -> None:
+    holder, maker = await works.books.holder(), await works.node(clones=["zh"])
+    voice_id = await works.clone(holder, "zh", b"z" * 32)
+    await works.ordered(holder, voice_id)
+    made = await works.leased(maker)
+    assert await works.tasks.lease(maker, 1, 0) == []  # the voice isn't ready
+    await works.tasks.complete(maker, shown(made), AUDIO)
+
+    assert await works.tasks.lease(await works.node(clones=["en"]), 1, 0) == []
+    assert await works.tasks.lease(await works.node(), 1, 0) == []
+    job = await works.leased(await works.node(clones=["zh"]))
+    assert (job.kind, job.voice_id, job.text) == ("task", voice_id, TEXT)
+    assert job.reference == Reference((b"z" * 32).hex(), 8, "你好", "zh")
+
+
+async def test_a_voice_that_failed_is_spoken_by_nobody(works: Works) -> None:
+    holder, node = await works.books.holder(), await works.node(clones=["zh"])
+    voice_id = await works.clone(holder)
+    await works.ordered(holder, voice_id, deadline_ms=DEADLINE_MS)
+    await works.tasks.fail(node, failure(await works.leased(node), final=True))
+    assert await works.tasks.lease(node, 1, 0) == []
+
+
+async def test_a_sample_is_only_for_the_node_that_holds_a_job_of_it(works: Works) -> None:
+    holder, node, other = await works.books.holder(), await works.node(clones=["zh"]), await works.node()
+    sample = b"z" * 32
+    voice_id = await works.clone(holder, "zh", sample)
+    assert await works.tasks.reference(node, sample) is None
+    job = await works.leased(node)
+    assert await works.tasks.reference(node, sample) == f"{voice_id}.wav"
+    assert await works.tasks.reference(node, b"y" * 32) is None
+    assert await works.tasks.reference(other, sample) is None
+    await works.tasks.complete(node, shown(job), AUDIO)
+    assert await works.tasks.reference(node, sample) is None
+
+    await works.ordered(holder, voice_id)
+    await works.leased(node)
+    assert await works.tasks.reference(node, sample) == f"{voice_id}.wav"
+    await works.books.move_clock(LEASE_MS + 1)
+    assert await works.tasks.reference(node, sample) is None
+
+
+async def test_samples_that_no_voice_is_made_of_are_to_be_forgotten(works: Works, books: Books) -> None:
+    await works.clone(await books.holder(), sample=b"z" * 32)
+    known, unknown = (b"z" * 32).hex(), (b"y" * 32).hex()
+    assert await works.tasks.forgotten([known, unknown]) == [unknown]

@@ -1,0 +1,153 @@
+"""How long a new task would wait, and who is told so before the charge."""
+
+import pytest
+
+from myna.errors import NoSpeechChannel
+from myna.outlook import UNTRIED_CHARS_PER_S, Outlook
+from myna.store import site
+from myna.store.outlook import ONLINE_MS
+from tests.store.books import AUDIO, Holder
+from tests.tasks.works import HUNDRED, VOICE, Works, shown
+
+pytestmark = pytest.mark.anyio
+
+
+async def wait_s(works: Works, holder: Holder, chars: int = 100, voice: str = VOICE) -> float:
+    """By a look of its own."""
+    outlook, config = Outlook(works.books.db), await site.load(works.books.db)
+    nodes = await outlook.nodes(config)
+    able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
+    return await outlook.wait_s(holder.account_id, chars, able, nodes, config)
+
+
+async def test_with_nobody_waiting_a_task_takes_as_long_as_the_slowest_speaks(works: Works) -> None:
+    await works.node(slots=4, chars_per_s=50.0)
+    await works.node(slots=1, chars_per_s=20.0)
+    assert await wait_s(works, await works.books.holder()) == pytest.approx(5.0)
+
+
+async def test_an_untried_node_is_trusted_with_the_speed_of_a_reader(works: Works) -> None:
+    await works.node(slots=1)
+    assert await wait_s(works, await works.books.holder()) == pytest.approx(100 / UNTRIED_CHARS_PER_S)
+
+
+async def test_what_the_account_has_waiting_is_ahead_of_its_next_task(works: Works) -> None:
+    await works.node(slots=2, chars_per_s=10.0)
+    holder = await works.books.holder()
+    for _ in range(3):
+        await works.ordered(holder, text=HUNDRED)
+    assert await wait_s(works, holder) == pytest.approx(300 / 20 + 10)
+
+
+async def test_what_is_held_is_not_spoken_yet(works: Works) -> None:
+    node, holder = await works.node(slots=2, chars_per_s=10.0), await works.books.holder()
+    _, job = await works.held(node, holder, text=HUNDRED)
+    assert await wait_s(works, holder) == pytest.approx(100 / 20 + 10)
+    await works.tasks.complete(node, shown(job), AUDIO)
+    await works.books.sql("UPDATE nodes SET chars_per_s = 10")
+    assert await wait_s(works, holder) == pytest.approx(10)
+
+
+async def test_a_hog_is_ahead_of_another_accounts_first_task_with_one(works: Works) -> None:
+    await works.node(slots=1, chars_per_s=10.0)
+    hog, newcomer = await works.books.holder(units=50), await works.books.holder()
+    for _ in range(50):
+        await works.ordered(hog, text=HUNDRED)
+    assert await wait_s(works, hog) == pytest.approx(5000 / 10 + 10)
+    assert await wait_s(works, newcomer) == pytest.approx(100 / 10 + 10)
+    await works.ordered(newcomer, text=HUNDRED)
+    assert await wait_s(works, newcomer) == pytest.approx((100 + 200) / 10 + 10)
+
+
+async def test_other_voices_are_ahead_only_on_nodes_that_speak_both(works: Works) -> None:
+    await works.node(VOICE, slots=1, chars_per_s=10.0)
+    await works.node(VOICE, "another voice", slots=1, chars_per_s=10.0)
+    await works.node("another voice", slots=2, chars_per_s=10.0)
+    holder = await works.books.holder()
+    await works.ordered(holder, "another voice", HUNDRED * 3)  # a third of it by the second node
+    assert await wait_s(works, holder) == pytest.approx(100 / 20 + 10)
+    await works.ordered(holder, "a voice of nobody", HUNDRED)
+    assert await wait_s(works, holder) == pytest.approx(100 / 20 + 10)
+
+
+async def test_a_node_shows_its_speed_by_what_it_finished(works: Works) -> None:
+    node, holder = await works.node(), await works.books.holder()
+    speeds = []
+    for seconds in (10, 20):
+        _, job = await works.held(node, holder, text=HUNDRED)
+        await works.books.move_clock(seconds * 1000)
+        await works.tasks.complete(node, shown(job), AUDIO)
+        speeds += [row[0] for row in await works.books.sql("SELECT chars_per_s FROM nodes")]
+    assert speeds == [pytest.approx(10, rel=0.1), pytest.approx(10 * 0.8 + 5 * 0.2, rel=0.1)]
+
+
+async def test_what_is_too_short_to_tell_shows_no_speed(works: Works) -> None:
+    node = await works.node()
+    _, job = await works.held(node, text="短")
+    await works.books.move_clock(10_000)
+    await works.tasks.complete(node, shown(job), AUDIO)
+    assert await works.books.sql("SELECT chars_per_s FROM nodes") == [(0.0,)]
+
+
+async def test_nodes_that_may_not_work_or_are_silent_are_not_counted_on(works: Works) -> None:
+    outlook, books = Outlook(works.books.db), works.books
+    await works.node(name="disabled")
+    await works.node(name="draining")
+    there = await works.node()
+    await works.nodes.disable("disabled")
+    await works.nodes.drain("draining")
+    assert set(await outlook.nodes(await site.load(books.db))) == {there}
+    await books.move_clock(ONLINE_MS + 1)
+    assert await outlook.nodes(await site.load(books.db)) == {}
+
+
+async def test_what_this_process_ordered_since_its_look_is_counted(works: Works) -> None:
+    await works.node(slots=1, chars_per_s=10.0)
+    holder = await works.books.holder()
+    outlook, config = Outlook(works.books.db), await site.load(works.books.db)
+    nodes = await outlook.nodes(config)
+    before = await outlook.wait_s(holder.account_id, 100, set(nodes), nodes, config)
+    outlook.ordered(holder.account_id, VOICE, 50)
+    after = await outlook.wait_s(holder.account_id, 100, set(nodes), nodes, config)
+    assert (before, after) == (pytest.approx(10), pytest.approx(15))
+
+
+# ---- who is refused
+
+
+async def test_a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not(
+    works: Works,
+) -> None:
+    await works.node(slots=1, chars_per_s=10.0)
+    hog, newcomer = await works.books.holder(), await works.books.holder()
+    for ahead in range(2):
+        await works.admitted(hog)
+        assert await works.books.balance(hog) == 9 - ahead
+    with pytest.raises(NoSpeechChannel, match="try again later"):
+        await works.admitted(hog)
+    assert await works.books.balance(hog) == 8
+    assert await works.books.sql("SELECT count(*) FROM calls") == [(2,)]
+
+    await works.admitted(newcomer)
+
+    assert await works.books.balance(newcomer) == 9
+    with pytest.raises(NoSpeechChannel):
+        await works.admitted(newcomer)
+
+
+async def test_a_task_that_would_take_longer_than_it_may_is_refused(works: Works) -> None:
+    await works.node(slots=1, chars_per_s=10.0)
+    holder = await works.books.holder()
+    with pytest.raises(NoSpeechChannel):
+        await works.admitted(holder, node_s=9.0)
+    assert await works.books.balance(holder) == 10
+    await works.admitted(holder, node_s=11.0)
+
+
+async def test_where_no_node_is_online_nothing_is_charged(works: Works) -> None:
+    await works.node(slots=1, chars_per_s=10.0)
+    holder = await works.books.holder()
+    await works.books.move_clock(ONLINE_MS + 1)
+    with pytest.raises(NoSpeechChannel):
+        await works.admitted(holder)
+    assert await works.books.balance(holder) == 10

@@ -1,0 +1,49 @@
+"""A cloned voice is its account's alone, and speaks only where somebody can clone its language."""
+
+import pytest
+
+from myna.errors import InvalidRequest, NoSpeechChannel
+from tests.store.books import AUDIO, Holder
+from tests.tasks.works import Works, shown
+
+pytestmark = pytest.mark.anyio
+
+
+async def ready(works: Works, holder: Holder, node: int) -> str:
+    """The id of a voice that the node has made."""
+    voice_id = await works.clone(holder)
+    await works.tasks.complete(node, shown(await works.leased(node)), AUDIO)
+    return voice_id
+
+
+async def test_a_voice_speaks_for_its_account_and_is_unknown_to_another(works: Works) -> None:
+    node, owner, stranger = (
+        await works.node(clones=["zh"]),
+        await works.books.holder(),
+        await works.books.holder(),
+    )
+    voice_id = await ready(works, owner, node)
+    with pytest.raises(InvalidRequest, match="no such voice"):
+        await works.admitted(stranger, voice_id)
+    assert await works.books.balance(stranger) == 10
+    await works.admitted(owner, voice_id)
+    assert (await works.leased(node)).voice_id == voice_id
+
+
+async def test_a_voice_that_is_not_made_yet_is_unknown_to_its_account_too(works: Works) -> None:
+    await works.node(clones=["zh"])
+    owner = await works.books.holder()
+    with pytest.raises(InvalidRequest, match="no such voice"):
+        await works.admitted(owner, await works.clone(owner))
+
+
+async def test_a_voice_whose_language_no_node_online_clones_is_refused_before_the_charge(
+    works: Works,
+) -> None:
+    node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
+    voice_id = await ready(works, owner, node)
+    await works.node(clones=["en"])
+    await works.nodes.drain("the node")
+    with pytest.raises(NoSpeechChannel):
+        await works.admitted(owner, voice_id)
+    assert await works.books.balance(owner) == 10

@@ -1,0 +1,42 @@
+"""What a look at a long queue costs, whatever is in it."""
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from myna.store import outlook, queue
+from tests.tasks.test_fairness import many_tasks
+from tests.tasks.works import Works
+
+pytestmark = pytest.mark.anyio
+
+TASKS = 10_000
+ROUNDS = 25
+GENEROUS_MS = 50.0
+"""A machine that does nothing else needs less than 5; a busy one is several times slower."""
+
+
+async def median_ms(work: Callable[[], Awaitable[object]]) -> float:
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        await work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1000
+
+
+@pytest.mark.parametrize("accounts", [1, 100])
+async def test_a_lease_on_a_long_queue_is_quick(works: Works, accounts: int) -> None:
+    books = works.books
+    node, unable = await works.node(), await works.node("another voice")
+    for _ in range(accounts):
+        holder = await books.holder(units=TASKS // accounts)
+        await many_tasks(books, holder, TASKS // accounts)
+
+    lease = await median_ms(lambda: works.tasks.lease(node, 1, 0))
+    look = await median_ms(lambda: queue.heads(books.db, unable, 1))
+    outlook_ms = await median_ms(lambda: outlook.queued(books.db))
+
+    assert max(lease, look, outlook_ms) < GENEROUS_MS, (lease, look, outlook_ms)

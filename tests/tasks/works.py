@@ -1,0 +1,170 @@
+"""What one process has to do with tasks, and nodes that take them."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from myna.channels import Channels
+from myna.clones import CONSENT
+from myna.keys import Scope
+from myna.ledger import Call, Caller, Order
+from myna.nodes import Nodes
+from myna.outbound import Outbound
+from myna.outlook import Outlook
+from myna.settings import Settings
+from myna.speech.plan import Planner, SpeechPlan, Wish
+from myna.store import clones, site
+from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
+from myna.store.clones import NewClone
+from myna.store.database import Connection, Database
+from myna.store.ids import new_id
+from myna.store.nodes import Offer, OfferedVoice
+from myna.tasks import NO_TRY_LEFT, Tasks
+from myna.wire.farm import Beat, Failure, Held, Job
+from tests.ledger.desk import Desk, desk_on
+from tests.store.books import Books, Holder
+
+VOICE = "a voice"
+TEXT = "你好，世界"
+HUNDRED = "字" * 100
+LEASE_S = 30.0
+LEASE_MS = 30_000
+DEADLINE_MS = 600_000
+CLONES_MAX = 100
+FREE = (0, 0, 0)
+"""Node, lease and length of the token of a job that nobody holds."""
+
+
+class Works:
+    """One process: its ledger at a desk, its queue, and the operator's hand on the nodes."""
+
+    def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
+        self.books, self.desk, self.tasks = books, desk, tasks
+        self.nodes = Nodes(desk.db)
+
+    async def node(
+        self,
+        *voices: str,
+        clones: Sequence[str] = (),
+        name: str | None = None,
+        slots: int = 4,
+        chars_per_s: float = 0.0,
+    ) -> int:
+        """The id of a new node that speaks these voices; VOICE where none is named and it clones nothing."""
+        invited = await self.nodes.enroll(name or f"node-{new_id().hex()}")
+        admitted = await self.nodes.join(invited.token, "1")
+        node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
+        offered = [
+            OfferedVoice(voice, voice, "female", "zh-CN") for voice in voices or ([] if clones else [VOICE])
+        ]
+        await self.nodes.hello(node, Offer(offered, clones, slots, chars_per_s, "1", False))
+        return node.id
+
+    async def ordered(self, holder: Holder, voice: str = VOICE, text: str = TEXT, **changes: Any) -> Charge:
+        """A task for a node, charged a unit; `changes` are fields of `Charge`."""
+        return await self._charged(holder, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
+
+    async def admitted(self, holder: Holder, voice: str = VOICE, node_s: float = 20.0) -> Call:
+        """A call for a hundred characters by a node, as POST /tts makes it; its task is ordered."""
+        channels = Channels(Settings(speech="none"), {}, Outbound(connections_max=1), None)
+        desk = self.desk
+        planner = Planner(desk.db, desk.ledger, desk.site, channels, Outlook(desk.db))
+        caller = Caller(holder.key_hash, Scope.TTS)
+
+        async def decide() -> Order[SpeechPlan]:
+            plan = await planner.plan(caller, Wish(HUNDRED, voice, 1.0, 5.0, node_s))
+            return Order(Scope.TTS, 1, plan.seconds, plan, plan.task)
+
+        admitted = await desk.ledger.admit(caller, decide)
+        assert not isinstance(admitted, Replayed)
+        async with admitted[0] as call:
+            call.leave()
+        return call
+
+    async def begun(self, holder: Holder, voice: str = VOICE, **changes: Any) -> Charge:
+        """A task that the site itself is at."""
+        return await self._charged(holder, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
+
+    async def _charged(self, holder: Holder, task: NewTask, changes: dict[str, Any]) -> Charge:
+        tts, version = int(Scope.TTS), (await site.load(self.books.db)).version
+        plain = {"scope": tts, "pays": tts, "deadline_ms": DEADLINE_MS, "config_version": version}
+        return await self.books.opened(holder, **plain | changes, task=task)
+
+    async def clone(self, holder: Holder, language: str = "zh", sample: bytes = b"s" * 32) -> str:
+        """The id of a voice that waits for a node."""
+        voice_id = f"clone-{new_id().hex()}"
+        what = ("小明", language, "你好", f"{voice_id}.wav", 8, sample, 3500, "its owner", CONSENT)
+        new = NewClone(voice_id, holder.account_id, *what)
+
+        async def work(connection: Connection) -> bool:
+            return await clones.add(connection, new, CLONES_MAX)
+
+        assert await self.books.db.transaction(work)
+        return voice_id
+
+    async def leased(self, node_id: int) -> Job:
+        """The node's next job."""
+        (job,) = await self.tasks.lease(node_id, 1, 0)
+        return job
+
+    async def held(self, node_id: int, holder: Holder | None = None, **changes: Any) -> tuple[Charge, Job]:
+        """A task just ordered that this node holds."""
+        call = await self.ordered(holder or await self.books.holder(), **changes)
+        return call, await self.leased(node_id)
+
+    async def beats(self, node_id: int, held: Held, progress: float = 0.0) -> bool:
+        """Whether the lease goes on."""
+        return not await self.tasks.beat(node_id, [Beat(held, progress)])
+
+    async def look_after_leases(self) -> tuple[int, int]:
+        """As the clock does: how many jobs were queued again, how many were refunded."""
+        put_back = await self.tasks.put_back_lapsed()
+        return put_back, await self.desk.ledger.refund_all(await self.tasks.spent(), NO_TRY_LEFT)
+
+    async def lose(self, node_id: int) -> None:
+        """The node takes its next job and falls silent; its lease runs out."""
+        await self.leased(node_id)
+        await self.books.move_clock(LEASE_MS + 1)
+
+    async def holder_of(self, call: Charge) -> tuple[int, int, int]:
+        """Node, lease and length of the token of the call's task."""
+        (row,) = await self.books.sql(
+            "SELECT node_id, lease_until, length(token_hash) FROM tasks WHERE call_id = $1", call.call_id
+        )
+        return row[0], row[1], row[2]
+
+    async def status(self, call: Charge) -> int:
+        return int((await self.books.task(call.call_id))[0])
+
+    async def tries(self, call: Charge) -> int:
+        ((tries,),) = await self.books.sql("SELECT tries FROM tasks WHERE call_id = $1", call.call_id)
+        return int(tries)
+
+    async def clone_row(self, voice_id: str) -> tuple[int, str, str]:
+        """Status, reason and preview of a cloned voice."""
+        row = await clones.by_voice_id(self.books.db, voice_id)
+        assert row is not None
+        return row.status, row.reason, row.preview
+
+
+def shown(job: Job, **changes: Any) -> Held:
+    """What a node shows for a job; `changes` are fields of `Held`."""
+    return msgspec.structs.replace(Held(job.kind, job.id, job.epoch, job.token), **changes)
+
+
+def failure(job: Job, *, final: bool = False, handed_back: bool = False) -> Failure:
+    return Failure(shown(job), "it was too loud", final, handed_back)
+
+
+@contextlib.asynccontextmanager
+async def works_on(
+    books: Books, db: Database | None = None, lease_s: float = LEASE_S
+) -> AsyncIterator[Works]:
+    """The works of one process; on the books' own view of the database, or on another."""
+    async with desk_on(db or books.db) as desk:
+        tasks = Tasks(desk.db, lease_s=lease_s)
+        await tasks.start()
+        yield Works(books, desk, tasks)
+        await tasks.close()
