@@ -41,6 +41,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ABORT = "myna.abort"
 """Where the server puts, into each scope, what ends the connection without an answer."""
+WHOLE = "myna.whole"
+"""There once all of a request's body has arrived."""
 STOPPING = "myna.stopping"
 """Where it puts what tells whether the process is about to end."""
 JSON = b"application/json"
@@ -122,6 +124,8 @@ class Request:
         most = self.limits.body_max_bytes
         if (self.declared_bytes or 0) > most:
             raise BodyTooLarge(most)
+        if WHOLE in self._scope:  # nothing to wait for: the usual case
+            return await self._read(most)
         try:
             async with asyncio.timeout(self.limits.body_timeout_s):
                 return await self._read(most)

@@ -20,7 +20,7 @@ from prometheus_client import multiprocess as metric_files
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.supervisors import multiprocess
 
-from myna.edge import ABORT, STOPPING, App, envelope
+from myna.edge import ABORT, STOPPING, WHOLE, App, envelope
 from myna.errors import CommandError, ConfigError, InvalidRequest, MynaError, Overloaded
 from myna.joined import Joined
 from myna.settings import Settings
@@ -121,6 +121,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._between = True
+        self.scope[WHOLE] = True  # type: ignore[literal-required]  # ours
         if not self._offered:
             super().on_message_complete()
 
