@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import contenders, results
+from bench import contenders, parts, results
 from bench.chart import Chart, picture
 from bench.goals import all_goals, as_table
 from bench.results import RESULTS, Table
@@ -25,12 +25,15 @@ def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
     table = results.read("table", folder)
     growth = {name: found for name in DATABASES if (found := results.read(f"grow-{name}", folder))}
     speech = results.read("speech", folder)
+    split = results.read("parts", folder)
     if growth:
         svg = picture([chart for name, found in growth.items() for chart in growth_charts(name, found)])
         page.with_name(PICTURE).write_text(svg, encoding="utf-8")
     figures = "\n\n".join(
         ["## Goals", str(as_table(all_goals(table, growth, speech))), "## One table, one run"]
         + (_comparison(table) if table else [NOT_YET])
+        + ["## Where a call's microseconds go"]
+        + (_parts(split) if split else [NOT_YET])
         + ["## Growth"]
         + ([part for name, found in growth.items() for part in _growth(name, found)] or [NOT_YET])
         + ["## Speech"]
@@ -71,6 +74,15 @@ def _comparison(table: dict[str, Any]) -> list[str]:
     beside = "Behind a `+` stands the CPU time of the database's server."
     parts = [_setting(table), str(comparison_rows(table)), f"{bare} {beside}", meanings]
     return [*parts, missing] if missing else parts
+
+
+def _parts(split: dict[str, Any]) -> list[str]:
+    where = f"One core of {split['machine']['cores']}, commit {split['machine']['commit']}."
+    words = (
+        "Each layer by itself, without a socket and with an upstream that answers at once, the least of many"
+        " tries; a layer holds those that are set under it. Databases are in memory, so no disk is in it."
+    )
+    return [f"{where} {words}", str(parts.table(split))]
 
 
 def _setting(found: dict[str, Any]) -> str:

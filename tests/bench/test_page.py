@@ -60,7 +60,7 @@ def test_growth_and_speech_get_tables_and_a_picture(written: Path, tmp_path: Pat
 
 def test_nothing_measured_is_said(written: Path, tmp_path: Path) -> None:
     page.write(written, tmp_path)
-    assert written.read_text(encoding="utf-8").count(page.NOT_YET) == 3
+    assert written.read_text(encoding="utf-8").count(page.NOT_YET) == 4
 
 
 def test_a_page_without_its_marks_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,216 @@
+"""Where a call's microseconds go: each layer of a chat call by itself, without a socket and with an upstream
+that answers at once. `python -m bench parts` prints the table; a layer holds those that are set under it.
+
+What the table leaves out is the rest of `CPU s/1,000` in the large table: sockets, HTTP, the event loop, and
+caches that are less warm than here.
+"""
+
+import asyncio
+import io
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+from bench import fill, results
+from bench.fill import Size
+from bench.floor import Floor
+from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
+from bench.results import Machine, Table
+from myna import settings
+from myna.api.auth import Gate
+from myna.api.chat import ChatApi
+from myna.app import Service
+from myna.chat.complete import Chat
+from myna.edge import WHOLE, Edge, Limits, Request, Response
+from myna.keys import Scope, hash_of
+from myna.ledger import Caller
+from myna.logs import Access
+from myna.outbound import Answer, Outbound
+from myna.store.batch import CallState, Charge, End
+from myna.store.group_commit import GroupCommit
+from myna.store.ids import new_id
+from myna.store.sqlite import Sqlite, SqliteConnection
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
+REPEATED, TRIES = 1000, 15
+MANY = 32
+SAID = (
+    b'{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"The quick'
+    b' brown fox jumps over the lazy dog."}}]}'
+)
+BODY = CHAT_BODY.encode()
+BEARER = f"Bearer {KEY_FORMAT % 1}".encode()
+HEADERS = [(b"host", b"127.0.0.1"), (b"authorization", BEARER), (b"content-length", b"%d" % len(BODY))]
+
+Work = Callable[[], Awaitable[object]]
+
+
+class Parts(msgspec.Struct):
+    """Microseconds by layer, the least of many tries: what the machine does else only adds."""
+
+    machine: Machine
+    micros: dict[str, float]
+
+
+class Instant(Outbound):
+    """An upstream that has answered before it was asked."""
+
+    async def request(self, *_: Any, **__: Any) -> Answer:
+        return Answer(200, {}, SAID)
+
+
+def measure() -> Parts:
+    """On a database in memory, so that no disk is in it."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        folder = Path(name)
+        asyncio.run(fill.fill("", folder, Size()))
+        micros = uvloop.run(_all(folder))
+        return Parts(results.machine(folder), micros)
+
+
+def table(found: dict[str, Any]) -> Table:
+    """For the page and the terminal."""
+    return Table(["layer", "us"], [[name, f"{micros:.1f}"] for name, micros in found["micros"].items()])
+
+
+async def _all(folder: Path) -> dict[str, float]:
+    environ = {"MYNA_DATA": str(folder), "MYNA_SPEECH": "none", "MYNA_CHAT_URL": "http://127.0.0.1:9/v1"}
+    found, _ = settings.load(environ)
+    async with Floor.running(found, environ) as service:
+        micros = await _layers(service)
+        assert isinstance(service.db, Sqlite)
+        micros |= await _store(service.db, service.site.config.version)
+        return micros
+
+
+async def _layers(service: Service) -> dict[str, float]:
+    chat = Chat(
+        service.settings, service.ledger, service.site, service.channels, Instant(connections_max=1),
+        service.planner, service.synthesizer,
+    )  # fmt: skip
+    gate = Gate(service.db, 1.0)
+    api = ChatApi(gate, chat, service.site)
+    limits = Limits(service.settings.body_max_bytes, service.settings.body_timeout_s)
+    caller = Caller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
+
+    async def answered(_: Request) -> Response:
+        return Response(b"{}")
+
+    async def admitted() -> None:
+        order = await chat._decide(caller, BODY)
+
+        async def decided() -> Any:
+            return order
+
+        for _ in range(REPEATED):
+            admitted = await service.ledger.admit(caller, decided)
+            assert isinstance(admitted, tuple)
+            call, _plan = admitted
+            async with call:
+                await call.keep("", stored=False)
+
+    access = Access(io.StringIO())
+    whole = Edge({CHAT_PATH: {"POST": api.completions}}, _never, limits, access)
+    edge = Edge({CHAT_PATH: {"POST": answered}}, _never, limits, access)
+    return {
+        "a call with a constant store, in all": await _least(lambda: whole(_scope(), _body, _nowhere)),
+        "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
+        "· gate: headers, key's hash, body": await _least(
+            lambda: gate.caller(Request(_scope(), _body, limits), Scope.CHAT)
+        ),
+        "· chat: all behind the gate": await _least(lambda: chat.complete(caller, BODY)),
+        "· · decide: JSON, intent, channels": await _least(lambda: chat._decide(caller, BODY)),
+        "· · ledger: charge and keep, constants": await _of_many(admitted),
+    }
+
+
+async def _store(db: Sqlite, version: int) -> dict[str, float]:
+    """Charge and keep on real SQLite: alone, through the writer's thread, through group commit; then many."""
+    commits = GroupCommit(db, queue_max=4 * MANY)
+    commits.start()
+
+    def charge(number: int) -> Charge:
+        key_hash = hash_of(KEY_FORMAT % (number % Size().keys + 1))
+        return Charge(new_id(), key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, version)
+
+    async def through_thread() -> None:
+        for number in range(REPEATED):
+            one = charge(number)
+            await db.commit_batch([], [one])
+            await db.commit_batch([End(one.call_id, CallState.KEPT)], [])
+
+    async def one_by_one() -> None:
+        for number in range(REPEATED):
+            await _call(commits, charge(number))
+
+    async def together() -> None:
+        for _ in range(REPEATED // MANY):
+            await asyncio.gather(*(_call(commits, charge(number)) for number in range(MANY)))
+
+    found = {
+        "a bare commit of SQLite, no disk": _bare(),
+        "charge and keep, each a commit on the writer's thread": await _of_many(through_thread),
+        "charge and keep by group commit, one caller": await _of_many(one_by_one),
+        f"charge and keep by group commit, {MANY} callers": await _of_many(together),
+    }
+    await commits.close(1.0)
+    return found
+
+
+async def _call(commits: GroupCommit, charge: Charge) -> None:
+    await commits.charge(charge, 5.0)
+    await commits.end(End(charge.call_id, CallState.KEPT), 5.0)
+
+
+def _bare() -> float:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        raw = SqliteConnection(Path(name) / "bare.sqlite", lambda: 0, read_only=False).raw
+        raw.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT")
+        begun = time.perf_counter()
+        for _ in range(REPEATED):
+            raw.execute("BEGIN IMMEDIATE")
+            raw.execute("INSERT INTO bare (row) VALUES (?1)", (bytes(100),))
+            raw.execute("COMMIT")
+        micros = (time.perf_counter() - begun) / REPEATED * 1e6
+        raw.close()
+        return micros
+
+
+async def _least(work: Work) -> float:
+    async def many() -> None:
+        for _ in range(REPEATED):
+            await work()
+
+    return await _of_many(many)
+
+
+async def _of_many(many: Work) -> float:
+    """Microseconds of one of REPEATED, in the quickest of TRIES."""
+    least = float("inf")
+    for _ in range(TRIES):
+        begun = time.perf_counter()
+        await many()
+        least = min(least, time.perf_counter() - begun)
+    return least / REPEATED * 1e6
+
+
+def _scope() -> dict[str, Any]:
+    asked = {"method": "POST", "path": CHAT_PATH, "headers": HEADERS, "query_string": b""}
+    return {"type": "http", **asked, WHOLE: True}
+
+
+async def _body() -> dict[str, Any]:
+    return {"type": "http.request", "body": BODY, "more_body": False}
+
+
+async def _nowhere(_: object) -> None:
+    return
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("there is but one path")
