@@ -5,7 +5,7 @@ BIN := .venv/bin
 ONCE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-node serve test check mutants bench bench-setup bench-quick bench-grow bench-speech lock clean
+.PHONY: help setup demo demo-node serve test check mutants bench bench-setup bench-quick bench-grow bench-speech bench-parts lock clean
 
 help:
 	@echo "make demo       see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
@@ -16,7 +16,7 @@ help:
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls a second beside the floor of the same parts and beside peers"
-	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech"
+	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-parts"
 	@echo "make lock       pin the dependencies anew"
 
 setup: .venv/run.stamp
@@ -71,6 +71,9 @@ bench-grow: .venv/dev.stamp
 
 bench-speech: .venv/dev.stamp
 	$(BIN)/python -m bench speech
+
+bench-parts: .venv/dev.stamp
+	$(BIN)/python -m bench parts
 
 # Wants `uv`, which only whoever changes a dependency needs. The files name no registry host.
 lock:

@@ -1,6 +1,7 @@
 """The command line: parses, calls a noun, prints. Errors on stderr with exit 1, wrong usage with exit 2."""
 
 import logging
+import os
 import sys
 
 from cyclopts import App, CycloptsError
@@ -48,6 +49,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         _check_text(words)
         code = app(words, exit_on_error=False, print_error=True)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read, `head` perhaps, has seen enough; the interpreter flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
     except CycloptsError as error:
         if error.argument is not None and error.argument.parameter.help:
             print(f"myna: {error.argument.name}: {error.argument.parameter.help}", file=sys.stderr)

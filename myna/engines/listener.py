@@ -8,6 +8,7 @@ refusal of one file.
 import asyncio
 import os
 import secrets
+from collections.abc import Hashable
 from pathlib import Path
 
 import msgspec
@@ -80,10 +81,11 @@ class Listener:
             raise
         return Sample(found.seconds, found.size_bytes, found.sha256)
 
-    async def speech(self, source: Path) -> Heard:
-        """What the mp3 at `source` is, decoded whole. Raises NoAudio, or what `sample` raises besides."""
+    async def speech(self, source: Path, sender: Hashable) -> Heard:
+        """What the mp3 at `source` is, decoded whole. Senders take turns, so that one whose files take long
+        doesn't hold up the others. Raises NoAudio, or what `sample` raises besides."""
         try:
-            found = await self._found(SpeechJob(_packed(source)))
+            found = await self._found(SpeechJob(_packed(source)), sender)
         except EngineDied as error:
             raise NoAudio("The file could not be read; it must be an mp3.") from error
         return Heard(found.seconds)
@@ -94,15 +96,14 @@ class Listener:
             self._closed = True
             await self._pool.close()
 
-    async def _found(self, job: SampleJob | SpeechJob) -> Found:
-        """Samples and speech take turns, so that many of the one don't hold up the other."""
+    async def _found(self, job: SampleJob | SpeechJob, sender: Hashable = None) -> Found:
         async with self._turning:
             if self._closed:
                 raise EngineDown("The listener is closed.")
             if not self._started:
                 await self._pool.start()
                 self._started = True
-        return await self._pool.run(job, self._deadline_s, turn=type(job))
+        return await self._pool.run(job, self._deadline_s, turn=sender)
 
 
 def _packed(path: Path) -> bytes:

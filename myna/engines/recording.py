@@ -64,7 +64,7 @@ def opened(data: bytes) -> Iterator[Recording]:
     if what in _FFMPEG and av is None:
         raise Unreadable(
             f"Files in {what.value} can't be read here; send {_READ_HERE}, or have the operator install"
-            " myna[m4a]."
+            " Myna with its extra 'm4a'."
         )
     if breaks_off(data, what):
         raise _damaged()

@@ -130,7 +130,7 @@ def _library() -> Any:
     try:
         import sherpa_onnx
     except ModuleNotFoundError as error:
-        raise EngineDown("Neural voices need sherpa-onnx: pip install 'myna[neural]'") from error
+        raise EngineDown("Neural voices need sherpa-onnx: install Myna with its extra 'neural'.") from error
     return sherpa_onnx
 
 

@@ -56,7 +56,7 @@ class Uploads:
         announced = _announced(request)
         if not await self._door.wait(self._tasks.holds(node.id, announced.held)):
             raise Stale
-        audio = await self._landed(request, announced)
+        audio = await self._landed(request, announced, node.id)
         try:
             named = await self._tasks.complete(node.id, announced.held, audio)
         except Stale:
@@ -65,7 +65,7 @@ class Uploads:
         if not named:
             await asyncio.to_thread(self._audio.delete, audio.name)
 
-    async def _landed(self, request: Request, announced: Announced) -> Audio:
+    async def _landed(self, request: Request, announced: Announced, node_id: int) -> Audio:
         """The body as a file that is what was announced, and speech, and on disk for good."""
         name, landing = await asyncio.to_thread(self._begin)
         try:
@@ -73,7 +73,7 @@ class Uploads:
             if landing.sha256 != announced.sha256:
                 raise InvalidRequest(f"{SHA256_HEADER}: isn't that of the body; send the audio again.")
             await asyncio.to_thread(landing.flush)
-            await self._listen(landing)
+            await self._listen(landing, node_id)
             await asyncio.to_thread(landing.commit)
         except BaseException:
             await asyncio.to_thread(self._clear, landing, name)
@@ -88,9 +88,9 @@ class Uploads:
         landing.abort()
         self._audio.delete(name)
 
-    async def _listen(self, landing: Landing) -> None:
+    async def _listen(self, landing: Landing, node_id: int) -> None:
         try:
-            await self._listener.speech(landing.part)
+            await self._listener.speech(landing.part, sender=node_id)
         except NoAudio as failure:
             raise InvalidRequest(f"The body is no audio that can be kept: {failure}") from None
         except EngineFailed as failure:

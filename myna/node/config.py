@@ -13,17 +13,19 @@ folder = "/models/vits-zh"
 """
 
 import os
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, ValidationError
 
-from myna.engines.sherpa_models import SherpaEntry, described
+from myna.engines.sherpa_models import SherpaEntry, VoiceEntry, described
 from myna.errors import ConfigError
 from myna.node.engines import Embedded, Engine, Neural
+from myna.wire import complaint
 from myna.wire.farm import SLOTS_MAX, VoiceId
 
 FILE: Final = "node.toml"
@@ -34,6 +36,10 @@ class EspeakEntry(Struct, frozen=True, forbid_unknown_fields=True, tag_field="ki
     """The embedded voices, or only some of them."""
 
     voices: Annotated[list[VoiceId], Meta(min_length=1)] | None = None
+
+
+_KINDS: Final[Mapping[str, type[Struct]]] = {"espeak": EspeakEntry, "sherpa": SherpaEntry}
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,31 +63,71 @@ class NodeConfig(Struct, frozen=True):
 def load(places: Sequence[Path]) -> NodeConfig:
     """By the first of these files that exists; without one, by the defaults.
 
-    Raises ConfigError: one line that names the file and the field.
+    Raises ConfigError: one line that names the file and the key, and says what would be right.
     """
     path = next((place for place in places if place.exists()), None)
     if path is None:
         return _config(File(), Path())
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), File)
-        return _config(found, path.parent)
-    except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `$.")
-        raise ConfigError(f"{path}: {where.rstrip('`') + ': ' if where else ''}{said}.") from None
+        return _config(_file(tomllib.loads(path.read_text(encoding="utf-8"))), path.parent)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: can't be read: {error}.") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def _file(found: dict[str, Any]) -> File:
+    try:
+        return msgspec.convert(found, File)
+    except ValidationError as error:
+        raise ConfigError(_said(found, error)) from None
+
+
+def _said(found: Mapping[str, Any], error: ValidationError) -> str:
+    """What is wrong with what was found: the key with the tables it stands in, and what would be right."""
+    what, _, where = str(error).partition(" - at `$.")
+    table, _, key = where.rstrip("`").rpartition(".")
+    if what.startswith("Object "):  # a key that isn't there, or isn't known: the place is the table
+        table, key = where.rstrip("`"), ""
+    above = f"{table}." if table else ""
+    if key == "kind" or what.endswith(" `kind`"):
+        return f"{above}kind: must be {' or '.join(_KINDS)}."
+    fields, shape = _table(found, table)
+    if unknown := _UNKNOWN.fullmatch(what):
+        return f"{above}{complaint.cut(unknown[1])}: is no key here; there are {', '.join(_keys(shape))}."
+    at = f" - at `$.{key}`" if key else ""
+    return above + complaint.of_fields(fields, shape, ValidationError(what + at))
+
+
+def _table(found: Mapping[str, Any], path: str) -> tuple[dict[str, Any], type[Struct]]:
+    """What stands in the table, such as engine[0].voice[1], and what may."""
+    at: Any = found
+    for name, number in re.findall(r"(\w+)\[(\d+)\]", path):
+        at = at[name][int(number)]
+    if ".voice[" in path:
+        return at, VoiceEntry
+    return at, _KINDS[at["kind"]] if path else File
+
+
+def _keys(shape: type[Struct]) -> list[str]:
+    tag = shape.__struct_config__.tag_field
+    return [*([tag] if tag else ()), *(field.encode_name for field in msgspec.structs.fields(shape))]
+
+
 def _config(file: File, base: Path) -> NodeConfig:
     engines: list[Engine] = []
     for number, entry in enumerate(file.engine):
         try:
-            if isinstance(entry, SherpaEntry):
-                engines.append(Neural(described(entry, base=base)))
-            else:
-                engines.append(Embedded(file.slots, entry.voices))
+            engines.append(_engine(entry, file.slots, base))
         except ConfigError as error:
             raise ConfigError(f"engine[{number}]: {error}") from None
     return NodeConfig(file.slots, file.shutdown_grace_s, engines)
+
+
+def _engine(entry: EspeakEntry | SherpaEntry, slots: int, base: Path) -> Engine:
+    if isinstance(entry, EspeakEntry):
+        return Embedded(slots, entry.voices)
+    folder = base / entry.folder
+    if not folder.is_dir():
+        raise ConfigError(f"folder: there is no {folder}; unpack the model there, or name where it is.")
+    return Neural(described(entry, base=base))

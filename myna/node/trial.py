@@ -25,9 +25,10 @@ SENTENCES: Final = {
 
 
 class Trial(Struct, frozen=True):
-    """How long the engine took over so many characters, and how long it is to listen to."""
+    """How long the engine took over so many characters, and how long it is to listen to. `voice_id` is whose
+    voice that was, empty where the engine only clones."""
 
-    language: str
+    voice_id: str
     chars: int
     took_s: float
     audio_s: float
@@ -67,7 +68,7 @@ async def trial(engine: Engine, folder: Path) -> Trial:
             raise EngineFailed(f"{engine.label}: a sentence took over {TRIAL_MAX_S:g} s.") from None
         except EngineFailed as failure:
             raise type(failure)(f"{engine.label}: {failure}") from failure
-        return Trial(language, len(text), time.monotonic() - started, spoken.seconds)
+        return Trial(voice_id, len(text), time.monotonic() - started, spoken.seconds)
 
 
 def sentence(language: str) -> str:

@@ -69,9 +69,10 @@ class Place(Struct, frozen=True):
 
 # ---- taking
 
-# Which voices are queued is found by stepping from one to the next, however many tasks each has; for those
-# that this node can speak, the first task of each account is found likewise; of these, each account's first.
-# The one served longest ago goes first, and its new voices go before its tasks. (CROSS JOIN: SQLite then
+# Whether this node can speak any voice that is queued is found first, by stepping from one such voice to the
+# next: most looks find nothing. Then the first task of each account in each voice, by stepping from one such
+# pair to the next, however many tasks each has; of those that the node can speak, each account's first. The
+# account served longest ago goes first, and its new voices go before its tasks. (CROSS JOIN: SQLite then
 # keeps the order of the tables.)
 _HEADS = """
 WITH RECURSIVE queued (voice_id) AS (
@@ -80,26 +81,31 @@ WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT t.voice_id FROM tasks t WHERE t.status = 0 AND t.voice_id > q.voice_id
             ORDER BY t.voice_id LIMIT 1)
     FROM queued q WHERE q.voice_id IS NOT NULL
-), firsts (id) AS (
-    SELECT (SELECT t.id FROM tasks t
-            WHERE t.status = 0 AND t.deadline > (SELECT now_ms()) AND t.voice_id = q.voice_id
-            ORDER BY t.account_id, t.id LIMIT 1)
-    FROM queued q
+), able (voice_id) AS (
+    SELECT q.voice_id FROM queued q
     WHERE EXISTS (SELECT 1 FROM node_voices v WHERE v.node_id = $1 AND v.voice_id = q.voice_id)
        OR EXISTS (SELECT 1 FROM clones c JOIN node_clones l ON l.language = c.language
                   WHERE c.voice_id = q.voice_id AND c.status = 2 AND l.node_id = $1)
+), firsts (id) AS (
+    SELECT (SELECT id FROM tasks WHERE status = 0 AND deadline > (SELECT now_ms())
+            ORDER BY account_id, voice_id, id LIMIT 1)
+    WHERE EXISTS (SELECT 1 FROM able)
     UNION ALL
-    SELECT (SELECT t.id FROM tasks t
-            WHERE t.status = 0 AND t.deadline > (SELECT now_ms()) AND t.voice_id = p.voice_id
-              AND t.account_id > p.account_id
-            ORDER BY t.account_id, t.id LIMIT 1)
-    FROM firsts f CROSS JOIN tasks p WHERE p.id = f.id
+    SELECT coalesce(
+        (SELECT t.id FROM tasks t WHERE t.status = 0 AND t.deadline > (SELECT now_ms())
+           AND t.account_id = p.account_id AND t.voice_id > p.voice_id
+         ORDER BY t.account_id, t.voice_id, t.id LIMIT 1),
+        (SELECT t.id FROM tasks t WHERE t.status = 0 AND t.deadline > (SELECT now_ms())
+           AND t.account_id > p.account_id
+         ORDER BY t.account_id, t.voice_id, t.id LIMIT 1)
+    ) FROM firsts f CROSS JOIN tasks p WHERE p.id = f.id
 ), new_voices (account_id, id) AS (
     SELECT c.account_id, min(c.id) FROM clones c
     JOIN node_clones l ON l.node_id = $1 AND l.language = c.language
     WHERE c.status = 0 GROUP BY c.account_id
 ), speakable (account_id, id) AS (
-    SELECT t.account_id, min(t.id) FROM firsts f CROSS JOIN tasks t WHERE t.id = f.id GROUP BY t.account_id
+    SELECT t.account_id, min(t.id) FROM firsts f CROSS JOIN tasks t
+    WHERE t.id = f.id AND t.voice_id IN (SELECT voice_id FROM able) GROUP BY t.account_id
 ), heads (kind, id, account_id, place) AS (
     SELECT 'clone', id, account_id, 0 FROM new_voices
     UNION ALL

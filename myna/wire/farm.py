@@ -162,7 +162,7 @@ class Failure(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The audio, or the failure, is noted. Saying the same again gives the same answer."""
+    """The audio, or the failure, is noted. The same audio sent again gives the same answer."""
 
     ok: int = 1
 

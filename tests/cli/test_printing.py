@@ -226,3 +226,14 @@ def test_a_database_that_is_none_is_one_line(desk: Desk, tmp_path: Path) -> None
     file = tmp_path / "data" / "myna.sqlite"
     file.write_bytes(b"no database " * 500)
     assert desk.refused("account", "list") == f"The database {file} can't be opened: NotADBError."
+
+
+def test_whoever_has_read_enough_ends_a_command_without_a_word(desk: Desk) -> None:
+    program = [sys.executable, "-m", "myna", "models", "list", "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        program, env=desk.service.env, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, b"")

@@ -42,6 +42,7 @@ def test_a_voice_is_cloned_listed_and_deleted(owner: Desk) -> None:
     made = as_json(owner, *clone("--consent"))
     assert (made["account"], made["name"], made["language"]) == ("ann", "小明", "zh")
     assert (made["status"], made["sample_s"]) == ("queued", 3.5)
+    assert made["note"] == "No compute node clones in 'zh' now; the voice waits for one."
     assert len(stored(owner)) == 1
     assert owner.lines("account", "show", "ann")[5].split() == ["balance", "5"]
 

@@ -11,16 +11,19 @@ import pytest
 
 from tests.docs.pages import DOCS, README, Command, Fence, commands, fences
 from tests.rig.commands import CommandLine
+from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.service import Account, Service, ServiceMaker
 
 RUN_DEADLINE_S = 60
 
 
 class Newcomer:
-    """Somebody who types what the README says, against a service that runs with the parrot."""
+    """Somebody who types what the README says, against a service that runs with the parrot; what is to be
+    typed on another machine, there."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, machine: ComputeNode) -> None:
+        self._service, self._machine = service, machine
+        self._token = ""
         self._env = {"OPENAI_BASE_URL": service.base_url, "OPENAI_API_KEY": service.account().key().plain}
         self.answers: list[str] = []
 
@@ -35,11 +38,17 @@ class Newcomer:
         """`make`, `myna serve` and `export` are what has been done already."""
         if command.program == "curl":
             self.answers.append(self._run(["sh", "-c", command.line + " --silent --fail-with-body"]))
+        elif command.program == "myna" and command.arguments[:2] == ["node", "join"]:
+            self._machine.join(self._service.root_url, self._token)
+        elif command.program == "myna" and command.arguments == ["node", "run"]:
+            self._machine.start()
         elif command.program == "myna" and command.arguments != ["serve"]:
             ended = self._service.command(*command.arguments)
             assert ended.code == 0, (command.line, ended)
             if issued := re.search(r"myna_[0-9a-f]{40}", ended.stdout):
                 self._env["OPENAI_API_KEY"] = issued[0]
+            if token := re.search(r"mynajoin_[0-9a-f]{40}", ended.stdout):
+                self._token = token[0]
 
     def _run(self, arguments: list[str]) -> str:
         ended = subprocess.run(
@@ -53,9 +62,11 @@ class Newcomer:
         return ended.stdout.decode()
 
 
-def test_all_that_the_readme_tells_to_type_works_in_its_order(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:").start()
-    newcomer = Newcomer(service)
+def test_all_that_the_readme_tells_to_type_works_in_its_order(
+    make_service: ServiceMaker, make_node: NodeMaker
+) -> None:
+    service, machine = make_service(chat_url="parrot:").start(), make_node()
+    newcomer = Newcomer(service, machine)
     for fence in fences(README):
         newcomer.follow(fence)
     hello, chat, spoken, by_chat = newcomer.answers
@@ -68,14 +79,17 @@ def test_all_that_the_readme_tells_to_type_works_in_its_order(make_service: Serv
     assert answered == promised
     assert re.fullmatch(re.escape(service.root_url) + r"/uploads/[0-9a-f]{32}\.mp3\n", by_chat)
     assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 97
+    (node,) = service.cli("node", "list")
+    assert (node["name"], node["state"], len(node["voices"])) == ("garage", "online", 15)
+    assert machine.stop() == 0
 
 
 @pytest.fixture
-def talkative(make_service: ServiceMaker) -> Account:
+def talkative(make_service: ServiceMaker, make_node: NodeMaker) -> Account:
     """An account of a running service that has spoken."""
     service = make_service(chat_url="parrot:").start()
     account = service.account(name="talkative")
-    newcomer = Newcomer(service)
+    newcomer = Newcomer(service, make_node())
     newcomer.follow(next(fence for fence in fences(README) if "/tts" in fence.text))
     assert len(newcomer.answers) == 1
     return account

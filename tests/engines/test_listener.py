@@ -129,7 +129,7 @@ async def test_a_listener_closed_before_its_first_use_starts_nothing(good: Path,
     listener = Listener()
     await listener.close()
     with pytest.raises(EngineDown):
-        await listener.speech(good)
+        await listener.speech(good, sender=1)
     assert _children() == before
 
 
@@ -149,7 +149,7 @@ async def test_a_file_that_kills_its_reader_is_refused_and_the_next_is_heard(
 
 
 async def test_speech_that_kills_its_reader_is_refused(listener: Listener, stuck: _Stuck) -> None:
-    reading = asyncio.create_task(listener.speech(stuck.path))
+    reading = asyncio.create_task(listener.speech(stuck.path, sender=1))
     await until(stuck.has_reader)
     os.kill(listener.pids()[0], signal.SIGSEGV)
     with pytest.raises(NoAudio, match=r"^The file could not be read; it must be an mp3\.$"):
@@ -170,6 +170,21 @@ async def test_a_file_that_takes_for_ever_is_given_up_at_its_deadline(
     assert _names(tmp_path) == {"voice.wav", "sample.wav", "stuck"}
     assert await listener.sample(good, tmp_path / "second.wav")
     await listener.close()
+
+
+async def test_a_sender_whose_files_take_long_holds_up_no_other(stuck: _Stuck, tmp_path: Path) -> None:
+    listener = Listener(job_deadline_s=0.5)
+    sound = tmp_path / "sound"
+    soundfile.write(sound, voice(5), RATE_HZ, format="MP3")
+    await listener.speech(sound, sender=2)
+
+    slow = [asyncio.create_task(listener.speech(stuck.path, sender=1)) for _ in range(3)]
+    await until(stuck.has_reader)
+    assert (await listener.speech(sound, sender=2)).seconds
+
+    assert [task.done() for task in slow] == [True, False, False]
+    await listener.close()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 async def test_a_cancelled_sample_leaves_nothing(listener: Listener, stuck: _Stuck, tmp_path: Path) -> None:
@@ -300,8 +315,8 @@ async def test_what_decoders_print_is_in_nobodys_log(
         data[at] ^= 0x55
     source.write_bytes(data)
     with pytest.raises(NoAudio):
-        await listener.speech(good)
-    await asyncio.gather(listener.speech(source), return_exceptions=True)
+        await listener.speech(good, sender=1)
+    await asyncio.gather(listener.speech(source, sender=1), return_exceptions=True)
     await listener.close()
     assert capfd.readouterr() == ("", "")
 
@@ -362,7 +377,7 @@ async def test_hundreds_of_damaged_files_are_each_heard_or_refused(
         except SampleRefused:
             refused += 1
         try:
-            assert isinstance(await listener.speech(source), Heard)
+            assert isinstance(await listener.speech(source, sender=1), Heard)
         except NoAudio:
             refused += 1
         assert _names(tmp_path) == {"upload"}

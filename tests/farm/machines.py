@@ -6,6 +6,7 @@ import itertools
 import math
 import struct
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,9 +18,11 @@ from myna.store.database import Connection, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
+from tests.rig.waiting import wait_until
 
 SPOKEN = {PROTOCOL_HEADER: str(PROTOCOL)}
 POLL_S = 20
+HEARD_DEADLINE_S = 5
 
 _numbers = itertools.count(1)
 
@@ -179,6 +182,20 @@ class Yard:
             return await db.transaction(work)
         finally:
             await db.close()
+
+
+def polling(machine: Machine, pool: ThreadPoolExecutor) -> Future[Answer]:
+    """A long poll under way: the site has heard of it when this returns."""
+    before = age(machine)
+    answer = pool.submit(machine.ask, "lease", {"jobs": 1, "wait_s": POLL_S})
+    wait_until(lambda: machine.listed["heard_at"] > before, HEARD_DEADLINE_S, "the poll has begun")
+    return answer
+
+
+def age(machine: Machine) -> int:
+    """The node was heard a while ago, so that the next time shows; when that was."""
+    Yard(machine.service).sql("UPDATE nodes SET heard_at = heard_at - 10000 WHERE name = $1", machine.name)
+    return int(machine.listed["heard_at"])
 
 
 def new_name() -> str:

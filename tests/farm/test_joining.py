@@ -33,6 +33,7 @@ def test_a_token_lets_a_machine_in_under_the_name_that_the_operator_chose(yard: 
     name = new_name()
     invited = yard.service.cli("node", "enroll", name)
     assert invited["command"] == f"myna node join {yard.service.root_url} {invited['token']}"
+    assert "this machine alone" in invited["note"], "the service of a test is on the loopback"
     joined = yard.join(invited["token"]).json
     assert joined["name"] == name
     assert Machine(yard.service, name, joined["credential"]).hello(new_voice())["name"] == name

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from myna.wire.farm import PREFIX
-from tests.farm.machines import POLL_S, SPOKEN, Machine, Yard, mp3, new_voice
+from tests.farm.machines import POLL_S, SPOKEN, Machine, Yard, age, mp3, new_voice, polling
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.samples import write_voice
 from tests.rig.service import ServiceMaker
@@ -22,20 +22,6 @@ PROMPT_S = 5
 @pytest.fixture(scope="session")
 def key(yard: Yard) -> str:
     return yard.service.account(units=100_000).key().plain
-
-
-def polling(machine: Machine, pool: ThreadPoolExecutor) -> Future[Answer]:
-    """A long poll under way: the site has heard of it when this returns."""
-    before = age(machine)
-    answer = pool.submit(machine.ask, "lease", {"jobs": 1, "wait_s": POLL_S})
-    wait_until(lambda: machine.listed["heard_at"] > before, PROMPT_S, "the poll has begun")
-    return answer
-
-
-def age(machine: Machine) -> int:
-    """The node was heard a while ago, so that the next time shows; when that was."""
-    Yard(machine.service).sql("UPDATE nodes SET heard_at = heard_at - 10000 WHERE name = $1", machine.name)
-    return int(machine.listed["heard_at"])
 
 
 def within(seconds: float, answer: Future[Answer]) -> Answer:

@@ -19,8 +19,7 @@ from demo.tiny_voices import zipvoice
 from myna.clones import PREVIEW
 from myna.wire.farm import TRIES_MAX
 from tests.conformance.asking import DELIVERED, Caller, Stats
-from tests.farm.machines import Job, Yard, mp3
-from tests.farm.test_protocol import polling
+from tests.farm.machines import Job, Yard, mp3, polling
 from tests.faults.conftest import audited, new_caller
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
@@ -164,7 +163,7 @@ def test_a_node_that_sleeps_past_its_lease_completes_its_job_in_vain(
     sleeping.signal(signal.SIGSTOP)
     other = farm.node("other").start()
     farm.check_delivered(number)
-    assert other.messages(f"task {number}: {len(TEXT)} characters")
+    other.wait_said(f"task {number}: {len(TEXT)} characters")
 
     wire.release()
     wait_until(lambda: bool(wire.said), DEADLINE_S, "the late audio is answered")
@@ -233,9 +232,11 @@ def holder(farm: Farm, nodes: Mapping[str, ComputeNode]) -> str:
 
 def test_a_job_that_is_not_done_by_its_deadline_is_refunded_and_its_node_drops_it(farm: Farm) -> None:
     node = farm.node("slow").start()
-    farm.service.cli("settings", "set", "task_deadline_s", "2")
-    number, speaking = farm.held_by(node)
-    farm.service.cli("settings", "set", "task_deadline_s", "120")
+    farm.service.cli("settings", "set", "task_deadline_s", "3")
+    try:
+        number, speaking = farm.held_by(node)
+    finally:
+        farm.service.cli("settings", "set", "task_deadline_s", "120")
     farm.check_refunded(number)
     node.wait_said(f"task {number}: dropped")
     speaking.go_on()

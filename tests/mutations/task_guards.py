@@ -168,7 +168,7 @@ TAKING = (
     guard(
         "the node's voices",
         QUEUE,
-        "v.node_id = $1 AND v.voice_id = t.voice_id",
+        "v.node_id = $1 AND v.voice_id = q.voice_id",
         "v.node_id = $1",
         LEASE + "a_node_gets_only_voices_that_it_speaks[sqlite]",
     ),
@@ -203,8 +203,8 @@ TAKING = (
     guard(
         "a sample: the task's lease",
         QUEUE,
-        '        "  AND t.lease_until > now_ms()))",',
-        '        "))",',
+        "AND t.lease_until > 0 AND t.lease_until > now_ms()))",
+        "AND t.lease_until > 0))",
         LEASE + "a_sample_is_only_for_the_node_that_holds_a_job_of_it[sqlite]",
     ),
 )

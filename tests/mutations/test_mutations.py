@@ -1,15 +1,13 @@
 """Take a guard away, and a test must fail: by an assertion, not by a broken program.
 
 Each check copies the package and the tests to a folder of its own, changes the copy, and runs the named test
-on it in a process of its own, two at a time.
+on it in a process of its own.
 """
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -23,7 +21,6 @@ from tests.mutations.task_guards import OF_TASKS
 from tests.rig.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = 2
 DEADLINE_S = 60
 GROUPS = {
     "sqlite": ON_SQLITE,
@@ -48,23 +45,9 @@ def anyio_backend():
 """
 
 
-@pytest.fixture(scope="module")
-def outcomes(
-    request: pytest.FixtureRequest, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, "Future[str]"]]:
-    """What became of the test of every guard that this run looks at."""
-    wanted = [item.callspec.params["name"] for item in request.session.items if item.path == Path(__file__)]  # type: ignore[attr-defined]
-    pool = ThreadPoolExecutor(AT_ONCE)
-    yield {
-        name: pool.submit(without, GUARDS[name], tmp_path_factory.mktemp("mutant"), postgres.url)
-        for name in wanted
-    }
-    pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize("name", GUARDS)
-def test_a_guard_that_is_taken_away_is_missed(name: str, outcomes: dict[str, "Future[str]"]) -> None:
-    assert outcomes[name].result(DEADLINE_S) == GUARDS[name].by
+def test_a_guard_that_is_taken_away_is_missed(name: str, postgres: Postgres, tmp_path: Path) -> None:
+    assert without(GUARDS[name], tmp_path / "mutant", postgres.url) == GUARDS[name].by
 
 
 def without(guard: Guard, folder: Path, postgres_url: str) -> str:

@@ -1,9 +1,11 @@
 """Nodes that have joined the fake site."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 
+from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.farm_site import FarmSite
 
@@ -19,7 +21,25 @@ def joined(make_node: NodeMaker, farm_site: FarmSite) -> NodeWith:
     return lambda toml: make_node(toml).join(farm_site.url, farm_site.token)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A site and a node that works for it."""
+
+    site: FarmSite
+    node: ComputeNode
+
+
+@pytest.fixture(scope="session")
+def standing_pair(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    site = FarmSite()
+    node = ComputeNode(tmp_path_factory.mktemp("pair") / "node", commands, ONE_SLOT)
+    yield Pair(site, node.join(site.url, site.token).start())
+    node.kill()
+    site.stop()
+
+
 @pytest.fixture
-def node(joined: NodeWith) -> ComputeNode:
-    """A node with two slots that has joined and runs."""
-    return joined("slots = 2\n").start()
+def pair(standing_pair: Pair) -> Pair:
+    """One for all tests that leave both as they were; the log begins with the test."""
+    standing_pair.node.turn_page()
+    return standing_pair

@@ -1,12 +1,15 @@
 """node.toml and `node check`: what is wrong is named, what speaks is measured."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from demo.tiny_voices import vits, zipvoice
+from tests.node.conftest import ONE_SLOT
 from tests.rig.compute_node import ComputeNode, NodeMaker
+from tests.rig.farm_site import FarmSite
 
 VOICE = """
 [[engine.voice]]
@@ -17,6 +20,7 @@ gender = "female"
 language = "zh-CN"
 """
 ESPEAK = '[[engine]]\nkind = "espeak"\n'
+SHERPA = '[[engine]]\nkind = "sherpa"\nfolder = "/"\n'
 
 
 def sherpa(folder: Path, rest: str = "") -> str:
@@ -27,18 +31,19 @@ def test_without_a_file_it_is_espeak_that_speaks(make_node: NodeMaker) -> None:
     ended = make_node().command("check", "--json")
     (row,) = json.loads(ended.stdout)
     assert (ended.code, row["engine"], row["ok"], len(row["voices"])) == (0, "espeak", True, 15)
+    assert row["voice"] == "zh-female-1"
     assert row["speed"] > 1
     assert row["seconds"] > 0
 
 
 def test_every_engine_speaks_also_one_that_only_clones(make_node: NodeMaker, tmp_path: Path) -> None:
-    toml = ESPEAK + sherpa(vits(tmp_path / "vits"), VOICE) + sherpa(zipvoice(tmp_path / "zip"))
+    toml = ONE_SLOT + sherpa(vits(tmp_path / "vits"), VOICE) + sherpa(zipvoice(tmp_path / "zip"))
     ended = make_node(toml).command("check", "--json")
     assert ended.code == 0, ended
     espeak, own, cloner = json.loads(ended.stdout)
     assert espeak["ok"]
-    assert (own["voices"], own["clones"]) == (["zh-tiny-1"], [])
-    assert cloner["voices"] == []
+    assert (own["voice"], own["voices"], own["clones"]) == ("zh-tiny-1", ["zh-tiny-1"], [])
+    assert (cloner["voice"], cloner["voices"]) == ("", [])
     assert "zh" in cloner["clones"]
     assert all(row["speed"] > 0 for row in (own, cloner))
 
@@ -46,56 +51,77 @@ def test_every_engine_speaks_also_one_that_only_clones(make_node: NodeMaker, tmp
 def test_one_that_fails_is_told_beside_those_that_do_not(make_node: NodeMaker, tmp_path: Path) -> None:
     broken = vits(tmp_path / "vits")
     (broken / "model.onnx").write_bytes(b"no model")
-    node = make_node(ESPEAK + sherpa(broken))
-    ended = node.command("check", "--json")
-    espeak, failed = json.loads(ended.stdout)
-    assert (ended.code, espeak["ok"], failed["ok"]) == (1, True, False)
-    assert failed["error"]
-    for_people = node.command("check")
-    assert for_people.code == 1
-    assert failed["error"] in for_people.stdout
+    ended = make_node(ONE_SLOT + sherpa(broken)).command("check")
+    assert ended.code == 1
+    _, espeak, failed = ended.stdout.splitlines()
+    assert re.match(r"espeak +yes +zh-female-1 +15 +[\d.]+ +[\d.]+ times real time", espeak)
+    assert re.match(rf"vits {re.escape(str(broken))} +no .*ended before it was ready", failed)
+    assert "times" not in failed
 
 
 @pytest.mark.parametrize(
-    ("toml", "named"),
+    ("toml", "said"),
     [
-        ("slots = 0\n", "slots: "),
-        ("slots = 65\n", "slots: "),
-        ('slots = "two"\n', "slots: "),
-        ("shutdown_grace_s = -1\n", "shutdown_grace_s: "),
-        ("slot = 1\n", "slot"),
-        ("engine = []\n", "engine: "),
-        ('[[engine]]\nkind = "festival"\n', "engine[0].kind: "),
-        ("[[engine]]\nvoices = []\n", "engine[0]: "),
-        (ESPEAK + ESPEAK + "voices = [5]\n", "engine[1].voices[0]: "),
-        (ESPEAK + 'voices = ["nobody"]\n', "engine[0]: voices: espeak has no 'nobody'"),
-        (ESPEAK + 'folder = "x"\n', "engine[0]: "),
-        ('[[engine]]\nkind = "sherpa"\n', "engine[0]: "),
-        (sherpa(Path("/nowhere")), "engine[0]: There is no folder /nowhere."),
-        (sherpa(Path("/"), "threads = 0\n"), "engine[0].threads: "),
+        ("slots = 0\n", "slots: must be an integer >= 1."),
+        ("slots = 65\n", "slots: must be an integer <= 64."),
+        ('slots = "two"\n', "slots: must be an integer, not a string."),
+        ("shutdown_grace_s = nan\n", "shutdown_grace_s: must be a number >= 0.0."),
+        ("slot = 1\n", "slot: is no key here; there are slots, shutdown_grace_s, engine."),
+        ("engine = []\n", "engine: must be an array of length >= 1."),
+        ("engine = [5]\n", "engine[0]: must be an object, not an integer."),
+        ('[[engine]]\nkind = "festival"\n', "engine[0].kind: must be espeak or sherpa."),
+        ("[[engine]]\nvoices = []\n", "engine[0].kind: must be espeak or sherpa."),
+        (ESPEAK + ESPEAK + "voices = [5]\n", "engine[1].voices[0]: must be a string, not an integer."),
+        (ESPEAK + 'voices = ["nobody"]\n', "engine[0]: voices: espeak has no 'nobody'; it has zh-female-1, "),
+        (ESPEAK + 'folder = "x"\n', "engine[0].folder: is no key here; there are kind, voices."),
+        ('[[engine]]\nkind = "sherpa"\n', "engine[0].folder: is missing."),
         (
-            sherpa(Path("/"), '[[engine.voice]]\nid = "a b"\nname = "x"\nlanguage = "zh"\n'),
-            "engine[0].voice[0].id: ",
+            sherpa(Path("/nowhere")),
+            "engine[0]: folder: there is no /nowhere; unpack the model there, or name",
+        ),
+        (SHERPA + "threads = 0\n", "engine[0].threads: must be an integer >= 1."),
+        (SHERPA, "engine[0]: / has no model in it: there is no file *.onnx."),
+        (SHERPA + '[[engine.voice]]\nid = "a b"\n', "engine[0].voice[0].id: must be a string matching "),
+        (
+            SHERPA + VOICE.replace('"female"', '"f"'),
+            'engine[0].voice[0].gender: must be "female" or "male" or "neutral", not "f".',
+        ),
+        (
+            SHERPA + VOICE.replace("name", "nmae"),
+            "engine[0].voice[0].nmae: is no key here; there are id, name, language, gender, speaker.",
         ),
         ("slots = \n", "can't be read: "),
     ],
 )
-def test_what_is_wrong_in_node_toml_is_named(make_node: NodeMaker, toml: str, named: str) -> None:
-    ended = make_node(toml).command("check")
+def test_what_is_wrong_in_node_toml_is_named_with_what_would_be_right(
+    make_node: NodeMaker, toml: str, said: str
+) -> None:
+    node = make_node(toml)
+    ended = node.command("check")
     assert ended.code == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("myna: node.toml: ")
-    assert named in line
+    assert line.startswith(f"myna: node.toml: {said}")
+    assert not node.data.exists()
 
 
-def test_the_data_folders_file_goes_before_this_folders(make_node: NodeMaker) -> None:
-    node = make_node(ESPEAK)
+def test_a_node_with_such_a_file_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:
+    node = make_node("slots = 0\n").join(farm_site.url, farm_site.token)
+    ended = node.command("run")
+    assert (ended.code, ended.stderr) == (2, "myna: node.toml: slots: must be an integer >= 1.\n")
+    assert farm_site.hellos == []
+
+
+def test_the_data_folders_file_goes_before_this_folders_and_a_named_one_before_both(
+    make_node: NodeMaker,
+) -> None:
+    """Each is wrong, so that it names itself."""
+    node = make_node("slots = 0\n")
+    assert node.command("check").stderr.startswith("myna: node.toml: ")
     node.data.mkdir()
-    (node.data / "node.toml").write_text(ESPEAK + 'voices = ["zh-male-1"]\n')
-    (row,) = json.loads(node.command("check", "--json").stdout)
-    assert row["voices"] == ["zh-male-1"]
-    named = node.command("check", "--json", "--config", "node.toml")
-    assert len(json.loads(named.stdout)[0]["voices"]) == 15
+    (node.data / "node.toml").write_text("slots = 0\n")
+    assert node.command("check").stderr.startswith(f"myna: {node.data / 'node.toml'}: ")
+    (node.folder / "third.toml").write_text("slots = 0\n")
+    assert node.command("check", "--config", "third.toml").stderr.startswith("myna: third.toml: ")
 
 
 def test_a_file_that_is_named_and_is_not_there_is_an_error(make_node: NodeMaker) -> None:

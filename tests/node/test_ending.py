@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.node.conftest import ONE_SLOT, NodeWith
-from tests.rig.compute_node import ComputeNode, VoicesOf
+from tests.rig.compute_node import VoicesOf
 from tests.rig.farm_site import FarmSite
 
 PATIENT = 'slots = 1\nshutdown_grace_s = 60\n[[engine]]\nkind = "espeak"\n'
@@ -13,8 +13,9 @@ PATIENT = 'slots = 1\nshutdown_grace_s = 60\n[[engine]]\nkind = "espeak"\n'
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_node_says_goodbye_and_ends_with_0(
-    farm_site: FarmSite, node: ComputeNode, number: signal.Signals
+    farm_site: FarmSite, joined: NodeWith, number: signal.Signals
 ) -> None:
+    node = joined(ONE_SLOT).start()
     node.signal(number)
     assert node.exit_code() == 0
     assert [hello.leaving for hello in farm_site.hellos] == [False, True]
@@ -79,7 +80,7 @@ def test_a_node_ends_in_time_while_its_site_is_away(
 
 
 def test_a_signal_while_the_engines_start_ends_the_node(joined: NodeWith) -> None:
-    node = joined("slots = 2\n").spawn()
+    node = joined(ONE_SLOT).spawn()
     node.wait(lambda: (node.data / "work").is_dir(), "the node is on its way")
     assert node.stop() == 0
     assert "Traceback" not in node.stderr

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import soundfile
 
 from myna.engines.espeak import VOICES
-from tests.node.conftest import ONE_SLOT, NodeWith
+from tests.node.conftest import ONE_SLOT, NodeWith, Pair
 from tests.rig.compute_node import ComputeNode, VoicesOf
 from tests.rig.farm_site import FarmSite
 
@@ -22,38 +22,39 @@ def seconds_of(mp3: bytes) -> float:
     return float(found.duration)
 
 
-def test_a_job_is_spoken_and_brought_back_as_an_mp3(farm_site: FarmSite, node: ComputeNode) -> None:
-    job = farm_site.order("今天是2026年5月1日，天气很好。", "zh-male-1")
-    assert 2 < seconds_of(farm_site.wait_completed(job)) < 10
-    node.wait_said(f"task {job.id}: 18 characters")
-    node.wait(lambda: node.files("work") == [], "nothing is left of it")
+def test_a_job_is_spoken_and_brought_back_as_an_mp3(pair: Pair) -> None:
+    job = pair.site.order("今天是2026年5月1日，天气很好。", "zh-male-1")
+    assert 2 < seconds_of(pair.site.wait_completed(job)) < 10
+    pair.node.wait_said(f"task {job.id}: 18 characters")
+    pair.node.wait(lambda: pair.node.files("work") == [], "nothing is left of it")
 
 
-def test_speed_and_voice_are_those_of_the_job(farm_site: FarmSite, node: ComputeNode) -> None:
+def test_speed_and_voice_are_those_of_the_job(pair: Pair) -> None:
     text = "The weather is lovely today."
-    jobs = [farm_site.order(text, "en-gb-male-1", speed=speed) for speed in (1.0, 2.0)]
-    plain, fast = (seconds_of(farm_site.wait_completed(job)) for job in jobs)
+    jobs = [pair.site.order(text, "en-gb-male-1", speed=speed) for speed in (1.0, 2.0)]
+    plain, fast = (seconds_of(pair.site.wait_completed(job)) for job in jobs)
     assert 0.4 < fast / plain < 0.65
 
 
-def test_hello_says_what_the_node_can_do(farm_site: FarmSite, node: ComputeNode) -> None:
-    (hello,) = farm_site.hellos
+def test_hello_says_what_the_node_can_do(pair: Pair) -> None:
+    hello = pair.site.hellos[-1]
     assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
-    assert (hello.slots, hello.clones, hello.leaving) == (2, [], False)
+    assert (hello.slots, hello.clones, hello.leaving) == (1, [], False)
     assert hello.chars_per_s > 10
     assert hello.version
-    assert f"connected to {farm_site.url} as box: 15 voices" in node.stderr
 
 
 def test_only_the_voices_that_node_toml_names_are_offered(farm_site: FarmSite, joined: NodeWith) -> None:
-    joined('[[engine]]\nkind = "espeak"\nvoices = ["yue-male-1", "en-us-male-1"]\n').start()
-    assert [voice.voice_id for voice in farm_site.hellos[0].voices] == ["yue-male-1", "en-us-male-1"]
+    node = joined('slots = 1\n[[engine]]\nkind = "espeak"\nvoices = ["yue-male-1", "en-us-male-1"]\n').start()
+    (hello,) = farm_site.hellos
+    assert [voice.voice_id for voice in hello.voices] == ["yue-male-1", "en-us-male-1"]
+    assert node.wait_said("connected to").startswith(f"connected to {farm_site.url} as box: 2 voices")
 
 
 def test_as_many_jobs_run_at_once_as_there_are_slots(
-    farm_site: FarmSite, node: ComputeNode, voices: VoicesOf
+    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:
-    stopped = voices(node)
+    stopped = voices(joined("slots = 2\n").start())
     stopped.stop()
     jobs = [farm_site.order()]
     farm_site.wait(lambda: len(farm_site.leases) == 2, "another one is asked for")
@@ -66,57 +67,46 @@ def test_as_many_jobs_run_at_once_as_there_are_slots(
         assert seconds_of(farm_site.wait_completed(job)) > 0
 
 
-def test_the_log_never_has_the_text_nor_the_credential(farm_site: FarmSite, node: ComputeNode) -> None:
-    farm_site.faults["complete"].append("status:400")
-    refused = farm_site.order(SECRET_TEXT)
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    fine = farm_site.order(SECRET_TEXT)
-    farm_site.wait_completed(fine)
-    node.wait_said("real-time factor")
-    assert SECRET_TEXT not in node.stderr
-    assert SECRET_TEXT[:6] not in "".join(node.messages())
-    assert farm_site.credential not in node.stderr
-    assert all(job.token not in node.stderr for job in (refused, fine))
+def test_the_log_never_has_the_text_nor_the_credential(pair: Pair) -> None:
+    pair.site.faults["complete"].append("status:400")
+    refused = pair.site.order(SECRET_TEXT)
+    pair.site.wait_failed(refused)
+    fine = pair.site.order(SECRET_TEXT)
+    pair.site.wait_completed(fine)
+    pair.node.wait_said("real-time factor")
+    assert SECRET_TEXT not in pair.node.stderr
+    assert SECRET_TEXT[:6] not in "".join(pair.node.messages())
+    assert pair.site.credential not in pair.node.stderr
+    assert all(job.token not in pair.node.stderr for job in (refused, fine))
 
 
-def test_a_text_without_sound_fails_for_good(farm_site: FarmSite, node: ComputeNode) -> None:
-    job = farm_site.order("…")
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    (failure,) = farm_site.failed
-    assert (failure.held.id, failure.final, failure.handed_back) == (job.id, True, False)
+def test_a_text_without_sound_fails_for_good(pair: Pair) -> None:
+    failure = pair.site.wait_failed(pair.site.order("…"))
+    assert (failure.final, failure.handed_back) == (True, False)
     assert "…" not in failure.reason
 
 
-def test_a_speed_that_no_engine_has_fails_for_good(farm_site: FarmSite, node: ComputeNode) -> None:
-    farm_site.order(speed=9.0)
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    assert farm_site.failed[0].final
+def test_a_speed_that_no_engine_has_fails_for_good(pair: Pair) -> None:
+    assert pair.site.wait_failed(pair.site.order(speed=9.0)).final
 
 
-def test_a_voice_that_this_node_lacks_may_be_another_ones(farm_site: FarmSite, node: ComputeNode) -> None:
-    farm_site.order(voice_id="somebody-else")
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    assert not farm_site.failed[0].final
+def test_a_voice_that_this_node_lacks_may_be_another_ones(pair: Pair) -> None:
+    assert not pair.site.wait_failed(pair.site.order(voice_id="somebody-else")).final
 
 
-def test_audio_that_the_site_refuses_is_a_failure_that_another_node_may_mend(
-    farm_site: FarmSite, node: ComputeNode
-) -> None:
-    farm_site.faults["complete"].append("status:400")
-    farm_site.order()
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    assert not farm_site.failed[0].final
-    assert "This is fault 400." in farm_site.failed[0].reason
+def test_audio_that_the_site_refuses_is_a_failure_that_another_node_may_mend(pair: Pair) -> None:
+    pair.site.faults["complete"].append("status:400")
+    failure = pair.site.wait_failed(pair.site.order())
+    assert not failure.final
+    assert "This is fault 400." in failure.reason
 
 
-def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(
-    farm_site: FarmSite, node: ComputeNode
-) -> None:
-    farm_site.faults["complete"].append("status:409")
-    lost = farm_site.order()
-    node.wait_said(f"task {lost.id}: dropped")
-    farm_site.wait_completed(farm_site.order())
-    assert farm_site.failed == []
+def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(pair: Pair) -> None:
+    pair.site.faults["complete"].append("status:409")
+    lost = pair.site.order()
+    pair.node.wait_said(f"task {lost.id}: dropped")
+    pair.site.wait_completed(pair.site.order())
+    assert pair.site.failures_of(lost) == []
 
 
 def test_a_voice_that_dies_costs_one_job_that_another_node_may_do(
@@ -127,8 +117,7 @@ def test_a_voice_that_dies_costs_one_job_that_another_node_may_do(
     farm_site.wait(lambda: len(farm_site.beats_of(killed)) > 2, "the job is under way")
     for pid in voices(node).pids():
         os.kill(pid, signal.SIGKILL)
-    farm_site.wait(lambda: bool(farm_site.failed), "the failure is reported")
-    assert not farm_site.failed[0].final
+    assert not farm_site.wait_failed(killed).final
     farm_site.wait_completed(farm_site.order())
 
 
@@ -174,8 +163,8 @@ def test_beats_keep_a_job_for_longer_than_its_lease(
     assert node.messages("dropped") == []
 
 
-def test_a_folder_serves_one_node_at_a_time(farm_site: FarmSite, node: ComputeNode) -> None:
-    ended = node.command("run")
+def test_a_folder_serves_one_node_at_a_time(pair: Pair) -> None:
+    ended = pair.node.command("run")
     assert ended.code == 1
     assert ended.stderr.startswith("myna: Another node runs from ")
 
@@ -189,8 +178,9 @@ def test_a_machine_that_has_not_joined_is_told_to(
 
 
 def test_a_node_too_old_for_its_site_ends_with_the_sites_sentence(
-    farm_site: FarmSite, node: ComputeNode
+    farm_site: FarmSite, joined: NodeWith
 ) -> None:
+    node = joined(ONE_SLOT).start()
     farm_site.protocol = 2
     farm_site.order()
     assert node.exit_code() == 1

@@ -27,6 +27,7 @@ class ComputeNode:
         self.data = folder / "data"
         self._commands = commands
         self._process: subprocess.Popen[bytes] | None = None
+        self._page = 0
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
         self.env = inherited | {"MYNA_DATA": str(self.data)}
         folder.mkdir(parents=True)
@@ -69,7 +70,11 @@ class ComputeNode:
     @property
     def stderr(self) -> str:
         path = self.folder / "stderr"
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        return path.read_bytes()[self._page :].decode() if path.exists() else ""
+
+    def turn_page(self) -> None:
+        """What was logged until now isn't looked at any more."""
+        self._page += len(self.stderr.encode())
 
     def lines(self) -> list[dict[str, Any]]:
         """The log; what isn't JSON stands in the way of nobody."""

@@ -64,8 +64,10 @@ class FarmSite:
         self.beats: list[Beat] = []
         self.failed: list[Failure] = []
         self.completed: dict[Key, bytes] = {}
-        self.completions = self.fetched = self.requests = 0
+        self._brought: dict[Key, list[bytes]] = defaultdict(list)
+        self.requests = 0
         self.references: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.forget: list[str] = []
         self.cancelled: set[Key] = set()
         self.faults: dict[str, list[str]] = defaultdict(list)
@@ -130,6 +132,18 @@ class FarmSite:
         self.wait(lambda: key_of(job) in self.completed, f"{job.kind} {job.id} is completed")
         return self.completed[key_of(job)]
 
+    def brought_for(self, job: Job) -> list[bytes]:
+        """Every audio that was taken for the job, also where the answer was lost then."""
+        return self._brought[key_of(job)]
+
+    def wait_failed(self, job: Job) -> Failure:
+        """What the node says of the job, once it says that it failed."""
+        self.wait(lambda: bool(self.failures_of(job)), f"{job.kind} {job.id} is reported to have failed")
+        return self.failures_of(job)[0]
+
+    def failures_of(self, job: Job) -> list[Failure]:
+        return [failure for failure in self.failed if key_of(failure.held) == key_of(job)]
+
     def beats_of(self, job: Job) -> list[Beat]:
         return [beat for beat in self.beats if key_of(beat.held) == key_of(job)]
 
@@ -145,8 +159,9 @@ class FarmSite:
         if not self.admits or headers.get("authorization") != f"Bearer {self.credential}":
             return 401, "The operator has disabled this node."
         if path == "reference":
-            self.fetched += 1
-            return 200, self.references[parse_qs(query)["sha256"][0]]
+            (sha256,) = parse_qs(query)["sha256"]
+            self.fetched.append(sha256)
+            return 200, self.references[sha256]
         if path == "complete":
             return self._complete(headers, body)
         shape, work = self._work[path]
@@ -199,11 +214,11 @@ class FarmSite:
             return 409, "The node doesn't hold this job."
         if hashlib.sha256(audio).hexdigest() != headers[SHA256_HEADER]:
             return 400, "The body isn't what was announced."
-        self.completions += key_of(held) not in self.completed
+        self._brought[key_of(held)].append(audio)
         self.completed[key_of(held)] = audio
         return 200, Done()
 
-    _work: dict[str, tuple[Any, Any]] = {  # noqa: RUF012  a constant
+    _work: dict[str, tuple[Any, Callable[..., tuple[int, Any]]]] = {  # noqa: RUF012  a constant
         "hello": (Hello, _hello), "lease": (Lease, _lease), "beat": (Beats, _beat), "fail": (Failure, _fail),
     }  # fmt: skip
 

@@ -2,7 +2,10 @@
 
 import pytest
 
+from myna import voices
 from myna.errors import InvalidRequest, NoSpeechChannel
+from myna.outlook import Outlook
+from myna.store import clones, site
 from tests.store.books import AUDIO, Holder
 from tests.tasks.works import Works, shown
 
@@ -47,3 +50,13 @@ async def test_a_voice_whose_language_no_node_online_clones_is_refused_before_th
     with pytest.raises(NoSpeechChannel):
         await works.admitted(owner, voice_id)
     assert await works.books.balance(owner) == 10
+
+
+async def test_a_voice_is_listed_while_somebody_can_speak_it(works: Works) -> None:
+    node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
+    voice_id, db = await ready(works, owner, node), works.books.db
+    for put, there in ((works.nodes.drain, []), (works.nodes.enable, [voice_id])):
+        await put("the node")
+        config = await site.load(db)
+        own, nodes = await clones.ready(db, owner.account_id), await Outlook(db).nodes(config)
+        assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there

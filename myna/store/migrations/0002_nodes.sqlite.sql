@@ -92,7 +92,8 @@ ALTER TABLE tasks ADD COLUMN node_id INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN leased_at INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN lease_until INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN progress INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX tasks_queued ON tasks (voice_id, account_id, id) WHERE status = 0;
+CREATE INDEX tasks_queued ON tasks (account_id, voice_id, id) WHERE status = 0;
+CREATE INDEX voices_queued ON tasks (voice_id) WHERE status = 0;
 CREATE INDEX tasks_by_audio ON tasks (audio) WHERE audio <> '';
 CREATE INDEX tasks_leased ON tasks (lease_until) WHERE status = 1 AND lease_until > 0;
 
