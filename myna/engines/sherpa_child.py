@@ -50,7 +50,9 @@ class Model:
         files = {role: ",".join(names) for role, names in model.files.items()}
         family = getattr(self._sherpa, f"OfflineTts{model.family.title()}ModelConfig")(**files)
         config = self._sherpa.OfflineTtsConfig(
-            model=self._sherpa.OfflineTtsModelConfig(**{model.family: family}, num_threads=model.threads)
+            model=self._sherpa.OfflineTtsModelConfig(
+                **{model.family: family}, num_threads=model.threads, provider=model.provider
+            )
         )
         if not config.validate():
             raise EngineDown("The model's files are not as they should be; the engine's stderr says why.")

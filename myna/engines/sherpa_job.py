@@ -18,6 +18,10 @@ class SherpaVoice(msgspec.Struct, frozen=True):
     speaker: int
 
 
+Provider = Literal["cpu", "cuda", "coreml", "directml"]
+"""What computes, in sherpa-onnx's words. Its ordinary wheels know `cpu` alone."""
+
+
 class SherpaModel(msgspec.Struct, frozen=True):
     """A model on this machine, see `sherpa_models.py`.
 
@@ -33,6 +37,7 @@ class SherpaModel(msgspec.Struct, frozen=True):
     phonemes: bool
     language: str
     threads: int
+    provider: Provider
     voices: tuple[SherpaVoice, ...]
     clones: tuple[str, ...]
 

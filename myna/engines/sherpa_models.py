@@ -18,7 +18,7 @@ import msgspec
 import regex
 from msgspec import Meta
 
-from myna.engines.sherpa_job import Family, SherpaModel, SherpaVoice
+from myna.engines.sherpa_job import Family, Provider, SherpaModel, SherpaVoice
 from myna.engines.spoken import Voice
 from myna.errors import ConfigError
 from myna.wire.farm import Label, Language, VoiceId
@@ -48,6 +48,7 @@ class SherpaEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
 
     folder: str
     threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 2
+    provider: Provider = "cpu"
     voice: list[VoiceEntry] = []
 
 
@@ -60,11 +61,11 @@ def described(entry: SherpaEntry, *, base: Path = Path()) -> SherpaModel:
         SherpaVoice(Voice(voice.id, voice.name, voice.gender, voice.language), voice.speaker)
         for voice in entry.voice
     )
-    return msgspec.structs.replace(model, threads=entry.threads, voices=voices)
+    return msgspec.structs.replace(model, threads=entry.threads, provider=entry.provider, voices=voices)
 
 
 def inspect(folder: Path) -> SherpaModel:
-    """The model in the folder, with two threads and no voices named. Raises ConfigError."""
+    """The model in the folder, with two threads of the processor and no voices named. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}.")
     family = _family(folder)
@@ -77,6 +78,7 @@ def inspect(folder: Path) -> SherpaModel:
         phonemes=phonemes,
         language=_language(folder, files.get("lexicon", ())),
         threads=2,
+        provider="cpu",
         voices=(),
         clones=_clones(family, folder),
     )

@@ -362,7 +362,7 @@ async def test_without_the_extra_the_start_says_what_to_install(
         "raise ModuleNotFoundError(\"No module named 'sherpa_onnx'\", name='sherpa_onnx')"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(EngineDown, match=r"pip install 'myna\[neural\]'$"):
+    with pytest.raises(EngineDown, match=r"its extra 'neural'\.$"):
         await _engine(tiny_voices.vits(tmp_path / "model")).start()
 
 
@@ -387,3 +387,14 @@ async def test_a_closed_engine_is_down_and_its_processes_are_gone(tmp_path: Path
     assert not engine.up()
     with pytest.raises(EngineDown):
         await _say(engine, tmp_path / "said.mp3", "hello")
+
+
+async def test_a_model_computes_where_it_is_told_if_the_library_can(
+    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry = SherpaEntry(tiny_voices.vits(models / "cuda").name, provider="cuda")
+    engine = Sherpa(described(entry, base=models), queue_max=8, job_deadline_s=60, start_deadline_s=60)
+    await engine.start()
+    assert (await _say(engine, tmp_path / "said.mp3", HAN)).seconds
+    await engine.close()
+    assert "Available providers: CPUExecutionProvider" in capfd.readouterr().err  # those of the wheel tested

@@ -146,6 +146,7 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
         kind = "sherpa"
         folder = "vits-zh"
         threads = 3
+        provider = "cuda"
         [[engine.voice]]
         id = "zh-tiny-1"
         speaker = 1
@@ -154,14 +155,20 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
         language = "zh-CN"
     """)
     model = described(entry, base=tmp_path)
-    assert model.threads == 3 and model.folder == str(tmp_path / "vits-zh")
+    assert (model.threads, model.provider) == (3, "cuda") and model.folder == str(tmp_path / "vits-zh")
     (voice,) = model.voices
     assert (voice.voice, voice.speaker) == (Voice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
 
 
 @pytest.mark.parametrize(
     "line",
-    ["threads = 0", "thread = 1", "[[engine.voice]]", '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"'],
+    [
+        "threads = 0",
+        'provider = "abacus"',
+        "thread = 1",
+        "[[engine.voice]]",
+        '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"',
+    ],
 )
 def test_an_entry_with_a_slip_is_no_entry(line: str) -> None:
     with pytest.raises(msgspec.ValidationError):
