@@ -54,7 +54,7 @@ class Books:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self._moved_ms = 0
+        self._moved_ms = self._stopped_ms = 0
         self.db: Database
 
     async def open_again(self, *, serving: bool = True) -> Database:
@@ -62,16 +62,27 @@ class Books:
         if self.url:
             return await Postgresql.open(self.url)
         return await Sqlite.open(
-            self.folder / "myna.sqlite", serving=serving, clock=lambda: clock_ms() + self._moved_ms
+            self.folder / "myna.sqlite",
+            serving=serving,
+            clock=lambda: (self._stopped_ms or clock_ms()) + self._moved_ms,
         )
 
     async def move_clock(self, ms: int) -> None:
         """From now on `now_ms()` is so much later."""
         self._moved_ms += ms
+        await self._set_clock()
+
+    async def stop_clock(self) -> None:
+        """From now on `now_ms()` stands, but for what `move_clock` adds."""
+        self._stopped_ms = clock_ms()
+        await self._set_clock()
+
+    async def _set_clock(self) -> None:
         if self.url:
+            now = self._stopped_ms or "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
             await self.sql(
                 "CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $x$ BEGIN"
-                f" RETURN (extract(epoch FROM clock_timestamp()) * 1000)::bigint + {self._moved_ms}; END $x$"
+                f" RETURN {now} + {self._moved_ms}; END $x$"
             )
 
     async def holder(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Holder:
