@@ -50,7 +50,7 @@ def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: obje
 
 
 def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Config:
-    return Config(1, {}, rows, voices)
+    return Config(1, {}, rows, voices, (), (), {})
 
 
 def channels(settings: Settings | None = None, environ: dict[str, str] | None = None) -> Channels:

@@ -50,9 +50,9 @@ def _hour_and_more() -> bytes:
 
 async def test_finished_speech_is_heard_from_end_to_end(listener: Listener, tmp_path: Path) -> None:
     one, two = _mp3(tmp_path, voice(5)), _mp3(tmp_path, voice(4))
-    assert await listener.speech(_put(tmp_path, one)) == Heard(5.0)
-    assert await listener.speech(_put(tmp_path, one + two)) == Heard(9.0)
-    assert await listener.speech(_put(tmp_path, _mp3(tmp_path, voice(0.05)))) == Heard(0.05)
+    assert await listener.speech(_put(tmp_path, one), sender=1) == Heard(5.0)
+    assert await listener.speech(_put(tmp_path, one + two), sender=1) == Heard(9.0)
+    assert await listener.speech(_put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == Heard(0.05)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_what_is_no_finished_speech_is_refused(
     listener: Listener, tmp_path: Path, made: Callable[[Path], bytes], says: str
 ) -> None:
     with pytest.raises(NoAudio, match=says):
-        await listener.speech(_put(tmp_path, made(tmp_path)))
+        await listener.speech(_put(tmp_path, made(tmp_path)), sender=1)
 
 
 async def test_speech_over_64_mb_is_refused(listener: Listener, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_speech_over_64_mb_is_refused(listener: Listener, tmp_path: Path) 
     with source.open("r+b") as file:
         file.truncate(64 * 2**20 + 1)
     with pytest.raises(NoAudio, match=r"^The file is over 64 MB\.$"):
-        await listener.speech(source)
+        await listener.speech(source, sender=1)
 
 
 async def test_speech_of_an_engine_is_as_long_as_the_engine_says(
@@ -87,7 +87,7 @@ async def test_speech_of_an_engine_is_as_long_as_the_engine_says(
 ) -> None:
     path = tmp_path / "said.mp3"
     spoken = await espeak.speak(Utterance("你好，世界。", "zh-female-1", 1.0), path, 30)
-    assert (await listener.speech(path)).seconds == pytest.approx(spoken.seconds, abs=0.001)
+    assert (await listener.speech(path, sender=1)).seconds == pytest.approx(spoken.seconds, abs=0.001)
 
 
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 44_100, 48_000])
@@ -96,4 +96,6 @@ async def test_speech_may_have_any_rate_and_two_channels(
 ) -> None:
     file = io.BytesIO()
     soundfile.write(file, np.stack([voice(4, rate_hz)] * 2, axis=1), rate_hz, format="MP3")
-    assert (await listener.speech(_put(tmp_path, file.getvalue()))).seconds == pytest.approx(4, abs=0.2)
+    assert (await listener.speech(_put(tmp_path, file.getvalue()), sender=1)).seconds == pytest.approx(
+        4, abs=0.2
+    )
