@@ -25,6 +25,7 @@ from myna.store.audio import AudioStore
 from myna.store.clones import CloneRow, Deleted, NewClone, OwnedClone
 from myna.store.database import Connection, Database, Reader
 from myna.store.samples import SampleStore
+from myna.wire.farm import CLONE_PREFIX
 
 CLONES_MAX = 100
 """Of one account, the failed ones included."""
@@ -51,7 +52,7 @@ PREVIEW = {
 }
 """What a node says in a new voice, by language."""
 _PAGE = 500
-_ID = re.compile(r"clone-[0-9a-f]{32}")
+_ID = re.compile(rf"{CLONE_PREFIX}[0-9a-f]{{32}}")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
@@ -204,7 +205,7 @@ async def _listen(listener: Listener, source: Path, target: Path) -> Sample:
 
 def _new(account: AccountRow, wish: Wish, transcript: str, name: str, sample: Sample) -> NewClone:
     return NewClone(
-        voice_id=f"clone-{secrets.token_hex(16)}",
+        voice_id=CLONE_PREFIX + secrets.token_hex(16),
         account_id=account.id,
         name=wish.name,
         language=wish.language,

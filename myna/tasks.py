@@ -131,6 +131,7 @@ class Tasks:
                 if await queue.completed_with(db, proof, audio.sha256):
                     return False
                 raise Stale
+            await queue.well(db, node_id)
             if proof.kind == CLONE:
                 await queue.clone_ready(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
                 return True
@@ -153,6 +154,8 @@ class Tasks:
             place = await self._lock(db, proof)
             if not await queue.hold(db, proof):
                 raise Stale
+            if not failure.final:  # a job that no node could do says nothing of this one
+                await queue.rest(db, node_id, handed_back=failure.handed_back)
             last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX
             if failure.handed_back or not (failure.final or last):
                 await queue.put_back(db, proof.kind, proof.id, tries_back=int(failure.handed_back))

@@ -32,7 +32,8 @@ def usable(channels: Channels, config: Config, nodes: Nodes = NOBODY) -> list[Vo
     orders and names them, each once."""
     speaking = [voice for channel in channels.speech(config) if channel.up for voice in channel.voices]
     speaking += [voice for node_id, voice in _of_nodes(config) if node_id in nodes]
-    return marked(_each_once(speaking), config.marks)
+    public = [voice for voice in speaking if not is_clone(voice.voice_id)]
+    return marked(_each_once(public), config.marks)
 
 
 def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: Nodes) -> list[Voice]:
@@ -62,8 +63,10 @@ def choose(
         if not first:
             raise NoSpeechChannel(NO_CHANNEL)
         voice_id = first[0].voice_id
-    choice = _clone(config, nodes, clones, voice_id) if is_clone(voice_id) else None
-    choice = choice or _public(channels, config, nodes, voice_id)
+    if is_clone(voice_id):  # never a public one, whoever says that it has it
+        choice = _clone(config, nodes, clones, voice_id)
+    else:
+        choice = _public(channels, config, nodes, voice_id)
     if not choice.channels and not choice.nodes:
         raise NoSpeechChannel(NOT_NOW)
     return choice
@@ -85,11 +88,12 @@ def _public(channels: Channels, config: Config, nodes: Nodes, voice_id: str) -> 
     return Choice(found[0], up, frozenset(node_id for node_id, _ in having) & nodes.keys())
 
 
-def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> Choice | None:
+def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> Choice:
+    """Raises InvalidRequest for one that isn't among the account's."""
     for clone in clones:
         if clone.voice_id == voice_id:
             return Choice(voice_of(clone), (), _cloning(clone, config, nodes))
-    return None
+    raise InvalidRequest(NO_SUCH_VOICE)
 
 
 def _cloning(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[int]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -62,8 +63,10 @@ def run(*, data: Data = "", config: Config = "") -> None:
 @app.command
 def check(*, data: Data = "", config: Config = "", json: Json = False) -> int:
     """Start each engine of node.toml, let it speak a sentence, and tell how fast it is; asks no service."""
-    found = node_config.load(_places(_folder(data, make=False), config))
-    rows = asyncio.run(check_engines(found.engines))
+    folder = _folder(data, make=False)
+    found = node_config.load(_places(folder, config))
+    with _trial_folder(folder) as trials:
+        rows = asyncio.run(check_engines(found.engines, Path(trials)))
     show_rows(rows if json else [_for_people(row) for row in rows], json, empty="There is no engine.")
     return 0 if all(row["ok"] for row in rows) else 1
 
@@ -106,6 +109,14 @@ def _lock(folder: Path) -> FileLock:
     except OSError as error:
         raise ConfigError(f"The data folder {folder} can't be written to: {error.strerror}.") from None
     return lock
+
+
+def _trial_folder(folder: Path) -> TemporaryDirectory[str]:
+    """On the disk that `run` writes to, where there is a data folder by now. Raises ConfigError."""
+    try:
+        return TemporaryDirectory(prefix="trial-", dir=folder if folder.is_dir() else None)
+    except OSError as error:
+        raise ConfigError(f"The data folder {folder} can't be written to: {error.strerror}.") from None
 
 
 def _places(folder: Path, config: str) -> Sequence[Path]:

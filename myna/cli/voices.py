@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import os
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from myna.engines.espeak import Espeak
 from myna.engines.listener import Listener
 from myna.errors import CommandError
 from myna.marks import Offered
+from myna.nodes import Nodes, State
 from myna.outbound import Outbound
 from myna.store import clones as clones_store
 from myna.store.audio import AudioStore
@@ -94,22 +96,22 @@ def clone(
     agreed = f"{consent_by or account} (given to the command line of {_os_user()})" if consent else ""
     wish = Wish(name, language, transcript, sample, agreed)
 
-    async def work(db: Database) -> tuple[CloneRow, bool]:
+    async def work(db: Database) -> tuple[CloneRow, str]:
         owner = await accounts.find(db, account)
-        waits = language not in await clones.cloning_nodes(db)
+        note = await _note(db, language)
         listener = Listener()
         try:
-            return await clones.clone(db, _samples(), listener, owner, wish), waits
+            return await clones.clone(db, _samples(), listener, owner, wish), note
         finally:
             await listener.close()
 
-    row, waits = with_database(work)
+    row, note = with_database(work)
     rest = {"language": row.language, "status": CloneStatus(row.status).name.lower()}
     sample_s = round(row.sample_ms / 1000, 1)
     consent_at = seconds(row.consent_at)
     shown = {"voice_id": row.voice_id, "account": account, "name": row.name, **rest, "sample_s": sample_s}
-    note = {"note": f"No compute node clones in {language!r} now; the voice waits for one."} if waits else {}
-    show({**shown, "consent_by": row.consent_by, "consent_at": consent_at, **note}, json)
+    noted = {"note": note} if note else {}
+    show({**shown, "consent_by": row.consent_by, "consent_at": consent_at, **noted}, json)
 
 
 @app.command
@@ -147,8 +149,19 @@ def _samples() -> SampleStore:
     return SampleStore(read_settings().data_folder / "samples")
 
 
+async def _note(db: Database, language: str) -> str:
+    """What a voice of this language waits for; empty where a node can clone it now."""
+    if language not in await clones.cloning_nodes(db):
+        return f"No compute node clones in {language!r} now; the voice waits for one."
+    if any(node.state is State.ONLINE and language in node.clones for node in await Nodes(db).list()):
+        return ""
+    return f"No compute node that clones in {language!r} is online; the voice waits until one is."
+
+
 def _check_readable(path: Path) -> None:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe may wait for ever
+            raise CommandError(f"{path} is no regular file; name a recording.")
         with path.open("rb"):
             return
     except OSError as error:

@@ -7,6 +7,7 @@ number, so that the parent knows whether a child that died had begun.
 """
 
 import ctypes
+import errno
 import functools
 import os
 import queue
@@ -24,6 +25,7 @@ from myna.engines.spoken import EngineFailed
 
 FRAME_MAX_BYTES = 1 << 20
 LENGTH = struct.Struct(">I")
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NICENESS = 10
 _PR_SET_PDEATHSIG = 1
 
@@ -92,7 +94,7 @@ def serve(warm: Callable[[bytes], Work]) -> None:
     """Lives as a child until the parent goes. `warm` takes the setup in msgpack, makes ready, gives the work.
 
     The EngineFailed of either is told as what it is; any other error of the work by its type, with the trace
-    on stderr. Any other error of `warm` ends the process.
+    on stderr unless the disk is full. Any other error of `warm` ends the process.
     """
     answers = _take_stdout()
     _bind_to_parent(int(sys.argv[1]))
@@ -117,7 +119,8 @@ def _answer(work: Work, order: Order, tell: Tell) -> Reply:
     except EngineFailed as error:
         return Failed(order.number, type(error).__name__, str(error))
     except Exception as error:
-        traceback.print_exc()
+        if not (isinstance(error, OSError) and error.errno in _NO_ROOM):
+            traceback.print_exc()
         # An OSError's own text would name the path; its strerror says enough ("No space left on device").
         reason = error.strerror if isinstance(error, OSError) else None
         return Failed(order.number, EngineFailed.__name__, reason or type(error).__name__)

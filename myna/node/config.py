@@ -24,7 +24,8 @@ from msgspec import Meta, Struct, ValidationError
 
 from myna.engines.sherpa_models import SherpaEntry, VoiceEntry, described
 from myna.errors import ConfigError
-from myna.node.engines import Embedded, Engine, Neural
+from myna.node.engines import Embedded, Engine, Neural, too_many
+from myna.node.wanted import wanted
 from myna.wire import complaint
 from myna.wire.farm import SLOTS_MAX, VoiceId
 
@@ -69,7 +70,7 @@ def load(places: Sequence[Path]) -> NodeConfig:
     if path is None:
         return _config(File(), Path())
     try:
-        return _config(_file(tomllib.loads(path.read_text(encoding="utf-8"))), path.parent)
+        return _config(_file(tomllib.loads(path.read_text(encoding="utf-8-sig"))), path.parent)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: can't be read: {error}.") from None
     except ConfigError as error:
@@ -78,9 +79,31 @@ def load(places: Sequence[Path]) -> NodeConfig:
 
 def _file(found: dict[str, Any]) -> File:
     try:
-        return msgspec.convert(found, File)
+        file = msgspec.convert(found, File)
     except ValidationError as error:
         raise ConfigError(_said(found, error)) from None
+    for number, entry in enumerate(file.engine):
+        _check(entry, f"engine[{number}]")
+    return file
+
+
+def _check(entry: EspeakEntry | SherpaEntry, at: str) -> None:
+    """What a type can't say. Raises ConfigError."""
+    if isinstance(entry, EspeakEntry):
+        _check_each_once(f"{at}.voices", entry.voices or ())
+        return
+    if not entry.folder:
+        raise ConfigError(f"{at}.folder: is empty; name the model's folder.")
+    _check_each_once(f"{at}.voice", [voice.id for voice in entry.voice])
+    for number, voice in enumerate(entry.voice):
+        if not voice.name.isprintable():
+            raise ConfigError(f"{at}.voice[{number}].name: must be printable characters, and no others.")
+
+
+def _check_each_once(at: str, ids: Sequence[str]) -> None:
+    for number, voice_id in enumerate(ids):
+        if voice_id in ids[:number]:
+            raise ConfigError(f"{at}[{number}]: the id {voice_id} stands there twice; leave one.")
 
 
 def _said(found: Mapping[str, Any], error: ValidationError) -> str:
@@ -95,6 +118,8 @@ def _said(found: Mapping[str, Any], error: ValidationError) -> str:
     fields, shape = _table(found, table)
     if unknown := _UNKNOWN.fullmatch(what):
         return f"{above}{complaint.cut(unknown[1])}: is no key here; there are {', '.join(_keys(shape))}."
+    if words := wanted(key, what):
+        return f"{above}{key}: must be {words}."
     at = f" - at `$.{key}`" if key else ""
     return above + complaint.of_fields(fields, shape, ValidationError(what + at))
 
@@ -121,6 +146,8 @@ def _config(file: File, base: Path) -> NodeConfig:
             engines.append(_engine(entry, file.slots, base))
         except ConfigError as error:
             raise ConfigError(f"engine[{number}]: {error}") from None
+    if said := too_many(engines):
+        raise ConfigError(f"engine: {said}")
     return NodeConfig(file.slots, file.shutdown_grace_s, engines)
 
 

@@ -19,7 +19,8 @@ from myna.engines.spoken import (
     Voice,
 )
 from myna.errors import ConfigError
-from myna.wire.farm import NodeVoice
+from myna.node.wanted import wanted
+from myna.wire.farm import VOICES_MAX, NodeVoice
 
 QUEUE_MAX: Final = 256
 JOB_MAX_S: Final = 900.0
@@ -111,6 +112,8 @@ class Engines:
         try:
             for engine in self._engines:
                 await started(engine)
+            if said := too_many(self._engines):
+                raise EngineDown(said)
         except BaseException:
             await self.close()
             raise
@@ -150,9 +153,22 @@ async def started(engine: Engine) -> None:
         for voice in engine.voices:
             _offered(voice)
     except msgspec.ValidationError as error:
-        raise EngineDown(f"{engine.label}: a voice can't be offered: {error}.") from None
+        what, _, where = str(error).partition(" - at `$.")
+        key = where.rstrip("`")
+        words = wanted(key, what)
+        said = f"{key} must be {words}" if words else str(error)
+        raise EngineDown(f"{engine.label}: a voice can't be offered: {said}.") from None
     except EngineFailed as failure:
         raise type(failure)(f"{engine.label}: {failure}") from failure
+
+
+def too_many(engines: Sequence[Engine]) -> str:
+    """What is to be said where these have more voices than a site takes of a node; else empty. A model whose
+    speakers have no names in node.toml counts only once it runs."""
+    count = len({voice.voice_id for engine in engines for voice in engine.voices})
+    if count <= VOICES_MAX:
+        return ""
+    return f"{count} voices in all; a node may have {VOICES_MAX}: name fewer of them, or take an engine away."
 
 
 def _offered(voice: Voice) -> NodeVoice:

@@ -18,11 +18,12 @@ from typing import Final
 import msgspec
 
 from myna import __version__
+from myna.errors import CommandError
 from myna.node.engines import Engines
 from myna.node.held import Holding, Holdings
 from myna.node.outage import Outage, Tries
 from myna.node.references import References
-from myna.node.site import NotAdmitted, Site, SiteFailed, TooOld
+from myna.node.site import NotAdmitted, Site, SiteFailed, TooOld, Unfit
 from myna.node.work import Work
 from myna.wire.farm import POLL_MAX_S, Beat, Beats, Hello, Job, Lease, Welcome
 
@@ -92,8 +93,8 @@ class Program:
         self._poll_s = self._beat_s = 0.0  # the site says, before there is any job
 
     async def run(self, ending: Ending, grace_s: float) -> None:
-        """Works until it is told to end. Raises TooOld."""
-        too_old: list[BaseException] = []
+        """Works until it is told to end. Raises TooOld, or CommandError where its voices aren't taken."""
+        hopeless: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as group:
                 beating = group.create_task(self._beat())
@@ -101,10 +102,10 @@ class Program:
                 await asyncio.wait({ending.asked})
                 await self._leave(asking, ending, grace_s)
                 beating.cancel()
-        except* TooOld as refused:
-            too_old += refused.exceptions
-        if too_old:
-            raise too_old[0]
+        except* (TooOld, CommandError) as refused:
+            hopeless += refused.exceptions
+        if hopeless:
+            raise hopeless[0]
 
     # What it asks for
 
@@ -131,7 +132,10 @@ class Program:
             if self._leaving:
                 return
             hello = self._hello()
-            welcome = await self._site.hello(hello)
+            try:
+                welcome = await self._site.hello(hello)
+            except Unfit as refused:
+                raise CommandError(f"The service doesn't take what this node offers: {refused}") from None
             if hello != self._said:
                 self._tell_of(hello, welcome)
             self._said = hello
@@ -213,7 +217,7 @@ class Program:
 
     async def _leave(self, asking: asyncio.Task[None], ending: Ending, grace_s: float) -> None:
         """What is held may be finished while beats go on; then the rest is handed back."""
-        log.info("leaving: %d jobs are under way", len(self._holdings))
+        log.info("leaving; jobs under way: %d", len(self._holdings))
         self._leaving = True
         finished = asyncio.create_task(self._stop_asking(asking))
         await asyncio.wait({finished, ending.urged}, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)

@@ -32,8 +32,11 @@ async def run(member: Membership, config: NodeConfig, folder: Path) -> None:
         undo.push_async_callback(outbound.close)
         site = Site(member.url, member.credential, outbound)
         engines = Engines(config.engines)
-        references = References(folder / "references")
-        work = Work(site, engines, references, outage, folder / "work")
+        try:
+            references = References(folder / "references")
+            work = Work(site, engines, references, outage, folder / "work")
+        except OSError as error:
+            raise CommandError(f"The data folder {folder} can't be written to: {error.strerror}.") from None
         undo.push_async_callback(engines.close)
         chars_per_s = await _ready(engines, config, work.folder, ending)
         if ending.asked.done():

@@ -3,6 +3,7 @@
 SiteFailed         the site didn't do what it was asked; the message is a sentence without any secret
 ├── SiteAway       no answer, a 5xx or no answer of this protocol: the same again may go well
 └── Refused        the site understood, and won't
+    ├── Unfit          400: what was said can't be taken, nor could it the next time
     ├── NotAdmitted    401: the credential isn't good, now
     ├── Lost           409: the job is somebody else's or over
     └── TooOld         426: this program speaks a protocol that the site has left behind
@@ -59,6 +60,10 @@ class Refused(SiteFailed):
     """The site understood, and won't."""
 
 
+class Unfit(Refused):
+    """What the node said is none of what the site takes."""
+
+
 class NotAdmitted(Refused):
     """The credential isn't good: the node is disabled or removed."""
 
@@ -72,6 +77,7 @@ class TooOld(Refused):
 
 
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
+    HTTPStatus.BAD_REQUEST: Unfit,
     HTTPStatus.UNAUTHORIZED: NotAdmitted,
     HTTPStatus.CONFLICT: Lost,
     HTTPStatus.UPGRADE_REQUIRED: TooOld,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import secrets
 import time
 from pathlib import Path
@@ -49,25 +50,25 @@ async def trial(engine: Engine, folder: Path) -> Trial:
     Raises EngineFailed, naming the engine. Nothing is left in the folder.
     """
     async with contextlib.AsyncExitStack() as clear:
-        path = folder / f"{secrets.token_hex(16)}.mp3"
+        path, wav = (folder / f"{secrets.token_hex(16)}.{suffix}" for suffix in ("mp3", "wav"))
         clear.callback(path.unlink, missing_ok=True)
-        reference = None
+        clear.callback(wav.unlink, missing_ok=True)
         if engine.voices:
             voice_id, language = engine.voices[0].voice_id, engine.voices[0].language
         else:
             voice_id, language = "", engine.clones[0]
-            wav = folder / f"{secrets.token_hex(16)}.wav"
-            clear.callback(wav.unlink, missing_ok=True)
-            reference = await _reference(language, wav)
         text = sentence(language)
-        started = time.monotonic()
         try:
+            reference = None if engine.voices else await _reference(language, wav)
+            started = time.monotonic()
             async with asyncio.timeout(TRIAL_MAX_S):
                 spoken = await engine.speak(Utterance(text, voice_id, 1.0), path, reference, _unheard)
         except TimeoutError:
             raise EngineFailed(f"{engine.label}: a sentence took over {TRIAL_MAX_S:g} s.") from None
         except EngineFailed as failure:
             raise type(failure)(f"{engine.label}: {failure}") from failure
+        except OSError as error:
+            raise EngineFailed(f"{engine.label}: a sentence can't be kept: {error.strerror}.") from error
         return Trial(voice_id, len(text), time.monotonic() - started, spoken.seconds)
 
 
@@ -95,7 +96,9 @@ async def _reference(language: str, wav: Path) -> Reference:
 
 def _decode(mp3: Path, wav: Path) -> None:
     samples, rate_hz = soundfile.read(mp3, dtype="int16")
-    soundfile.write(wav, samples, rate_hz, subtype="PCM_16")
+    file = io.BytesIO()  # libsndfile itself doesn't say why a disk takes nothing
+    soundfile.write(file, samples, rate_hz, format="WAV", subtype="PCM_16")
+    wav.write_bytes(file.getvalue())
 
 
 def _unheard(_: float) -> None:

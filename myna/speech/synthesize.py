@@ -39,7 +39,7 @@ P = TypeVar("P")
 
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
-NOT_IN_TIME = "The speech wasn't done in time; the units were refunded, try again later."
+NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 TIPS = {
     "zh": "已排队：请每 2 到 3 秒以此 id 查询 GET /task，直到 status = 2。",
     "en": "Queued: ask GET /task with this id every 2 to 3 seconds until status = 2.",
@@ -129,7 +129,7 @@ class Synthesizer:
         return None
 
     async def ended(self, call: Call, plan: SpeechPlan) -> str:
-        """The name of the audio that a node spoke for this call. Raises UpstreamFailed where none did in
+        """The name of the audio that a node spoke for this call. Raises UpstreamFailed where none could in
         time, AnswerUnknown where the process ends first or nobody can say."""
         try:
             task = await self._tasks.ended(call.task_id, plan.wish.node_s)
@@ -138,7 +138,7 @@ class Synthesizer:
         if task is None:
             raise AnswerUnknown
         if task.status != TaskStatus.COMPLETED:
-            raise UpstreamFailed(NOT_IN_TIME)
+            raise UpstreamFailed(NOT_SPOKEN)
         return task.audio
 
     async def _by(

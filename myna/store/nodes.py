@@ -128,7 +128,7 @@ async def offer(db: Connection, node_id: int, offered: Offer) -> bool:
     """Records what a node can do, and that it was heard; False where the node is gone."""
     rows = await db.fetch(
         "UPDATE nodes SET slots = $2, version = $3,"
-        " chars_per_s = CASE WHEN chars_per_s = 0 THEN CAST($4 AS DOUBLE PRECISION) ELSE chars_per_s END"
+        " chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END"
         f" WHERE id = $1 RETURNING {_COLUMNS}",
         node_id, offered.slots, offered.version, offered.chars_per_s,
     )  # fmt: skip

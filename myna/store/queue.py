@@ -113,7 +113,8 @@ WITH RECURSIVE queued (voice_id) AS (
     WHERE account_id NOT IN (SELECT account_id FROM new_voices)
 )
 SELECT h.kind, h.id, h.account_id FROM heads h LEFT JOIN turns u ON u.account_id = h.account_id
-WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.disabled_at = 0 AND n.draining = 0)
+WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.disabled_at = 0 AND n.draining = 0
+              AND n.rests_until <= (SELECT now_ms()))
 ORDER BY coalesce(u.turn, 0), h.place, h.account_id LIMIT $2
 """
 
@@ -139,13 +140,14 @@ async def take(db: Connection, head: Head, node_id: int, token_hash: bytes, leas
         return None
     epoch, left, text, voice_id, speed = rows[0]
     await _next_turn(db, head.account_id)
-    reference = await _reference(db, voice_id)
+    reference = await _reference(db, voice_id, head.account_id)
     return Taken(head.kind, head.id, int(epoch), int(left), text, voice_id, float(speed), reference)
 
 
 def _until(lease_ms: str) -> str:
     """A task's lease never outlasts its deadline: what comes later is stale without a look at the clock."""
-    return f"CASE WHEN deadline < now_ms() + {lease_ms} THEN deadline ELSE now_ms() + {lease_ms} END"
+    lease_ends = f"SELECT now_ms() + {lease_ms}"  # one look at the clock: two could lie a millisecond apart
+    return f"(SELECT min(until) FROM (SELECT deadline AS until UNION ALL {lease_ends}) AS ends)"
 
 
 async def _next_turn(db: Connection, account_id: int) -> None:
@@ -157,10 +159,13 @@ async def _next_turn(db: Connection, account_id: int) -> None:
     )
 
 
-async def _reference(db: Reader, voice_id: str) -> ReferenceRow | None:
+async def _reference(db: Reader, voice_id: str, account_id: int) -> ReferenceRow | None:
+    """An account's jobs alone refer to its voices, whoever else may have got a task in one."""
     rows = await db.fetch(
-        "SELECT sample_sha256, sample_bytes, transcript, language FROM clones WHERE voice_id = $1", voice_id
-    )
+        "SELECT sample_sha256, sample_bytes, transcript, language FROM clones"
+        " WHERE voice_id = $1 AND account_id = $2",
+        voice_id, account_id,
+    )  # fmt: skip
     return ReferenceRow(bytes(rows[0][0]), int(rows[0][1]), rows[0][2], rows[0][3]) if rows else None
 
 
@@ -295,6 +300,25 @@ async def fail_spent_clones(db: Connection, tries_max: int, reason: str) -> int:
     return len(rows)
 
 
+# ---- nodes that rest
+
+
+async def rest(db: Connection, node_id: int, *, handed_back: bool) -> None:
+    """The node gets nothing for a moment, so that the job goes to another one; for longer, up to a minute,
+    the more often it failed in a row. To hand a job back is no failure."""
+    failed = 0 if handed_back else 1
+    await db.fetch(
+        "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"
+        " THEN 1 << (failures + $2) ELSE 60 END, failures = failures + $2 WHERE id = $1",
+        node_id, failed,
+    )  # fmt: skip
+
+
+async def well(db: Connection, node_id: int) -> None:
+    """The node did a job."""
+    await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)
+
+
 # ---- clones' ends; a task ends with its call
 
 
@@ -323,8 +347,8 @@ async def held_sample(db: Reader, node_id: int, sha256: bytes) -> str | None:
     rows = await db.fetch(
         "SELECT c.sample FROM clones c WHERE c.sample_sha256 = $2 AND ("
         " (c.status = 1 AND c.node_id = $1 AND c.lease_until > now_ms()) OR EXISTS ("
-        "  SELECT 1 FROM tasks t WHERE t.voice_id = c.voice_id AND t.status = 1 AND t.node_id = $1"
-        "  AND t.lease_until > 0 AND t.lease_until > now_ms()))",
+        "  SELECT 1 FROM tasks t WHERE t.voice_id = c.voice_id AND t.account_id = c.account_id"
+        "  AND t.status = 1 AND t.node_id = $1 AND t.lease_until > 0 AND t.lease_until > now_ms()))",
         node_id, sha256,
     )  # fmt: skip
     return str(rows[0][0]) if rows else None

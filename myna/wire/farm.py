@@ -32,7 +32,9 @@ JobKind = Literal["task", "clone"]
 """A `task` speaks somebody's order; a `clone` speaks the preview of a new voice."""
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-VoiceId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
+CLONE_PREFIX = "clone-"
+"""How the id of an account's own voice begins, and no public voice's."""
+VoiceId = Annotated[str, Meta(pattern=rf"^(?!{CLONE_PREFIX})[A-Za-z0-9][A-Za-z0-9._-]{{0,99}}\Z")]
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
 Language = Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*\Z", max_length=20)]
 Reason = Annotated[str, Meta(max_length=300)]

@@ -1,14 +1,20 @@
 """myna voice: voices are cloned with consent, listed with how they stand, deleted; public ones are marked."""
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from myna.clones import CONSENT
+from myna.nodes import Nodes
+from myna.store.database import connect
+from myna.store.nodes import Offer
 from tests.cli.conftest import Desk
 from tests.rig.calls import call
+from tests.rig.full_disk import on_full_disk
 from tests.rig.samples import write_voice
 from tests.rig.service import Service, ServiceMaker
 
@@ -77,7 +83,8 @@ def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk)
     ("change", "said"),
     [
         ({"sample": "nothing.wav"}, "nothing.wav can't be read: No such file or directory."),
-        ({"sample": "."}, ". can't be read: Is a directory."),
+        ({"sample": "."}, ". is no regular file; name a recording."),
+        ({"sample": "pipe"}, "pipe is no regular file; name a recording."),
         ({"sample": "text.wav"}, "The file is no recording that can be read here"),
         ({"sample": "short.wav"}, "The recording"),
         ({"language": "zh-CN"}, "The language must be its code alone"),
@@ -90,8 +97,37 @@ def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk)
 def test_what_is_wrong_with_a_voice_is_one_line(owner: Desk, change: dict[str, str], said: str) -> None:
     (owner.service.folder / "text.wav").write_text("no recording")
     write_voice(owner.service.folder / "short.wav", 1.0)
+    os.mkfifo(owner.service.folder / "pipe")
     assert owner.refused(*clone("--consent", **change)).startswith(said)
     assert stored(owner) == []
+
+
+def test_a_disk_that_takes_no_sample_is_one_line(owner: Desk) -> None:
+    write_voice(owner.service.folder / "long.wav", 50.0)
+    order = clone("--consent", sample="long.wav")
+    ended = on_full_disk(2**20, list(order), owner.service.env, owner.service.folder)
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr == "myna: The sample could not be checked: File too large\n"
+    assert stored(owner) == []
+
+
+def test_a_voice_whose_nodes_are_offline_waits_until_one_is_online(owner: Desk) -> None:
+    note = "No compute node that clones in 'zh' is online; the voice waits until one is."
+    for leaving, said in ((True, note), (False, None)):
+        asyncio.run(node_says_hello(owner, leaving=leaving))
+        assert as_json(owner, *clone("--consent")).get("note") == said
+
+
+async def node_says_hello(desk: Desk, *, leaving: bool) -> None:
+    """A new node that clones Chinese voices; it is offline if it is leaving."""
+    db = await connect("sqlite:", desk.service.folder / "data")
+    try:
+        nodes = Nodes(db)
+        admitted = await nodes.join((await nodes.enroll(f"leaving: {leaving}")).token, "1")
+        node = await nodes.verify(f"Bearer {admitted.credential}".encode())
+        await nodes.hello(node, Offer([], ["zh"], 1, 0.0, "1", leaving))
+    finally:
+        await db.close()
 
 
 def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Desk) -> None:

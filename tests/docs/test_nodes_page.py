@@ -10,6 +10,7 @@ from msgspec import NODEFAULT, Struct, structs
 
 from demo import tiny_voices
 from myna.engines.sherpa_models import SherpaEntry, VoiceEntry
+from myna.errors import ConfigError
 from myna.node.config import FILE, EspeakEntry, File, load
 from tests.docs.pages import DOCS, ROOT, code, fences, table
 
@@ -93,6 +94,30 @@ def test_all_that_a_node_says_is_explained() -> None:
     messages = {text for path in NODE for text in said(path) if re.search("[a-z]{2}", text)}
     assert len(messages) > 30
     assert messages - documented_messages() == set()
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "slots = 0",
+        'slots = "two"',
+        "slot = 1",
+        "slots =",
+        '[[engine]]\nkind = "festival"',
+        '[[engine]]\nkind = "sherpa"',
+        '[[engine]]\nkind = "sherpa"\nfolder = ""',
+        '[[engine]]\nkind = "sherpa"\nfolder = "x"\nvoice = [{id = "a b"}]',
+        '[[engine]]\nkind = "sherpa"\nfolder = "x"\nvoice = [{id = "a", name = "b", gender = "c"}]',
+        '[[engine]]\nkind = "sherpa"\nfolder = "x"\nvoice = [{id = "a", name = "\\n", language = "en"}]',
+        '[[engine]]\nkind = "espeak"\nvoices = ["zh-male-1", "zh-male-1"]',
+    ],
+)
+def test_what_is_said_of_a_wrong_node_toml_is_a_line_of_the_page(tmp_path: Path, toml: str) -> None:
+    (tmp_path / FILE).write_text(toml, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load([tmp_path / FILE])
+    patterns = (".*".join(map(re.escape, row.split("…"))) for row in documented_messages())
+    assert any(re.fullmatch(pattern, str(refused.value)) for pattern in patterns), refused.value
 
 
 def test_what_is_explained_is_said_somewhere() -> None:

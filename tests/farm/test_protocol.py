@@ -92,9 +92,9 @@ def test_the_voices_of_a_node_that_is_silent_or_leaves_go_until_it_is_back(yard:
     wait_until(lambda: voice in yard.listed(key), PROMPT_S, "the voice is back with its node")
 
 
-def test_what_its_jobs_have_shown_of_its_speed_is_not_overruled_by_a_hello(yard: Yard) -> None:
+def test_a_node_tells_its_speed_anew_at_each_start_if_it_tried(yard: Yard) -> None:
     machine = yard.machine(new_voice())
-    for told, known in ((0, 0), (12.5, 12.5), (99, 12.5), (0, 12.5)):
+    for told, known in ((0, 0), (0.5, 0.5), (99, 99), (0, 99)):
         machine.hello(chars_per_s=told)
         assert machine.listed["chars_per_s"] == known
 
@@ -113,6 +113,7 @@ def test_what_its_jobs_have_shown_of_its_speed_is_not_overruled_by_a_hello(yard:
         {"voices": [{"voice_id": "a", "name": "A", "gender": "female", "language": "zh"}] * 2},
         {"voices": [{"voice_id": "a", "name": "A\n", "gender": "female", "language": "zh"}]},
         {"voices": [{"voice_id": "a", "name": "", "gender": "female", "language": "zh"}]},
+        {"voices": [{"voice_id": f"clone-{'0' * 32}", "name": "A", "gender": "male", "language": "zh"}]},
         {"voices": [{"voice_id": "a b", "name": "A", "gender": "female", "language": "zh"}]},
         {"voices": [{"voice_id": "a", "name": "A", "gender": "loud", "language": "zh"}]},
         {

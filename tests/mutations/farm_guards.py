@@ -121,7 +121,7 @@ OF_UPLOADS = (
     guard(
         "an upload: audio",
         UPLOAD,
-        "await self._listen(landing)",
+        "await self._listen(landing, node_id)",
         "pass",
         UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-noise]",
     ),

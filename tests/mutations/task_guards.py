@@ -87,8 +87,8 @@ PROOF = (
     guard(
         "fail: the proof",
         TASKS,
-        "if not await queue.hold(db, proof):\n                raise Stale\n            last",
-        "if False:\n                raise Stale\n            last",
+        "if not await queue.hold(db, proof):\n                raise Stale\n            if not failure",
+        "if False:\n                raise Stale\n            if not failure",
         ENDS + "a_wrong_token_is_stale[sqlite-fail]",
     ),
     guard(
@@ -133,8 +133,8 @@ TAKING = (
     guard(
         "the lease ends with the deadline",
         QUEUE,
-        'return f"CASE WHEN deadline < now_ms() + {lease_ms} THEN deadline ELSE now_ms() + {lease_ms} END"',
-        'return f"now_ms() + {lease_ms}"',
+        'f"(SELECT min(until) FROM (SELECT deadline AS until UNION ALL {lease_ends}) AS ends)"',
+        'f"({lease_ends})"',
         LEASE + "a_lease_never_outlasts_the_deadline[sqlite]",
     ),
     guard(

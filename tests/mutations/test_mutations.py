@@ -18,6 +18,7 @@ from tests.mutations.guards import ON_SQLITE, Guard
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.shared_guards import ON_BOTH
 from tests.mutations.task_guards import OF_TASKS
+from tests.mutations.voice_guards import OF_VOICES
 from tests.rig.postgres import Postgres
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ GROUPS = {
     "both": ON_BOTH,
     "tasks": OF_TASKS,
     "farm": OF_THE_FARM,
+    "voices": OF_VOICES,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"

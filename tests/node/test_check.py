@@ -10,6 +10,7 @@ from demo.tiny_voices import vits, zipvoice
 from tests.node.conftest import ONE_SLOT
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.farm_site import FarmSite
+from tests.rig.full_disk import on_full_disk
 
 VOICE = """
 [[engine.voice]]
@@ -21,6 +22,12 @@ language = "zh-CN"
 """
 ESPEAK = '[[engine]]\nkind = "espeak"\n'
 SHERPA = '[[engine]]\nkind = "sherpa"\nfolder = "/"\n'
+ID_WANTED = "must be letters, digits, '.', '_' and '-', at most 100 of them, the first a letter or a digit;"
+
+
+def named(count: int) -> str:
+    """So many voices of a model."""
+    return "".join(VOICE.replace("zh-tiny-1", f"zh-{number}") for number in range(count))
 
 
 def sherpa(folder: Path, rest: str = "") -> str:
@@ -81,7 +88,23 @@ def test_one_that_fails_is_told_beside_those_that_do_not(make_node: NodeMaker, t
         ),
         (SHERPA + "threads = 0\n", "engine[0].threads: must be an integer >= 1."),
         (SHERPA, "engine[0]: / has no model in it: there is no file *.onnx."),
-        (SHERPA + '[[engine.voice]]\nid = "a b"\n', "engine[0].voice[0].id: must be a string matching "),
+        (SHERPA + '[[engine.voice]]\nid = "a b"\n', f"engine[0].voice[0].id: {ID_WANTED}"),
+        (SHERPA + VOICE.replace("zh-tiny-1", "clone-1"), f"engine[0].voice[0].id: {ID_WANTED}"),
+        (ESPEAK + 'voices = ["clone-1"]\n', f"engine[0].voices[0]: {ID_WANTED}"),
+        (
+            SHERPA + VOICE.replace("zh-CN", "Chinese"),
+            "engine[0].voice[0].language: must be a language's code, such as zh-CN, yue or en.",
+        ),
+        (
+            SHERPA + VOICE.replace("小禾", "bell\\u0007"),
+            "engine[0].voice[0].name: must be printable characters, and no others.",
+        ),
+        (SHERPA + VOICE + VOICE, "engine[0].voice[1]: the id zh-tiny-1 stands there twice; leave one."),
+        (
+            ESPEAK + 'voices = ["yue-male-1", "yue-male-1"]\n',
+            "engine[0].voices[1]: the id yue-male-1 stands there twice; leave one.",
+        ),
+        (SHERPA.replace("/", ""), "engine[0].folder: is empty; name the model's folder."),
         (
             SHERPA + VOICE.replace('"female"', '"f"'),
             'engine[0].voice[0].gender: must be "female" or "male" or "neutral", not "f".',
@@ -102,6 +125,82 @@ def test_what_is_wrong_in_node_toml_is_named_with_what_would_be_right(
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"myna: node.toml: {said}")
     assert not node.data.exists()
+
+
+def test_as_many_voices_as_a_site_takes_may_be_named_and_no_more(
+    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
+) -> None:
+    """Voices of one id are one."""
+    model = vits(tmp_path / "vits")
+    node = make_node(sherpa(model, named(500)) + sherpa(model, named(3)))
+    assert node.command("check").code == 0
+    (node.folder / "node.toml").write_text(sherpa(model, named(500)) + ESPEAK, encoding="utf-8")
+    ended = node.join(farm_site.url, farm_site.token).command("run")
+    assert (ended.code, node.command("check").stderr) == (2, ended.stderr)
+    assert ended.stderr == (
+        "myna: node.toml: engine: 515 voices in all; a node may have 500: name fewer of them, or take an"
+        " engine away.\n"
+    )
+    assert farm_site.hellos == []
+
+
+def test_voices_that_are_known_once_a_model_runs_count_as_well(
+    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
+) -> None:
+    named_ones, unnamed = vits(tmp_path / "vits"), vits(tmp_path / "more")
+    node = make_node(sherpa(named_ones, named(499)) + sherpa(unnamed)).join(farm_site.url, farm_site.token)
+    said = "501 voices in all; a node may have 500: name fewer of them, or take an engine away."
+    first, second = json.loads(node.command("check", "--json").stdout)
+    assert (first["ok"], second["ok"], second["error"]) == (True, False, f"vits {unnamed}: {said}")
+    ended = node.command("run")
+    assert (ended.code, ended.stderr) == (1, f"myna: {said}\n")
+    assert farm_site.hellos == []
+
+
+def test_a_folder_that_would_call_its_voices_like_cloned_ones_is_refused_in_words(
+    make_node: NodeMaker, tmp_path: Path
+) -> None:
+    ended = make_node(sherpa(vits(tmp_path / "clone-tiny"))).command("check", "--json")
+    (row,) = json.loads(ended.stdout)
+    assert (ended.code, row["ok"]) == (1, False)
+    assert f"a voice can't be offered: voice_id {ID_WANTED}" in row["error"]
+
+
+def test_a_byte_order_mark_in_front_is_no_fault(make_node: NodeMaker) -> None:
+    ended = make_node("\N{BYTE ORDER MARK}slots = 0\n").command("check")
+    assert ended.stderr == "myna: node.toml: slots: must be an integer >= 1.\n"
+
+
+def test_a_disk_that_takes_no_sentence_is_one_line(make_node: NodeMaker, farm_site: FarmSite) -> None:
+    node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
+    ended = on_full_disk(0, ["node", "run"], node.env, node.folder)
+    assert (ended.code, ended.stderr) == (1, "myna: espeak: File too large\n")
+    ended = on_full_disk(0, ["node", "check", "--json"], node.env, node.folder)
+    (row,) = json.loads(ended.stdout)
+    assert (ended.code, ended.stderr, row["error"]) == (1, "", "espeak: File too large")
+
+
+def test_a_disk_that_takes_no_reference_is_one_line(
+    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
+) -> None:
+    """What an engine that clones is to speak like is a wav; the mp3 that it is made of is smaller."""
+    folder = zipvoice(tmp_path / "zip")
+    node = make_node(sherpa(folder)).join(farm_site.url, farm_site.token)
+    ended = on_full_disk(2**16, ["node", "run"], node.env, node.folder)
+    said = f"zipvoice {folder}: a sentence can't be kept: File too large."
+    assert (ended.code, ended.stderr) == (1, f"myna: {said}\n")
+    ended = on_full_disk(2**16, ["node", "check", "--json"], node.env, node.folder)
+    (row,) = json.loads(ended.stdout)
+    assert (ended.code, ended.stderr, row["error"]) == (1, "", said)
+
+
+def test_the_sentence_is_tried_in_the_data_folder_and_nothing_of_it_stays(
+    make_node: NodeMaker, farm_site: FarmSite
+) -> None:
+    node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
+    before = set(node.data.iterdir())
+    assert node.command("check").code == 0
+    assert set(node.data.iterdir()) == before
 
 
 def test_a_node_with_such_a_file_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:

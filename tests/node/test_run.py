@@ -188,6 +188,19 @@ def test_a_node_too_old_for_its_site_ends_with_the_sites_sentence(
     assert "Traceback" not in node.stderr
 
 
+def test_a_node_whose_offer_is_not_taken_ends_with_the_sites_sentence(
+    farm_site: FarmSite, joined: NodeWith
+) -> None:
+    node = joined(ONE_SLOT)
+    farm_site.faults["hello"].append("status:400")
+    ended = node.command("run")
+    assert ended.code == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last == "myna: The service doesn't take what this node offers: This is fault 400."
+    assert "Traceback" not in ended.stderr
+    assert farm_site.hellos == []
+
+
 def test_a_copy_left_by_a_killed_node_is_cleared_away(
     farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:

@@ -19,6 +19,12 @@ class Node:
     voices: tuple[str, ...]
     languages: tuple[str, ...] = ()
     works: bool = True
+    failures: int = 0
+    rests_until: int = 0
+
+    def rest(self, now: int, *, handed_back: bool) -> None:
+        self.failures += not handed_back
+        self.rests_until = now + min(60, 2**self.failures)
 
 
 @dataclass(eq=False)
@@ -165,7 +171,7 @@ class Model:
         return (self.turns.get(job.account_id, 0), job.id if job.kind == "task" else 0, job.account_id)
 
     def _can(self, node: Node, job: Work) -> bool:
-        if not node.works or job.status != QUEUED:
+        if not node.works or node.rests_until > self.now or job.status != QUEUED:
             return False
         if isinstance(job, Voice):
             return job.language in node.languages
@@ -204,6 +210,7 @@ class Model:
         """None for what is stale."""
         if self.holds(lease):
             lease.job.audio = audio
+            self.nodes[lease.node_id].failures = 0
             self.end(lease.job, kept=True)
             return True
         return False if self.completed(lease) and lease.job.audio == audio else None
@@ -213,6 +220,8 @@ class Model:
         if not self.holds(lease):
             return False
         job = lease.job
+        if not final:
+            self.nodes[lease.node_id].rest(self.now, handed_back=handed_back)
         if handed_back or not (final or job.tries >= TRIES_MAX):
             self._put_back(job, int(handed_back))
         else:

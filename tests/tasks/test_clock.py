@@ -129,6 +129,7 @@ async def test_two_processes_that_look_after_leases_at_once_do_it_once(works: Wo
     spent = await works.ordered(holder)
     for _ in range(TRIES_MAX - 1):
         await works.tasks.fail(node, failure(await works.leased(node)))
+    await works.rested(node)
     for _ in range(10):
         await works.ordered(holder)
     await works.tasks.lease(node, 11, 0)

@@ -23,36 +23,33 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
 from myna.errors import Stale
 from myna.store import clones
-from myna.store.batch import AUDIO_MARK, TASK_MARK, Audio, Charge, EndOutcome
+from myna.store.batch import AUDIO_MARK, TASK_MARK, Audio, Charge, EndOutcome, Reservation
 from myna.store.clones import Deleted
 from myna.store.database import Connection
 from myna.wire.farm import Job
 from tests.rig.postgres import Postgres
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Holder, books_of, keep_of, reserved
-from tests.tasks.model import HELD, LEASE_S, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice
+from tests.tasks.model import DONE, HELD, LEASE_S, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice
 from tests.tasks.works import Works, failure, shown, works_on
 
 T = TypeVar("T")
+Said = tuple[Job, Lease]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+among = st.sampled_from
 EXAMPLES = int(os.environ.get("MYNA_TEST_EXAMPLES", "0"))
 STEPS = 50
 NODES = (Node(("a", "b")), Node(("a",), ("zh",)), Node((), ("en", "zh")))
+LIVES_S = (200, 1100)
+STEPS_S = (70, 3, 70, 310, 1130)
+DRAFTS = (None, TASK_MARK, f"{TASK_MARK} {AUDIO_MARK}")
+PUTS = ("disable", "enable", "drain", "enable", "enable", "remove")
 SITES_ANSWER = "spoken by the site"
-which = st.integers(0, 30)
-lately = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8])
-"""How many came after it."""
-there_are_tasks = precondition(lambda self: self.model.tasks)
-there_are_voices = precondition(lambda self: self.model.voices)
-something_waits = precondition(lambda self: any(job.status == QUEUED for job in self.model.jobs))
-something_was_leased = precondition(lambda self: self.leased)
-lives_s = st.sampled_from([200, 1100])
-drafts = st.sampled_from([None, TASK_MARK, f"{TASK_MARK} {AUDIO_MARK}"])
 
 
 class Machine(RuleBasedStateMachine):
@@ -66,7 +63,7 @@ class Machine(RuleBasedStateMachine):
         self.model = Model()
         self.holders: list[Holder] = []
         self.nodes: list[int] = []
-        self.leased: list[tuple[Job, Lease]] = []
+        self.leased: list[Said] = []
         self.calls: dict[int, Charge] = {}
         self.numbers = itertools.count()
         self.opened = contextlib.AsyncExitStack()
@@ -93,77 +90,95 @@ class Machine(RuleBasedStateMachine):
         self.model.nodes[node_id] = Node(node.voices, node.languages)
         return node_id
 
+    @rule(data=st.data())
+    def something_happens(self, data: st.DataObject) -> None:
+        """One rule for all: of many, Hypothesis would leave some out of every example."""
+        step = data.draw(among(self._possible()), label="what")
+        getattr(self, step)(data.draw)
+
+    def _possible(self) -> list[str]:
+        """What can happen now; what stands there twice, or early, is likelier."""
+        model, steps = self.model, []
+        if any(job.status == QUEUED for job in model.jobs):
+            steps += ["lease", "lease", "try_in_vain", "try_in_vain", "make_voices", "fall_silent"]
+        if self.leased:
+            steps += ["complete", "complete", "fail", "beat"]
+        if any(model.units.values()):
+            steps += ["order", "order", "begin"]
+        if any(task.at_site for task in model.tasks):
+            steps += ["leave_to_nodes", "speak"]
+        if any(job.status == HELD for job in model.jobs):
+            steps += ["look_after_leases"]
+        if any(task.status < DONE for task in model.tasks):
+            steps += ["sweep"]
+        if model.tasks:
+            steps += ["leave_to_nodes"]
+        if model.voices:
+            steps += ["ask_for_a_sample", "ask_for_a_sample", "delete_a_voice"]
+        return [
+            *steps,
+            "order_a_voice",
+            "order_a_voice",
+            "put_a_node",
+            "pass_time",
+            "start_the_process_again",
+        ]
+
     # ---- orders
 
-    @rule(who=which, voice=st.sampled_from(["a", "a", "a", "b", "c"]), draft=drafts, life_s=lives_s)
-    def order(self, who: int, voice: str, draft: str | None, life_s: int) -> None:
-        if paying := [holder for holder in self.holders if self.model.units[holder.account_id]]:
-            self._order(paying[who % len(paying)], voice, draft, life_s)
-
-    @there_are_voices
-    @rule(number=which, draft=drafts, life_s=lives_s)
-    def order_in_a_voice_of_an_account(self, number: int, draft: str | None, life_s: int) -> None:
-        voice = self.model.voices[number % len(self.model.voices)]
-        if self.model.units[voice.account_id]:
-            (holder,) = (one for one in self.holders if one.account_id == voice.account_id)
-            self._order(holder, voice.voice_id, draft, life_s)
-
-    def _order(self, holder: Holder, voice: str, draft: str | None, life_s: int) -> None:
-        reservation = reserved(f"order {next(self.numbers)}") if draft else None
+    def order(self, draw: Draw) -> None:
+        """In a public voice, one that nobody speaks, or one of the account's own."""
+        holder = self._payer(draw)
+        own = [voice.voice_id for voice in self.model.voices if voice.account_id == holder.account_id]
+        voice = draw(among(["a", "a", "b", "c", *own]))
+        draft, life_s = draw(among(DRAFTS)), draw(among(LIVES_S))
+        reservation = self._reservation(bool(draft))
         changes = {"reservation": reservation, "draft": draft, "deadline_ms": life_s * 1000}
         call = self.run(self.works.ordered(holder, voice, **changes))
-        self._ordered(holder, call, Task(0, 0, voice_id=voice, copies=bool(draft)), life_s, draft)
+        self._ordered(call, Task(0, holder.account_id, voice_id=voice, copies=bool(draft)), life_s, draft)
 
-    @rule(who=which, copies=st.booleans())
-    def begin(self, who: int, copies: bool) -> None:
+    def begin(self, draw: Draw) -> None:
         """The site itself speaks."""
-        if paying := [holder for holder in self.holders if self.model.units[holder.account_id]]:
-            holder = paying[who % len(paying)]
-            reservation = reserved(f"order {next(self.numbers)}") if copies else None
-            call = self.run(self.works.begun(holder, "a", reservation=reservation, deadline_ms=200_000))
-            self._ordered(holder, call, Task(0, 0, HELD, voice_id="a", copies=copies), 200, None)
+        holder, copies = self._payer(draw), draw(st.booleans())
+        reservation = self._reservation(copies)
+        call = self.run(self.works.begun(holder, "a", reservation=reservation, deadline_ms=200_000))
+        self._ordered(call, Task(0, holder.account_id, HELD, voice_id="a", copies=copies), 200, None)
 
-    def _ordered(self, holder: Holder, call: Charge, task: Task, life_s: int, draft: str | None) -> None:
-        ((task_id,),) = self._rows("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
-        task.id, task.account_id, task.call_id = task_id, holder.account_id, call.call_id
-        self.calls[task_id] = call
+    def _payer(self, draw: Draw) -> Holder:
+        return draw(among([holder for holder in self.holders if self.model.units[holder.account_id]]))
+
+    def _reservation(self, wanted: bool) -> Reservation | None:
+        return reserved(f"order {next(self.numbers)}") if wanted else None
+
+    def _ordered(self, call: Charge, task: Task, life_s: int, draft: str | None) -> None:
+        ((task.id,),) = self._rows("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
+        task.call_id, self.calls[task.id] = call.call_id, call
         self.model.order(task, life_s, draft)
 
-    @there_are_tasks
-    @rule(number=lately, draft=drafts, life_s=lives_s)
-    def leave_to_nodes(self, number: int, draft: str | None, life_s: int) -> None:
+    def leave_to_nodes(self, draw: Draw) -> None:
         """Also a task that ended meanwhile or that a node has: that one stays as it is."""
-        task = self._task(number)
-        draft = draft if task.copies else None
+        at_site = [task for task in self.model.tasks if task.at_site]
+        task = draw(among([*at_site, *self.model.tasks[-5:]]))
+        draft, life_s = draw(among(DRAFTS)) if task.copies else None, draw(among(LIVES_S))
         left = self.works.tasks.take_over(task.account_id, task.call_id, life_s, draft)
         assert self.run(left) is self.model.leave_to_nodes(task, life_s, draft)
 
-    @precondition(lambda self: any(task.at_site for task in self.model.tasks))
-    @rule(number=which)
-    def speak(self, number: int) -> None:
+    def speak(self, draw: Draw) -> None:
         """The site is done itself."""
-        at_site = [task for task in self.model.tasks if task.at_site]
-        task = at_site[number % len(at_site)]
+        task = draw(among([task for task in self.model.tasks if task.at_site]))
         answer = SITES_ANSWER if task.copies else None
         (outcome,) = self.run(self.books.end(keep_of(self.calls[task.id], answer, AUDIO)))
         assert (outcome is EndOutcome.DONE) is self.model.keep(task, AUDIO.name, answer)
 
-    def _task(self, number: int) -> Task:
-        """The latest first."""
-        return self.model.tasks[-1 - number % len(self.model.tasks)]
-
-    @rule(who=which, language=st.sampled_from(["zh", "zh", "en", "de"]))
-    def order_a_voice(self, who: int, language: str) -> None:
-        holder = self.holders[who % len(self.holders)]
-        number = next(self.numbers)
-        voice_id = self.run(self.works.clone(holder, language, sample=number.to_bytes(32)))
+    def order_a_voice(self, draw: Draw) -> None:
+        holder, language = draw(among(self.holders)), draw(among(["zh", "zh", "en", "de"]))
+        sample = next(self.numbers).to_bytes(32)
+        voice_id = self.run(self.works.clone(holder, language, sample))
         ((clone_id,),) = self._rows("SELECT id FROM clones WHERE voice_id = $1", voice_id)
         self.model.voices.append(Voice(clone_id, holder.account_id, voice_id=voice_id, language=language))
 
-    @there_are_voices
-    @rule(number=which)
-    def delete_a_voice(self, number: int) -> None:
-        voice = self.model.voices[number % len(self.model.voices)]
+    def delete_a_voice(self, draw: Draw) -> None:
+        voice = draw(among(self.model.voices))
         expected = self.model.delete(voice)
 
         async def work(db: Connection) -> Deleted | None:
@@ -175,41 +190,51 @@ class Machine(RuleBasedStateMachine):
 
     # ---- nodes
 
-    @something_waits
-    @rule(number=which, jobs=st.integers(1, 3))
-    def lease(self, number: int, jobs: int) -> None:
-        node_id = self.nodes[number % len(NODES)]
+    def lease(self, draw: Draw) -> list[Said]:
+        node_id, jobs = draw(among(self.nodes)), draw(st.integers(1, 3))
         found = self.run(self.works.tasks.lease(node_id, jobs, 0))
         expected = self.model.lease(node_id, jobs)
         assert [(job.kind, job.id, job.epoch) for job in found] == [
             (one.kind, one.id, one.epoch) for one in expected
         ]
-        for job, one in zip(found, expected, strict=True):
-            self.leased.append((job, Lease(one, node_id, one.epoch)))
+        said = [(job, Lease(one, node_id, one.epoch)) for job, one in zip(found, expected, strict=True)]
+        self.leased += said
+        return said
 
-    def _said(self, number: int) -> tuple[Job, Lease]:
-        """A job that some node has, at times one that it had; the latest first."""
-        held = [said for said in self.leased if self.model.holds(said[1])]
-        among = held if held and number % 3 else self.leased
-        return among[-1 - number % len(among)]
+    def try_in_vain(self, draw: Draw) -> None:
+        for said in self.lease(draw):
+            self._fail(said, False, draw(among([False, False, False, True])))
 
-    @something_was_leased
-    @rule(number=which, by_another=st.sampled_from([False, False, False, True]))
-    def beat(self, number: int, by_another: bool) -> None:
-        job, lease = self._said(number)
-        asking = max(self.nodes) + 1 if by_another else lease.node_id
-        goes_on = self.run(self.works.beats(asking, shown(job)))
-        assert goes_on is (self.model.holds(lease) and not by_another)
+    def make_voices(self, draw: Draw) -> None:
+        for said in self.lease(draw):
+            if said[0].kind == "clone":
+                self._complete(said, AUDIO)
+
+    def fall_silent(self, draw: Draw) -> None:
+        """What the node takes now runs out."""
+        self.lease(draw)
+        self._pass_time(310)
+        self.look_after_leases(draw)
+
+    def _said(self, draw: Draw) -> Said:
+        """A job that some node has, or one of the last that some node had."""
+        return draw(among([*(said for said in self.leased if self.model.holds(said[1])), *self.leased[-3:]]))
+
+    def beat(self, draw: Draw) -> None:
+        """Also by another node, and with a wrong proof."""
+        job, lease = self._said(draw)
+        asking = draw(among([lease.node_id, lease.node_id, *self.nodes]))
+        wrong = draw(among([{}, {}, {"epoch": job.epoch + 1}, {"token": "0" * 32}]))
+        goes_on = self.run(self.works.beats(asking, shown(job, **wrong)))
+        assert goes_on is (self.model.holds(lease) and asking == lease.node_id and not wrong)
         if goes_on:
             self.model.renew(lease.job)
 
-    @something_was_leased
-    @rule(number=which, audio=st.sampled_from([AUDIO, AUDIO, DIFFERENT_AUDIO]))
-    def complete(self, number: int, audio: Audio) -> None:
+    def complete(self, draw: Draw) -> None:
         """Also again, also too late, also with another audio."""
-        self._complete(self._said(number), audio)
+        self._complete(self._said(draw), draw(among([AUDIO, AUDIO, DIFFERENT_AUDIO])))
 
-    def _complete(self, said: tuple[Job, Lease], audio: Audio) -> None:
+    def _complete(self, said: Said, audio: Audio) -> None:
         job, lease = said
         taken = self.run(self.works.tasks.holds(lease.node_id, shown(job)))
         assert taken is (self.model.holds(lease) or self.model.completed(lease))
@@ -217,81 +242,51 @@ class Machine(RuleBasedStateMachine):
         with pytest.raises(Stale) if expected is None else contextlib.nullcontext():
             assert self.run(self.works.tasks.complete(lease.node_id, shown(job), audio)) is expected
 
-    @something_was_leased
-    @rule(number=which, final=st.booleans(), handed_back=st.booleans())
-    def fail(self, number: int, final: bool, handed_back: bool) -> None:
-        self._fail(self._said(number), final, handed_back)
+    def fail(self, draw: Draw) -> None:
+        self._fail(self._said(draw), draw(st.booleans()), draw(st.booleans()))
 
-    def _fail(self, said: tuple[Job, Lease], final: bool, handed_back: bool) -> None:
+    def _fail(self, said: Said, final: bool, handed_back: bool) -> None:
         job, lease = said
         expected = self.model.fail(lease, final, handed_back)
+        why = failure(job, final=final, handed_back=handed_back)
         with contextlib.nullcontext() if expected else pytest.raises(Stale):
-            self.run(self.works.tasks.fail(lease.node_id, failure(job, final=final, handed_back=handed_back)))
+            self.run(self.works.tasks.fail(lease.node_id, why))
 
-    @something_waits
-    @rule(number=which, handed_back=st.sampled_from([False, False, True]))
-    def try_in_vain(self, number: int, handed_back: bool) -> None:
-        before = len(self.leased)
-        self.lease(number, 1)
-        if len(self.leased) > before:
-            self._fail(self.leased[-1], False, handed_back)
-
-    @something_waits
-    @rule(number=which)
-    def fall_silent(self, number: int) -> None:
-        """A node takes what it gets, and its leases run out."""
-        self.lease(number, 3)
-        self.pass_time(310)
-        self.look_after_leases()
-
-    @precondition(lambda self: any(voice.status == QUEUED for voice in self.model.voices))
-    @rule(number=which)
-    def make_voices(self, number: int) -> None:
-        before = len(self.leased)
-        self.lease(number, 3)
-        for said in self.leased[before:]:
-            if said[0].kind == "clone":
-                self._complete(said, AUDIO)
-
-    @there_are_voices
-    @rule(number=which, asking=which)
-    def ask_for_a_sample(self, number: int, asking: int) -> None:
-        voice = self.model.voices[number % len(self.model.voices)]
-        node_id = self.nodes[asking % len(NODES)]
+    def ask_for_a_sample(self, draw: Draw) -> None:
+        voice, node_id = draw(among(self.model.voices)), draw(among(self.nodes))
         ((sample, sha256),) = self._rows("SELECT sample, sample_sha256 FROM clones WHERE id = $1", voice.id)
         expected = sample if self.model.may_hear(node_id, voice) else None
         assert self.run(self.works.tasks.reference(node_id, sha256)) == expected
 
-    @rule(number=which, put=st.sampled_from(["disable", "enable", "drain", "enable", "enable", "remove"]))
-    def put_a_node(self, number: int, put: str) -> None:
+    def put_a_node(self, draw: Draw) -> None:
         """Who was removed joins anew."""
-        position = number % len(NODES)
-        self.run(getattr(self.works.nodes, put)(f"node {position}"))
-        self.model.put(self.nodes[position], put)
+        number, put = draw(among(range(len(NODES)))), draw(among(PUTS))
+        self.run(getattr(self.works.nodes, put)(f"node {number}"))
+        self.model.put(self.nodes[number], put)
         if put == "remove":
-            self.nodes[position] = self._enrolled(position)
+            self.nodes[number] = self._enrolled(number)
 
     # ---- the clock and the process
 
-    @rule(seconds=st.sampled_from([70, 310, 310, 1130]))
-    def pass_time(self, seconds: int) -> None:
+    def pass_time(self, draw: Draw) -> None:
+        self._pass_time(draw(among(STEPS_S)))
+
+    def _pass_time(self, seconds: int) -> None:
         self.run(self.books.move_clock(seconds * 1000))
         self.model.now += seconds
         if self.model.overdue(SWEPT_S):
-            self.sweep()
+            self._sweep()
 
-    @something_was_leased
-    @rule()
-    def look_after_leases(self) -> None:
+    def look_after_leases(self, _: Draw) -> None:
         assert self.run(self.works.look_after_leases()) == self.model.look_after_leases()
 
-    @there_are_tasks
-    @rule()
-    def sweep(self) -> None:
+    def sweep(self, _: Draw) -> None:
+        self._sweep()
+
+    def _sweep(self) -> None:
         assert self.run(self.works.desk.ledger.sweep()) == self.model.refund(self.model.overdue())
 
-    @rule()
-    def start_the_process_again(self) -> None:
+    def start_the_process_again(self, _: Draw) -> None:
         """As after a death: what the site was at is lost where no other process may be at it."""
         self.run(self._start_again())
         if self.books.db.single_process:

@@ -33,6 +33,23 @@ async def test_a_voice_speaks_for_its_account_and_is_unknown_to_another(works: W
     assert (await works.leased(node)).voice_id == voice_id
 
 
+async def test_a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses(works: Works) -> None:
+    """The service takes no such word from a node; what came to be in the database would still help nobody."""
+    node, owner, stranger = (
+        await works.node(clones=["zh"]),
+        await works.books.holder(),
+        await works.books.holder(),
+    )
+    voice_id = await ready(works, owner, node)
+    liar = await works.node(voice_id)
+    with pytest.raises(InvalidRequest, match="no such voice"):
+        await works.admitted(stranger, voice_id)
+    await works.ordered(stranger, voice_id)
+    job = await works.leased(liar)
+    assert (job.voice_id, job.reference) == (voice_id, None)
+    assert await works.tasks.reference(liar, b"s" * 32) is None
+
+
 async def test_a_voice_that_is_not_made_yet_is_unknown_to_its_account_too(works: Works) -> None:
     await works.node(clones=["zh"])
     owner = await works.books.holder()

@@ -78,6 +78,7 @@ async def test_a_job_that_is_handed_back_wakes_a_lease_in_every_process(works: W
                 at.tasks.lease(waiting, 1, 20), works.tasks.fail(node, failure(job, handed_back=True))
             )
             await works.tasks.fail(waiting, failure(again, handed_back=True))
+            await works.rested(waiting)
             job = await works.leased(node)
 
 

@@ -105,9 +105,13 @@ class Works:
         return voice_id
 
     async def leased(self, node_id: int) -> Job:
-        """The node's next job."""
+        """The node's next job, its rest over if it had one."""
+        await self.rested(node_id)
         (job,) = await self.tasks.lease(node_id, 1, 0)
         return job
+
+    async def rested(self, node_id: int) -> None:
+        await self.books.sql("UPDATE nodes SET rests_until = 0 WHERE id = $1", node_id)
 
     async def held(self, node_id: int, holder: Holder | None = None, **changes: Any) -> tuple[Charge, Job]:
         """A task just ordered that this node holds."""

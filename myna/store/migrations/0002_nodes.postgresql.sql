@@ -1,7 +1,8 @@
 -- Compute nodes, what each can speak, the queue of what they are to speak, and cloned voices.
 
 -- A node is known by its credential once it joined with its token; only hashes are kept. `chars_per_s` is what
--- one of its jobs at a time has shown. Online is who was heard lately.
+-- one of its jobs at a time has shown. Online is who was heard lately. Who failed rests, the longer the more
+-- often in a row, so that another one gets the job.
 CREATE TABLE nodes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
@@ -12,6 +13,8 @@ CREATE TABLE nodes (
     draining bigint NOT NULL DEFAULT 0,
     slots bigint NOT NULL DEFAULT 0,
     chars_per_s double precision NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,
+    rests_until BIGINT NOT NULL DEFAULT 0,
     version text NOT NULL DEFAULT '',
     heard_at bigint NOT NULL DEFAULT 0,
     joined_at bigint NOT NULL DEFAULT 0,

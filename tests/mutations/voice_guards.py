@@ -1,0 +1,65 @@
+"""The guards of whose voice it is, and of nodes that failed or aren't let in any more."""
+
+from tests.mutations.guards import guard
+
+QUEUE = "myna/store/queue.py"
+TASKS = "myna/tasks.py"
+VOICES = "myna/voices.py"
+
+OWN = "tests/tasks/test_own_voices.py::test_"
+RESTING = "tests/tasks/test_resting.py::test_"
+HELD = "tests/store/test_others_hold.py::test_"
+
+OF_VOICES = (
+    guard(
+        "a clone is never a public voice",
+        VOICES,
+        "if is_clone(voice_id):  # never",
+        "if is_clone(voice_id) and clones:  # never",
+        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        by="Failed",
+    ),
+    guard(
+        "a reference goes out with its account's jobs alone",
+        QUEUE,
+        '" WHERE voice_id = $1 AND account_id = $2",',
+        '" WHERE voice_id = $1 AND $2 > 0",',
+        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+    ),
+    guard(
+        "a sample goes out for its account's jobs alone",
+        QUEUE,
+        " AND t.account_id = c.account_id",
+        "",
+        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+    ),
+    guard(
+        "a node that failed rests",
+        QUEUE,
+        "AND n.rests_until <= (SELECT now_ms()))",
+        ")",
+        RESTING + "a_node_that_failed_leaves_the_next_try_to_another[sqlite]",
+    ),
+    guard(
+        "a disabled node holds nothing, whatever was in hand",
+        QUEUE,
+        " AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $4 AND n.disabled_at = 0)",
+        "",
+        HELD + "a_node_that_is_disabled_while_a_beat_has_its_job_in_hand_holds_nothing",
+    ),
+    guard(
+        "a job in somebody's hands hides no other",
+        TASKS,
+        "queue.heads(db, node_id, HEADS_MAX)",
+        "queue.heads(db, node_id, jobs - len(found))",
+        HELD + "a_node_that_wants_one_job_gets_the_next_where_the_first_is_in_somebodys_hands",
+        by="ValueError",
+    ),
+    guard(
+        "a deleted voice makes what was decided stale",
+        "myna/store/clones.py",
+        "    await changed(db)  # what was decided",
+        "    # what was decided",
+        "tests/clones/test_delete.py::test_an_order_that_was_decided_while_the_voice_was_there_is_decided_anew[sqlite]",
+    ),
+)

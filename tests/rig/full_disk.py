@@ -1,0 +1,32 @@
+"""The real command line on a disk that takes no file larger than so much."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.rig.commands import COMMAND_DEADLINE_S, Ended
+from tests.rig.tether import tethered
+
+_LIMITED: Final = (
+    "import os, resource, sys;"
+    "size = int(sys.argv[1]);"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size));"
+    "os.execv(sys.executable, [sys.executable, '-m', 'myna', *sys.argv[2:]])"
+)
+
+
+def on_full_disk(file_max_bytes: int, arguments: list[str], env: Mapping[str, str], cwd: Path) -> Ended:
+    """`myna ARGUMENTS…`, where neither it nor its children can make a file longer than this."""
+    ended = subprocess.run(
+        tethered([sys.executable, "-c", _LIMITED, str(file_max_bytes), *arguments]),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=dict(env),
+        cwd=cwd,
+        timeout=COMMAND_DEADLINE_S,
+        text=True,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
