@@ -5,13 +5,14 @@ BIN := .venv/bin
 ONCE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-node serve test check mutants bench bench-setup bench-quick bench-grow bench-speech bench-parts lock clean
+.PHONY: help setup demo demo-node serve test check mutants model bench bench-setup bench-quick bench-grow bench-speech bench-parts lock clean
 
 help:
 	@echo "make demo       see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
 	@echo "make demo-node  a compute node beside it: it joins, does an order, clones a voice (ONCE=1: ends)"
 	@echo "make test       lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
-	@echo "make mutants    each guard of the money paths taken away: a test must miss it (slow)"
+	@echo "make mutants    each guard of units, tasks and voices taken away: a test must miss it (slow)"
+	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make setup      what running needs, in .venv"
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
@@ -53,9 +54,13 @@ check: .venv/dev.stamp
 test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --ignore tests/mutations
 
-# Takes each guard of the money paths away in turn and wants a test to miss it.
+# Takes each guard of units, tasks and voices away in turn and wants a test to miss it.
 mutants: .venv/dev.stamp
 	$(BIN)/python -m pytest --numprocesses 2 tests/mutations
+
+# Any order of events against the model of the queue: MODEL=2000 looks at so many.
+model: .venv/dev.stamp
+	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 --timeout 7200 tests/tasks/test_model.py
 
 bench-setup: .venv/dev.stamp
 	$(BIN)/python -m bench.install
