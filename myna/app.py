@@ -48,8 +48,8 @@ log = logging.getLogger(__name__)
 
 FINISH_WAIT_S = 5.0
 GC_AFTER = 20_000
-"""New objects between two collections: a busy loop has thousands alive that aren't garbage, and looking at
-them after every 700 is a tenth of a call."""
+"""New objects between two collections: a busy loop has thousands alive that aren't garbage, and Python's 700
+would have them looked at again and again."""
 
 
 class Service:

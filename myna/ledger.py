@@ -45,7 +45,7 @@ from myna.store.batch import (
     Reservation,
     TaskStatus,
 )
-from myna.store.database import Database
+from myna.store.database import Database, in_time
 from myna.store.group_commit import GroupCommit
 from myna.store.ids import new_id
 
@@ -275,11 +275,7 @@ class Ledger:
         return (await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))).key.account_id
 
     async def _ask(self, query: Callable[[], Awaitable[T]]) -> T:
-        try:
-            async with asyncio.timeout(self._charge_wait_s):
-                return await query()
-        except self._db.away:
-            raise DatabaseAway from None
+        return await in_time(self._db, query(), self._charge_wait_s)
 
     async def _raise(self, caller: Caller, refused: Refused, units: int) -> None:
         """Says why nothing was charged; returns where that holds no more and a new try is due."""

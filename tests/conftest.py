@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.rig.farm_site",
     "tests.rig.compute_node",
     "tests.rig.cutting",
+    "tests.store.fixtures",
 ]
 
 

@@ -1,17 +1,16 @@
 """From the headers of a request to its caller."""
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from myna import keys
 from myna.edge import Request
-from myna.errors import DatabaseAway, InvalidRequest, MynaError
+from myna.errors import InvalidRequest, MynaError
 from myna.keys import Scope
 from myna.ledger import Caller
 from myna.store.batch import Reservation
-from myna.store.database import Database
+from myna.store.database import Database, in_time
 from myna.store.keys import Presented
 
 T = TypeVar("T")
@@ -49,13 +48,7 @@ class Gate:
 
     async def read(self, query: Awaitable[T]) -> T:
         """Waits for a query, for so long. Raises DatabaseAway."""
-        try:
-            async with asyncio.timeout(self._wait_s):
-                return await query
-        except self._db.away:
-            raise DatabaseAway from None
-        except TimeoutError:
-            raise DatabaseAway from None
+        return await in_time(self._db, query, self._wait_s)
 
 
 def _reservation(request: Request, body: bytes) -> Reservation | None:

@@ -1,15 +1,14 @@
 """From the headers of a node's request to the node."""
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from msgspec import Struct
 
 from myna.edge import Request
-from myna.errors import BodyTooLarge, DatabaseAway, NodeTooOld
+from myna.errors import BodyTooLarge, NodeTooOld
 from myna.nodes import Nodes
-from myna.store.database import Database
+from myna.store.database import Database, in_time
 from myna.store.nodes import NodeRow
 from myna.wire.body import decode
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
@@ -47,13 +46,7 @@ class Door:
 
     async def wait(self, query: Awaitable[T]) -> T:
         """Waits for the database, for so long. Raises DatabaseAway."""
-        try:
-            async with asyncio.timeout(self._wait_s):
-                return await query
-        except self._db.away:
-            raise DatabaseAway from None
-        except TimeoutError:
-            raise DatabaseAway from None
+        return await in_time(self._db, query, self._wait_s)
 
 
 def _check_protocol(request: Request) -> None:

@@ -91,15 +91,6 @@ async def ready(db: Reader, account_id: int) -> list[CloneRow]:
     return [CloneRow(*row) for row in rows]
 
 
-async def of_account(db: Reader, account_id: int, voice_id: str) -> CloneRow | None:
-    """The voice, if it is this account's and ready."""
-    rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM clones c WHERE c.voice_id = $1 AND c.account_id = $2 AND c.status = $3",
-        voice_id, account_id, int(CloneStatus.READY),
-    )  # fmt: skip
-    return CloneRow(*rows[0]) if rows else None
-
-
 async def by_voice_id(db: Reader, voice_id: str) -> CloneRow | None:
     """The voice, whoever's it is and whatever its status."""
     rows = await db.fetch(f"SELECT {_COLUMNS} FROM clones c WHERE c.voice_id = $1", voice_id)

@@ -8,11 +8,12 @@ A store function is `async` and takes a `Reader` or a `Connection`. On SQLite su
 waits, so a whole transaction is driven to its end on the writer's thread without a hop in between.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from myna.errors import ConfigError
+from myna.errors import ConfigError, DatabaseAway
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.postgresql import Postgresql
 from myna.store.sqlite import Sqlite
@@ -75,6 +76,15 @@ class Database(Reader, Protocol):
         listening; returns what ends it. None where the database doesn't tell."""
 
     async def close(self) -> None: ...
+
+
+async def in_time(db: Database, query: Awaitable[T], wait_s: float) -> T:
+    """What the query gives, if it does within so many seconds. Raises DatabaseAway."""
+    try:
+        async with asyncio.timeout(wait_s):
+            return await query
+    except db.away:  # a TimeoutError is one of them, on both
+        raise DatabaseAway from None
 
 
 async def connect(url: str, data: Path, *, serving: bool = False) -> Database:

@@ -1,4 +1,4 @@
-"""Fresh books on each of the two databases, and a workshop on them that clones voices."""
+"""A workshop that clones voices, on each of the two databases."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,21 +7,7 @@ import pytest
 
 from tests.clones.workshop import Workshop
 from tests.rig.samples import write_voice
-from tests.store.books import Books, books_of
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Empty for SQLite."""
-    if request.param == "sqlite":
-        return ""
-    return str(request.getfixturevalue("postgres_url"))
-
-
-@pytest.fixture
-async def books(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
-    async with books_of(database_url, tmp_path) as opened:
-        yield opened
+from tests.store.books import Books
 
 
 @pytest.fixture

@@ -158,9 +158,6 @@ async def test_only_ready_voices_count_and_only_for_their_account(workshop: Work
     queued = await workshop.queued(holder)
 
     assert await store.ready(db, holder.account_id) == [first, second]
-    assert await store.of_account(db, holder.account_id, first.voice_id) == first
-    assert await store.of_account(db, holder.account_id, theirs.voice_id) is None
-    assert await store.of_account(db, holder.account_id, queued) is None
     listed = [owned.clone.voice_id for owned in await store.owned_by(db, holder.account_id)]
     assert listed == [first.voice_id, second.voice_id, queued]
     assert [(owned.clone.voice_id, owned.account) for owned in await clones.everyone(db)] == [

@@ -39,7 +39,7 @@ CONFTEST = """
 from pathlib import Path
 import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
-pytest_plugins = ["tests.rig.postgres", "tests.rig.service"]
+pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.store.fixtures"]
 
 @pytest.fixture
 def anyio_backend():

@@ -1,4 +1,4 @@
-"""Fresh books on each of the two databases."""
+"""Fresh books, on each of the two databases or on one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
