@@ -16,10 +16,10 @@ from typing import NamedTuple
 import asyncpg
 
 from bench.load import KEY_FORMAT
+from myna.ids import new_id
 from myna.keys import PREFIX, Scope, hash_of
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import connect
-from myna.store.ids import new_id
 from myna.store.migrate import migrate
 from myna.store.sqlite import SqliteConnection, clock_ms
 

@@ -22,18 +22,18 @@ from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
+from myna.access import Access
 from myna.api.auth import Gate
 from myna.api.chat import ChatApi
 from myna.app import Service
 from myna.chat.complete import Chat
 from myna.edge import WHOLE, Edge, Limits, Request, Response
+from myna.ids import new_id
 from myna.keys import Scope, hash_of
 from myna.ledger import Caller
-from myna.logs import Access
 from myna.outbound import Answer, Outbound
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
-from myna.store.ids import new_id
 from myna.store.sqlite import Sqlite, SqliteConnection
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below

@@ -1,11 +1,11 @@
 """Accounts: who holds units and keys."""
 
 from myna.errors import CommandError
+from myna.ids import new_id
 from myna.store import accounts as store
 from myna.store import ledger
 from myna.store.accounts import AccountRow
 from myna.store.database import Connection, Database, Reader
-from myna.store.ids import new_id
 
 NAME_MAX_CHARS = 100
 EMAIL_MAX_CHARS = 254

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from myna import logs
 from myna import settings as settings_module
+from myna.access import Access
 from myna.api.auth import Gate
 from myna.api.chat import ChatApi
 from myna.api.health import HealthApi
@@ -166,7 +167,7 @@ def create(
     if settings is None:
         settings, _ = settings_module.load(environ)
     logs.configure(settings.log_level)
-    access = logs.Access()
+    access = Access()
     routes: dict[str, Mapping[str, object]] = {}
 
     @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ and a handler. Whatever isn't there goes to the fallback application, inside the
 import asyncio
 import logging
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -15,7 +14,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from myna import logs, metrics
+from myna import logs
+from myna.access import Access, Answered
 from myna.errors import (
     AnswerUnknown,
     BodyTooLarge,
@@ -28,6 +28,7 @@ from myna.errors import (
     ShuttingDown,
     Unauthorized,
 )
+from myna.ids import new_name
 from myna.wire.encode import to_json
 from myna.wire.v1 import ErrorAnswer, ErrorBody
 
@@ -176,7 +177,7 @@ Routes = Mapping[str, Mapping[str, Handler]]
 class Edge:
     """The ASGI application of the server."""
 
-    def __init__(self, routes: Routes, fallback: App, limits: Limits, access: logs.Access) -> None:
+    def __init__(self, routes: Routes, fallback: App, limits: Limits, access: Access) -> None:
         self._routes, self._fallback, self._limits, self._access = routes, fallback, limits, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,12 +193,9 @@ class Edge:
         else:
             status = await self._serve(methods, scope, receive, send, request)
         seconds = time.perf_counter() - started
-        path = scope["path"] if methods is not None else "other"
-        answered, took = metrics.of_request(path, status)
-        answered.inc()
-        took.observe(seconds)
-        shown = path if methods is not None else logs.masked(scope["path"][:PATH_SHOWN_MAX_CHARS])
-        self._access.write(request, scope["method"], shown, status, seconds)
+        path = scope["path"]
+        route, shown = (path, path) if methods is not None else ("other", _masked(path))
+        self._access.note(Answered(request, scope["method"], route, shown, status, seconds, time.time()))
 
     async def _serve(
         self, methods: Mapping[str, Handler], scope: Scope, receive: Receive, send: Send, request: str
@@ -224,6 +222,7 @@ class Edge:
         """The fallback application with our header. Its own last handler answers for a crash and then raises
         it again: the answer is out, and the log has the crash."""
         status = 0
+        self._access.flush()  # so that /metrics tells all of it
 
         async def with_id(message: Message) -> None:
             nonlocal status
@@ -265,12 +264,16 @@ def envelope(error: MynaError) -> Response:
     return Response(to_json(body).encode(), int(error.status), error.headers, close)
 
 
+def _masked(path: str) -> str:
+    return logs.masked(path[:PATH_SHOWN_MAX_CHARS])
+
+
 def _request_id(scope: Scope) -> str:
     """The client's, where it sent a sane one, which no secret is; else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value) and not value.startswith(_SECRETS):
             return str(value, "ascii")
-    return secrets.token_hex(16)
+    return new_name()
 
 
 async def _respond(response: Response, receive: Receive, send: Send, request: str) -> None:

@@ -28,6 +28,7 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
+from myna.ids import new_id
 from myna.keys import Scope
 from myna.site import Site
 from myna.store import ledger as store
@@ -47,7 +48,6 @@ from myna.store.batch import (
 )
 from myna.store.database import Database, in_time
 from myna.store.group_commit import GroupCommit
-from myna.store.ids import new_id
 
 log = logging.getLogger(__name__)
 P = TypeVar("P")
@@ -184,12 +184,12 @@ class Ledger:
         try:
             outcome = await self._commits.end(end, max(wait_s, 0.0))
         except TimeoutError:
-            metrics.CALLS.labels("unknown").inc()
+            metrics.calls("unknown").inc()
             raise AnswerUnknown from None
         if outcome is EndOutcome.LOST:
-            metrics.CALLS.labels("lost").inc()
+            metrics.calls("lost").inc()
             raise CallLost
-        metrics.CALLS.labels("kept").inc()
+        metrics.calls("kept").inc()
 
     async def refund(self, call_id: bytes, reason: str) -> bool:
         """Gives the units back; True if they are back. Where the database is away, the sweep does it."""
@@ -206,7 +206,7 @@ class Ledger:
     async def _give_back(self, call_id: bytes, reason: str) -> bool:
         outcome = await self._commits.end(End(call_id, CallState.REFUNDED, reason=reason), None)
         if outcome is EndOutcome.DONE:
-            metrics.CALLS.labels("refunded").inc()
+            metrics.calls("refunded").inc()
         return outcome is EndOutcome.DONE
 
     def forget(self, call_id: bytes) -> None:

@@ -1,10 +1,5 @@
-"""JSON logs on stderr: one object a line, the request's id in each line that belongs to one.
+"""JSON logs on stderr: one object a line, the request's id in each line that belongs to one."""
 
-Access lines are gathered and written together a few times a second: one write for many requests.
-"""
-
-import asyncio
-import contextlib
 import contextvars
 import json
 import logging
@@ -12,13 +7,8 @@ import re
 import sys
 import time
 from functools import lru_cache
-from typing import TextIO
-
-import msgspec
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
-FLUSH_EVERY_S = 0.2
-GATHERED_MAX = 1000
 _KEY = re.compile(r"(myna(?:node|join)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/@\s]+@")
 
@@ -62,39 +52,3 @@ def configure(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-class Access:
-    """The access log. Belongs to one event loop."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._lines: list[bytes] = []
-        self._encode = msgspec.json.Encoder().encode
-
-    def write(self, request: str, method: str, path: str, status: int, seconds: float) -> None:
-        """`path` without its query, since a caller may have put anything there."""
-        line = {
-            "time": timestamp(time.time()),
-            "level": "info",
-            "logger": "access",
-            "request_id": request,
-            "method": method,
-            "path": path,
-            "status": status,
-            "ms": round(seconds * 1000, 2),
-        }
-        if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self.flush)
-        self._lines.append(self._encode(line))
-        if len(self._lines) >= GATHERED_MAX:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what was gathered. Lines that can't be written are gone: a full disk or a reader that left
-        stops no call, and there is no other place in which to say so."""
-        lines, self._lines = self._lines, []
-        if lines:
-            with contextlib.suppress(OSError, ValueError):
-                self._stream.write(b"\n".join(lines).decode() + "\n")
-                self._stream.flush()

@@ -25,6 +25,12 @@ AUDIT_TIME = Gauge(
 )
 
 
+@lru_cache
+def calls(end: str) -> Counter:
+    """The calls that ended so; likewise."""
+    return CALLS.labels(end)
+
+
 @lru_cache(maxsize=1024)
 def of_request(path: str, status: int) -> tuple[Counter, Histogram]:
     """The two metrics of every request, with their labels bound: looking them up costs more than counting."""

@@ -8,7 +8,6 @@ import errno
 import logging
 import os
 import re
-import secrets
 import socket
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ from uvicorn.supervisors import multiprocess
 
 from myna.edge import ABORT, STOPPING, WHOLE, App, envelope
 from myna.errors import CommandError, ConfigError, InvalidRequest, MynaError, Overloaded
-from myna.joined import Joined
+from myna.ids import new_name
+from myna.sending import Outlet, Turn
 from myna.settings import Settings
 
 if sys.platform != "win32":
@@ -64,8 +64,7 @@ class Protocol(HttpToolsProtocol):
     _stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._joined = Joined(transport, self.loop)
+        super().connection_made(Outlet(transport, self.config.turn))
         if len(self.connections) - self.config.refused > self.config.connections_max:
             self._turn_away()
         else:
@@ -115,7 +114,6 @@ class Protocol(HttpToolsProtocol):
             return
         self._be_patient()
         super().on_headers_complete()
-        self.cycle.transport = self._joined  # type: ignore[assignment]  # all that a cycle asks of one
         if self._strange_method:
             self.scope["method"], self._strange_method = self._strange_method, ""
 
@@ -227,7 +225,7 @@ class Protocol(HttpToolsProtocol):
         headers = {
             "content-type": "application/json",
             "content-length": str(len(response.body)),
-            "x-request-id": secrets.token_hex(16),
+            "x-request-id": new_name(),
             "connection": "close",
             **(response.headers or {}),
         }
@@ -284,12 +282,13 @@ class Server(uvicorn.Server):
 class Config(uvicorn.Config):
     """uvicorn's configuration; how many connections there may be at once, how long calls may go on at the
     end, how callers reach the service; and what the connections of one process share: how many are being
-    turned away, and whether it ends.
+    turned away, whether it ends, and the turn in which they send.
     """
 
     connections_max: int
     grace_s: float
     base_url: str
+    turn: Turn
     refused = 0
     stopping = False
 
@@ -328,7 +327,7 @@ def configure(app: App | str, settings: Settings) -> Config:
     }
     config = Config(app, **options)
     config.connections_max, config.grace_s = settings.connections_max, settings.shutdown_grace_s
-    config.base_url = settings.base_url
+    config.base_url, config.turn = settings.base_url, Turn()
     return config
 
 

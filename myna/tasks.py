@@ -143,7 +143,7 @@ class Tasks:
 
         done = await self._move(work)
         if done and proof.kind == TASK:
-            metrics.CALLS.labels("kept").inc()
+            metrics.calls("kept").inc()
         return done
 
     async def fail(self, node_id: int, failure: Failure) -> None:
@@ -167,7 +167,7 @@ class Tasks:
             return True
 
         if await self._move(work):
-            metrics.CALLS.labels("refunded").inc()
+            metrics.calls("refunded").inc()
 
     async def reference(self, node_id: int, sha256: bytes) -> str | None:
         """The stored sample's name, if a job that this node holds refers to it."""

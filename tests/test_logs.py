@@ -1,7 +1,5 @@
 """Logs: one JSON object a line, whatever a caller or an error put into it."""
 
-import asyncio
-import io
 import json
 import logging
 import re
@@ -10,11 +8,9 @@ import sys
 import pytest
 
 from myna import logs
-from myna.logs import Access, JsonFormatter, masked, timestamp
+from myna.logs import JsonFormatter, masked, timestamp
 
 KEY = "myna_" + "0123456789abcdef0123456789abcdef01234567"
-
-pytestmark = pytest.mark.anyio
 
 
 def formatted(message: str, *args: object, error: BaseException | None = None) -> dict[str, str]:
@@ -24,14 +20,6 @@ def formatted(message: str, *args: object, error: BaseException | None = None) -
     assert "\n" not in line
     found: dict[str, str] = json.loads(line)
     return found
-
-
-def lines(stream: io.StringIO) -> list[dict[str, object]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def write(access: Access, path: str = "/v1/me") -> None:
-    access.write("an-id", "GET", path, 200, 0.0123)
 
 
 def test_a_line_has_time_level_logger_and_message() -> None:
@@ -92,55 +80,6 @@ def test_what_is_masked(text: str, shown: str) -> None:
 def test_a_timestamp_is_utc_to_the_millisecond() -> None:
     assert timestamp(0) == "1970-01-01T00:00:00.000Z"
     assert timestamp(1_767_225_600.0625) == "2026-01-01T00:00:00.062Z"
-
-
-async def test_access_lines_are_gathered_and_written_soon() -> None:
-    stream = io.StringIO()
-    access = Access(stream)
-    write(access)
-    write(access, '/v1/"\n\x00')
-    assert stream.getvalue() == ""
-    async with asyncio.timeout(10):
-        while not stream.getvalue():  # noqa: ASYNC110 - a timer of the event loop writes
-            await asyncio.sleep(0.01)
-    first, second = lines(stream)
-    assert first | {"time": ""} == {
-        "time": "",
-        "level": "info",
-        "logger": "access",
-        "request_id": "an-id",
-        "method": "GET",
-        "path": "/v1/me",
-        "status": 200,
-        "ms": 12.3,
-    }
-    assert second["path"] == '/v1/"\n\x00'
-
-
-async def test_many_lines_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "GATHERED_MAX", 3)
-    stream = io.StringIO()
-    access = Access(stream)
-    for _ in range(7):
-        write(access)
-    assert len(lines(stream)) == 6
-    access.flush()
-    assert len(lines(stream)) == 7
-    access.flush()
-    assert len(lines(stream)) == 7
-
-
-async def test_a_log_that_cannot_be_written_stops_no_request_and_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(logs, "GATHERED_MAX", 2)
-    stream = io.StringIO()
-    access = Access(stream)
-    stream.close()
-    for _ in range(5):
-        write(access)
-    access.flush()
-    assert access._lines == []
 
 
 def test_logs_go_to_stderr_from_their_level_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """Use case: a chat completion. Intent, charge, upstream or speech, keep or refund."""
 
-import secrets
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.chat.upstream import Said
 from myna.errors import InvalidRequest
+from myna.ids import new_name
 from myna.keys import Scope
 from myna.ledger import Call, Caller, Ledger, Order
 from myna.outbound import Outbound
@@ -164,7 +164,7 @@ def _completion(request: ChatRequest, said: Said) -> ChatCompletion:
     prompt = sum(han_count(text_of(message)) for message in request.messages)
     answer = han_count(said.content)
     return ChatCompletion(
-        id=ID_PREFIX + secrets.token_hex(16),
+        id=ID_PREFIX + new_name(),
         object="chat.completion",
         created=int(time.time()),
         model=request.model,

@@ -3,14 +3,17 @@
 import asyncio
 import os
 import ssl
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from myna.deadlines import Deadlines
 from myna.outbound.connection import Accept, Answer, Connection, Sink
 from myna.outbound.failures import Broken, TimedOut, Unreachable
 from myna.outbound.target import Origin, target_of
+from myna.sending import Turn
 
 # Servers close idle connections after 5 s at the earliest (Node's and uvicorn's default); we let go before.
 IDLE_MAX_S: Final = 4.0
@@ -28,6 +31,7 @@ class Outbound:
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._opening = 0
+        self._turn, self._deadlines = Turn(), Deadlines()
         self._fewer = asyncio.Event()
         self._tls: ssl.SSLContext | None = None
         self._closed = False
@@ -93,7 +97,7 @@ class Outbound:
             message = target.head + b"\r\n"
         else:
             message = b"%bContent-Length: %d\r\n\r\n%b" % (target.head, len(body or b""), body or b"")
-        deadline = asyncio.get_running_loop().time() + deadline_s
+        deadline = time.monotonic() + deadline_s
         await self._slot(deadline)
         try:
             connection = self._kept(target.origin) or await self._connect(target.origin, deadline)
@@ -110,14 +114,14 @@ class Outbound:
             await self._slots.acquire()
             return
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(deadline - time.monotonic()):
                 await self._slots.acquire()
         except TimeoutError:
             raise TimedOut("No connection came free within the call's time.") from None
 
     def _kept(self, origin: Origin) -> Connection | None:
         """The connection to `origin` that was used last, if it is still good."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -129,17 +133,17 @@ class Outbound:
     def _put_back(self, origin: Origin, connection: Connection) -> None:
         if not connection.reusable() or self._closed:
             return connection.abort()
-        connection.idle_until = asyncio.get_running_loop().time() + IDLE_MAX_S
+        connection.idle_until = time.monotonic() + IDLE_MAX_S
         self._idle.setdefault(origin, []).append(connection)
         return None
 
     async def _connect(self, origin: Origin, deadline: float) -> Connection:
         """A new connection; raises Unreachable when it takes longer than its own limit."""
-        by = asyncio.get_running_loop().time() + self._connect_timeout_s
+        by = time.monotonic() + self._connect_timeout_s
         if self._closed:
             raise Unreachable("The client is closed.")
         try:
-            async with asyncio.timeout_at(min(deadline, by)):
+            async with asyncio.timeout(min(deadline, by) - time.monotonic()):
                 await self._make_room()
                 return await self._open_one(origin)
         except TimeoutError:
@@ -162,7 +166,10 @@ class Outbound:
         try:
             context = await self._trust() if origin.secure else None
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(str(origin), self._lost), origin.host, origin.port, ssl=context
+                lambda: Connection(str(origin), self._turn, self._deadlines, self._lost),
+                origin.host,
+                origin.port,
+                ssl=context,
             )
         finally:
             self._opening -= 1

@@ -8,7 +8,9 @@ from typing import Final, cast
 import httptools
 import msgspec
 
+from myna.deadlines import Deadlines
 from myna.outbound.failures import AnswerTooLarge, Broken, TimedOut, Unreachable
+from myna.sending import Outlet, Turn
 
 HEAD_MAX_BYTES: Final = 65_536
 REFUSED_BODY_MAX_BYTES: Final = 65_536
@@ -39,8 +41,10 @@ def _watcher(descriptor: int) -> Callable[[], bool]:
 class Connection(asyncio.Protocol):
     """One connection, one call at a time. httptools calls the `on_…` methods while it is fed."""
 
-    def __init__(self, peer: str, lost: Callable[["Connection"], None]) -> None:
-        self._peer = peer
+    def __init__(
+        self, peer: str, turn: Turn, deadlines: Deadlines, lost: Callable[["Connection"], None]
+    ) -> None:
+        self._peer, self._turn, self._deadlines = peer, turn, deadlines
         self._lost = lost
         self._parser = httptools.HttpResponseParser(self)
         # An interim answer of an old server speaks HTTP/1.0 or says `close`, and the real one follows anyway.
@@ -56,23 +60,23 @@ class Connection(asyncio.Protocol):
     async def exchange(
         self, message: bytes, deadline: float, answer_max_bytes: int, sink: Sink | None, accept: Accept | None
     ) -> Answer:
-        """Send `message` and return its answer, or fail when the loop's clock says `deadline`."""
+        """Send `message` and return its answer, or fail when `time.monotonic()` says `deadline`."""
         if self.gone:
-            raise Unreachable(f"{self._peer} closed the connection before a byte was sent.")
-        loop = asyncio.get_running_loop()
-        self._future = loop.create_future()
+            raise self._closed_before()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._future = future
         self._max_bytes, self._sink, self._accept = answer_max_bytes, sink, accept
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self._status = self._size = self._wire = 0
         self._wire_max = HEAD_MAX_BYTES
         self._keep = self._cut = False
-        timer = loop.call_at(deadline, self._late)
         self._transport.write(message)
+        self._deadlines.add(future, deadline, self._late)
         try:
-            return await self._future
+            return await future
         finally:
-            timer.cancel()
+            self._deadlines.remove(future)
 
     def reusable(self) -> bool:
         """True after a whole answer that left the connection clean: nothing unsent, nothing unasked for."""
@@ -94,6 +98,9 @@ class Connection(asyncio.Protocol):
         self._keep = False
         self._transport.abort()
 
+    def _closed_before(self) -> Unreachable:
+        return Unreachable(f"{self._peer} closed the connection before a byte was sent.")
+
     def _late(self) -> None:
         self.fail(TimedOut(f"{self._peer} gave no whole answer within its time."))
 
@@ -104,12 +111,14 @@ class Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = Outlet(cast(asyncio.Transport, transport), self._turn)
         self._readable = _watcher(transport.get_extra_info("socket").fileno())
 
     def data_received(self, data: bytes) -> None:
         if self._future is None or self._future.done():
             return self.abort()
+        if self._transport.unsent:
+            return self.fail(Broken(f"{self._peer} spoke before it was asked."))
         self._wire += len(data)
         try:
             self._parser.feed_data(data)
@@ -122,7 +131,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone = True
         if self._future is not None and not self._future.done():
-            if exc is None and self._status and not self._framed():
+            if self._transport.unsent:
+                self.fail(self._closed_before())
+            elif exc is None and self._status and not self._framed():
                 self._done()
             else:
                 where = "in the middle of its answer" if self._wire else "without an answer"

@@ -7,9 +7,12 @@ committed counts as done, once. A batch that fails on its data is halved until t
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
+from myna.deadlines import Deadlines
 from myna.errors import Overloaded
 from myna.store.batch import (
     CallState,
@@ -53,6 +56,7 @@ class GroupCommit:
         self._idle = asyncio.Event()
         self._idle.set()
         self._resting = 0
+        self._deadlines = Deadlines()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -91,8 +95,8 @@ class GroupCommit:
     async def _wait(self, operation: Charge | End, wait_s: float | None) -> Outcome:
         """The outcome. It may arrive in the very moment in which the caller is told to stop waiting."""
         future = self._enqueue(operation)
-        loop = asyncio.get_running_loop()
-        timer = None if wait_s is None else loop.call_later(wait_s, _give_up, future)
+        if wait_s is not None:
+            self._deadlines.add(future, time.monotonic() + wait_s, partial(_give_up, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -100,8 +104,7 @@ class GroupCommit:
                 self._give_back(operation, future.result())
             raise
         finally:
-            if timer:
-                timer.cancel()
+            self._deadlines.remove(future)
 
     def _enqueue(self, operation: Charge | End) -> "asyncio.Future[Outcome]":
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -195,6 +198,5 @@ def _busy(outcome: Outcome) -> bool:
 
 
 def _give_up(future: "asyncio.Future[Outcome]") -> None:
-    """A timer of a future's own costs a third of `asyncio.timeout`, and each call waits twice."""
     if not future.done():
         future.set_exception(TimeoutError())

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from myna import logs, server
+from myna import server
+from myna.access import Access
 from myna.edge import Edge, Limits, Message, Receive, Request, Response, Scope, Send
 from myna.settings import Settings
 from tests.rig.waiting import free_port
@@ -95,7 +96,7 @@ async def housed(**settings: Any) -> AsyncIterator[House]:
     """A house that stands as long as the block."""
     chosen = Settings(port=free_port(), **settings)
     routes: dict[str, dict[str, Any]] = {}
-    app = Edge(routes, _fallback, Limits(2**20, 1.0), logs.Access())
+    app = Edge(routes, _fallback, Limits(2**20, 1.0), Access())
     running = server.Server(server.configure(app, chosen))
     house = House(running, chosen.port)
     routes |= {

@@ -7,7 +7,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from myna import app, logs
+from myna import app
+from myna.access import Access
 from myna.edge import Edge, Limits, Message
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +23,7 @@ async def test_a_crash_of_the_fallback_is_a_500_in_the_envelope(caplog: pytest.L
         routes=[Route("/boom", crash)],
         exception_handlers={Exception: app.answer_for},
     )
-    edge = Edge({}, fallback, Limits(1, 1), logs.Access())
+    edge = Edge({}, fallback, Limits(1, 1), Access())
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from myna import logs, server
+from myna import server
+from myna.access import Access
 from myna.edge import Edge, Limits
 from myna.engines.listener import Listener
 from myna.farm import upload
@@ -95,7 +96,7 @@ async def _hold_a_preview(db: Connection) -> None:
 @contextlib.asynccontextmanager
 async def _serving(uploads: Uploads) -> AsyncIterator[int]:
     settings = Settings(port=free_port())
-    app = Edge({"/up": {"POST": uploads.complete}}, _nothing_else, Limits(2**20, 1.0), logs.Access())
+    app = Edge({"/up": {"POST": uploads.complete}}, _nothing_else, Limits(2**20, 1.0), Access())
     running = server.Server(server.configure(app, settings))
     running.config.lifespan = "off"
     task = asyncio.create_task(running.serve(sockets=[server.listen(settings)]))

@@ -103,7 +103,7 @@ ON_BOTH = (
     guard(
         "an unknown keep",
         LEDGER,
-        '            metrics.CALLS.labels("unknown").inc()\n            raise AnswerUnknown from None',
+        '            metrics.calls("unknown").inc()\n            raise AnswerUnknown from None',
         "            return",
         ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
         "Failed",

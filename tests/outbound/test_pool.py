@@ -165,3 +165,30 @@ async def test_a_connection_that_ends_before_its_first_use_sends_nothing_and_hol
 
     assert (await post(outbound, good.url, deadline_s=3)).body == b"ok"
     await outbound.close()
+
+
+async def test_what_a_server_says_before_the_request_left_is_no_answer_to_it(
+    outbound: Outbound, serve: Serve
+) -> None:
+    server = serve(answering(answer(b"ok")))
+    await post(outbound, server.url)
+    (connection,) = outbound._open
+    calling = asyncio.ensure_future(post(outbound, server.url))
+    await asyncio.sleep(0)
+    assert connection._transport.unsent
+    connection.data_received(answer(b"Request Timeout"))
+    with pytest.raises(Broken, match="spoke before it was asked"):
+        await calling
+
+
+async def test_a_connection_that_ends_before_the_request_left_is_no_broken_call(
+    outbound: Outbound, serve: Serve
+) -> None:
+    server = serve(answering(answer(b"ok")))
+    await post(outbound, server.url)
+    (connection,) = outbound._open
+    calling = asyncio.ensure_future(post(outbound, server.url))
+    await asyncio.sleep(0)
+    connection.connection_lost(None)
+    with pytest.raises(Unreachable, match="before a byte was sent"):
+        await calling

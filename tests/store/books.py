@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from myna import accounts, keys
+from myna.ids import new_id
 from myna.keys import Scope
 from myna.store import audit
 from myna.store import keys as key_store
@@ -27,7 +28,6 @@ from myna.store.batch import (
     TaskStatus,
 )
 from myna.store.database import Connection, Database
-from myna.store.ids import new_id
 from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
 from myna.store.sqlite import Sqlite, clock_ms

@@ -6,8 +6,8 @@ import apsw
 import asyncpg
 import pytest
 
+from myna.ids import new_id
 from myna.store import ledger
-from myna.store.ids import new_id
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio

@@ -8,6 +8,7 @@ import msgspec
 
 from myna.channels import Channels
 from myna.clones import CONSENT
+from myna.ids import new_id
 from myna.keys import Scope
 from myna.ledger import Call, Caller, Order
 from myna.nodes import Nodes
@@ -19,7 +20,6 @@ from myna.store import clones, site
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
 from myna.store.clones import NewClone
 from myna.store.database import Connection, Database
-from myna.store.ids import new_id
 from myna.store.nodes import Offer, OfferedVoice
 from myna.tasks import NO_TRY_LEFT, Tasks
 from myna.wire.farm import Beat, Failure, Held, Job
