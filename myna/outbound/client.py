@@ -15,8 +15,6 @@ from myna.outbound.failures import Broken, TimedOut, Unreachable
 from myna.outbound.target import Origin, target_of
 from myna.sending import Turn
 
-# Servers close idle connections after 5 s at the earliest (Node's and uvicorn's default); we let go before.
-IDLE_MAX_S: Final = 4.0
 PREPARED_MAX: Final = 512
 
 
@@ -133,7 +131,7 @@ class Outbound:
     def _put_back(self, origin: Origin, connection: Connection) -> None:
         if not connection.reusable() or self._closed:
             return connection.abort()
-        connection.idle_until = time.monotonic() + IDLE_MAX_S
+        connection.idle_since = time.monotonic()
         self._idle.setdefault(origin, []).append(connection)
         return None
 
@@ -158,7 +156,7 @@ class Outbound:
         while len(self._open) + self._opening >= self._max:
             pools = [pool for pool in self._idle.values() if pool]
             if pools:
-                min(pools, key=lambda pool: pool[0].idle_until).pop(0).abort()
+                min(pools, key=lambda pool: pool[0].idle_since).pop(0).abort()
             await self._next_loss()
 
     async def _open_one(self, origin: Origin) -> Connection:

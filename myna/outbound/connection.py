@@ -12,6 +12,9 @@ from myna.deadlines import Deadlines
 from myna.outbound.failures import AnswerTooLarge, Broken, TimedOut, Unreachable
 from myna.sending import Outlet, Turn
 
+# Servers close idle connections after 5 s at the earliest (Node's and uvicorn's default); we let go before.
+IDLE_MAX_S: Final = 4.0
+MOMENT_S: Final = 0.05
 HEAD_MAX_BYTES: Final = 65_536
 REFUSED_BODY_MAX_BYTES: Final = 65_536
 # A chunk of one byte takes six on the wire; a server that pads more than that is only wasting our time.
@@ -53,7 +56,8 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._keep = False
         self.gone = False
-        self.idle_until = 0.0
+        self.idle_since = 0.0
+        self._answers = 0
 
     # The call
 
@@ -84,8 +88,15 @@ class Connection(asyncio.Protocol):
         return self._keep and not transport.is_closing() and not transport.get_write_buffer_size()
 
     def usable(self, now: float) -> bool:
-        """True for an idle connection that is young enough and that its server hasn't closed, so far."""
-        return now < self.idle_until and not self.gone and not self._readable()
+        """True for an idle connection that is young enough and that its server hasn't closed, so far.
+
+        Where its server has kept it before and it rested for a moment only, it isn't looked at: a look asks
+        the kernel, and other threads may take the interpreter meanwhile.
+        """
+        if self.gone or now >= self.idle_since + IDLE_MAX_S:
+            return False
+        trusted = self._answers > 1 and now < self.idle_since + MOMENT_S
+        return trusted or not self._readable()
 
     def fail(self, fault: Exception) -> None:
         """End the call with `fault` and the connection with it."""
@@ -207,4 +218,5 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._status and not self._transport.is_closing():
             self._keep = self._parser.should_keep_alive()
+            self._answers += 1
             self._done()

@@ -54,6 +54,8 @@ class Database(Reader, Protocol):
     """The statement by which one of several starting processes migrates and the others wait."""
     single_process: bool
     """Only one process serves from it, so whatever is open when that one starts was left by a dead one."""
+    computes_here: bool
+    """A transaction is computed in this process, in turns with its event loop, not in one beside it."""
     away: tuple[type[Exception], ...]
     """Raised when the database can't be asked now: the outcome of what was sent is unknown."""
 

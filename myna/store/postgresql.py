@@ -71,6 +71,7 @@ class Postgresql:
     dialect = "postgresql"
     schema_lock = "SELECT pg_advisory_xact_lock(77121110)"
     single_process = False
+    computes_here = False
     away: tuple[type[Exception], ...] = (
         OSError,
         TimeoutError,

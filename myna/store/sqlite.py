@@ -94,6 +94,7 @@ class Sqlite:
     dialect = "sqlite"
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE already is the lock
     single_process = True
+    computes_here = True
     away: tuple[type[Exception], ...] = (
         TimeoutError,
         apsw.BusyError,

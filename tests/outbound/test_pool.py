@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
+import time
 from typing import Any
 
 import pytest
 
 from myna.outbound import Broken, Outbound, Unreachable
-from myna.outbound.client import IDLE_MAX_S
+from myna.outbound.connection import IDLE_MAX_S, MOMENT_S
 from tests.outbound.calling import post
 from tests.outbound.conftest import Serve
 from tests.outbound.faulty import Talk, answer, answering
@@ -100,6 +101,28 @@ async def test_a_post_never_meets_a_connection_that_its_server_closed_while_idle
     assert [heard[-3:] for heard in server.heard] == [b"one", b"two"]
 
 
+async def test_a_connection_that_its_server_kept_before_is_looked_at_when_it_has_rested(
+    outbound: Outbound,
+) -> None:
+    server = Blocking()
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"1")))
+    await post(outbound, server.url, b"one")
+    kept = await serving
+    serving_two = asyncio.ensure_future(asyncio.to_thread(server.serve_one, kept, answer(b"2")))
+    await post(outbound, server.url, b"two")
+    await serving_two
+
+    kept.close()
+    time.sleep(2 * MOMENT_S)  # noqa: ASYNC251 - without a turn of the event loop
+    call = post(outbound, server.url, b"three")
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"3")))
+    assert (await call).body == b"3"
+
+    (await serving).close()
+    server.close()
+    assert [heard[-3:] for heard in server.heard] == [b"one", b"two", b"ree"]
+
+
 async def test_a_post_that_was_read_and_not_answered_is_not_sent_again(
     outbound: Outbound, serve: Serve
 ) -> None:
@@ -124,7 +147,7 @@ async def test_a_connection_is_let_go_before_servers_usually_close_theirs(
     assert IDLE_MAX_S < 5
     server = serve(answering(answer(b"ok")))
 
-    monkeypatch.setattr("myna.outbound.client.IDLE_MAX_S", 0.0)
+    monkeypatch.setattr("myna.outbound.connection.IDLE_MAX_S", 0.0)
     for _ in range(3):
         await post(outbound, server.url)
 

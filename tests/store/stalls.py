@@ -72,11 +72,14 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
     await other.execute(STALL)
 
     async def stopped() -> int:
-        async def there() -> bool:
-            return bool(await other.fetch(STALLED))
+        found: list[int] = []
+
+        async def there() -> bool:  # it looks for the mark by turns, so it isn't there at each look
+            found.extend(row[0] for row in await other.fetch(STALLED))
+            return bool(found)
 
         await until(there, "a batch is in its COMMIT")
-        return int(await other.fetchval(STALLED))
+        return found[0]
 
     yield stopped
     await other.execute("DELETE FROM stall")
