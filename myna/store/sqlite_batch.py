@@ -6,7 +6,9 @@ for PostgreSQL is the function `commit_batch` in the migrations; the tests hold 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import cast
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple, cast
 
 import apsw
 import msgspec
@@ -32,6 +34,34 @@ from myna.store.limits import RESERVATION_LIFE_MS
 _json = msgspec.json.Encoder()
 
 
+_ROWS = (64, 16, 4, 1)
+"""How many rows a statement takes; few sizes, so that all of them stay prepared."""
+
+
+class _Statement(NamedTuple):
+    """SQL that takes rows: what stands before them, one of them, what stands behind."""
+
+    head: str
+    row: str
+    tail: str = ""
+
+
+_ENTER = _Statement(
+    "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ", "(?, ?, ?, ?, ?)"
+)
+_MOVE_BALANCES = _Statement(
+    "UPDATE accounts SET balance = balance + e.column2 FROM (VALUES ",
+    "(?, ?)",
+    ") AS e WHERE accounts.id = e.column1 AND balance + e.column2 >= 0",
+)
+_COUNT = _Statement(
+    "INSERT INTO key_usage (key_id, calls, ok_calls, cost) VALUES ",
+    "(?, ?, ?, ?)",
+    """ ON CONFLICT (key_id) DO UPDATE SET
+    calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost""",
+)
+
+
 class _Key(msgspec.Struct):
     """What the batch knows of a charge's key and its account; `balance` is shared through `_Account`. `done`
     if the charge itself was committed before; `version` is the site's."""
@@ -55,10 +85,10 @@ class _Changes:
     def __init__(self) -> None:
         self.balances: defaultdict[int, int] = defaultdict(int)
         self.keys: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-        self.entries: list[tuple[str, int, int, int]] = []
+        self.entries: list[tuple[bytes, int, int, int]] = []
 
     def enter(self, call_id: bytes, kind: EntryKind, account_id: int, units: int) -> None:
-        self.entries.append((call_id.hex(), kind, account_id, units))
+        self.entries.append((call_id, kind, account_id, units))
         self.balances[account_id] += units
 
     def count(self, key_id: int, ok_calls: int, cost: int) -> None:
@@ -69,15 +99,11 @@ class _Changes:
         counters[2] += cost
 
     def write(self, db: apsw.Connection, now: int) -> None:
-        if self.entries:
-            db.execute(_ENTER, (_text(self.entries), now))
+        _write(db, _ENTER, [(*entry, now) for entry in self.entries])
         moved = [(account, units) for account, units in self.balances.items() if units]
-        if moved:
-            db.execute(_MOVE_BALANCES, (_text(moved),))
-            if db.changes() != len(moved):
-                raise AssertionError("a balance would have fallen below zero")
-        if self.keys:
-            db.execute(_COUNT, (_text([(key, *counters) for key, counters in self.keys.items()]),))
+        if _write(db, _MOVE_BALANCES, moved) != len(moved):
+            raise AssertionError("a balance would have fallen below zero")
+        _write(db, _COUNT, [(key, *counters) for key, counters in self.keys.items()])
 
 
 def run(
@@ -91,19 +117,35 @@ def run(
     return ended, charged
 
 
-def _text(rows: object) -> str:
-    return _json.encode(rows).decode()
+def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[object, ...]]) -> int:
+    """How many rows of the database it changed."""
+    changed = begin = 0
+    for size in _ROWS:
+        while len(rows) - begin >= size:
+            taken = rows[begin : begin + size]
+            db.execute(_sql(statement, size), tuple(chain.from_iterable(taken)))
+            changed += db.changes()
+            begin += size
+    return changed
+
+
+@lru_cache
+def _sql(statement: _Statement, rows: int) -> str:
+    return statement.head + ", ".join([statement.row] * rows) + statement.tail
 
 
 # ---- ends
 
-_END = """
-UPDATE calls SET state = e.state, ended_at = ?2
-FROM (SELECT unhex(value->>0) AS id, value->>1 AS state FROM json_each(?1)) AS e
-WHERE calls.id = e.id AND calls.state = 0
-RETURNING calls.id, calls.account_id, calls.key_id, calls.units, calls.state
+# The calls of these ids that are open, each by its place among them. One row holds them all: for each row
+# that SQLite gives, the interpreter is let go and taken again.
+_OPEN_CALLS = """
+SELECT json_group_array(json_array(o.rowid - 1, c.account_id, c.key_id, c.units))
+FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
+WHERE c.state = 0
 """
-_STATES = "SELECT id, state FROM calls WHERE id IN (SELECT unhex(value) FROM json_each(?1))"
+_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int]])
+_MOVE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id IN carray(?1) AND state = 0"
+_STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
 _FAIL_TASKS = """
 UPDATE tasks SET status = 3, ended_at = ?2, reason = e.reason
 FROM (SELECT unhex(value->>0) AS id, value->>1 AS reason FROM json_each(?1)) AS e
@@ -114,35 +156,49 @@ UPDATE tasks SET status = 2, ended_at = ?5, audio = ?2, audio_bytes = ?3, audio_
 WHERE call_id = ?1 AND status = 1
 """
 _STORE_ANSWER = "UPDATE reservations SET answer = ?2 WHERE call_id = ?1"
-_DROP_RESERVATIONS = "DELETE FROM reservations WHERE call_id IN (SELECT unhex(value) FROM json_each(?1))"
+_DROP_RESERVATIONS = "DELETE FROM reservations WHERE call_id IN carray(?1)"
 
 
 def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) -> list[EndOutcome]:
     first: dict[bytes, End] = {}  # two ends of one call in one batch: the first to arrive wins
     for end in ends:
         first.setdefault(end.call_id, end)
-    wanted = _text([(end.call_id.hex(), end.state) for end in first.values()])
-    states: dict[bytes, int] = {}
-    for call_id, account_id, key_id, units, state in db.execute(_END, (wanted, now)):
-        states[call_id] = state
-        if state == CallState.KEPT:
+    wanted = list(first.values())
+    moved: list[End] = []
+    ((found,),) = db.execute(_OPEN_CALLS, (apsw.carray(tuple(first)),))
+    for place, account_id, key_id, units in _open_calls.decode(found):
+        end = wanted[place]
+        moved.append(end)
+        if end.state == CallState.KEPT:
             changes.count(key_id, 1, units)
         else:
-            changes.enter(call_id, EntryKind.REFUND, account_id, units)
+            changes.enter(end.call_id, EntryKind.REFUND, account_id, units)
             changes.count(key_id, 0, 0)
-    _end_what_hangs_on_them(db, [end for end in first.values() if end.call_id in states], now)
-    missing = [call_id.hex() for call_id in first if call_id not in states]
+    _move(db, moved, now)
+    _end_what_hangs_on_them(db, moved, now)
+    states = {end.call_id: int(end.state) for end in moved}
+    missing = tuple(call_id for call_id in first if call_id not in states)
     if missing:
-        states.update(db.execute(_STATES, (_text(missing),)))
+        states.update(db.execute(_STATES, (apsw.carray(missing),)))
     return [EndOutcome.DONE if states.get(end.call_id) == end.state else EndOutcome.LOST for end in ends]
+
+
+def _move(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
+    for state in (CallState.KEPT, CallState.REFUNDED):
+        call_ids = tuple(end.call_id for end in ends if end.state == state)
+        if call_ids:
+            db.execute(_MOVE, (apsw.carray(call_ids), int(state), now))
+            if db.changes() != len(call_ids):
+                raise AssertionError("a call would have ended twice")
 
 
 def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
     """Tasks and reservations of the calls that these ends moved."""
-    refunds = [(end.call_id.hex(), end.reason) for end in ends if end.state == CallState.REFUNDED]
+    refunds = [end for end in ends if end.state == CallState.REFUNDED]
     if refunds:
-        db.execute(_FAIL_TASKS, (_text(refunds), now))
-        db.execute(_DROP_RESERVATIONS, (_text([call_id for call_id, _ in refunds]),))
+        reasons = [(end.call_id.hex(), end.reason) for end in refunds]
+        db.execute(_FAIL_TASKS, (_json.encode(reasons).decode(), now))
+        db.execute(_DROP_RESERVATIONS, (apsw.carray(tuple(end.call_id for end in refunds)),))
     for end in ends:
         if end.state != CallState.KEPT:
             continue
@@ -155,16 +211,20 @@ def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) 
 
 # ---- charges
 
-# For each charge whose key there is: its place in the batch, the site's version, the key with its account,
-# and the account of the call where a batch before this one committed the charge without being able to say so.
+# The site's version; which calls are there already, committed by an earlier batch that couldn't say so;
+# for each charge whose key there is, its place in the batch, and the key with its account.
 _STANDING = """
-SELECT o.key, (SELECT version FROM site), k.id, a.id, a.balance, k.scopes,
-       k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?2) AND a.disabled_at = 0, d.account_id
-FROM json_each(?1) AS o
-CROSS JOIN keys AS k ON k.hash = unhex(o.value->>0)
+SELECT (SELECT version FROM site),
+       (SELECT json_group_array(hex(id)) FROM calls WHERE id IN carray(?2)),
+       json_group_array(json_array(
+           o.rowid - 1, k.id, a.id, a.balance, k.scopes,
+           k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
+FROM carray(?1) AS o
+CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
-LEFT JOIN calls AS d ON d.id = unhex(o.value->>1)
 """
+_standing_keys = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
+_call_ids = msgspec.json.Decoder(list[str])
 _TASK = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
 _RESERVED = """
 SELECT fingerprint, answer FROM reservations WHERE account_id = ?1 AND key = ?2 AND created_at > ?3
@@ -174,29 +234,13 @@ _RESERVE = """
 INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
-_OPEN = """
-INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)
-SELECT unhex(value->>0), value->>1, value->>2, value->>3, value->>4, 0, ?2, ?2 + (value->>5)
-FROM json_each(?1)
-"""
+_OPEN = _Statement(
+    "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline) VALUES ",
+    "(?, ?, ?, ?, ?, 0, ?, ?)",
+)
 _ORDER = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id
-"""
-_ENTER = """
-INSERT INTO ledger (call_id, kind, account_id, units, created_at)
-SELECT unhex(value->>0), value->>1, value->>2, value->>3, ?2 FROM json_each(?1)
-"""
-_MOVE_BALANCES = """
-UPDATE accounts SET balance = balance + e.units
-FROM (SELECT value->>0 AS id, value->>1 AS units FROM json_each(?1)) AS e
-WHERE accounts.id = e.id AND balance + e.units >= 0
-"""
-_COUNT = """
-INSERT INTO key_usage (key_id, calls, ok_calls, cost)
-SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each(?1) WHERE true
-ON CONFLICT (key_id) DO UPDATE SET
-    calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost
 """
 
 
@@ -204,7 +248,7 @@ def _charge(
     db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
 ) -> list[ChargeOutcome]:
     """In order of arrival; who doesn't fit fails alone."""
-    opened: list[tuple[str, int, int, int, int, int]] = []
+    opened: list[tuple[bytes, int, int, int, int, int, int]] = []
     outcomes: list[ChargeOutcome] = []
     for charge, key in zip(charges, _standing(db, charges, changes, now), strict=True):
         if key and key.done:
@@ -216,10 +260,9 @@ def _charge(
             outcomes.append(refusal or Refused(Refusal.KEY))
             continue
         outcomes.append(_open(db, charge, key, changes, now))
-        row = (charge.call_id.hex(), key.account.account_id, key.key_id, charge.pays, charge.units)
-        opened.append((*row, charge.deadline_ms))
-    if opened:
-        db.execute(_OPEN, (_text(opened), now))
+        row = (charge.call_id, key.account.account_id, key.key_id, charge.pays, charge.units)
+        opened.append((*row, now, now + charge.deadline_ms))
+    _write(db, _OPEN, opened)
     return outcomes
 
 
@@ -229,14 +272,16 @@ def _standing(
     """The key of each charge; charges of one account share its balance."""
     found: list[_Key | None] = [None] * len(charges)
     accounts: dict[int, _Account] = {}
-    asked = _text([(charge.key_hash.hex(), charge.call_id.hex()) for charge in charges])
-    for place, version, key_id, account_id, balance, scopes, usable, done in db.execute(
-        _STANDING, (asked, now)
-    ):
+    hashes = apsw.carray(tuple(charge.key_hash for charge in charges))
+    call_ids = apsw.carray(tuple(charge.call_id for charge in charges))
+    ((version, there, keys),) = db.execute(_STANDING, (hashes, call_ids, now))
+    done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(there)}
+    for place, key_id, account_id, balance, scopes, usable in _standing_keys.decode(keys):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
-        found[place] = _Key(key_id, account, scopes, bool(usable), done is not None, version)
+        before = charges[place].call_id in done
+        found[place] = _Key(key_id, account, scopes, bool(usable), before, version)
     return found
 
 

@@ -50,7 +50,7 @@ def guard(name: str, file: str, old: str, new: str, noticed: str, by: str = ASSE
 
 PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False:")
 STATEMENT_UNITS = Change(
-    BATCH, "WHERE accounts.id = e.id AND balance + e.units >= 0", "WHERE accounts.id = e.id"
+    BATCH, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
 )
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
@@ -72,8 +72,8 @@ ON_SQLITE = (
     guard(
         "open",
         BATCH,
-        "WHERE calls.id = e.id AND calls.state = 0",
-        "WHERE calls.id = e.id",
+        "\nWHERE c.state = 0",
+        "",
         MANY + "a_call_ends_once[sqlite-False]",
     ),
     guard(
@@ -115,8 +115,8 @@ ON_SQLITE = (
     guard(
         "expired",
         BATCH,
-        "(k.expires_at = 0 OR k.expires_at > ?2)",
-        "?2 > 0",
+        "(k.expires_at = 0 OR k.expires_at > ?3)",
+        "?3 > 0",
         CHARGE + "a_key_is_refused_from_the_moment_it_expires[sqlite]",
     ),
     guard(
@@ -150,7 +150,7 @@ ON_SQLITE = (
     guard(
         "refund's entry",
         BATCH,
-        "changes.enter(call_id, EntryKind.REFUND, account_id, units)",
+        "changes.enter(end.call_id, EntryKind.REFUND, account_id, units)",
         "changes.balances[account_id] += units",
         MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
     ),
@@ -193,7 +193,8 @@ ON_SQLITE = (
     Guard(
         "a completed task stays",
         (
-            Change(BATCH, "WHERE calls.id = e.id AND calls.state = 0", "WHERE calls.id = e.id"),
+            Change(BATCH, "\nWHERE c.state = 0", ""),
+            Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)"),
             Change(BATCH, "WHERE call_id = ?1 AND status = 1", "WHERE call_id = ?1"),
             Change(LITE, "WHEN old.status IN (2, 3)", "WHEN old.status IN (9)"),
         ),
