@@ -85,11 +85,15 @@ class Channels:
         self._outbound, self._espeak = outbound, espeak
         self._first = from_settings(settings)
         self.rests = Rests(settings.channel_rest_s)
+        self._seen: Config | None = None
+        self._chat: list[Channel] = []
 
     def chat(self, config: Config) -> list[Channel]:
         """Those to try, in order; resting ones last."""
-        usable = [channel for channel in self.all(config) if channel.kind == "chat" and channel.enabled]
-        return sorted(usable, key=lambda channel: self.rests.resting(channel.name))
+        if config is not self._seen:
+            self._seen = config
+            self._chat = [found for found in self.all(config) if found.kind == "chat" and found.enabled]
+        return sorted(self._chat, key=lambda channel: self.rests.resting(channel.name))
 
     def speech(self, config: Config) -> list[SpeechChannel]:
         """All that are switched on, in order, up or not."""

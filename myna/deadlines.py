@@ -5,8 +5,7 @@ A timer for each wait costs more than most waits do, and hardly one in a million
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 TICK_S = 0.05
 """So late at most is a wait told that its time is over."""
@@ -16,24 +15,24 @@ class Deadlines:
     """The waits of one event loop. While there are none, nothing is looked at."""
 
     def __init__(self) -> None:
-        self._waits: dict[asyncio.Future[Any], tuple[float, Callable[[], object]]] = {}
+        self._waits: dict[Hashable, tuple[float, Callable[[], object]]] = {}
         self._looking = False
 
-    def add(self, future: asyncio.Future[Any], until: float, late: Callable[[], object]) -> None:
-        """`late` is called, once, if `time.monotonic()` is past `until` before `remove` is called. What comes
-        of the future then is for `late` to say."""
-        self._waits[future] = (until, late)
+    def add(self, who: Hashable, until: float, late: Callable[[], object]) -> None:
+        """`late` is called, once, if `time.monotonic()` is past `until` before `who` is removed or added
+        again."""
+        self._waits[who] = (until, late)
         if not self._looking:
             self._look_soon()
 
-    def remove(self, future: asyncio.Future[Any]) -> None:
-        self._waits.pop(future, None)
+    def remove(self, who: Hashable) -> None:
+        self._waits.pop(who, None)
 
     def _look(self) -> None:
         now = time.monotonic()
-        over = [future for future, (until, _) in self._waits.items() if until <= now]
-        for future in over:
-            _, late = self._waits.pop(future, (now, _nothing))
+        over = [who for who, (until, _) in self._waits.items() if until <= now]
+        for who in over:
+            _, late = self._waits.pop(who, (now, _nothing))
             late()
         self._looking = False
         if self._waits:

@@ -126,7 +126,10 @@ class Request:
         if (self.declared_bytes or 0) > most:
             raise BodyTooLarge(most)
         if WHOLE in self._scope:  # nothing to wait for: the usual case
-            return await self._read(most)
+            whole, _ = await self.part()
+            if len(whole) > most:
+                raise BodyTooLarge(most)
+            return whole
         try:
             async with asyncio.timeout(self.limits.body_timeout_s):
                 return await self._read(most)

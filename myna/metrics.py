@@ -25,13 +25,13 @@ AUDIT_TIME = Gauge(
 )
 
 
+@lru_cache(maxsize=1024)
+def seconds_of(path: str) -> Histogram:
+    """How long requests to this path took, with the label bound: looking it up costs more than counting."""
+    return REQUEST_SECONDS.labels(path)
+
+
 @lru_cache
 def calls(end: str) -> Counter:
     """The calls that ended so; likewise."""
     return CALLS.labels(end)
-
-
-@lru_cache(maxsize=1024)
-def of_request(path: str, status: int) -> tuple[Counter, Histogram]:
-    """The two metrics of every request, with their labels bound: looking them up costs more than counting."""
-    return REQUESTS.labels(path, status), REQUEST_SECONDS.labels(path)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from myna import server
+from myna import connection
 from tests.edge.inside import House, Line, housed, until
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ LONG_S = 600.0
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADERS_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", SHORT_S)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_a_call_in_flight_is_not_hurt_by_the_patience_for_heads() -> None:
 
 
 async def test_a_client_that_takes_no_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "STALLED_S", SHORT_S)
+    monkeypatch.setattr(connection, "STALLED_S", SHORT_S)
     async with housed() as house:
         line = await house.connect()
         line.reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that looks away
@@ -118,7 +118,7 @@ async def test_a_flood_on_one_connection_is_answered_as_far_as_it_may_wait() -> 
                 answers += 1
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the end of the connection
-        assert 1 <= answers <= server.PIPELINED_MAX + 1
+        assert 1 <= answers <= connection.PIPELINED_MAX + 1
         assert house.begun == answers
 
 

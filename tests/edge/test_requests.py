@@ -202,6 +202,25 @@ def test_an_old_client_gets_its_answer_and_the_end_of_the_connection(door: Door)
         assert wire.rest() == b""
 
 
+@pytest.mark.parametrize(
+    "lines", [b"X: " + b"x" * 70_000, b"X: yyyyyyyyyyyyyyy\r\n" * 5_000], ids=["one", "many"]
+)
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["without end", "whole"])
+def test_headers_that_are_too_large_are_400_whether_they_end_or_not(
+    door: Door, lines: bytes, end: bytes
+) -> None:
+    with door.wire() as wire:
+        wire.send(b"GET /v1/me HTTP/1.1\r\nHost: x\r\n" + lines + end)
+        assert "too large" in error(wire.answer("GET"), 400)
+        assert wire.rest() == b""
+
+
+def test_headers_just_below_the_limit_are_taken(door: Door) -> None:
+    with door.wire() as wire:
+        for _ in range(2):
+            assert ask(wire, door, "GET /v1/me HTTP/1.1", f"X: {'x' * 65_000}").status == 200
+
+
 def test_a_trailer_is_no_header(door: Door) -> None:
     with door.wire() as wire:
         wire.head(CHAT, door.bearer, "Transfer-Encoding: chunked")

@@ -50,7 +50,9 @@ ON_POSTGRESQL = (
         "ORDER BY k.account_id, o.n DESC\n",
         MANY + "a_batch_grants_in_order_of_arrival_and_who_does_not_fit_fails_alone[postgresql]",
     ),
-    guard("open", ROUTINES, "AND calls.state + 0 = 0 AND", "AND", MANY + "a_call_ends_once[postgresql-False]"),
+    guard(
+        "open", ROUTINES, "AND calls.state + 0 = 0 AND", "AND", MANY + "a_call_ends_once[postgresql-False]"
+    ),
     guard(
         "first end",
         ROUTINES,
