@@ -34,7 +34,7 @@ from myna.ledger import Ledger
 from myna.nodes import Nodes
 from myna.outbound import Outbound
 from myna.outlook import Outlook
-from myna.settings import Settings
+from myna.settings import Settings, usable_cores
 from myna.site import Site
 from myna.speech.plan import Planner
 from myna.speech.synthesize import Synthesizer
@@ -192,7 +192,7 @@ def create(
 def _espeak(settings: Settings) -> Espeak | None:
     if settings.speech != "espeak":
         return None
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     return Espeak(
         processes=max(1, cores // settings.workers),
         queue_max=settings.speech_queue_max,

@@ -218,9 +218,16 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(
             "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that one lost beat does no harm."
         )
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     if settings.workers > cores:
-        raise ConfigError(f"MYNA_WORKERS: this machine has {cores} cores; more workers only take turns.")
+        raise ConfigError(f"MYNA_WORKERS: this process may use {cores} cores; more workers only take turns.")
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on: a container or `taskset` may leave it fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _is_origin(url: str) -> bool:

@@ -12,7 +12,6 @@ kind = "sherpa"            # the rest of the table is in engines/sherpa_models.p
 folder = "/models/vits-zh"
 """
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from myna.engines.sherpa_models import SherpaEntry, VoiceEntry, described
 from myna.errors import ConfigError
 from myna.node.engines import Embedded, Engine, Neural, too_many
 from myna.node.wanted import wanted
+from myna.settings import usable_cores
 from myna.wire import complaint
 from myna.wire.farm import SLOTS_MAX, VoiceId
 
@@ -46,7 +46,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 class File(Struct, frozen=True, forbid_unknown_fields=True):
     """What may stand in node.toml."""
 
-    slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = min(os.cpu_count() or 1, SLOTS_MAX)
+    slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = min(usable_cores(), SLOTS_MAX)
     shutdown_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 20.0
     engine: Annotated[list[EspeakEntry | SherpaEntry], Meta(min_length=1, max_length=ENGINES_MAX)] = (
         msgspec.field(default_factory=lambda: [EspeakEntry()])
