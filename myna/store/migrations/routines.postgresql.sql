@@ -62,17 +62,16 @@ BEGIN
                array_agg(state)
         INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states FROM moved;
 
-        INSERT INTO ledger (call_id, kind, account_id, units, created_at)
-        SELECT id, 1, account_id, units, v_now
-        FROM unnest(m_ids, m_accounts, m_units, m_states) AS m(id, account_id, units, state) WHERE state = 2;
-        UPDATE accounts SET balance = balance + m.units
-        FROM (
-            SELECT account_id, sum(units) AS units
-            FROM unnest(m_accounts, m_units, m_states) AS m(account_id, units, state)
-            WHERE state = 2 GROUP BY account_id
-        ) AS m WHERE accounts.id = m.account_id;
-
         IF 2 = ANY (m_states) THEN
+            INSERT INTO ledger (call_id, kind, account_id, units, created_at)
+            SELECT id, 1, account_id, units, v_now
+            FROM unnest(m_ids, m_accounts, m_units, m_states) AS m(id, account_id, units, state) WHERE state = 2;
+            UPDATE accounts SET balance = balance + m.units
+            FROM (
+                SELECT account_id, sum(units) AS units
+                FROM unnest(m_accounts, m_units, m_states) AS m(account_id, units, state)
+                WHERE state = 2 GROUP BY account_id
+            ) AS m WHERE accounts.id = m.account_id;
             UPDATE tasks SET status = 3, ended_at = v_now, reason = coalesce(more.reason, '')
             FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
                  LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = m.n
@@ -95,12 +94,16 @@ BEGIN
               AND reservations.call_id = m.id;
         END IF;
 
-        RETURN QUERY
-        SELECT 'end', e.n,
-               CASE WHEN calls.account_id IS NOT NULL AND NOT calls.account_id = ANY (coalesce(locked, '{}')) THEN 'busy'
-                    WHEN calls.state = e.state THEN 'done' ELSE 'lost' END,
-               0::bigint, 0::bigint, NULL::text
-        FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) LEFT JOIN calls ON calls.id = e.id;
+        IF cardinality(m_ns) = cardinality(e_ids) THEN
+            RETURN QUERY SELECT 'end', m.n, 'done', 0::bigint, 0::bigint, NULL::text FROM unnest(m_ns) AS m(n);
+        ELSE
+            RETURN QUERY
+            SELECT 'end', e.n,
+                   CASE WHEN calls.account_id IS NOT NULL AND NOT calls.account_id = ANY (coalesce(locked, '{}'))
+                        THEN 'busy' WHEN calls.state = e.state THEN 'done' ELSE 'lost' END,
+                   0::bigint, 0::bigint, NULL::text
+            FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) LEFT JOIN calls ON calls.id = e.id;
+        END IF;
     END IF;
 
     IF cardinality(c_ids) > 0 THEN
