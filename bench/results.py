@@ -36,7 +36,7 @@ def machine(folder: Path) -> Machine:
         cpu=_cpu(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         kernel=f"{platform.system()} {platform.release()}",
-        python=platform.python_version(),
+        python=f"{platform.python_version()} ({platform.python_compiler()})",
         filesystem=_said("stat", "-f", "-c", "%T", str(folder)),
         commit=_said("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"),
         time=int(time.time()),

@@ -24,7 +24,7 @@ from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
 from myna.channels import Channels
 from myna.chat.complete import Chat
-from myna.edge import Edge, Limits, Routes, envelope, known
+from myna.edge import METRICS_PATH, Edge, Limits, Routes, envelope, known
 from myna.engines.espeak import Espeak
 from myna.engines.listener import Listener
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
@@ -151,7 +151,7 @@ class Service:
         return [
             Route("/healthz", self.health.healthz),
             Route("/readyz", self.health.readyz),
-            Route("/metrics", self.health.metrics),
+            Route(METRICS_PATH, self.health.metrics),
             Route("/openapi.json", openapi.document),
             Route("/uploads/{name}", uploads.file),
         ]

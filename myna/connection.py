@@ -38,9 +38,10 @@ class Protocol(HttpToolsProtocol):
     how long a client may leave its answer lying."""
 
     config: "Config"
-    _fed = 0
-    _header_bytes = 0
-    _in_headers = False
+    _read_bytes = 0
+    _at_head = False  # this read begins with a head
+    _head_bytes = 0  # at most: of all reads that the present head is part of
+    _barren_bytes = 0  # of reads since the last one that brought a head, a body or the end of either
     _offered = False
     _between = True
     _strange_method = ""
@@ -60,20 +61,24 @@ class Protocol(HttpToolsProtocol):
         self._be_patient()
         self._moving()
         self.config.refused -= self._one_too_many
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        self.transport.close()  # behind what this turn has written
 
     def data_received(self, data: bytes) -> None:
         if self._one_too_many:
             self._refuse(Overloaded())
             return
         self._unset_keepalive_if_required()
-        self._fed = len(data)
+        self._read_bytes, self._at_head = len(data), self._between
+        self._barren_bytes += self._read_bytes
+        self._head_bytes += self._read_bytes
         self._feed(data)
-        if self._in_headers:
-            self._header_bytes += self._fed
-            if self._header_bytes > HEADERS_MAX_BYTES:
-                self.send_400_response("")
-                return
+        if self._barren_bytes > HEADERS_MAX_BYTES and not self.transport.is_closing():
+            self.send_400_response("")
+            return
         # What arrives with no answer on its way is the next head, blank lines before it, or the rest of a
         # body that nobody wanted: each stopped the clock of idle connections, so another one must run.
         if self._idle and self._impatience is None and not self._resting:
@@ -84,13 +89,15 @@ class Protocol(HttpToolsProtocol):
             raise ValueError("too many requests at once")  # the parser turns it into a 400
         super().on_message_begin()
         self._between = False
-        self._header_bytes, self._in_headers, self._offered = 0, True, False
+        self._head_bytes, self._offered = self._read_bytes, False
+        self._barren_bytes = self._read_bytes if self._at_head else 0
+        self._at_head = False
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]  # ours
         self.scope[STOPPING] = self.config.is_stopping  # type: ignore[literal-required]  # ours
 
     def on_headers_complete(self) -> None:
-        self._in_headers = False
-        if self._header_bytes + self._fed > HEADERS_MAX_BYTES and self._too_large():
+        self._barren_bytes = 0
+        if self._head_bytes > HEADERS_MAX_BYTES and self._too_large():
             raise ValueError("headers too large")  # the parser turns it into a 400
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
@@ -103,8 +110,12 @@ class Protocol(HttpToolsProtocol):
         if self._strange_method:
             self.scope["method"], self._strange_method = self._strange_method, ""
 
+    def on_body(self, body: bytes) -> None:
+        self._barren_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._between = True
+        self._between, self._barren_bytes = True, 0
         self.scope[WHOLE] = True  # type: ignore[literal-required]  # ours
         if not self._offered:
             super().on_message_complete()
@@ -185,6 +196,7 @@ class Protocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _too_large(self) -> bool:
+        """What reads of this size may hold, the head may not."""
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADERS_MAX_BYTES
 
     def _expect_head(self) -> None:

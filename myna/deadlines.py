@@ -4,6 +4,7 @@ A timer for each wait costs more than most waits do, and hardly one in a million
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable
 
@@ -28,20 +29,29 @@ class Deadlines:
     def remove(self, who: Hashable) -> None:
         self._waits.pop(who, None)
 
+    def __len__(self) -> int:
+        return len(self._waits)
+
     def _look(self) -> None:
-        now = time.monotonic()
-        over = [who for who, (until, _) in self._waits.items() if until <= now]
-        for who in over:
-            _, late = self._waits.pop(who, (now, _nothing))
-            late()
         self._looking = False
         if self._waits:
             self._look_soon()
+        now = time.monotonic()
+        for who in [who for who, (until, _) in self._waits.items() if until <= now]:
+            until, late = self._waits.get(who, (math.inf, None))
+            if late and until <= now:  # else one of this look has removed it, or added it again
+                del self._waits[who]
+                _tell(late)
 
     def _look_soon(self) -> None:
         self._looking = True
         asyncio.get_running_loop().call_later(TICK_S, self._look)
 
 
-def _nothing() -> None:
-    """In place of what an earlier one of the same look has removed."""
+def _tell(late: Callable[[], object]) -> None:
+    """What one raises is the loop's to report, and no other's harm."""
+    try:
+        late()
+    except Exception as error:
+        told = {"message": "a deadline's callback failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(told)

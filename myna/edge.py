@@ -47,6 +47,8 @@ WHOLE = "myna.whole"
 STOPPING = "myna.stopping"
 """Where it puts what tells whether the process is about to end."""
 JSON = b"application/json"
+METRICS_PATH = "/metrics"
+"""It tells of all that was answered before it."""
 PATH_SHOWN_MAX_CHARS = 200
 LINGER_S = 2.0
 LINGER_MAX_BYTES = 16 * 2**20
@@ -225,7 +227,8 @@ class Edge:
         """The fallback application with our header. Its own last handler answers for a crash and then raises
         it again: the answer is out, and the log has the crash."""
         status = 0
-        self._access.flush()  # so that /metrics tells all of it
+        if scope["path"] == METRICS_PATH:
+            self._access.flush()
 
         async def with_id(message: Message) -> None:
             nonlocal status

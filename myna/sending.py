@@ -27,11 +27,16 @@ class Turn:
     def _end(self) -> None:
         holding, self._holding = self._holding, []
         for outlet in holding:
-            outlet.flush()
+            try:
+                outlet.flush()
+            except Exception as error:  # of this one; the others' bytes leave all the same
+                told = {"message": "an outlet failed", "exception": error, "transport": outlet}
+                asyncio.get_running_loop().call_exception_handler(told)
+                outlet.drop()
 
 
 class Outlet(asyncio.Transport):
-    """A transport whose writes wait for the end of the turn. All else is the transport's own."""
+    """A transport whose writes wait for the end of the turn, with what uvicorn and `outbound` ask of one."""
 
     def __init__(self, transport: asyncio.Transport, turn: Turn) -> None:
         self._transport, self._turn = transport, turn
@@ -48,6 +53,8 @@ class Outlet(asyncio.Transport):
         return bool(self._held)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._transport.is_closing():
+            return
         if not self._held:
             self._turn.holds(self)
         self._held.append(bytes(data))
@@ -56,10 +63,15 @@ class Outlet(asyncio.Transport):
             self.flush()
 
     def flush(self) -> None:
-        """Sends what is held. On a connection that is going nobody waits for it any more."""
-        held, self._held, self._held_bytes = self._held, [], 0
-        if held and not self._transport.is_closing():
+        """Sends what is held. On a connection that is going it stays unsent."""
+        if self._held and not self._transport.is_closing():
+            held, self._held, self._held_bytes = self._held, [], 0
             self._transport.writelines(held)
+
+    def drop(self) -> None:
+        """Ends the connection at once; what is held never leaves."""
+        self._held, self._held_bytes = [], 0
+        self._transport.abort()
 
     def get_write_buffer_size(self) -> int:
         return self._held_bytes + self._transport.get_write_buffer_size()

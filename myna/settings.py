@@ -224,7 +224,7 @@ def _check_together(settings: Settings) -> None:
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on: a container or `taskset` may leave it fewer than there are."""
+    """How many cores this process may run on: `taskset` or a container's cpuset may leave it fewer."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -90,3 +90,39 @@ async def test_nothing_is_looked_at_while_nobody_waits(monkeypatch: pytest.Monke
     looks = len(armed)
     await asyncio.sleep(4 * TICK_S)
     assert len(armed) <= looks + 1
+
+
+async def test_one_that_raises_is_reported_and_does_the_others_no_harm() -> None:
+    loop, reported = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, told: reported.append(told["exception"]))
+    deadlines, begun, fault = Deadlines(), time.monotonic(), RuntimeError("of its own")
+    beside, later = future(), future()
+
+    def fails() -> None:
+        raise fault
+
+    deadlines.add("one", begun, fails)
+    deadlines.add("two", begun, partial(beside.set_result, None))
+    deadlines.add("three", begun + 3 * TICK_S, partial(later.set_result, None))
+    async with asyncio.timeout(SOON_S):
+        await beside
+        await later
+    assert reported == [fault]
+
+
+async def test_one_that_is_added_again_waits_anew() -> None:
+    deadlines, begun, told = Deadlines(), time.monotonic(), []
+    first, last = future(), future()
+
+    def late() -> None:
+        told.append("first")
+        deadlines.add("second", begun + SOON_S, partial(told.append, "second"))
+        first.set_result(None)
+
+    deadlines.add("first", begun, late)
+    deadlines.add("second", begun, partial(told.append, "too early"))
+    deadlines.add("last", begun + 3 * TICK_S, partial(last.set_result, None))
+    async with asyncio.timeout(SOON_S):
+        await last
+    assert first.done()
+    assert told == ["first"]

@@ -122,3 +122,43 @@ async def test_what_is_written_may_change_afterwards() -> None:
         Outlet(transport, Turn()).write(buffer)
         buffer[:] = b"different"
         assert await heard(reader, 9) == b"as it was"
+
+
+async def test_what_is_dropped_never_leaves() -> None:
+    async with connections(1) as [(transport, reader)]:
+        outlet = Outlet(transport, Turn())
+        outlet.write(b"never")
+        outlet.drop()
+        async with asyncio.timeout(SOON_S):
+            await reader.ended.wait()
+        assert reader.pieces == []
+
+
+async def test_what_a_closing_connection_held_stays_unsent() -> None:
+    async with connections(1) as [(transport, _)]:
+        outlet = Outlet(transport, Turn())
+        outlet.write(b"never")
+        transport.abort()
+        outlet.flush()
+        assert outlet.unsent
+
+
+async def test_an_outlet_that_fails_is_reported_and_the_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, reported = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, told: reported.append(told["exception"]))
+    fault = RuntimeError("of its own")
+
+    def fails() -> None:
+        raise fault
+
+    async with connections(2) as [(broken, silent), (there, reader)]:
+        turn = Turn()
+        first, second = Outlet(broken, turn), Outlet(there, turn)
+        first.write(b"never")
+        second.write(b"heard")
+        monkeypatch.setattr(first, "flush", fails)
+        assert await heard(reader, 5) == b"heard"
+        monkeypatch.undo()
+        assert broken.is_closing()
+    assert reported == [fault]
+    assert silent.pieces == []

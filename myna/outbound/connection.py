@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         Where its server has kept it before and it rested for a moment only, it isn't looked at: a look asks
         the kernel, and other threads may take the interpreter meanwhile.
         """
-        if self.gone or now >= self.idle_since + IDLE_MAX_S:
+        if self.gone or self._transport.is_closing() or now >= self.idle_since + IDLE_MAX_S:
             return False
         trusted = self._answers > 1 and now < self.idle_since + MOMENT_S
         return trusted or not self._readable()
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; `lost` is told when it is done."""
         self._keep = False
-        self._transport.abort()
+        self._transport.drop()
 
     def _closed_before(self) -> Unreachable:
         return Unreachable(f"{self._peer} closed the connection before a byte was sent.")

@@ -203,3 +203,14 @@ async def test_a_call_that_outlives_the_grace_is_given_up_and_told() -> None:
         status, body = await line.answer()
         assert status == 500
         assert b"shutting down" in body
+
+
+async def test_a_connection_that_was_reset_leaves_nothing_behind() -> None:
+    async with housed() as house:
+        line = await house.connect()
+        line.ask("/body", "POST", b"Content-Length: 0\r\n")
+        assert await line.answer() == (200, b"0")
+        assert len(house.server.config.pauses) == 1
+        line.reset()
+        await until(lambda: house.connections == 0)
+        assert len(house.server.config.pauses) == 0

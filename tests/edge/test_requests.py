@@ -1,5 +1,6 @@
 """Requests that are odd, and what is allowed to be odd about them."""
 
+import contextlib
 import json
 
 import pytest
@@ -213,6 +214,27 @@ def test_headers_that_are_too_large_are_400_whether_they_end_or_not(
         wire.send(b"GET /v1/me HTTP/1.1\r\nHost: x\r\n" + lines + end)
         assert "too large" in error(wire.answer("GET"), 400)
         assert wire.rest() == b""
+
+
+def test_a_trailer_without_end_is_400(door: Door) -> None:
+    with door.wire() as wire:
+        wire.head(CHAT, door.bearer, "Transfer-Encoding: chunked")
+        wire.send(b"%x\r\n%s\r\n0\r\nX: " % (len(BODY), BODY))
+        with contextlib.suppress(OSError):  # it need not be read to its end
+            for _ in range(100):
+                wire.send(b"y" * 10_000)
+        answer = wire.answer()
+        assert "too large" in error(answer, 400)
+
+
+def test_a_small_head_behind_a_large_body_is_no_large_head(door: Door) -> None:
+    with door.wire() as wire:
+        large = BODY[:-1] + b', "user": "%s"}' % (b"x" * 100_000)
+        head = f"{CHAT}\r\nHost: x\r\n{door.bearer}\r\nContent-Length: {len(large)}\r\n\r\n".encode()
+        wire.send(head + large + b"GET /v1/me HTTP/1.1\r\nHost: x\r\n")
+        assert wire.answer().status == 200
+        wire.send(door.bearer.encode() + b"\r\n\r\n")
+        assert wire.answer("GET").status == 200
 
 
 def test_headers_just_below_the_limit_are_taken(door: Door) -> None:
