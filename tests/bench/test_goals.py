@@ -15,7 +15,7 @@ def judged(part: str, **parts: object) -> Goal:
 
 
 def test_a_ratio_that_reaches_its_goal_is_a_yes() -> None:
-    goal = judged("SQLite: calls/s at 64")
+    goal = judged("SQLite: calls/s at 64 connections against the floor")
     assert (goal.figure, goal.met, goal.verdict) == ("0.7", True, "yes")
 
 
@@ -24,10 +24,12 @@ def test_a_ratio_below_its_goal_is_a_no() -> None:
     assert (goal.figure, goal.met, goal.verdict) == ("0.6", False, "**no**")
 
 
-def test_peers_are_compared_with_the_slower_of_the_two_databases() -> None:
-    assert judged("against Portkey").figure == "10x"
-    assert judged("against LiteLLM").figure == "30x"
-    assert judged("against LiteLLM").met is False
+def test_each_database_is_compared_with_each_peer() -> None:
+    against = "calls/s at 64 connections against"
+    assert judged(f"PostgreSQL: {against} Portkey").figure == "10x"
+    assert judged(f"SQLite: {against} Portkey").figure == "11.7x"
+    assert judged(f"PostgreSQL: {against} LiteLLM").figure == "30x"
+    assert judged(f"SQLite: {against} LiteLLM").met is False
 
 
 def test_what_was_not_measured_is_neither_yes_nor_no() -> None:
@@ -38,7 +40,7 @@ def test_what_was_not_measured_is_neither_yes_nor_no() -> None:
 def test_a_peer_that_is_missing_leaves_its_goal_open() -> None:
     table = measured.comparison()
     del table["medians"][who.PORTKEY_GATEWAY]
-    assert judged("against Portkey", table=table).met is None
+    assert judged("SQLite: calls/s at 64 connections against Portkey", table=table).met is None
     assert judged("bare commits", table=table).figure == "3.00 ms"
 
 
