@@ -1,6 +1,7 @@
 """The access log: gathered, then counted and written together; what can't be written stops nobody."""
 
 import asyncio
+import gc
 import io
 import json
 
@@ -85,3 +86,20 @@ async def test_what_is_written_is_counted_at_the_same_time() -> None:
     assert counted() == before
     access.flush()
     assert counted() == (before[0] + 2, before[1] + 2)
+
+
+async def test_nothing_of_what_was_written_is_held_on_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLUSH_EVERY_S", 0.0)
+    access, flushes = Access(io.StringIO()), 50
+
+    async def write_and_count() -> int:
+        for _ in range(flushes):
+            note(access)
+            access.flush()
+        await asyncio.sleep(0.01)  # the timers are over
+        gc.collect()
+        return len(gc.get_objects())
+
+    await write_and_count()
+    before = await write_and_count()
+    assert await write_and_count() - before < flushes / 2
