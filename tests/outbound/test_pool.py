@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from myna.outbound import Broken, Outbound, Unreachable
-from myna.outbound.connection import IDLE_MAX_S, MOMENT_S
+from myna.outbound import Answer, Broken, Outbound, Unreachable
+from myna.outbound.connection import IDLE_MAX_S, MOMENT_S, Connection
 from tests.outbound.calling import post
 from tests.outbound.conftest import Serve
 from tests.outbound.faulty import Talk, answer, answering
@@ -190,15 +190,21 @@ async def test_a_connection_that_ends_before_its_first_use_sends_nothing_and_hol
     await outbound.close()
 
 
-async def test_what_a_server_says_before_the_request_left_is_no_answer_to_it(
-    outbound: Outbound, serve: Serve
-) -> None:
+async def about_to_leave(outbound: Outbound, serve: Serve) -> tuple[Connection, "asyncio.Task[Answer]"]:
+    """A kept connection, and a call over it of which no byte has left yet."""
     server = serve(answering(answer(b"ok")))
     await post(outbound, server.url)
     (connection,) = outbound._open
-    calling = asyncio.ensure_future(post(outbound, server.url))
+    calling = asyncio.create_task(post(outbound, server.url))
     await asyncio.sleep(0)
     assert connection._transport.unsent
+    return connection, calling
+
+
+async def test_what_a_server_says_before_the_request_left_is_no_answer_to_it(
+    outbound: Outbound, serve: Serve
+) -> None:
+    connection, calling = await about_to_leave(outbound, serve)
     connection.data_received(answer(b"Request Timeout"))
     with pytest.raises(Broken, match="spoke before it was asked"):
         await calling
@@ -207,11 +213,7 @@ async def test_what_a_server_says_before_the_request_left_is_no_answer_to_it(
 async def test_a_connection_that_ends_before_the_request_left_is_no_broken_call(
     outbound: Outbound, serve: Serve
 ) -> None:
-    server = serve(answering(answer(b"ok")))
-    await post(outbound, server.url)
-    (connection,) = outbound._open
-    calling = asyncio.ensure_future(post(outbound, server.url))
-    await asyncio.sleep(0)
+    connection, calling = await about_to_leave(outbound, serve)
     connection.connection_lost(None)
     with pytest.raises(Unreachable, match="before a byte was sent"):
         await calling

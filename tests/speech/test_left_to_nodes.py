@@ -1,8 +1,5 @@
 """Speech that the site began and leaves to the compute nodes."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from myna.channels import Channels, SpeechChannel
@@ -19,24 +16,18 @@ from myna.store.batch import TaskStatus
 from myna.tasks import Tasks
 from myna.voices import Choice
 from tests.ledger.desk import asks, desk_on
-from tests.rig.postgres import Postgres
-from tests.store.books import Books, books_of, speech
+from tests.store.books import Books, speech
 
 pytestmark = pytest.mark.anyio
 
 NOBODY_THERE = "http://127.0.0.1:9"
 
 
-@pytest.fixture
-async def books(postgres: Postgres, tmp_path: Path) -> AsyncIterator[Books]:
-    url = postgres.fresh_database()
-    async with books_of(url, tmp_path) as opened:
-        yield opened
-    postgres.drop(url)
-
-
-async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(books: Books) -> None:
+async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
+    postgres_books: Books,
+) -> None:
     """It isn't told that nothing was charged: it was."""
+    books = postgres_books
     holder, outbound, settings = await books.holder(), Outbound(connections_max=1), Settings()
     away = await books.open_again()
     await away.close()
