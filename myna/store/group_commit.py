@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 512
 GATHER_MAX_S = 0.002
+"""How long what came first may wait for more to be committed with it."""
 BUSY_RETRY_S = 0.05
 AWAY_RETRY_S = 0.1
 

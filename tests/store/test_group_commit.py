@@ -1,7 +1,7 @@
 """Many callers, one transaction, and each of them told the truth."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import apsw
 import asyncpg
@@ -9,7 +9,7 @@ import pytest
 
 from myna.errors import Overloaded
 from myna.store import group_commit
-from myna.store.batch import CallState, Charged, EndOutcome
+from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.group_commit import GroupCommit
 from tests.store.books import Books, Holder, charge_of, keep_of, refund_of
 from tests.store.stalls import queued, stalled_commits, until
@@ -17,6 +17,7 @@ from tests.store.stalls import queued, stalled_commits, until
 pytestmark = pytest.mark.anyio
 
 SOON_S = 10.0
+ARRIVING = 12
 
 
 @pytest.fixture
@@ -58,6 +59,72 @@ async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, co
     commits.start()
     outcomes = await asyncio.gather(*waiting)
     assert [isinstance(outcome, Charged) for outcome in outcomes] == [True] * (len(calls) - 10) + [False] * 10
+
+
+async def arriving_turn_by_turn(commits: GroupCommit, holder: Holder) -> None:
+    """Charges, of which two are there from the start and each turn of the event loop brings one more."""
+    waiting = [commits._enqueue(charge_of(holder)) for _ in range(2)]
+    commits.start()
+    for _ in range(ARRIVING - 2):
+        await asyncio.sleep(0)
+        waiting.append(commits._enqueue(charge_of(holder)))
+    assert [type(outcome) for outcome in await asyncio.gather(*waiting)] == [Charged] * ARRIVING
+
+
+@pytest.fixture
+def batches(books: Books, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many operations each transaction of the books took, from here on."""
+    sizes: list[int] = []
+    commit = books.db.commit_batch
+
+    async def counted(
+        ends: Sequence[End], charges: Sequence[Charge]
+    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        sizes.append(len(ends) + len(charges))
+        return await commit(ends, charges)
+
+    monkeypatch.setattr(books.db, "commit_batch", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_sqlites_transaction_waits_for_what_the_next_turns_bring(
+    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "GATHER_MAX_S", SOON_S)
+    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
+    assert batches == [ARRIVING]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_first_of_a_transaction_is_kept_waiting_no_longer_than_agreed(
+    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "GATHER_MAX_S", 0.0)
+    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
+    assert batches[0] == 2
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_who_comes_alone_is_not_kept_waiting(
+    books: Books, commits: GroupCommit, batches: list[int]
+) -> None:
+    holder = await books.holder()
+    waiting = [commits._enqueue(charge_of(holder))]
+    commits.start()
+    await asyncio.sleep(0)
+    waiting.append(commits._enqueue(charge_of(holder)))
+    await asyncio.gather(*waiting)
+    assert batches == [1, 1]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_server_is_kept_busy_instead(
+    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "GATHER_MAX_S", SOON_S)
+    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
+    assert batches[0] == 2
 
 
 async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, commits: GroupCommit) -> None:
