@@ -52,6 +52,10 @@ PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False
 STATEMENT_UNITS = Change(
     BATCH, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
 )
+UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would have fallen below zero")', "pass")
+OPEN_READ = Change(BATCH, "\nWHERE c.state = 0", "")
+OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)")
+OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would have ended twice")', "pass")
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_UNITS = Change(ROUTINES, "IF rest < c.units THEN", "IF false THEN")
@@ -69,13 +73,14 @@ ON_SQLITE = (
         SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite]",
     ),
     Guard("check", (LITE_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[sqlite]", "Failed"),
-    guard(
-        "open",
-        BATCH,
-        "\nWHERE c.state = 0",
-        "",
-        MANY + "a_call_ends_once[sqlite-False]",
+    Guard(
+        "units, and the count of balances",
+        (PYTHON_UNITS, UNITS_COUNT),
+        CHARGE + "what_the_balance_does_not_cover_is_refused[sqlite]",
     ),
+    Guard("open", (OPEN_READ,), MANY + "a_call_ends_once[sqlite-False]"),
+    Guard("open, statement", (OPEN_READ, OPEN_WRITTEN), MANY + "a_call_ends_once[sqlite-False]"),
+    Guard("open, count", (OPEN_READ, OPEN_COUNT), MANY + "a_call_ends_once[sqlite-False]"),
     guard(
         "first end",
         BATCH,
@@ -193,8 +198,8 @@ ON_SQLITE = (
     Guard(
         "a completed task stays",
         (
-            Change(BATCH, "\nWHERE c.state = 0", ""),
-            Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)"),
+            OPEN_READ,
+            OPEN_WRITTEN,
             Change(BATCH, "WHERE call_id = ?1 AND status = 1", "WHERE call_id = ?1"),
             Change(LITE, "WHEN old.status IN (2, 3)", "WHEN old.status IN (9)"),
         ),

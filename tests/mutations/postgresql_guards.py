@@ -54,6 +54,27 @@ ON_POSTGRESQL = (
         "open", ROUTINES, "AND calls.state + 0 = 0 AND", "AND", MANY + "a_call_ends_once[postgresql-False]"
     ),
     guard(
+        "open, by ids",
+        ROUTINES,
+        "AND calls.state + 0 = 0 AND",
+        "AND calls.state = 0 AND",
+        MANY + "a_batch_never_looks_at_all_calls_that_are_open",
+    ),
+    guard(
+        "who did not end",
+        ROUTINES,
+        "IF cardinality(m_ns) = cardinality(e_ids) THEN",
+        "IF true THEN",
+        MANY + "a_call_ends_once[postgresql-False]",
+    ),
+    guard(
+        "refunds",
+        ROUTINES,
+        "IF 2 = ANY (m_states) THEN",
+        "IF false THEN",
+        MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+    ),
+    guard(
         "first end",
         ROUTINES,
         "ORDER BY id, n\n",

@@ -139,3 +139,20 @@ async def test_a_charge_sent_again_is_done_although_its_key_is_revoked_by_now(
 
 async def test_an_empty_batch_is_nothing(books: Books) -> None:
     assert await books.db.commit_batch([], []) == ([], [])
+
+
+async def test_a_batch_never_looks_at_all_calls_that_are_open(postgres_books: Books) -> None:
+    """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
+    books = postgres_books
+    holder = await books.holder(units=2000)
+    for _ in range(5):
+        calls = [charge_of(holder) for _ in range(300)]
+        await books.charge(*calls)
+        assert await books.end(*[keep_of(call) for call in calls]) == [DONE] * len(calls)
+
+    await books.db._writer.fetch("SELECT pg_stat_force_next_flush()")  # type: ignore[attr-defined]
+    await books.db._writer.fetch("SELECT 1")  # type: ignore[attr-defined]
+
+    scans = dict(await books.sql("SELECT indexrelname, idx_scan FROM pg_stat_user_indexes"))
+    assert scans["calls_pkey"] > 0
+    assert scans["calls_open"] == 0
