@@ -1,10 +1,13 @@
 """PostgreSQL: one connection for the batches, a small pool for everything else.
 
-The writer's connection plans without sequential scans and without JIT: a plan made while the tables were
-still empty would otherwise be kept, and throughput would halve within minutes.
+The writer's connection plans its statements without looking at what a batch brings, since planning a batch
+costs as much as a small batch does, and without sequential scans and JIT. Such a plan is as good as what was
+known of the tables when it was made, and one that was made on empty tables reads all of them for every batch
+from then on: so plans are made anew once a second.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +40,7 @@ COMMAND_TIMEOUT_S = 30.0
 LISTEN_RETRY_S = 0.5
 LONG_TIMEOUT_S = 6 * 3600.0
 """For what reads or changes everything: a snapshot, a migration."""
+PLANS_LIFE_S = 1.0
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for an account that somebody else holds before it goes on without it."""
 
@@ -91,6 +95,7 @@ class Postgresql:
     def __init__(self, url: str, pool: Any) -> None:
         self._url, self._pool = url, pool
         self._writer: Any = None
+        self._planned_at = 0.0
         self._skipping = False
         self._transactions = asyncio.Semaphore(TRANSACTIONS_MAX)
 
@@ -133,6 +138,7 @@ class Postgresql:
         args = (*_end_arrays(ends), *_charge_arrays(charges), RESERVATION_LIFE_MS)
         writer = await self._open_writer()
         try:
+            await self._plan_anew(writer)
             try:
                 rows = await writer.fetch(_BATCH, *args, self._skipping)
             except asyncpg.LockNotAvailableError:
@@ -192,9 +198,15 @@ class Postgresql:
                     "enable_seqscan": "off",
                     "jit": "off",
                     "lock_timeout": str(LOCK_TIMEOUT_MS),
+                    "plan_cache_mode": "force_generic_plan",
                 },
             )
         return self._writer
+
+    async def _plan_anew(self, writer: Any) -> None:
+        if (now := time.monotonic()) >= self._planned_at + PLANS_LIFE_S:
+            await writer.execute("DISCARD PLANS")
+            self._planned_at = now
 
     async def _drop_writer(self) -> None:
         """The old connection's transaction may still be on its way; its account locks make the next wait."""

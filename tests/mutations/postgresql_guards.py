@@ -61,6 +61,13 @@ ON_POSTGRESQL = (
         MANY + "a_batch_never_looks_at_all_calls_that_are_open",
     ),
     guard(
+        "plans of empty tables",
+        WRITER,
+        'await writer.execute("DISCARD PLANS")',
+        "pass",
+        MANY + "how_a_batch_finds_its_rows_is_not_what_suited_empty_tables",
+    ),
+    guard(
         "who did not end",
         ROUTINES,
         "IF cardinality(m_ns) = cardinality(e_ids) THEN",

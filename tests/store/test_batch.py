@@ -2,7 +2,8 @@
 
 import pytest
 
-from myna.store.batch import CallState, Charged, EndOutcome, Refusal, Refused
+from myna.store import postgresql
+from myna.store.batch import CallState, Charge, Charged, EndOutcome, Refusal, Refused
 from tests.store.books import Books, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -141,6 +142,15 @@ async def test_an_empty_batch_is_nothing(books: Books) -> None:
     assert await books.db.commit_batch([], []) == ([], [])
 
 
+async def scans(books: Books) -> dict[str, tuple[int, int]]:
+    """How often each index of a PostgreSQL database was asked, and how many entries it gave."""
+    writer = books.db._writer  # type: ignore[attr-defined]
+    await writer.fetch("SELECT pg_stat_force_next_flush()")
+    await writer.fetch("SELECT 1")
+    rows = await books.sql("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
+    return {name: (asked, read) for name, asked, read in rows}
+
+
 async def test_a_batch_never_looks_at_all_calls_that_are_open(postgres_books: Books) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
     books = postgres_books
@@ -150,9 +160,25 @@ async def test_a_batch_never_looks_at_all_calls_that_are_open(postgres_books: Bo
         await books.charge(*calls)
         assert await books.end(*[keep_of(call) for call in calls]) == [DONE] * len(calls)
 
-    await books.db._writer.fetch("SELECT pg_stat_force_next_flush()")  # type: ignore[attr-defined]
-    await books.db._writer.fetch("SELECT 1")  # type: ignore[attr-defined]
+    found = await scans(books)
+    assert found["calls_pkey"] > (0, 0)
+    assert found["calls_open"] == (0, 0)
 
-    scans = dict(await books.sql("SELECT indexrelname, idx_scan FROM pg_stat_user_indexes"))
-    assert scans["calls_pkey"] > 0
-    assert scans["calls_open"] == 0
+
+async def test_how_a_batch_finds_its_rows_is_not_what_suited_empty_tables(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a walk through all of an index is the cheapest."""
+    monkeypatch.setattr(postgresql, "PLANS_LIFE_S", 0.05)
+    books = postgres_books
+    batches, size = 300, 10
+    holder = await books.holder(units=batches * size)
+    await books.sql("ANALYZE")
+    before: list[Charge] = []
+    for _ in range(batches):
+        calls = [charge_of(holder) for _ in range(size)]
+        await books.db.commit_batch([keep_of(call) for call in before], calls)
+        before = calls
+
+    _, read = (await scans(books))["calls_pkey"]
+    assert read < 20 * batches * size
