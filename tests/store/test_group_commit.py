@@ -87,22 +87,22 @@ def batches(books: Books, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_sqlites_transaction_waits_for_what_the_next_turns_bring(
-    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("database_url", "gather_max_s", "first"),
+    [("sqlite", SOON_S, ARRIVING), ("sqlite", 0.0, 2), ("postgresql", SOON_S, 2)],
+    indirect=["database_url"],
+)
+async def test_a_transaction_waits_for_what_turns_bring_on_sqlite_and_no_longer_than_agreed(
+    books: Books,
+    commits: GroupCommit,
+    batches: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    gather_max_s: float,
+    first: int,
 ) -> None:
-    monkeypatch.setattr(group_commit, "GATHER_MAX_S", SOON_S)
+    monkeypatch.setattr(group_commit, "GATHER_MAX_S", gather_max_s)
     await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
-    assert batches == [ARRIVING]
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_first_of_a_transaction_is_kept_waiting_no_longer_than_agreed(
-    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_commit, "GATHER_MAX_S", 0.0)
-    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
-    assert batches[0] == 2
+    assert batches[0] == first
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -116,15 +116,6 @@ async def test_who_comes_alone_is_not_kept_waiting(
     waiting.append(commits._enqueue(charge_of(holder)))
     await asyncio.gather(*waiting)
     assert batches == [1, 1]
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-async def test_a_server_is_kept_busy_instead(
-    books: Books, commits: GroupCommit, batches: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_commit, "GATHER_MAX_S", SOON_S)
-    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
-    assert batches[0] == 2
 
 
 async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, commits: GroupCommit) -> None:
