@@ -41,6 +41,7 @@ LISTEN_RETRY_S = 0.5
 LONG_TIMEOUT_S = 6 * 3600.0
 """For what reads or changes everything: a snapshot, a migration."""
 PLANS_LIFE_S = 1.0
+"""To make them takes about as long as a small batch."""
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for an account that somebody else holds before it goes on without it."""
 
