@@ -69,7 +69,6 @@ class SqliteConnection:
             "foreign_keys=ON",
             "wal_autocheckpoint=0",
             f"journal_size_limit={KEPT_BYTES}",
-            "cache_size=-4096",
             "mmap_size=268435456",
             "temp_store=MEMORY",
         ):
