@@ -91,8 +91,8 @@ class Pool(Generic[R]):
     ) -> R:
         """The job's result, at most `deadline_s` seconds from now, waiting included.
 
-        Of the jobs that wait, next is one of the `turn` that was served longest ago. `progress` hears how
-        much of the job is done, 0 to 1, where the work tells; what it raises ends the job.
+        Jobs that wait are begun by `turn`s, which go round. `progress` hears how much of the job is done,
+        0 to 1, where the work tells; what it raises ends the job.
         Raises EngineBusy, EngineDown, EngineTimedOut, EngineDied, or the EngineFailed that the work raised.
         """
         if not self.up():

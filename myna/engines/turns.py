@@ -1,26 +1,21 @@
-"""A queue whose turns come round: who has much waiting doesn't keep the others waiting."""
+"""A queue whose turns go round: who has much waiting doesn't keep the others waiting.
 
-import itertools
-from collections import deque
+Who comes is last, and so is who was served and has more. To put first whoever was served longest ago would be
+as fair to the others, but where many come once each, all newcomers would go before one who comes again.
+"""
+
+from collections import OrderedDict, deque
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Who was served longest ago is forgotten first, and then counts as never served: the same place in the line.
-_REMEMBERED_MAX: Final = 10_000
-
 
 class Turns(Generic[T]):
-    """What waits, each under its turn.
-
-    Next is the turn that was served longest ago, and in a turn who came first.
-    """
+    """What waits, each under its turn, and in a turn who came first."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, deque[T]] = {}  # no deque is empty
-        self._served: dict[Hashable, int] = {}  # when a turn was served last, the latest at the end
-        self._clock = itertools.count(1)
+        self._waiting: OrderedDict[Hashable, deque[T]] = OrderedDict()  # who is next first; no deque is empty
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -32,23 +27,21 @@ class Turns(Generic[T]):
     def put_back(self, turn: Hashable, item: T) -> None:
         """Before all that waits: it was taken, but nothing came of it."""
         self._waiting.setdefault(turn, deque()).appendleft(item)
-        self._served.pop(turn, None)
+        self._waiting.move_to_end(turn, last=False)
 
     def take(self) -> T:
         """Who is next, no longer waiting. Raises IndexError where nothing waits."""
         if not self._waiting:
             raise IndexError("Nothing waits.")
-        turn = min(self._waiting, key=lambda turn: self._served.get(turn, 0))
-        item = self._waiting[turn].popleft()
+        turn, waiting = next(iter(self._waiting.items()))
+        item = waiting.popleft()
         self._tidy(turn)
         return item
 
     def served(self, turn: Hashable) -> None:
-        """What was taken last is worth its turn: all others go first now."""
-        self._served.pop(turn, None)
-        self._served[turn] = next(self._clock)
-        if len(self._served) > _REMEMBERED_MAX:
-            del self._served[next(iter(self._served))]
+        """What was taken of this turn is worth it: all others go first now."""
+        if turn in self._waiting:
+            self._waiting.move_to_end(turn)
 
     def remove(self, turn: Hashable, item: T) -> bool:
         """Takes this one out; False when it doesn't wait."""
