@@ -8,7 +8,8 @@ from then on: so plans are made anew once a second.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
@@ -108,11 +109,9 @@ class Postgresql:
             max_size=POOL_MAX,
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
-            server_settings={
-                "application_name": "myna",
-                "jit": "off",
-                "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
-            },
+            server_settings={"application_name": "myna"},
+            init=partial(_set, {"jit": "off", "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS)}),
+            reset=_leave,
         )
         return cls(url, pool)
 
@@ -190,18 +189,26 @@ class Postgresql:
 
     async def _open_writer(self) -> Any:
         if self._writer is None or self._writer.is_closed():
-            self._writer = await asyncpg.connect(
+            writer = await asyncpg.connect(
                 self._url,
                 timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
-                server_settings={
-                    "application_name": "myna-writer",
-                    "enable_seqscan": "off",
-                    "jit": "off",
-                    "lock_timeout": str(LOCK_TIMEOUT_MS),
-                    "plan_cache_mode": "force_generic_plan",
-                },
+                server_settings={"application_name": "myna-writer"},
             )
+            try:
+                await _set(
+                    {
+                        "enable_seqscan": "off",
+                        "jit": "off",
+                        "lock_timeout": str(LOCK_TIMEOUT_MS),
+                        "plan_cache_mode": "force_generic_plan",
+                    },
+                    writer,
+                )
+            except BaseException:
+                writer.terminate()
+                raise
+            self._writer = writer
         return self._writer
 
     async def _plan_anew(self, writer: Any) -> None:
@@ -215,6 +222,16 @@ class Postgresql:
             self._writer.terminate()
             self._writer = None
             await asyncio.sleep(0)
+
+
+async def _set(settings: Mapping[str, str], raw: Any) -> None:
+    """For the rest of the session. Most settings that come with a connection are refused by poolers."""
+    pairs = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    await raw.execute(f"SELECT {pairs}")
+
+
+async def _leave(_raw: Any) -> None:
+    """A connection goes back to the pool as it is: nothing here changes its session."""
 
 
 def _some_busy(ended: Sequence[EndOutcome], charged: Sequence[ChargeOutcome]) -> bool:

@@ -1,9 +1,12 @@
 """One batch, many callers: what each of them gets, the same on both databases."""
 
+from typing import cast
+
 import pytest
 
 from myna.store import postgresql
 from myna.store.batch import CallState, Charge, Charged, EndOutcome, Refusal, Refused
+from myna.store.postgresql import Postgresql
 from tests.store.books import Books, charge_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -169,7 +172,7 @@ async def test_how_a_batch_finds_its_rows_is_not_what_suited_empty_tables(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There a walk through all of an index is the cheapest."""
-    monkeypatch.setattr(postgresql, "PLANS_LIFE_S", 0.05)
+    monkeypatch.setattr(postgresql, "PLANS_LIFE_S", 0.0)
     books = postgres_books
     batches, size = 300, 10
     holder = await books.holder(units=batches * size)
@@ -182,3 +185,18 @@ async def test_how_a_batch_finds_its_rows_is_not_what_suited_empty_tables(
 
     _, read = (await scans(books))["calls_pkey"]
     assert read < 20 * batches * size
+
+
+async def test_plans_are_made_anew_when_they_are_old_and_no_sooner(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, holder = cast(Postgresql, postgres_books.db), await postgres_books.holder()
+    writer, asked = await db._open_writer(), []
+    writer.add_query_logger(lambda query: asked.append(query.query))
+    for life_s, anew in ((3600.0, 0), (0.0, 3)):
+        monkeypatch.setattr(postgresql, "PLANS_LIFE_S", life_s)
+        await db.commit_batch([], [charge_of(holder)])
+        asked.clear()
+        for _ in range(3):
+            await db.commit_batch([], [charge_of(holder)])
+        assert asked.count("DISCARD PLANS") == anew

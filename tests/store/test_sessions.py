@@ -1,0 +1,70 @@
+"""What Myna wants of its sessions at PostgreSQL, also behind a pooler."""
+
+import asyncio
+import struct
+
+import pytest
+
+from myna.store.postgresql import Postgresql
+
+pytestmark = pytest.mark.anyio
+
+_TLS_WANTED = 80877103
+_TRACKED = {"user", "database", "application_name", "client_encoding"}
+"""Of what may come with a connection, what PgBouncer takes; it hangs up on anything else."""
+
+
+class Door:
+    """Takes connections as far as their startup message (PostgreSQL: "Message Formats"), then hangs up."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> "Door":
+        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"postgresql://myna@127.0.0.1:{port}/myna"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (code, said) = await _message(reader)
+        if code == _TLS_WANTED:
+            writer.write(b"N")
+            (code, said) = await _message(reader)
+        self.asked |= {name.decode() for name in said.split(b"\0")[:-2:2]}
+        writer.close()
+
+
+async def _message(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    size, code = struct.unpack(">II", await reader.readexactly(8))
+    return code, await reader.readexactly(size - 8)
+
+
+async def test_nothing_comes_with_a_connection_that_a_pooler_does_not_know(postgres_url: str) -> None:
+    db = await Postgresql.open(postgres_url)
+    async with Door() as door:
+        with pytest.raises(db.away):
+            await Postgresql.open(door.url)
+        assert door.asked == _TRACKED
+        door.asked.clear()
+        db._url = door.url
+        with pytest.raises(db.away):
+            await db._open_writer()
+        assert door.asked == _TRACKED
+    await db.close()
+
+
+async def test_a_session_has_its_settings_however_often_it_is_used(postgres_url: str) -> None:
+    db = await Postgresql.open(postgres_url)
+    for _ in range(3):
+        assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
+        rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
+        assert [row[0] for row in rows] == ["10s"]
+    writer = await db._open_writer()
+    for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
+        assert await writer.fetchval(f"SHOW {name}") == value
+    await db.close()
