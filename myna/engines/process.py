@@ -23,6 +23,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 START_DEADLINE_S = 60.0
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
+_TOO_LATE = "The job waited too long for its turn."
 _FAILURES = {error.__name__: error for error in EngineFailed.__subclasses__()}
 
 
@@ -180,7 +181,7 @@ class Pool(Generic[R]):
                 if job.worth_beginning():
                     self._waiting.served(job.turn)
                     return job
-                job.fail(EngineTimedOut("The job waited too long for its turn."))
+                job.fail(EngineTimedOut(_TOO_LATE))
             child.nudge.clear()
             self._idle.append(child)
             try:
@@ -220,6 +221,8 @@ class Pool(Generic[R]):
                 job.fail(_FAILURES.get(kind, EngineFailed)(message))
             case None if job.begun:
                 job.fail(EngineDied("The engine's process died in the middle of the job."))
-            case None if not job.answer.done():
+            case None if job.worth_beginning():
                 self._waiting.put_back(job.turn, job)
                 self._wake()
+            case None:  # the timer that would have taken it out of the queue may be over
+                job.fail(EngineTimedOut(_TOO_LATE))

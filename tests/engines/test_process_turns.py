@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from myna.engines.process import Pool
-from myna.engines.spoken import EngineDown
+from myna.engines.process_child import Job
+from myna.engines.spoken import EngineDown, EngineTimedOut
 from tests.engines.conftest import runs, until
 from tests.engines.process_child import Deed, Mood, Word
 from tests.engines.test_process import _busy, anyio_backend, path
@@ -55,9 +56,9 @@ async def _in_order(pool: Pool[Word], turns: list[str]) -> list[str]:
     return ended
 
 
-async def test_an_accounts_job_goes_before_199_of_another_that_came_earlier(pool: Pool[Word]) -> None:
+async def test_an_accounts_first_job_goes_before_200_of_another(pool: Pool[Word]) -> None:
     ended = await _in_order(pool, ["a"] * 200 + ["b"])
-    assert ended == ["a0", "b200", *(f"a{number}" for number in range(1, 200))]
+    assert ended == ["b200", *(f"a{number}" for number in range(200))]
 
 
 async def test_a_cancelled_job_leaves_its_turn_and_the_rest_go_on(pool: Pool[Word]) -> None:
@@ -69,6 +70,14 @@ async def test_a_cancelled_job_leaves_its_turn_and_the_rest_go_on(pool: Pool[Wor
     await until(lambda: len(pool._waiting) == 1)
     running.cancel()
     assert await second == Word("second")
+
+
+async def test_a_job_whose_child_died_too_late_for_another_is_not_queued_again(pool: Pool[Word]) -> None:
+    late = Job(1, b"", -1, "a", None)
+    pool._settle(late, None)
+    with pytest.raises(EngineTimedOut):
+        await late.answer
+    assert not pool._waiting
 
 
 async def test_progress_reaches_its_own_caller_before_the_answer(pool: Pool[Word]) -> None:
