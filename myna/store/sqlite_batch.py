@@ -34,8 +34,9 @@ from myna.store.limits import RESERVATION_LIFE_MS
 _json = msgspec.json.Encoder()
 
 
-_ROWS = (64, 16, 4, 1)
-"""How many rows a statement takes; few sizes, so that all of them stay prepared."""
+_ROWS = (64, 32, 16, 8, 4, 2, 1)
+"""How many rows a statement takes; few sizes, so that all of them stay prepared. Each statement lets the
+interpreter go, so the fewer the better."""
 
 
 class _Statement(NamedTuple):
