@@ -103,7 +103,10 @@ async def ask(
             continue
         channels.rests.succeeded(channel.name)
         return said
-    raise UpstreamFailed(ALL_FAILED) from last
+    try:
+        raise UpstreamFailed(ALL_FAILED) from last
+    finally:
+        del last  # its traceback holds on to this frame: the collector alone would find the two
 
 
 async def _try(
