@@ -157,7 +157,7 @@ class Synthesizer:
             seconds = min(call.seconds_left, self._settings.upstream_timeout_s)
             spoken = await self._try(channel, utterance, path, seconds, call.account_id)
         except EngineFailed as failure:
-            failures.append(failure.with_traceback(None))  # which would hold on to them in turn
+            failures.append(failure)
             return None
         text = answers.spoken(Delivered(self.url(name), call.task_id))
         audio = Audio(name, spoken.size_bytes, spoken.sha256)

@@ -227,7 +227,7 @@ class Postgresql:
 async def _set(settings: Mapping[str, str], raw: Any) -> None:
     """For the rest of the session. Most settings that come with a connection are refused by poolers."""
     pairs = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-    await raw.execute(f"SELECT {pairs}")
+    await raw.execute(f"SELECT {pairs}", timeout=CONNECT_TIMEOUT_S)
 
 
 async def _leave(_raw: Any) -> None:

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from myna.store.postgresql import Postgresql
+from myna.store.postgresql import Postgresql, PostgresqlConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +55,27 @@ async def test_nothing_comes_with_a_connection_that_a_pooler_does_not_know(postg
         with pytest.raises(db.away):
             await db._open_writer()
         assert door.asked == _TRACKED
+    await db.close()
+
+
+async def test_a_transaction_that_was_cancelled_leaves_nothing_in_its_session(postgres_url: str) -> None:
+    db, sleeps = await Postgresql.open(postgres_url), asyncio.Event()
+
+    async def sleep(raw: PostgresqlConnection) -> None:
+        await raw.fetch(raw.queue_lock)
+        sleeps.set()
+        await raw.fetch("SELECT pg_sleep(60)")
+
+    sleeping = asyncio.create_task(db.transaction(sleep))
+    await sleeps.wait()
+    await asyncio.sleep(0.1)
+    sleeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeping
+    for _ in range(3):
+        assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
+    held = await db.fetch("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+    assert [row[0] for row in held] == [0]
     await db.close()
 
 
