@@ -86,27 +86,24 @@ async def ask(
         raise UpstreamFailed(NO_CHANNEL)
     last: Fault | None = None
     until = time.monotonic() + seconds
-    try:
-        for channel in candidates:
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            if channel.url == PARROT:
-                return Said(f"🦜 {instruction}", None, "stop")
-            try:
-                said = await _try(outbound, channel, conversation, min(left, try_s), answer_max_bytes)
-            except Fault as fault:
-                if not fault.blameless:
-                    channels.rests.failed(channel.name)
-                metrics.UPSTREAM_FAILURES.labels(channel.name, fault.kind).inc()
-                log.warning("chat channel %r failed: %s%s", channel.name, fault, fault.said)
-                last = fault
-                continue
-            channels.rests.succeeded(channel.name)
-            return said
-        raise UpstreamFailed(ALL_FAILED) from last
-    finally:
-        del last  # its traceback holds on to this frame: the collector alone would find the two
+    for channel in candidates:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        if channel.url == PARROT:
+            return Said(f"🦜 {instruction}", None, "stop")
+        try:
+            said = await _try(outbound, channel, conversation, min(left, try_s), answer_max_bytes)
+        except Fault as fault:
+            if not fault.blameless:
+                channels.rests.failed(channel.name)
+            metrics.UPSTREAM_FAILURES.labels(channel.name, fault.kind).inc()
+            log.warning("chat channel %r failed: %s%s", channel.name, fault, fault.said)
+            last = fault.with_traceback(None)  # which would hold on to this frame, as the frame does to it
+            continue
+        channels.rests.succeeded(channel.name)
+        return said
+    raise UpstreamFailed(ALL_FAILED) from last
 
 
 async def _try(

@@ -61,6 +61,11 @@ async def test_an_accounts_first_job_goes_before_200_of_another(pool: Pool[Word]
     assert ended == ["b200", *(f"a{number}" for number in range(200))]
 
 
+async def test_accounts_take_turns_and_each_is_served_in_order_of_arrival(pool: Pool[Word]) -> None:
+    ended = await _in_order(pool, ["a", "a", "a", "b", "b", "c", "b"])
+    assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
+
+
 async def test_a_cancelled_job_leaves_its_turn_and_the_rest_go_on(pool: Pool[Word]) -> None:
     running = await _busy(pool)
     first = asyncio.create_task(pool.run(Deed("echo", "first"), 30, turn="b"))

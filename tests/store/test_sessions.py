@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -44,8 +45,14 @@ async def _message(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return code, await reader.readexactly(size - 8)
 
 
-async def test_nothing_comes_with_a_connection_that_a_pooler_does_not_know(postgres_url: str) -> None:
-    db = await Postgresql.open(postgres_url)
+@pytest.fixture
+async def db(postgres_url: str) -> AsyncIterator[Postgresql]:
+    opened = await Postgresql.open(postgres_url)
+    yield opened
+    await opened.close()
+
+
+async def test_nothing_comes_with_a_connection_that_a_pooler_does_not_know(db: Postgresql) -> None:
     async with Door() as door:
         with pytest.raises(db.away):
             await Postgresql.open(door.url)
@@ -55,11 +62,10 @@ async def test_nothing_comes_with_a_connection_that_a_pooler_does_not_know(postg
         with pytest.raises(db.away):
             await db._open_writer()
         assert door.asked == _TRACKED
-    await db.close()
 
 
-async def test_a_transaction_that_was_cancelled_leaves_nothing_in_its_session(postgres_url: str) -> None:
-    db, sleeps = await Postgresql.open(postgres_url), asyncio.Event()
+async def test_a_transaction_that_was_cancelled_leaves_nothing_in_its_session(db: Postgresql) -> None:
+    sleeps = asyncio.Event()
 
     async def sleep(raw: PostgresqlConnection) -> None:
         await raw.fetch(raw.queue_lock)
@@ -76,11 +82,9 @@ async def test_a_transaction_that_was_cancelled_leaves_nothing_in_its_session(po
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
     held = await db.fetch("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
     assert [row[0] for row in held] == [0]
-    await db.close()
 
 
-async def test_a_session_has_its_settings_however_often_it_is_used(postgres_url: str) -> None:
-    db = await Postgresql.open(postgres_url)
+async def test_a_session_has_its_settings_however_often_it_is_used(db: Postgresql) -> None:
     for _ in range(3):
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
         rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
@@ -88,4 +92,3 @@ async def test_a_session_has_its_settings_however_often_it_is_used(postgres_url:
     writer = await db._open_writer()
     for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
         assert await writer.fetchval(f"SHOW {name}") == value
-    await db.close()
