@@ -81,6 +81,8 @@ class Connection(asyncio.Protocol):
             return await future
         finally:
             self._deadlines.remove(future)
+            self._future = None
+            del future  # what it raised holds this frame, and would hold itself with it
 
     def reusable(self) -> bool:
         """True after a whole answer that left the connection clean: nothing unsent, nothing unasked for."""
@@ -107,7 +109,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; `lost` is told when it is done."""
         self._keep = False
-        self._transport.drop()
+        if not self.gone:
+            self._transport.drop()
 
     def _closed_before(self) -> Unreachable:
         return Unreachable(f"{self._peer} closed the connection before a byte was sent.")
@@ -149,6 +152,7 @@ class Connection(asyncio.Protocol):
             else:
                 where = "in the middle of its answer" if self._wire else "without an answer"
                 self.fail(Broken(f"{self._peer} closed the connection {where}."))
+        del self._parser  # it holds this connection's methods: a circle that only the collector would open
         self._lost(self)
 
     def _framed(self) -> bool:
