@@ -124,10 +124,16 @@ def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[obje
     for size in _ROWS:
         while len(rows) - begin >= size:
             taken = rows[begin : begin + size]
-            db.execute(_sql(statement, size), tuple(chain.from_iterable(taken)))
+            db.execute(_sql(statement, size), list(chain.from_iterable(taken)))
             changed += db.changes()
             begin += size
     return changed
+
+
+def _array(values: list[bytes]) -> object:
+    """A tuple of a list is made in its size; one of a generator is cut down to it, and CPython keeps up to
+    two thousand such cuttings of each size for later."""
+    return apsw.carray(tuple(values))
 
 
 @lru_cache
@@ -166,7 +172,7 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
         first.setdefault(end.call_id, end)
     wanted = list(first.values())
     moved: list[End] = []
-    ((found,),) = db.execute(_OPEN_CALLS, (apsw.carray(tuple(first)),))
+    ((found,),) = db.execute(_OPEN_CALLS, (_array(list(first)),))
     for place, account_id, key_id, units in _open_calls.decode(found):
         end = wanted[place]
         moved.append(end)
@@ -178,17 +184,17 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
     _move(db, moved, now)
     _end_what_hangs_on_them(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
-    missing = tuple(call_id for call_id in first if call_id not in states)
+    missing = [call_id for call_id in first if call_id not in states]
     if missing:
-        states.update(db.execute(_STATES, (apsw.carray(missing),)))
+        states.update(db.execute(_STATES, (_array(missing),)))
     return [EndOutcome.DONE if states.get(end.call_id) == end.state else EndOutcome.LOST for end in ends]
 
 
 def _move(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
     for state in (CallState.KEPT, CallState.REFUNDED):
-        call_ids = tuple(end.call_id for end in ends if end.state == state)
+        call_ids = [end.call_id for end in ends if end.state == state]
         if call_ids:
-            db.execute(_MOVE, (apsw.carray(call_ids), int(state), now))
+            db.execute(_MOVE, (_array(call_ids), int(state), now))
             if db.changes() != len(call_ids):
                 raise AssertionError("a call would have ended twice")
 
@@ -199,7 +205,7 @@ def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) 
     if refunds:
         reasons = [(end.call_id.hex(), end.reason) for end in refunds]
         db.execute(_FAIL_TASKS, (_json.encode(reasons).decode(), now))
-        db.execute(_DROP_RESERVATIONS, (apsw.carray(tuple(end.call_id for end in refunds)),))
+        db.execute(_DROP_RESERVATIONS, (_array([end.call_id for end in refunds]),))
     for end in ends:
         if end.state != CallState.KEPT:
             continue
@@ -273,8 +279,8 @@ def _standing(
     """The key of each charge; charges of one account share its balance."""
     found: list[_Key | None] = [None] * len(charges)
     accounts: dict[int, _Account] = {}
-    hashes = apsw.carray(tuple(charge.key_hash for charge in charges))
-    call_ids = apsw.carray(tuple(charge.call_id for charge in charges))
+    hashes = _array([charge.key_hash for charge in charges])
+    call_ids = _array([charge.call_id for charge in charges])
     ((version, there, keys),) = db.execute(_STANDING, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(there)}
     for place, key_id, account_id, balance, scopes, usable in _standing_keys.decode(keys):

@@ -216,7 +216,7 @@ async def test_a_connection_that_has_ended_leaves_nothing_to_the_collector(
             with suppress(Broken):
                 await post(outbound, server.url)
         async with asyncio.timeout(5):
-            while any(isinstance(found, Connection) for found in gc.get_objects()):
+            while any(isinstance(found, Connection) for found in gc.get_objects()):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
     finally:
         gc.enable()

@@ -1,5 +1,7 @@
 """One batch, many callers: what each of them gets, the same on both databases."""
 
+import gc
+import sys
 from typing import cast
 
 import pytest
@@ -46,6 +48,29 @@ async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None
         Refused(Refusal.UNITS, 0), Charged(rich.account_id, 0),
     ]  # fmt: skip
     assert (await books.balance(poor), await books.balance(rich)) == (0, 3)
+
+
+async def test_a_batch_leaves_no_memory_behind(books: Books) -> None:
+    """CPython puts tuples that end by, up to two thousand of each size below twenty, for the next of that
+    size. One that was cut down to its size is put by and never taken from there."""
+    batches, wide = 40, 13
+    holder = await books.holder(units=wide)
+
+    async def grown() -> int:
+        before = sys.getallocatedblocks()
+        for _ in range(batches):
+            calls = [charge_of(holder) for _ in range(wide)]
+            await books.charge(*calls)
+            await books.end(*[refund_of(call) for call in calls])
+        return sys.getallocatedblocks() - before
+
+    gc.collect()
+    gc.disable()
+    try:
+        await grown()
+        assert await grown() < batches
+    finally:
+        gc.enable()
 
 
 async def test_a_keep_delivers_and_takes_nothing_more(books: Books) -> None:
