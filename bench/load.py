@@ -164,8 +164,9 @@ def alternate(
     seconds: int,
     between: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Figures]]:
-    """Rounds in turn, so that a machine whose speed drifts treats all alike. Whoever isn't measured is
-    stopped meanwhile. A first short round of each is thrown away; `between` runs after each turn.
+    """Rounds in turn, so that a machine whose speed drifts treats all alike; every second turn goes
+    backwards, so that nobody is always behind the same one. Whoever isn't measured is stopped meanwhile. A
+    first short round of each is thrown away; `between` runs after each turn.
 
     A round is `seconds` long, or as long as it takes a slow target to answer each connection a few times.
     """
@@ -174,7 +175,7 @@ def alternate(
     for target in targets:
         target.program.pause()
     for number in range(rounds + 1):
-        for target in targets:
+        for target in targets if number % 2 else reversed(targets):
             figures = one_round(target, connections, lasts[target.name])
             _let_finish(target)
             if number:
