@@ -49,9 +49,6 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._peer, self._turn, self._deadlines = peer, turn, deadlines
         self._lost = lost
-        self._parser = httptools.HttpResponseParser(self)
-        # An interim answer of an old server speaks HTTP/1.0 or says `close`, and the real one follows anyway.
-        self._parser.set_dangerous_leniencies(lenient_keep_alive=True)
         self._future: asyncio.Future[Answer] | None = None
         self._status = 0
         self._keep = False
@@ -109,8 +106,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; `lost` is told when it is done."""
         self._keep = False
-        if not self.gone:
-            self._transport.drop()
+        self._transport.drop()
 
     def _closed_before(self) -> Unreachable:
         return Unreachable(f"{self._peer} closed the connection before a byte was sent.")
@@ -127,6 +123,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = Outlet(cast(asyncio.Transport, transport), self._turn)
         self._readable = _watcher(transport.get_extra_info("socket").fileno())
+        self._parser = httptools.HttpResponseParser(self)
+        # An interim answer of an old server speaks HTTP/1.0 or says `close`, and the real one follows anyway.
+        self._parser.set_dangerous_leniencies(lenient_keep_alive=True)
 
     def data_received(self, data: bytes) -> None:
         if self._future is None or self._future.done():
