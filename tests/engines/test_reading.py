@@ -185,6 +185,7 @@ def test_text_without_numbers_stays_as_it_is(text: str) -> None:
     assert spoken_form(text) == text
 
 
+@settings(deadline=None)
 @given(_PLAIN, _PLAIN)
 def test_nothing_around_a_number_is_lost(before: str, after: str) -> None:
     assert spoken_form(f"{before}。3个。{after}") == f"{before}。三个。{after}"
