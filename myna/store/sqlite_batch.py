@@ -5,7 +5,7 @@ for PostgreSQL is the function `commit_batch` in the migrations; the tests hold 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, cast
@@ -130,9 +130,9 @@ def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[obje
     return changed
 
 
-def _array(values: list[bytes]) -> object:
-    """A tuple of a list is made in its size; one of a generator is cut down to it, and CPython keeps up to
-    two thousand such cuttings of each size for later."""
+def _array(values: Collection[bytes]) -> object:
+    """A tuple of what knows its length is made in its size; one of a generator is cut down to it, and CPython
+    keeps up to two thousand such cuttings of each size for later."""
     return apsw.carray(tuple(values))
 
 
@@ -172,7 +172,7 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
         first.setdefault(end.call_id, end)
     wanted = list(first.values())
     moved: list[End] = []
-    ((found,),) = db.execute(_OPEN_CALLS, (_array(list(first)),))
+    ((found,),) = db.execute(_OPEN_CALLS, (_array(first),))
     for place, account_id, key_id, units in _open_calls.decode(found):
         end = wanted[place]
         moved.append(end)

@@ -16,16 +16,24 @@ from bench.processes import CannotRun, Started
 from tests.rig.waiting import wait_until
 
 DEADLINE_S = 20.0
-BUSY_CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+WORK = "while True: pass"
+BUSY_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{WORK}'])"
 MEBIBYTE = 2**20
 
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[Started]:
-    """A program that rests while its child works."""
+    """A program that rests while its child works. Until the child is a program of its own, its parent sleeps
+    in vfork(2) and can't be stopped."""
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
-        wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
+        wait_until(
+            lambda: [works(pid) for pid in processes.tree(program.pid)] == [False, True], DEADLINE_S, "work"
+        )
         yield program
+
+
+def works(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").endswith(f"\0{WORK}\0")
 
 
 def test_the_time_of_children_counts(busy: Started) -> None:
