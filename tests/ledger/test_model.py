@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         self.books = self.run(self.opening.__aenter__())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time anew
 
     @initialize(units=st.lists(st.integers(0, 9), min_size=2, max_size=3))
     def open_accounts(self, units: list[int]) -> None:

@@ -72,7 +72,7 @@ class Machine(RuleBasedStateMachine):
         self.works: Works = self.run(self.process.enter_async_context(works_on(self.books, lease_s=LEASE_S)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time anew
 
     @initialize(units=st.lists(st.integers(2, 20), min_size=2, max_size=3))
     def open_accounts_and_enroll_nodes(self, units: list[int]) -> None:
@@ -303,19 +303,22 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_are_as_the_model_has_them(self) -> None:
-        assert self.run(self.books.audit()) == []
-        assert dict(self._rows("SELECT id, balance FROM accounts")) == self.model.units
+        self.run(self._compared())
+
+    async def _compared(self) -> None:
+        assert await self.books.audit() == []
+        assert dict(await self._fetched("SELECT id, balance FROM accounts")) == self.model.units
         for table, jobs in (("tasks", self.model.tasks), ("clones", self.model.voices)):
-            rows = self._rows(f"SELECT id, status, epoch, tries, node_id FROM {table} ORDER BY id")
+            rows = await self._fetched(f"SELECT id, status, epoch, tries, node_id FROM {table} ORDER BY id")
             assert rows == [(job.id, job.status, job.epoch, job.tries, job.node_id) for job in jobs]
-        answers = dict(self._rows("SELECT call_id, answer FROM reservations"))
+        answers = dict(await self._fetched("SELECT call_id, answer FROM reservations"))
         assert answers == {task.call_id: task.answer for task in self.model.tasks if task.reserved}
 
     def _rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self.run(self._fetched(sql, *args))]
+        return self.run(self._fetched(sql, *args))
 
-    async def _fetched(self, sql: str, *args: object) -> Any:
-        return await self.books.db.fetch(sql, *args)
+    async def _fetched(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self.books.db.fetch(sql, *args)]
 
     def teardown(self) -> None:
         self.run(self.process.aclose())
