@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _NAME = re.compile(r"[0-9a-f]{32}\.mp3")
+_PROBE_BYTES = 4096
 
 
 class AudioStore:
@@ -42,12 +43,14 @@ class AudioStore:
                 continue
 
     def writable(self) -> bool:
-        """Whether a new file could be written now."""
+        """Whether a block of a new file could be written now. A full disk still takes an empty file."""
         probe = self._folder / f"probe-{secrets.token_hex(4)}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(b"")
-            probe.unlink()
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError:
             return False
         return True

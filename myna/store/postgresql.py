@@ -7,6 +7,7 @@ from then on: so plans are made anew once a second.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -29,6 +30,8 @@ from myna.store.limits import RESERVATION_LIFE_MS
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 POOL_MAX = 8
 TRANSACTIONS_MAX = 5
 """Of the pool's connections. A transaction may wait for what somebody holds for long; a read never does, and
@@ -39,6 +42,8 @@ without a word, is free again after that."""
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 30.0
 LISTEN_RETRY_S = 0.5
+LISTEN_CHECK_S = 30.0
+"""How often a listener asks whether anybody is still there: a line that is dead on one side doesn't tell."""
 LONG_TIMEOUT_S = 6 * 3600.0
 """For what reads or changes everything: a snapshot, a migration."""
 PLANS_LIFE_S = 1.0
@@ -164,24 +169,34 @@ class Postgresql:
         """On a connection of its own, opened again whenever it is lost."""
         while True:
             try:
-                connection = await asyncpg.connect(
-                    self._url,
-                    timeout=CONNECT_TIMEOUT_S,
-                    server_settings={"application_name": "myna-listener"},
-                )
+                await self._listen_once(channel, heard)
             except self.away:
-                await asyncio.sleep(LISTEN_RETRY_S)
-                continue
-            lost = asyncio.Event()
-            connection.add_termination_listener(lambda *_, lost=lost: lost.set())
-            try:
-                await connection.add_listener(channel, lambda *_: heard())
-                heard()  # something may have been told before
-                await lost.wait()
-            except self.away:
-                await asyncio.sleep(LISTEN_RETRY_S)
-            finally:
-                connection.terminate()
+                pass
+            except Exception:
+                log.exception("listening to %r failed; it is tried again", channel)
+            await asyncio.sleep(LISTEN_RETRY_S)
+
+    async def _listen_once(self, channel: str, heard: Callable[[], None]) -> None:
+        """Until the connection is lost. Raises what `away` names where nobody is there or says anything."""
+        connection = await asyncpg.connect(
+            self._url,
+            timeout=CONNECT_TIMEOUT_S,
+            command_timeout=CONNECT_TIMEOUT_S,
+            server_settings={"application_name": "myna-listener"},
+        )
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda *_: lost.set())
+        try:
+            await connection.add_listener(channel, lambda *_: heard())
+            heard()  # something may have been told before
+            while not lost.is_set():
+                try:
+                    async with asyncio.timeout(LISTEN_CHECK_S):
+                        await lost.wait()
+                except TimeoutError:
+                    await connection.execute("SELECT 1")
+        finally:
+            connection.terminate()
 
     async def close(self) -> None:
         await self._drop_writer()

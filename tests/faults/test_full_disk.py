@@ -27,7 +27,11 @@ def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_go_on(service_on: 
     check_error(caller.chat("hello"), 503, "service_unavailable")
     assert caller.stats() == UNCHARGED
     assert caller.get("/models").status == 200
+    unready = call("GET", f"{service.root_url}/readyz")
+    assert (unready.status, unready.json["checks"]["storage"]) == (503, False)
+    assert not list((service.folder / "data").rglob("probe-*"))
     empty_disk(service)
+    assert call("GET", f"{service.root_url}/readyz").status == 200
 
     def works() -> bool:
         return caller.chat("hello").status == 200

@@ -1,4 +1,5 @@
-"""A wire to PostgreSQL that can lose an answer: the server did what it was told, and nobody hears of it."""
+"""A wire to PostgreSQL that can lose an answer: the server did what it was told, and nobody hears of it. Or
+no bytes come through any more."""
 
 import asyncio
 import contextlib
@@ -16,6 +17,7 @@ class Cutter:
         self._losing = False
         self._awaited: bytes | None = None
         self._clients: list[asyncio.StreamWriter] = []
+        self._mute = 0
         self.lost = 0
         self.url = ""
 
@@ -27,6 +29,10 @@ class Cutter:
         for client in self._clients:
             client.transport.abort()
         self._clients.clear()
+
+    def mute(self) -> None:
+        """From now on no bytes come through the wires that are there; new ones work."""
+        self._mute += 1
 
     def lose_answer_to(self, request: bytes) -> None:
         """The answer that is lost is the one behind the next message with this text in it."""
@@ -42,14 +48,20 @@ class Cutter:
         writer.close()
 
     async def _up(self, client: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
+        born = self._mute
         while data := await client.read(65536):
+            if self._mute != born:
+                continue
             if self._awaited and self._awaited in data:
                 self._losing, self._awaited = True, None
             server.write(data)
         server.close()
 
     async def _down(self, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        born = self._mute
         while data := await server.read(65536):
+            if self._mute != born:
+                continue
             if self._losing:
                 self._losing = False
                 self.lost += 1

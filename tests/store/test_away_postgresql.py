@@ -7,10 +7,12 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
+from myna.store import postgresql
 from myna.store.batch import CallState, Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
@@ -268,3 +270,63 @@ async def test_a_server_that_turned_read_only_is_waited_for(postgres_books: Book
         await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
         assert await charging == Charged(holder.account_id, 0)
     await other.close()
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_listener_whose_line_went_dead_without_a_word_listens_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """While it listens, or before the answer to its LISTEN."""
+    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.1)
+    monkeypatch.setattr(postgresql, "CONNECT_TIMEOUT_S", 0.5)
+    connect, rings = asyncpg.connect, 0
+
+    def ring() -> None:
+        nonlocal rings
+        rings += 1
+
+    async def muted(*args: Any, **settings: Any) -> Any:
+        connection = await connect(*args, **settings)
+        monkeypatch.setattr(asyncpg, "connect", connect)
+        cutter.mute()
+        return connection
+
+    async def told() -> bool:
+        """Each listener rings once by itself."""
+        before = rings
+        for _ in range(3):
+            await teller.execute("SELECT pg_notify('news', '')")
+        await asyncio.sleep(0.05)
+        return rings >= before + 3
+
+    teller = await asyncpg.connect(postgres_url)
+    async with cutter_to(postgres_url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        if early:
+            monkeypatch.setattr(asyncpg, "connect", muted)
+        stop = await db.listen("news", ring)
+        await until(told, "news are heard")
+        if not early:
+            cutter.mute()
+            await until(told, "news are heard again")
+        await stop()
+        db._pool.terminate()
+    await teller.close()
+
+
+async def test_a_listener_outlives_an_error_that_nobody_knows(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect, rung = asyncpg.connect, asyncio.Event()
+
+    async def failing(*_: Any, **__: Any) -> Any:
+        monkeypatch.setattr(asyncpg, "connect", connect)
+        raise asyncpg.InternalServerError("no such luck")
+
+    db = await Postgresql.open(postgres_url)
+    monkeypatch.setattr(asyncpg, "connect", failing)
+    stop = await db.listen("news", rung.set)
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    assert "listening to 'news' failed" in caplog.text
+    await stop()
+    await db.close()
