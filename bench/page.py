@@ -29,13 +29,14 @@ def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
     if growth:
         svg = picture([chart for name, found in growth.items() for chart in growth_charts(name, found)])
         page.with_name(PICTURE).write_text(svg, encoding="utf-8")
+    grown = [part for name, found in growth.items() for part in _growth(name, found)]
     figures = "\n\n".join(
         ["## Goals", str(as_table(all_goals(table, growth, speech))), "## One table, one run"]
         + (_comparison(table) if table else [NOT_YET])
         + ["## Where a call's microseconds go"]
         + (_parts(split) if split else [NOT_YET])
         + ["## Growth"]
-        + ([part for name, found in growth.items() for part in _growth(name, found)] or [NOT_YET])
+        + ([f"![Calls/s and p99 as one thing grows]({PICTURE})", *grown] if grown else [NOT_YET])
         + ["## Speech"]
         + (_speech(speech) if speech else [NOT_YET])
     )
@@ -130,7 +131,7 @@ def _growth(database: str, found: dict[str, Any]) -> list[str]:
         ],
     )
     return [
-        f"### {database}", _setting(found), f"![How {database} grows]({PICTURE})", str(curves),
+        f"### {database}", _setting(found), str(curves),
         "Reads at one client, p50 / p99 in ms:", str(reads), _memory(found),
     ]  # fmt: skip
 
