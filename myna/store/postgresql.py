@@ -168,13 +168,15 @@ class Postgresql:
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
         """On a connection of its own, opened again whenever it is lost."""
         while True:
+            pause_s = LISTEN_RETRY_S
             try:
                 await self._listen_once(channel, heard)
             except self.away:
-                pass
+                pass  # whoever wants something of the database says so
             except Exception:
                 log.exception("listening to %r failed; it is tried again", channel)
-            await asyncio.sleep(LISTEN_RETRY_S)
+                pause_s = LISTEN_CHECK_S
+            await asyncio.sleep(pause_s)
 
     async def _listen_once(self, channel: str, heard: Callable[[], None]) -> None:
         """Until the connection is lost. Raises what `away` names where nobody is there or says anything."""

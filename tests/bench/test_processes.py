@@ -26,13 +26,15 @@ def busy(tmp_path: Path) -> Iterator[Started]:
     """A program that rests while its child works. Until the child is a program of its own, its parent sleeps
     in vfork(2) and can't be stopped."""
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
-        wait_until(
-            lambda: [works(pid) for pid in processes.tree(program.pid)] == [False, True], DEADLINE_S, "work"
-        )
+        wait_until(lambda: child_works(program), DEADLINE_S, "the child works")
         yield program
 
 
-def works(pid: int) -> bool:
+def child_works(program: Started) -> bool:
+    return [_works(pid) for pid in processes.tree(program.pid)] == [False, True]
+
+
+def _works(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").endswith(f"\0{WORK}\0")
 
 

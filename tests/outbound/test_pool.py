@@ -4,7 +4,6 @@ import asyncio
 import gc
 import socket
 import time
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -213,25 +212,31 @@ async def test_what_a_server_says_before_the_request_left_is_no_answer_to_it(
         await calling
 
 
-@pytest.mark.parametrize("behaviour", [once(answer(b"ok")), hanging_up, None])
+@pytest.mark.parametrize(("behaviour", "failures"), [(once(answer(b"ok")), 0), (hanging_up, 5), (None, 5)])
 async def test_a_connection_that_has_ended_leaves_nothing_to_the_collector(
-    outbound: Outbound, serve: Serve, behaviour: Behaviour | None
+    outbound: Outbound, serve: Serve, behaviour: Behaviour | None, failures: int
 ) -> None:
     """What goes round in circles stays until some ten thousand such things are there. Without a behaviour
     nobody listens."""
-    url = serve(behaviour).url if behaviour else f"http://127.0.0.1:{free_port()}"
+    server = serve(behaviour) if behaviour else None
+    url = server.url if server else f"http://127.0.0.1:{free_port()}"
+    failed = 0
     gc.collect()
     before = connections()
     gc.disable()
     try:
         for _ in range(5):
-            with suppress(Broken, Unreachable):
+            try:
                 await post(outbound, url)
+            except (Broken, Unreachable):
+                failed += 1
         async with asyncio.timeout(5):
             while connections() - before:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
     finally:
         gc.enable()
+    assert failed == failures
+    assert server is None or server.accepted == 5
 
 
 def connections() -> set[int]:

@@ -317,6 +317,7 @@ async def test_a_listener_whose_line_went_dead_without_a_word_listens_again(
 async def test_a_listener_outlives_an_error_that_nobody_knows(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.1)
     connect, rung = asyncpg.connect, asyncio.Event()
 
     async def failing(*_: Any, **__: Any) -> Any:
