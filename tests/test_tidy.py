@@ -105,6 +105,7 @@ def test_nothing_happens_at_import() -> None:
     """Importing the application opens no file of ours, starts no thread and asks for no setting."""
     probe = (
         "import sys, threading, os; os.environ['MYNA_PORT'] = 'wrong'; import myna.app, myna.cli;"
+        "myna.cli.build().resolved_commands();"
         "assert threading.active_count() == 1, threading.enumerate();"
         "assert 'wetext' not in sys.modules and 'espeakng_loader' not in sys.modules"
     )

@@ -8,10 +8,25 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from myna import __version__
-from myna.cli import accounts, channels, keys, models, node_run, serve, site, voices
 from myna.errors import CommandError, ConfigError
 
 FAILED, WRONG_USAGE = 1, 2
+
+COMMANDS = {
+    "serve": "myna.cli.serve:serve",
+    "migrate": "myna.cli.serve:migrate",
+    "version": "myna.cli.serve:version",
+    "audit": "myna.cli.site:audit",
+    "account": "myna.cli.accounts:app",
+    "key": "myna.cli.keys:app",
+    "channel": "myna.cli.channels:app",
+    "voice": "myna.cli.voices:app",
+    "node": "myna.cli.node_run:app",
+    "models": "myna.cli.models:app",
+    "settings": "myna.cli.site:settings",
+}
+"""Each command's place. A process imports its own command's alone: what serves has no use for what tries
+models, nor the other way round."""
 
 
 def build() -> App:
@@ -23,21 +38,8 @@ def build() -> App:
         error_console=Console(stderr=True),
         result_action="return_value",
     )
-    app.command(serve.serve)
-    app.command(serve.migrate)
-    app.command(serve.version)
-    app.command(site.audit)
-    nouns = {
-        "account": accounts,
-        "key": keys,
-        "channel": channels,
-        "voice": voices,
-        "node": node_run,
-        "models": models,
-    }
-    for name, noun in nouns.items():
-        app.command(noun.app, name=name)
-    app.command(site.settings, name="settings")
+    for name, where in COMMANDS.items():
+        app.command(where, name=name)
     return app
 
 
@@ -48,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         _check_text(words)
+        if not words or words[0].startswith("-"):  # it lists the commands, each with its own first line
+            app.resolved_commands()
         code = app(words, exit_on_error=False, print_error=True)
         sys.stdout.flush()
     except BrokenPipeError:  # who read, `head` perhaps, has seen enough; the interpreter flushes once more

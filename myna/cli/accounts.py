@@ -7,7 +7,7 @@ from myna.cli.desk import Json, Whole, seconds, show, show_rows, with_database
 from myna.store.accounts import AccountRow
 from myna.store.database import Database
 
-app = App(help="Accounts and their units.")
+app = App(name="account", help="Accounts and their units.")
 
 
 @app.command

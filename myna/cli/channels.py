@@ -19,7 +19,7 @@ from myna.store import site as store
 from myna.store.database import Connection, Database
 from myna.store.site import ChannelRow, Config
 
-app = App(help="Upstream channels: what answers chats and what speaks.")
+app = App(name="channel", help="Upstream channels: what answers chats and what speaks.")
 
 PROBE = "Say hello."
 PROBE_WAIT_S = 30.0

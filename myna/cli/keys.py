@@ -13,7 +13,7 @@ from myna.store import keys as store
 from myna.store.database import Database
 from myna.store.keys import KeyRow, Usage
 
-app = App(help="API keys.")
+app = App(name="key", help="API keys.")
 
 
 @app.command

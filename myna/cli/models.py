@@ -20,7 +20,7 @@ from myna.engines.sherpa_known import KNOWN
 from myna.engines.spoken import EngineFailed, Reference, Spoken, Utterance, Voice
 from myna.errors import CommandError, ConfigError
 
-app = App(help="Neural voices: models of sherpa-onnx that a compute node can speak with.")
+app = App(name="models", help="Neural voices: models of sherpa-onnx that a compute node can speak with.")
 
 SENTENCES = {
     "zh": "今天天气很好，我们一起去公园散步吧。",

@@ -13,7 +13,10 @@ LEADS_HERE = (
     "That address is good on this machine alone. On another one type its own, or set MYNA_PUBLIC_URL."
 )
 
-app = App(help="Compute nodes: machines that speak for the site. On the node's machine: join, run, check.")
+app = App(
+    name="node",
+    help="Compute nodes: machines that speak for the site. On the node's machine: join, run, check.",
+)
 
 
 @app.command

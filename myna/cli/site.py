@@ -17,7 +17,7 @@ from myna.store.audio import AudioStore
 from myna.store.audit import Breach
 from myna.store.database import Database
 
-settings = App(help="Site settings, and what this process would start with.")
+settings = App(name="settings", help="Site settings, and what this process would start with.")
 
 
 @settings.command(name="list")

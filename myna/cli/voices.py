@@ -26,7 +26,7 @@ from myna.store.clones import CloneRow, CloneStatus, Deleted, OwnedClone
 from myna.store.database import Database
 from myna.store.samples import SampleStore
 
-app = App(help="Public voices, and voices cloned by accounts.")
+app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 VoiceId = Annotated[str, Parameter(name="ID")]
 
 

@@ -2,13 +2,13 @@
 
 The voice reads Han rightly and digits by guesswork. A pass of our own (`reading_rules`) takes what the
 `wetext` normaliser gets wrong; the normaliser reads the rest. Its grammars lie in its wheel, nothing is
-fetched; but its import reads those of three languages (0.5 to 0.9 s), so it waits for the first number, or
-for `warm`.
+fetched. Its import waits for the first number, or for `warm`.
 """
 
 import functools
 import re
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import regex
 
@@ -47,14 +47,31 @@ def spoken_form(text: str) -> str:
 
 
 def warm() -> None:
-    """Loads the normaliser now (0.5 to 0.9 s) instead of at the first number."""
+    """Loads the normaliser now instead of at the first number."""
     _normaliser().normalize("1")
+
+
+class _Grammar:
+    """One of the normaliser's grammars, read from its file when it is first asked."""
+
+    def __init__(self, read: Callable[[str], Callable[[str], str]], path: str) -> None:
+        self._grammar = functools.cache(functools.partial(read, path))
+
+    def __call__(self, text: str) -> str:
+        return self._grammar()(text)
 
 
 @functools.cache
 def _normaliser() -> _Normaliser:
-    from wetext import Normalizer
+    """Its import would read nineteen grammars of three languages, of which two are asked."""
+    import kaldifst
 
+    read: Any = kaldifst.TextNormalizer
+    kaldifst.TextNormalizer = functools.partial(_Grammar, read)
+    try:
+        from wetext import Normalizer
+    finally:
+        kaldifst.TextNormalizer = read
     normaliser: _Normaliser = Normalizer(lang="zh", operator="tn")
     return normaliser
 

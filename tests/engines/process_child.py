@@ -60,6 +60,10 @@ def settings(word: str) -> str:
     return ",".join(name for name in os.environ if name.startswith("MYNA_"))
 
 
+def environ(word: str) -> str:
+    return os.environ[word]
+
+
 def steps(word: str, tell: Tell) -> str:
     for step in range(1, 5):
         tell(step / 4)

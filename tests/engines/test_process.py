@@ -244,3 +244,19 @@ async def test_a_child_does_not_get_the_servers_settings(
     await pool.start()
     assert await pool.run(Deed("settings"), 10) == Word("")
     await pool.close()
+
+
+async def test_a_child_computes_on_one_thread_unless_the_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def threads() -> Word:
+        pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+        await pool.start()
+        word = await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 10)
+        await pool.close()
+        return word
+
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert await threads() == Word("1")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    assert await threads() == Word("3")

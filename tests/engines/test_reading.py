@@ -233,6 +233,22 @@ def test_warming_loads_the_normaliser_without_a_network() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
+def test_only_the_grammars_that_are_asked_are_read() -> None:
+    code = (
+        "import sys, kaldifst\n"
+        "paths, real = [], kaldifst.TextNormalizer\n"
+        "def read(path): paths.append(path); return real(path)\n"
+        "kaldifst.TextNormalizer = read\n"
+        "from myna.engines.reading import spoken_form, warm\n"
+        "warm()\n"
+        "assert kaldifst.TextNormalizer is read\n"
+        "spoken_form('2024年5月1日，3个'), spoken_form('4个')\n"
+        "names = ['/'.join(path.split('/')[-3:]) for path in paths]\n"
+        "assert names == ['zh/tn/tagger.fst', 'zh/tn/verbalizer.fst'], names\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_a_page_of_numbers_is_read_in_bounded_time() -> None:
     warm()
     begin = time.monotonic()
