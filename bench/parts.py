@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from bench import fill, results
+from bench import fill, processes, results
 from bench.fill import Size
 from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
@@ -65,8 +65,9 @@ class Instant(Outbound):
 
 
 def measure() -> Parts:
-    """On a database in memory, so that no disk is in it."""
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+    """On the core of the program under test, and a database in memory, so that no disk is in it."""
+    on_its_core = processes.pinned(processes.cores().program)
+    with on_its_core, tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         folder = Path(name)
         asyncio.run(fill.fill("", folder, Size()))
         micros = uvloop.run(_all(folder))
@@ -153,7 +154,7 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
             await asyncio.gather(*(_call(commits, charge(number)) for number in range(MANY)))
 
     found = {
-        "a bare commit of SQLite, no disk": _bare(),
+        "a bare commit of SQLite, no disk": await _bare(),
         "charge and keep, each a commit on the writer's thread": await _of_many(through_thread),
         "charge and keep by group commit, one caller": await _of_many(one_by_one),
         f"charge and keep by group commit, {MANY} callers": await _of_many(together),
@@ -167,16 +168,18 @@ async def _call(commits: GroupCommit, charge: Charge) -> None:
     await commits.end(End(charge.call_id, CallState.KEPT), 5.0)
 
 
-def _bare() -> float:
+async def _bare() -> float:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         raw = SqliteConnection(Path(name) / "bare.sqlite", lambda: 0, read_only=False).raw
         raw.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT")
-        begun = time.perf_counter()
-        for _ in range(REPEATED):
-            raw.execute("BEGIN IMMEDIATE")
-            raw.execute("INSERT INTO bare (row) VALUES (?1)", (bytes(100),))
-            raw.execute("COMMIT")
-        micros = (time.perf_counter() - begun) / REPEATED * 1e6
+
+        async def many() -> None:
+            for _ in range(REPEATED):
+                raw.execute("BEGIN IMMEDIATE")
+                raw.execute("INSERT INTO bare (row) VALUES (?1)", (bytes(100),))
+                raw.execute("COMMIT")
+
+        micros = await _of_many(many)
         raw.close()
         return micros
 
