@@ -10,6 +10,7 @@ import io
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ from myna.ids import new_id
 from myna.keys import Scope, hash_of
 from myna.ledger import Caller
 from myna.outbound import Answer, Outbound
+from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
-from myna.store.sqlite import Sqlite, SqliteConnection
+from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15
@@ -139,6 +141,15 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
         key_hash = hash_of(KEY_FORMAT % (number % Size().keys + 1))
         return Charge(new_id(), key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, version)
 
+    def pairs() -> None:
+        for number in range(REPEATED):
+            one = charge(number)
+            for ends, charges in (([], [one]), ([End(one.call_id, CallState.KEPT)], [])):
+                db._begin_and_commit(partial(sqlite_batch.run, db._writer.raw, ends, charges, clock_ms()))
+
+    async def on_its_thread() -> None:
+        await db._on_writer(pairs)
+
     async def through_thread() -> None:
         for number in range(REPEATED):
             one = charge(number)
@@ -155,7 +166,8 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
 
     found = {
         "a bare commit of SQLite, no disk": await _bare(),
-        "charge and keep, each a commit on the writer's thread": await _of_many(through_thread),
+        "charge and keep, each a commit, all on the writer's thread": await _of_many(on_its_thread),
+        "charge and keep, each handed to the writer's thread": await _of_many(through_thread),
         "charge and keep by group commit, one caller": await _of_many(one_by_one),
         f"charge and keep by group commit, {MANY} callers": await _of_many(together),
     }

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         _check_text(words)
-        if not words or words[0].startswith("-"):  # it lists the commands, each with its own first line
+        if not words or words[0] in app.help_flags:  # each command is listed with its own first line
             app.resolved_commands()
         code = app(words, exit_on_error=False, print_error=True)
         sys.stdout.flush()

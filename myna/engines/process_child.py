@@ -17,8 +17,9 @@ if sys.platform == "win32":
     _CREATION_FLAGS = subprocess.BELOW_NORMAL_PRIORITY_CLASS
 else:
     _CREATION_FLAGS = 0  # the child lowers its own priority
-# A child does one job at a time, on one thread; numpy's BLAS would start one for each core in every child.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+# numpy's OpenBLAS would start a thread for each core in every child, and none of them has work for it.
+_NO_THREADS_OF_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
+_SET_BY_THE_OPERATOR = "OMP_NUM_THREADS"  # it goes for OpenBLAS too, which would take ours first
 # A job that spent more of its time than this in the queue isn't begun: it would only be killed half done, and
 # a process that is killed is missing for a second. Under overload that would feed on itself.
 _QUEUE_SHARE_MAX = 0.75
@@ -170,12 +171,14 @@ async def _spawned(module: str) -> asyncio.subprocess.Process:
     """The module as a program, without the folder it is started in on its path and without our settings."""
     settings = "MYNA_"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
+    if _SET_BY_THE_OPERATOR not in environ:
+        environ = _NO_THREADS_OF_BLAS | environ
     try:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", module, str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_ONE_THREAD | environ,
+            env=environ,
             creationflags=_CREATION_FLAGS,
         )
     except OSError as error:

@@ -7,6 +7,7 @@ fetched. Its import waits for the first number, or for `warm`.
 
 import functools
 import re
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -51,11 +52,14 @@ def warm() -> None:
     _normaliser().normalize("1")
 
 
+_importing = threading.Lock()
+
+
 class _Grammar:
     """One of the normaliser's grammars, read from its file when it is first asked."""
 
-    def __init__(self, read: Callable[[str], Callable[[str], str]], path: str) -> None:
-        self._grammar = functools.cache(functools.partial(read, path))
+    def __init__(self, read: Callable[..., Callable[[str], str]], *where: Any, **options: Any) -> None:
+        self._grammar = functools.cache(functools.partial(read, *where, **options))
 
     def __call__(self, text: str) -> str:
         return self._grammar()(text)
@@ -66,12 +70,13 @@ def _normaliser() -> _Normaliser:
     """Its import would read nineteen grammars of three languages, of which two are asked."""
     import kaldifst
 
-    read: Any = kaldifst.TextNormalizer
-    kaldifst.TextNormalizer = functools.partial(_Grammar, read)
-    try:
-        from wetext import Normalizer
-    finally:
-        kaldifst.TextNormalizer = read
+    with _importing:
+        read: Any = kaldifst.TextNormalizer
+        kaldifst.TextNormalizer = functools.partial(_Grammar, read)
+        try:
+            from wetext import Normalizer
+        finally:
+            kaldifst.TextNormalizer = read
     normaliser: _Normaliser = Normalizer(lang="zh", operator="tn")
     return normaliser
 

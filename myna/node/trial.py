@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-import soundfile
 from msgspec import Struct
 
 from myna.engines.espeak import VOICES, Espeak
@@ -95,6 +94,8 @@ async def _reference(language: str, wav: Path) -> Reference:
 
 
 def _decode(mp3: Path, wav: Path) -> None:
+    import soundfile  # with numpy; a node that doesn't only clone never comes here
+
     samples, rate_hz = soundfile.read(mp3, dtype="int16")
     file = io.BytesIO()  # libsndfile itself doesn't say why a disk takes nothing
     soundfile.write(file, samples, rate_hz, format="WAV", subtype="PCM_16")

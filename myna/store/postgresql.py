@@ -44,6 +44,8 @@ COMMAND_TIMEOUT_S = 30.0
 LISTEN_RETRY_S = 0.5
 LISTEN_CHECK_S = 30.0
 """How often a listener asks whether anybody is still there: a line that is dead on one side doesn't tell."""
+LISTEN_SILENT_S = 30.0
+"""After a listener has said that it fails."""
 LONG_TIMEOUT_S = 6 * 3600.0
 """For what reads or changes everything: a snapshot, a migration."""
 PLANS_LIFE_S = 1.0
@@ -167,16 +169,17 @@ class Postgresql:
 
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
         """On a connection of its own, opened again whenever it is lost."""
+        silent_until = 0.0
         while True:
-            pause_s = LISTEN_RETRY_S
             try:
                 await self._listen_once(channel, heard)
             except self.away:
                 pass  # whoever wants something of the database says so
             except Exception:
-                log.exception("listening to %r failed; it is tried again", channel)
-                pause_s = LISTEN_CHECK_S
-            await asyncio.sleep(pause_s)
+                if time.monotonic() >= silent_until:
+                    log.exception("listening to %r fails; it is tried again and again", channel)
+                    silent_until = time.monotonic() + LISTEN_SILENT_S
+            await asyncio.sleep(LISTEN_RETRY_S)
 
     async def _listen_once(self, channel: str, heard: Callable[[], None]) -> None:
         """Until the connection is lost. Raises what `away` names where nobody is there or says anything."""

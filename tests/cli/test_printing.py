@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import sqlite3
 import subprocess
 import sys
@@ -127,10 +128,23 @@ def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_myna_alone_prints_its_help(desk: Desk) -> None:
-    text = "\n".join(desk.lines())
-    for word in ("serve", "account", "key", "channel", "settings", "audit"):
-        assert word in text
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_myna_alone_lists_its_commands_and_what_each_is_for(desk: Desk, words: tuple[str, ...]) -> None:
+    """In a process of its own: a command's line comes from where the command is, which isn't imported yet."""
+    program = [sys.executable, "-m", "myna", *words]
+    ended = subprocess.run(
+        program, env=desk.service.env, capture_output=True, text=True, timeout=30, check=True
+    )
+    for command, line in (
+        ("serve", "Serve until SIGTERM or Ctrl-C."),
+        ("account", "Accounts and their units."),
+        ("key", "API keys."),
+        ("channel", "Upstream channels:"),
+        ("settings", "Site settings,"),
+        ("audit", "Check the books:"),
+        ("version", "Print the version."),
+    ):
+        assert re.search(rf"\b{command} +{re.escape(line)}", ended.stdout), command
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def settings(word: str) -> str:
 
 
 def environ(word: str) -> str:
-    return os.environ[word]
+    return os.environ.get(word, "")
 
 
 def steps(word: str, tell: Tell) -> str:

@@ -246,17 +246,18 @@ async def test_a_child_does_not_get_the_servers_settings(
     await pool.close()
 
 
-async def test_a_child_computes_on_one_thread_unless_the_operator_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")],
+)
+async def test_a_child_is_told_to_have_no_threads_of_blas_unless_the_operator_said_something(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seen: str
 ) -> None:
-    async def threads() -> Word:
-        pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
-        await pool.start()
-        word = await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 10)
-        await pool.close()
-        return word
-
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    assert await threads() == Word("1")
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert await threads() == Word("3")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, number in given.items():
+        monkeypatch.setenv(name, number)
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    assert await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 10) == Word(seen)
+    await pool.close()

@@ -314,20 +314,29 @@ async def test_a_listener_whose_line_went_dead_without_a_word_listens_again(
     await teller.close()
 
 
-async def test_a_listener_outlives_an_error_that_nobody_knows(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("silent_s", "said"), [(30.0, 1), (0.0, 3)])
+async def test_a_listener_outlives_errors_that_nobody_knows_and_says_so_once_in_a_while(
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    silent_s: float,
+    said: int,
 ) -> None:
-    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.1)
-    connect, rung = asyncpg.connect, asyncio.Event()
+    monkeypatch.setattr(postgresql, "LISTEN_RETRY_S", 0.05)
+    monkeypatch.setattr(postgresql, "LISTEN_SILENT_S", silent_s)
+    connect, rung, failures = asyncpg.connect, asyncio.Event(), 0
 
     async def failing(*_: Any, **__: Any) -> Any:
-        monkeypatch.setattr(asyncpg, "connect", connect)
+        nonlocal failures
+        failures += 1
+        if failures == 3:
+            monkeypatch.setattr(asyncpg, "connect", connect)
         raise asyncpg.InternalServerError("no such luck")
 
     db = await Postgresql.open(postgres_url)
     monkeypatch.setattr(asyncpg, "connect", failing)
     stop = await db.listen("news", rung.set)
     await asyncio.wait_for(rung.wait(), SOON_S)
-    assert "listening to 'news' failed" in caplog.text
+    assert caplog.text.count("listening to 'news' fails") == said
     await stop()
     await db.close()

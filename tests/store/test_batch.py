@@ -57,9 +57,9 @@ async def test_a_batch_leaves_no_memory_behind(books: Books) -> None:
     holder = await books.holder(units=wide)
 
     async def grown() -> int:
+        orders = [[charge_of(holder) for _ in range(wide)] for _ in range(batches)]  # ids are made in stock
         before = sys.getallocatedblocks()
-        for _ in range(batches):
-            calls = [charge_of(holder) for _ in range(wide)]
+        for calls in orders:
             await books.charge(*calls)
             await books.end(*[refund_of(call) for call in calls])
         return sys.getallocatedblocks() - before
