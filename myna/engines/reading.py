@@ -53,6 +53,7 @@ def warm() -> None:
 
 
 _importing = threading.Lock()
+"""Of two threads the second would take the first one's stand-in for the real reader, and leave it there."""
 
 
 class _Grammar:
@@ -67,7 +68,7 @@ class _Grammar:
 
 @functools.cache
 def _normaliser() -> _Normaliser:
-    """Its import would read nineteen grammars of three languages, of which two are asked."""
+    """Its import would read twenty grammars of three languages, of which two are asked."""
     import kaldifst
 
     with _importing:
