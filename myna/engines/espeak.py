@@ -3,16 +3,15 @@
 The library is never loaded here; `espeak_child.py` is the program that does.
 """
 
-import asyncio
 import os
-import secrets
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from myna.engines.espeak_job import EspeakJob
+from myna.engines.lasting import lasting
 from myna.engines.process import Pool
 from myna.engines.spoken import SPEED_MAX, SPEED_MIN, Spoken, UnfitUtterance, Utterance, Voice
 
@@ -105,12 +104,11 @@ class Espeak:
             raise UnfitUtterance("This engine has no such voice.")
         if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
             raise UnfitUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
-        part = path.with_name(f".{secrets.token_hex(8)}.part")
-        try:
-            return await self._pool.run(_job(timbre, utterance, path, part), deadline_s, turn=turn)
-        except BaseException:
-            await asyncio.to_thread(_remove, part, path)
-            raise
+
+        def spoken(part: Path) -> Awaitable[Spoken]:
+            return self._pool.run(_job(timbre, utterance, path, part), deadline_s, turn=turn)
+
+        return await lasting(path, deadline_s, spoken)
 
     async def close(self) -> None:
         """Ends the children; what waits or runs fails. May be called twice."""
@@ -126,8 +124,3 @@ def _job(timbre: _Timbre, utterance: Utterance, path: Path, part: Path) -> Espea
         part=os.fsencode(part.absolute()),
         target=os.fsencode(path.absolute()),
     )
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

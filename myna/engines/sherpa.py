@@ -7,12 +7,12 @@ Neither sherpa-onnx nor espeak-ng, which knows how words sound for some of the m
 import asyncio
 import os
 import re
-import secrets
 from collections.abc import Callable, Hashable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from myna.engines.lasting import lasting
 from myna.engines.process import Pool
 from myna.engines.sherpa_job import (
     CLONERS,
@@ -143,23 +143,22 @@ class Sherpa:
         text = utterance.text.encode(errors="ignore").decode()  # a lone surrogate can't be sent nor spoken
         ends_at = asyncio.get_running_loop().time() + deadline_s
         phonemes = await self._phonemes(text, language, deadline_s, turn) if self._model.phonemes else None
-        part = path.with_name(f".{secrets.token_hex(8)}.part")
-        job = Say(
-            text=text,
-            phonemes=phonemes,
-            language=language,
-            speaker=speaker,
-            speed=utterance.speed,
-            manner=Manner(_packed(reference.wav), reference.transcript) if reference else None,
-            part=_packed(part),
-            target=_packed(path),
-        )
         left_s = ends_at - asyncio.get_running_loop().time()
-        try:
+
+        async def spoken(part: Path) -> Spoken:
+            job = Say(
+                text=text,
+                phonemes=phonemes,
+                language=language,
+                speaker=speaker,
+                speed=utterance.speed,
+                manner=Manner(_packed(reference.wav), reference.transcript) if reference else None,
+                part=_packed(part),
+                target=_packed(path),
+            )
             return _spoken(await self._pool.run(job, left_s, turn=turn, progress=progress))
-        except BaseException:
-            await asyncio.to_thread(_remove, part, path)
-            raise
+
+        return await lasting(path, left_s, spoken)
 
     async def close(self) -> None:
         """Ends the processes; what waits or runs fails. May be called twice."""
@@ -222,8 +221,3 @@ def _spoken(answer: Answer) -> Spoken:
 
 def _packed(path: Path) -> bytes:
     return os.fsencode(path.absolute())
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

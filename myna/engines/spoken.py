@@ -48,7 +48,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """An audio file that is on disk for good: its length in seconds, its size and its SHA-256 (32 bytes)."""
+    """A whole audio file: its length in seconds, its size and its SHA-256 (32 bytes)."""
 
     seconds: float
     size_bytes: int

@@ -3,9 +3,10 @@
 import hashlib
 import os
 import secrets
-import sys
 from pathlib import Path
 from typing import Final
+
+from myna.sound.durable import sync_folder
 
 _BUFFER_BYTES: Final = 262_144
 
@@ -47,7 +48,7 @@ class Landing:
         os.fsync(self._file.fileno())
         self._file.close()
         self.part.replace(self._path)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
         return self.size_bytes, self._hash.digest()
 
     def abort(self) -> None:
@@ -56,13 +57,3 @@ class Landing:
             self._file.close()
         finally:
             self.part.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable; Windows has no such call and keeps names in its journal."""
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

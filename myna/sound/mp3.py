@@ -1,9 +1,7 @@
 """An mp3 file that appears whole or not at all."""
 
 import hashlib
-import os
 import struct
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -29,8 +27,9 @@ class Mp3(NamedTuple):
 class Mp3File:
     """Takes 16-bit mono PCM piece by piece and writes mp3 to `part`, a name in the folder of `target`.
 
-    A context manager. `finish` makes the file durable and moves it to `target`; left without, for whatever
-    reason, nothing stays at `part`. Raises OSError as files do. Holds no more than a piece in memory.
+    A context manager. `finish` moves the file to `target`; left without, for whatever reason, nothing stays
+    at `part`. It isn't durable by itself: see `durable.py`. Raises OSError as files do. Holds no more than a
+    piece in memory.
     """
 
     def __init__(self, part: Path, target: Path, rate_hz: int) -> None:
@@ -64,17 +63,15 @@ class Mp3File:
             self._keep(bytes(self._encoder.encode(pcm)))
 
     def finish(self) -> Mp3:
-        """The file is at `target`, also after a loss of power. Something must have been written before."""
+        """The file is at `target`. Something must have been written before."""
         self._keep(bytes(self._encoder.flush()))
         self._file.seek(0)
         self._file.write(_info_frame(self._head, self._rate_hz, self._samples, self._sound_bytes))
         self._file.seek(0)
         sha256 = hashlib.file_digest(self._file, "sha256").digest()
         size_bytes = self._file.tell()
-        os.fsync(self._file.fileno())
         self._file.close()
         self._part.replace(self._target)
-        _sync_folder(self._target.parent)
         return Mp3(self._samples / self._rate_hz, size_bytes, sha256)
 
     def _keep(self, encoded: bytes) -> None:
@@ -102,13 +99,3 @@ def _info_frame(head: bytes, rate_hz: int, samples: int, sound_bytes: int) -> by
     lame = struct.pack(">9sB", b"LAME3.100", constant_rate) + no_gain
     lame += struct.pack(">BB", 0, BIT_RATE_KBPS) + (_ENCODER_DELAY << 12 | filling).to_bytes(3, "big")
     return (unpadded + bytes(side_bytes) + info + lame).ljust(int(frame_bytes), b"\0")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the new name in the folder durable; Windows has no such call and keeps names in its journal."""
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -1,0 +1,28 @@
+"""What was written is there after a loss of power too."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def make_durable(path: Path) -> None:
+    """The file's bytes and its name are on disk. Whoever wrote it may have closed it, or be another process.
+
+    Waits for the disk, so it belongs in a thread. Raises OSError.
+    """
+    handle = os.open(path, os.O_RDWR)  # Windows takes no other for it
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes new names in the folder durable; Windows has no such call and keeps names in its journal."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
