@@ -18,7 +18,7 @@ from myna.ledger import Call, Caller, Ledger, Order
 from myna.outbound import Outbound
 from myna.settings import Settings
 from myna.site import Site
-from myna.speech.draft import draft, filled
+from myna.speech.draft import filled
 from myna.speech.plan import Planner, SpeechPlan, Wish
 from myna.speech.synthesize import Answers, Synthesizer
 from myna.store.batch import Replayed
@@ -94,7 +94,7 @@ class Chat:
             wish = Wish(to_speak, None, 1.0, settings.call_deadline_s, settings.chat_speech_wait_s)
             speech = await self._planner.plan(caller, wish)
             answers = self._answers(request, speech)
-            return self._synthesizer.order(speech, SpokenPlan(speech, answers), answers.draft)
+            return self._synthesizer.order(speech, SpokenPlan(speech, answers), answers)
         passed = {name: value for name, value in fields.items() if name in PASSED_ON}
         conversation = {"model": request.model, "messages": request.messages, **passed}
         plan = ChatPlan(request, conversation, instruction, self._channels.chat(self._site.config))
@@ -132,7 +132,7 @@ class Chat:
 
         return Answers(
             spoken=lambda delivered: answer("sync", delivered.url, delivered.task_id),
-            draft=draft(lambda task_id, name: answer("async", self._synthesizer.url(name), task_id)),
+            ordered=lambda task_id, name: answer("async", self._synthesizer.url(name), task_id),
         )
 
 

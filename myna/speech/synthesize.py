@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,11 +54,17 @@ class Delivered(Struct, frozen=True):
     task_id: int
 
 
-class Answers(Struct, frozen=True):
-    """What the caller is told: by `spoken` where the site spoke at once, by `draft` where a node does."""
+class Answers:
+    """What the caller is told: by `spoken` where the site spoke at once; where a node does, by what `ordered`
+    makes of the task's id and its audio's name, see `draft.py`."""
 
-    spoken: Callable[[Delivered], str]
-    draft: str
+    def __init__(self, spoken: Callable[[Delivered], str], ordered: Callable[[int, str], str]) -> None:
+        self.spoken, self._ordered = spoken, ordered
+
+    @cached_property
+    def draft(self) -> str:
+        """Made once: what is stored and what is answered are the same."""
+        return draft(self._ordered)
 
 
 class Synthesizer:
@@ -87,8 +94,14 @@ class Synthesizer:
         return filled(answers.draft, call.task_id) if spoken is None else spoken
 
     async def _decide(self, caller: Caller, body: bytes) -> Order[tuple[SpeechPlan, Answers]]:
-        """Whether anything can speak comes before what the body says."""
-        await self._planner.need_a_channel()
+        """Where nothing at all can speak, that is told before what is wrong with the body."""
+        try:
+            return await self._wanted(caller, body)
+        except InvalidRequest:
+            await self._planner.need_a_channel()
+            raise
+
+    async def _wanted(self, caller: Caller, body: bytes) -> Order[tuple[SpeechPlan, Answers]]:
         _, request = decode(body, SpeechRequest)
         site, settings = self._site.settings, self._settings
         speed = read_speed(request.speed)
@@ -97,12 +110,12 @@ class Synthesizer:
         )
         plan = await self._planner.plan(caller, wish)
         answers = _answers(wish, site)
-        return self.order(plan, (plan, answers), answers.draft)
+        return self.order(plan, (plan, answers), answers)
 
-    def order(self, plan: SpeechPlan, how: P, draft: str) -> Order[P]:
+    def order(self, plan: SpeechPlan, how: P, answers: Answers) -> Order[P]:
         """The plan's price and its task."""
-        units = self._site.settings.tts_units
-        return Order(Scope.TTS, units, plan.seconds, how, plan.task, draft if plan.by_node else None)
+        units, draft = self._site.settings.tts_units, answers.draft if plan.by_node else None
+        return Order(Scope.TTS, units, plan.seconds, how, plan.task, draft)
 
     async def deliver(self, caller: Caller, call: Call, plan: SpeechPlan, answers: Answers) -> str | None:
         """Speaks and keeps the call with the audio; returns the answer. None where a node will speak: then
@@ -208,5 +221,5 @@ def _answers(wish: Wish, site: SiteSettings) -> Answers:
     chars, tip, units = len(wish.text), TIPS[site.language], site.tts_units
     return Answers(
         spoken=lambda delivered: to_json(SpeechDone(1, "sync", delivered.url, chars, units)),
-        draft=draft(lambda task_id, _: to_json(SpeechOrdered(1, "async", task_id, tip, units))),
+        ordered=lambda task_id, _: to_json(SpeechOrdered(1, "async", task_id, tip, units)),
     )

@@ -19,7 +19,8 @@ class AudioStore:
         """An unguessable name and the path to write it to; its folder is there."""
         name = secrets.token_hex(16) + suffix
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
         return name, path
 
     def find(self, name: str) -> Path | None:

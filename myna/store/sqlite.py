@@ -144,10 +144,9 @@ class Sqlite:
     async def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge]
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-        def run() -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-            return sqlite_batch.run(self._writer.raw, ends, charges, self._clock())
-
-        return await self._on_writer(lambda: self._transact(run))
+        return await self._on_writer(
+            lambda: self._transact(lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()))
+        )
 
     async def listen(self, channel: str, heard: Callable[[], None]) -> None:
         """The other process is the command line, and it isn't heard: whoever waits looks again shortly."""
@@ -164,21 +163,13 @@ class Sqlite:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def answer(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)  # type: ignore[arg-type]
-            else:
-                future.set_exception(error)
-
         def run(_: apsw.Connection) -> None:
             try:
                 result = job()
             except Exception as error:  # whatever it is belongs to the one who waits
-                loop.call_soon_threadsafe(answer, None, error)
+                loop.call_soon_threadsafe(_fail, future, error)
             else:
-                loop.call_soon_threadsafe(answer, result, None)
+                loop.call_soon_threadsafe(_answer, future, result)
 
         self._jobs.put(run)
         return await future
@@ -209,3 +200,13 @@ class Sqlite:
 
     def _open_for_checkpoints(self) -> apsw.Connection:
         return SqliteConnection(self._path, self._clock, read_only=False).raw
+
+
+def _answer(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[T]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
