@@ -34,17 +34,19 @@ from myna.store.limits import RESERVATION_LIFE_MS
 _json = msgspec.json.Encoder()
 
 
-_ROWS = (64, 32, 16, 8, 4, 2, 1)
-"""How many rows a statement takes; few sizes, so that all of them stay prepared. Each statement lets the
-interpreter go, so the fewer the better."""
+_ROWS_MAX = 64
+"""How many rows a statement takes, or a lower power of two: few sizes, so that all of them stay prepared.
+Each statement lets the interpreter go, so the fewer the better."""
 
 
 class _Statement(NamedTuple):
-    """SQL that takes rows: what stands before them, one of them, what stands behind."""
+    """SQL that takes rows: what stands before them, one of them, what stands behind. `one` is the same for a
+    row that is alone, where SQLite then needs no table of its own in between."""
 
     head: str
     row: str
     tail: str = ""
+    one: str = ""
 
 
 _ENTER = _Statement(
@@ -54,6 +56,7 @@ _MOVE_BALANCES = _Statement(
     "UPDATE accounts SET balance = balance + e.column2 FROM (VALUES ",
     "(?, ?)",
     ") AS e WHERE accounts.id = e.column1 AND balance + e.column2 >= 0",
+    one="UPDATE accounts SET balance = balance + ?2 WHERE id = ?1 AND balance + ?2 >= 0",
 )
 _COUNT = _Statement(
     "INSERT INTO key_usage (key_id, calls, ok_calls, cost) VALUES ",
@@ -121,12 +124,12 @@ def run(
 def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[object, ...]]) -> int:
     """How many rows of the database it changed."""
     changed = begin = 0
-    for size in _ROWS:
-        while len(rows) - begin >= size:
-            taken = rows[begin : begin + size]
-            db.execute(_sql(statement, size), list(chain.from_iterable(taken)))
-            changed += db.changes()
-            begin += size
+    while left := len(rows) - begin:
+        size = min(_ROWS_MAX, 1 << left.bit_length() - 1)
+        taken = rows[begin : begin + size]
+        db.execute(_sql(statement, size), list(chain.from_iterable(taken)))
+        changed += db.changes()
+        begin += size
     return changed
 
 
@@ -138,6 +141,8 @@ def _array(values: Collection[bytes]) -> object:
 
 @lru_cache
 def _sql(statement: _Statement, rows: int) -> str:
+    if rows == 1 and statement.one:
+        return statement.one
     return statement.head + ", ".join([statement.row] * rows) + statement.tail
 
 
@@ -151,7 +156,10 @@ FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.state = 0
 """
 _open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int]])
-_MOVE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id IN carray(?1) AND state = 0"
+_MOVE = """
+UPDATE calls SET state = ?2, ended_at = ?3 FROM carray(?1) AS e WHERE calls.id = e.value AND state = 0
+"""
+_MOVE_ONE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id = ?1 AND state = 0"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
 _FAIL_TASKS = """
 UPDATE tasks SET status = 3, ended_at = ?2, reason = e.reason
@@ -194,7 +202,9 @@ def _move(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
     for state in (CallState.KEPT, CallState.REFUNDED):
         call_ids = [end.call_id for end in ends if end.state == state]
         if call_ids:
-            db.execute(_MOVE, (_array(call_ids), int(state), now))
+            alone = len(call_ids) == 1
+            moved = call_ids[0] if alone else _array(call_ids)
+            db.execute(_MOVE_ONE if alone else _MOVE, (moved, int(state), now))
             if db.changes() != len(call_ids):
                 raise AssertionError("a call would have ended twice")
 
@@ -222,7 +232,7 @@ def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) 
 # for each charge whose key there is, its place in the batch, and the key with its account.
 _STANDING = """
 SELECT (SELECT version FROM site),
-       (SELECT json_group_array(hex(id)) FROM calls WHERE id IN carray(?2)),
+       (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
            o.rowid - 1, k.id, a.id, a.balance, k.scopes,
            k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
@@ -247,7 +257,7 @@ _OPEN = _Statement(
 )
 _ORDER = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING id
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 """
 
 
@@ -338,5 +348,5 @@ def _order(db: apsw.Connection, charge: Charge, account_id: int, now: int) -> in
     task = cast(NewTask, charge.task)
     deadline = now + charge.deadline_ms if task.status == TaskStatus.QUEUED else 0
     row = (int(task.status), task.voice_id, task.speed, task.text, len(task.text), now, deadline)
-    ((task_id,),) = db.execute(_ORDER, (account_id, charge.call_id, *row)).fetchall()
-    return cast(int, task_id)
+    db.execute(_ORDER, (account_id, charge.call_id, *row))
+    return db.last_insert_rowid()

@@ -52,9 +52,11 @@ PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False
 STATEMENT_UNITS = Change(
     BATCH, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
 )
+STATEMENT_UNITS_ONE = Change(BATCH, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
 UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would have fallen below zero")', "pass")
 OPEN_READ = Change(BATCH, "\nWHERE c.state = 0", "")
-OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)")
+OPEN_WRITTEN = Change(BATCH, "calls.id = e.value AND state = 0", "calls.id = e.value")
+OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND state = 0", "WHERE id = ?1")
 OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would have ended twice")', "pass")
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
@@ -69,8 +71,13 @@ ON_SQLITE = (
     ),
     Guard(
         "units, statement and check",
+        (PYTHON_UNITS, STATEMENT_UNITS_ONE, LITE_CHECK),
+        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite-1]",
+    ),
+    Guard(
+        "units, statement of many and check",
         (PYTHON_UNITS, STATEMENT_UNITS, LITE_CHECK),
-        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite]",
+        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite-2]",
     ),
     Guard("check", (LITE_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[sqlite]", "Failed"),
     Guard(
@@ -79,7 +86,8 @@ ON_SQLITE = (
         CHARGE + "what_the_balance_does_not_cover_is_refused[sqlite]",
     ),
     Guard("open", (OPEN_READ,), MANY + "a_call_ends_once[sqlite-False]"),
-    Guard("open, statement", (OPEN_READ, OPEN_WRITTEN), MANY + "a_call_ends_once[sqlite-False]"),
+    Guard("open, statement", (OPEN_READ, OPEN_WRITTEN_ONE), MANY + "a_call_ends_once[sqlite-False]"),
+    Guard("open, statement of many", (OPEN_READ, OPEN_WRITTEN), MANY + "calls_of_one_batch_end_once[sqlite]"),
     Guard("open, count", (OPEN_READ, OPEN_COUNT), MANY + "a_call_ends_once[sqlite-False]"),
     guard(
         "first end",
@@ -199,7 +207,7 @@ ON_SQLITE = (
         "a completed task stays",
         (
             OPEN_READ,
-            OPEN_WRITTEN,
+            OPEN_WRITTEN_ONE,
             Change(BATCH, "WHERE call_id = ?1 AND status = 1", "WHERE call_id = ?1"),
             Change(LITE, "WHEN old.status IN (2, 3)", "WHEN old.status IN (9)"),
         ),

@@ -32,7 +32,7 @@ ON_POSTGRESQL = (
         "CheckViolationError",
     ),
     Guard(
-        "units and check", (PG_UNITS, PG_CHECK), SCHEMA + "no_batch_brings_a_balance_below_zero[postgresql]"
+        "units and check", (PG_UNITS, PG_CHECK), SCHEMA + "no_batch_brings_a_balance_below_zero[postgresql-1]"
     ),
     Guard("check", (PG_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[postgresql]", "Failed"),
     guard(

@@ -135,6 +135,17 @@ async def test_a_call_ends_once(books: Books, kept: bool) -> None:
     assert await books.counters(holder) == ((1, 1, 2) if kept else (1, 0, 0))
 
 
+async def test_calls_of_one_batch_end_once(books: Books) -> None:
+    holder = await books.holder(units=5)
+    calls = [await books.opened(holder, units=2) for _ in range(2)]
+    await books.end(*map(refund_of, calls))
+
+    assert await books.end(*map(keep_of, calls)) == [LOST, LOST]
+
+    assert await books.balance(holder) == 5
+    assert await books.counters(holder) == (2, 0, 0)
+
+
 async def test_the_end_of_a_call_that_is_not_there_is_lost(books: Books) -> None:
     holder = await books.holder()
     assert await books.end(keep_of(charge_of(holder)), refund_of(charge_of(holder))) == [LOST, LOST]

@@ -91,9 +91,26 @@ async def test_a_grant_takes_no_more_than_there_is(books: Books) -> None:
     assert rows == [(-5,), (3,)]
 
 
-async def test_no_batch_brings_a_balance_below_zero(books: Books) -> None:
+@pytest.mark.parametrize("accounts", [1, 2])
+async def test_no_batch_brings_a_balance_below_zero(books: Books, accounts: int) -> None:
     """The batch's own decision, the guard of its statement and the schema's check each hold it."""
-    holder = await books.holder(units=2)
+    holders = [await books.holder(units=2) for _ in range(accounts)]
     with contextlib.suppress(*REFUSED, AssertionError):
-        await books.charge(charge_of(holder, units=3))
-    assert await books.balance(holder) == 2
+        await books.charge(*[charge_of(holder, units=3) for holder in holders])
+    assert [await books.balance(holder) for holder in holders] == [2] * accounts
+
+
+@pytest.mark.parametrize("statement", ["UPDATE calls SET state = 3", "UPDATE tasks SET status = 4"])
+async def test_there_is_no_state_but_those_that_are_known(books: Books, statement: str) -> None:
+    call = await books.opened(await books.holder(), task=speech())
+    with pytest.raises(REFUSED, match=r"(?i)check"):
+        await books.sql(statement)
+    assert await books.state(call.call_id) == 0
+
+
+async def test_there_is_no_entry_but_a_charge_a_refund_and_a_grant(books: Books) -> None:
+    with pytest.raises(REFUSED, match=r"(?i)check"):
+        await books.sql(
+            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 3, 1, 1, 1)",
+            new_id(),
+        )

@@ -1,0 +1,42 @@
+"""What one call writes to SQLite goes straight into its rows: a table in between, which SQLite builds for a
+check against three values, say, costs more than the row."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.store import sqlite_batch
+from myna.store.batch import Charge, End
+from myna.store.sqlite import SqliteConnection, clock_ms
+from tests.store.books import AUDIO, Books, books_of, charge_of, keep_of, speech
+
+pytestmark = pytest.mark.anyio
+
+
+def _own_tables(books: Books, ends: list[End], charges: list[Charge]) -> list[str]:
+    """The statements of this batch that build one; all of it is committed."""
+    raw = SqliteConnection(books.folder / "myna.sqlite", clock_ms, read_only=False).raw
+    ran: list[tuple[str, Any]] = []
+    raw.exec_trace = lambda _, sql, values: ran.append((sql, values)) is None
+    raw.execute("BEGIN IMMEDIATE")
+    sqlite_batch.run(raw, ends, charges, clock_ms())
+    raw.execute("COMMIT")
+    raw.exec_trace = None
+    assert len(ran) > 3
+    found = [
+        sql
+        for sql, values in ran
+        if any(step[1] == "OpenEphemeral" for step in raw.execute(f"EXPLAIN {sql}", values))
+    ]
+    raw.close()
+    return found
+
+
+@pytest.mark.parametrize("spoken", [False, True])
+async def test_one_call_needs_no_table_in_between(tmp_path: Path, spoken: bool) -> None:
+    async with books_of("", tmp_path) as books:
+        call = charge_of(await books.holder(), task=speech() if spoken else None)
+        assert _own_tables(books, [], [call]) == []
+        assert _own_tables(books, [keep_of(call, None, AUDIO if spoken else None)], []) == []
+        assert await books.state(call.call_id) == 1

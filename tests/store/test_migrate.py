@@ -1,0 +1,62 @@
+"""A database of an older build is brought to this one's schema, and keeps what is in it."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from myna.store import migrate as migrations
+from myna.store.migrate import migrate, newest, schema_version
+from myna.store.sqlite import Sqlite
+from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
+
+pytestmark = pytest.mark.anyio
+
+WITH_LISTS = 3
+"""The last schema of SQLite whose checks are lists."""
+CHECKED = ("calls", "ledger", "tasks")
+
+
+async def _checks(db: Sqlite) -> list[str]:
+    """The lines of the tables that each call writes which check more than a sign."""
+    rows = await db.fetch(f"SELECT sql FROM sqlite_schema WHERE name IN {CHECKED} ORDER BY name")
+    lines = [line for (sql,) in rows for line in sql.splitlines()]
+    return [line.split("CHECK ")[1] for line in lines if "CHECK (" in line and ">=" not in line]
+
+
+async def test_checks_that_were_lists_are_spans_and_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = Books("", tmp_path)
+    books.db = old = await books.open_again()
+    assert isinstance(old, Sqlite)
+    every = migrations.known("sqlite")
+    monkeypatch.setattr(migrations, "known", lambda _: [one for one in every if one[0] <= WITH_LISTS])
+    await migrate(old)
+    assert await _checks(old) == [
+        "(state IN (0, 1, 2)),",
+        "(kind IN (0, 1, 2)),",
+        "(status IN (0, 1, 2, 3)),",
+    ]
+    holder = await books.holder(units=5)
+    call = await books.opened(holder, units=2, task=speech())
+    monkeypatch.undo()
+
+    assert await migrate(old) == newest("sqlite") == await schema_version(old)
+
+    spans = ["(state BETWEEN 0 AND 2),", "(kind BETWEEN 0 AND 2),", "(status BETWEEN 0 AND 3),"]
+    assert await _checks(old) == spans
+    for statement in ("UPDATE calls SET state = 3", "UPDATE tasks SET status = -1"):
+        with pytest.raises(apsw.ConstraintError):  # on the connection that migrated, too
+            await books.sql(statement)
+    await books.end(keep_of(call, None, AUDIO))
+    await old.close()
+
+    books.db = await books.open_again()
+    assert await books.sql("PRAGMA integrity_check") == [("ok",)]
+    assert await books.sql("PRAGMA writable_schema") == [(0,)]
+    assert await books.balance(holder) == 3
+    with pytest.raises(apsw.ConstraintError):
+        await books.charge(charge_of(holder, units=-1))
+    assert await books.audit() == []
+    await books.db.close()
