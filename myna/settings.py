@@ -54,7 +54,7 @@ MEANINGS = {
     "upstream_timeout_s": "how long one channel may take before the next one is tried",
     "answer_max_bytes": "the largest answer of a chat channel",
     "speech_answer_max_bytes": "the largest audio of a speech channel",
-    "speech_queue_max": "sentences that may wait for the embedded voice",
+    "speech_queue_max": "sentences that may wait for the embedded voice, or for the disk behind it",
     "channel_rest_s": "how long a channel that keeps failing is passed over",
     "shutdown_grace_s": "how long calls may go on after SIGTERM",
     "lease_s": "how long a compute node has a job without being heard",

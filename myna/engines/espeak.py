@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from myna.engines.espeak_job import EspeakJob
-from myna.engines.lasting import lasting
+from myna.engines.lasting import Lasting
 from myna.engines.process import Pool
 from myna.engines.spoken import SPEED_MAX, SPEED_MIN, Spoken, UnfitUtterance, Utterance, Voice
 
@@ -73,6 +73,7 @@ class Espeak:
             queue_max=queue_max,
             job_deadline_s=job_deadline_s,
         )
+        self._files = Lasting(self._pool, at_once=processes)
 
     async def start(self) -> None:
         """All children are up and warm. Raises EngineDown."""
@@ -108,7 +109,7 @@ class Espeak:
         def spoken(part: Path) -> Awaitable[Spoken]:
             return self._pool.run(_job(timbre, utterance, path, part), deadline_s, turn=turn)
 
-        return await lasting(path, deadline_s, spoken)
+        return await self._files.spoken(path, deadline_s, spoken)
 
     async def close(self) -> None:
         """Ends the children; what waits or runs fails. May be called twice."""

@@ -1,43 +1,70 @@
 """An engine's file, on disk for good or not there at all.
 
 The process that speaks only hands its bytes to the kernel and takes the next sentence; the wait for the disk
-is spent here, in a thread. A loss of power meanwhile may leave a torn file, which nothing names yet: it goes
-with the other leftovers.
+is spent here, in threads of its own. A loss of power meanwhile may leave a torn file; it goes with the other
+leftovers, since nothing names it yet.
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from myna.engines.process import Pool
 from myna.engines.spoken import EngineFailed, EngineTimedOut, Spoken
+from myna.engines.unhurried import unhurried
 from myna.sound.durable import make_durable
 
+log = logging.getLogger(__name__)
 
-async def lasting(path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[Spoken]]) -> Spoken:
-    """What `speak` puts at `path`, made durable, within `deadline_s` seconds in all.
 
-    `speak` is given a name for the file while it is written, in the folder of `path`. However it ends but
-    well, also by cancelling, nothing is left at either. Raises an error of `spoken.py`.
+class Lasting:
+    """The files of one pool's jobs, of which `at_once` are made durable at a time.
+
+    Who waits for the disk holds a place in the pool's queue: a slow disk fills it as a slow engine would.
     """
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + deadline_s
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        spoken = await speak(part)
-        async with asyncio.timeout_at(ends_at):
-            await asyncio.to_thread(make_durable, path)
-        return spoken
-    except BaseException as error:
-        await asyncio.to_thread(_remove, part, path)
-        if isinstance(error, TimeoutError):
+
+    def __init__(self, pool: Pool[Any], at_once: int) -> None:
+        self._pool = pool
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="durable")  # they end with it
+
+    async def spoken(
+        self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[Spoken]]
+    ) -> Spoken:
+        """What `speak` puts at `path`, made durable, within `deadline_s` seconds in all.
+
+        `speak` is given a name for the file while it is written, in the folder of `path`. However it ends but
+        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed. Raises
+        an error of `spoken.py`.
+        """
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+        part = path.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            spoken = await speak(part)
+            with self._pool.place_held():
+                await self._made_durable(path, ends_at)
+            return spoken
+        except BaseException:
+            await unhurried(lambda: _remove(part, path))
+            raise
+
+    async def _made_durable(self, path: Path, ends_at: float) -> None:
+        try:
+            async with asyncio.timeout_at(ends_at):
+                await asyncio.get_running_loop().run_in_executor(self._threads, make_durable, path)
+        except TimeoutError as error:
             raise EngineTimedOut("The disk took too long to take the audio.") from error
-        if isinstance(error, OSError):
+        except OSError as error:
             # Its own text would name the path; its strerror says enough ("No space left on device").
             raise EngineFailed(error.strerror or type(error).__name__) from error
-        raise
 
 
 def _remove(*paths: Path) -> None:
     for path in paths:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:  # the disk, or Windows while a thread still has the file open
+            log.warning("a file of a job that was broken off stays: %s", error.strerror)

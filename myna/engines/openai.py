@@ -4,11 +4,10 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Hashable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -26,6 +25,7 @@ from myna.engines.spoken import (
     UtteranceRefused,
     Voice,
 )
+from myna.engines.unhurried import unhurried
 from myna.outbound import Answer, AnswerTooLarge, Outbound, OutboundFailed, TimedOut, Unreachable
 from myna.sound.landing import Landing
 from myna.sound.mpeg import duration_s
@@ -44,7 +44,6 @@ _KINDS: Final[dict[int, type[EngineFailed]]] = {
 _MP3: Final = ("audio/mpeg", "audio/mp3")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
 
-_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
@@ -130,9 +129,9 @@ class OpenAISpeech:
         try:
             for text in texts:
                 await self._pour(landing, text, utterance, deadline_s)
-            return await _unhurried(lambda: _land(landing))
+            return await unhurried(lambda: _land(landing))
         except BaseException:
-            await _unhurried(lambda: _clear(landing, path))
+            await unhurried(lambda: _clear(landing, path))
             raise
 
     async def _pour(self, landing: Landing, text: str, utterance: Utterance, deadline_s: float) -> None:
@@ -209,16 +208,3 @@ def _land(landing: Landing) -> Spoken:
 def _clear(landing: Landing, path: Path) -> None:
     landing.abort()
     path.unlink(missing_ok=True)
-
-
-async def _unhurried(work: Callable[[], _T]) -> _T:
-    """Does `work` in a thread, and waits for its end even when cancelled: nothing happens afterwards."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        task.exception()
-        raise

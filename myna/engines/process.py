@@ -9,7 +9,7 @@ different turns (who asks for them) take turns, see `turns.py`.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -56,6 +56,7 @@ class Pool(Generic[R]):
         self._standing: dict[int, Child] = {}  # by seat; a seat whose last start failed isn't there
         self._seats: list[asyncio.Task[None]] = []
         self._orders = 0
+        self._held = 0
 
     async def start(self) -> None:
         """All processes are up and ready. Raises EngineDown when one isn't, and then none is left."""
@@ -76,7 +77,16 @@ class Pool(Generic[R]):
 
     def full(self) -> bool:
         """As many jobs wait as may."""
-        return len(self._waiting) >= self._queue_max + len(self._idle)
+        return len(self._waiting) + self._held >= self._queue_max + len(self._idle)
+
+    @contextlib.contextmanager
+    def place_held(self) -> Iterator[None]:
+        """A job that has left its process and isn't over yet counts among those that wait."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
 
     def pids(self) -> list[int]:
         """The processes, for whoever watches over them."""

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from myna.engines.lasting import lasting
+from myna.engines.lasting import Lasting
 from myna.engines.process import Pool
 from myna.engines.sherpa_job import (
     CLONERS,
@@ -76,6 +76,7 @@ class Sherpa:
             setup=model,
             start_deadline_s=start_deadline_s,
         )
+        self._files = Lasting(self._pool, at_once=1)
         self._phonemizer = Pool(
             "myna.engines.phonemes_child",
             Phonemes,
@@ -158,7 +159,7 @@ class Sherpa:
             )
             return _spoken(await self._pool.run(job, left_s, turn=turn, progress=progress))
 
-        return await lasting(path, left_s, spoken)
+        return await self._files.spoken(path, left_s, spoken)
 
     async def close(self) -> None:
         """Ends the processes; what waits or runs fails. May be called twice."""

@@ -21,7 +21,15 @@ from myna.engines.spoken import (
     Utterance,
     UtteranceRefused,
 )
-from myna.errors import AnswerUnknown, CallLost, DatabaseAway, InvalidRequest, MynaError, UpstreamFailed
+from myna.errors import (
+    AnswerUnknown,
+    CallLost,
+    DatabaseAway,
+    InvalidRequest,
+    MynaError,
+    NoSpeechChannel,
+    UpstreamFailed,
+)
 from myna.keys import Scope
 from myna.ledger import Call, Caller, Ledger, Order
 from myna.settings import Settings
@@ -97,7 +105,7 @@ class Synthesizer:
         """Where nothing at all can speak, that is told before what is wrong with the body."""
         try:
             return await self._wanted(caller, body)
-        except InvalidRequest:
+        except (InvalidRequest, NoSpeechChannel):
             await self._planner.need_a_channel()
             raise
 
@@ -114,8 +122,8 @@ class Synthesizer:
 
     def order(self, plan: SpeechPlan, how: P, answers: Answers) -> Order[P]:
         """The plan's price and its task."""
-        units, draft = self._site.settings.tts_units, answers.draft if plan.by_node else None
-        return Order(Scope.TTS, units, plan.seconds, how, plan.task, draft)
+        units, stored = self._site.settings.tts_units, answers.draft if plan.by_node else None
+        return Order(Scope.TTS, units, plan.seconds, how, plan.task, stored)
 
     async def deliver(self, caller: Caller, call: Call, plan: SpeechPlan, answers: Answers) -> str | None:
         """Speaks and keeps the call with the audio; returns the answer. None where a node will speak: then
@@ -129,9 +137,9 @@ class Synthesizer:
             failure = verdict(failures)
             if not plan.choice.nodes or not isinstance(failure, UpstreamFailed):
                 raise failure
-            draft = answers.draft if caller.reservation else None
+            stored = answers.draft if caller.reservation else None
             try:
-                left = await self._tasks.take_over(call.account_id, call.id, plan.wish.node_s, draft)
+                left = await self._tasks.take_over(call.account_id, call.id, plan.wish.node_s, stored)
             except DatabaseAway:  # which would say that nothing was charged
                 raise failure from None
             if not left:

@@ -156,9 +156,7 @@ FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.state = 0
 """
 _open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int]])
-_MOVE = """
-UPDATE calls SET state = ?2, ended_at = ?3 FROM carray(?1) AS e WHERE calls.id = e.value AND state = 0
-"""
+_MOVE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id IN carray(?1) AND state = 0"
 _MOVE_ONE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id = ?1 AND state = 0"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
 _FAIL_TASKS = """

@@ -4,14 +4,16 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from myna.engines.espeak import VOICES, Espeak
-from myna.engines.lasting import lasting
-from myna.engines.spoken import EngineDied, EngineFailed, EngineTimedOut, Spoken, Utterance
+from myna.engines.lasting import Lasting
+from myna.engines.process import Pool
+from myna.engines.spoken import EngineBusy, EngineDied, EngineFailed, EngineTimedOut, Spoken, Utterance
 from tests.engines.conftest import until
 
 pytestmark = pytest.mark.anyio
@@ -20,19 +22,18 @@ _MAKE_DURABLE = "myna.engines.lasting.make_durable"
 
 
 class _Disk:
-    """A disk that takes its time: the first who wants something durable waits until it `goes_on`."""
+    """A disk that stands still until it `goes_on`."""
 
     def __init__(self) -> None:
         self.asked: list[Path] = []
-        self._first_waits = threading.Event()
+        self._moves = threading.Event()
 
     def make_durable(self, path: Path) -> None:
         self.asked.append(path)
-        if len(self.asked) == 1:
-            assert self._first_waits.wait(60)
+        assert self._moves.wait(60)
 
     def goes_on(self) -> None:
-        self._first_waits.set()
+        self._moves.set()
 
 
 @pytest.fixture
@@ -61,6 +62,15 @@ def _inode(path: Path) -> int:
     return path.stat().st_ino
 
 
+async def _kept(path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[Spoken]]) -> Spoken:
+    return await _files_of_two().spoken(path, deadline_s, speak)
+
+
+def _files_of_two() -> Lasting:
+    pool = Pool("none", Spoken, processes=2, queue_max=9, job_deadline_s=60)
+    return Lasting(pool, at_once=2)
+
+
 def _files(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
@@ -86,30 +96,51 @@ async def test_the_bytes_and_the_name_are_synced_before_the_engine_answers(
 async def test_the_next_sentence_is_spoken_while_the_disk_takes_the_last_one(
     tmp_path: Path, disk: _Disk
 ) -> None:
-    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
+    """And who waits for the disk holds a place in the queue."""
+    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=60)
     await espeak.start()
     utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
     first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
     await until(lambda: len(disk.asked) == 1)
+    assert not espeak.full()
 
-    await espeak.speak(utterance, tmp_path / "second.mp3", 60)
+    second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
 
-    assert not first.done()
+    await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
+    with pytest.raises(EngineBusy):
+        await espeak.speak(utterance, tmp_path / "third.mp3", 60)
+    assert not first.done() and not second.done()
     disk.goes_on()
-    assert (await first).seconds > 0.3
+    assert min((await first).seconds, (await second).seconds) > 0.3
+    assert not espeak.full()
     await espeak.close()
+
+
+async def test_a_disk_that_stands_still_holds_up_nothing_else(tmp_path: Path, disk: _Disk) -> None:
+    files, began_s = _files_of_two(), time.monotonic()
+    paths = [tmp_path / f"{number}.mp3" for number in range(20)]
+    jobs = [asyncio.create_task(files.spoken(path, 0.2, _speaks_into(path))) for path in paths]
+    await until(lambda: len(disk.asked) == 2)
+
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+
+    ends = await asyncio.gather(*jobs, return_exceptions=True)
+    assert {type(end) for end in ends} == {EngineTimedOut}
+    assert time.monotonic() - began_s < 10
+    assert _files(tmp_path) == []
+    assert len(disk.asked) == 2  # who gave up before its turn doesn't ask any more
 
 
 async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: _Disk) -> None:
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineTimedOut):
-        await lasting(path, 0.05, _speaks_into(path))
+        await _kept(path, 0.05, _speaks_into(path))
     assert _files(tmp_path) == []
 
 
 async def test_who_is_cancelled_while_the_disk_is_at_work_leaves_no_file(tmp_path: Path, disk: _Disk) -> None:
     path = tmp_path / "said.mp3"
-    job = asyncio.create_task(lasting(path, 60, _speaks_into(path)))
+    job = asyncio.create_task(_kept(path, 60, _speaks_into(path)))
     await until(lambda: bool(disk.asked))
 
     job.cancel()
@@ -128,8 +159,25 @@ async def test_a_disk_that_fails_is_told_without_the_path(
     monkeypatch.setattr(_MAKE_DURABLE, full)
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineFailed, match=r"^No space left on device$"):
-        await lasting(path, 60, _speaks_into(path))
+        await _kept(path, 60, _speaks_into(path))
     assert _files(tmp_path) == []
+
+
+async def test_what_cannot_be_removed_is_logged_and_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/secret/place")
+
+    async def dies(_part: Path) -> Spoken:
+        raise EngineDied("The engine's process died in the middle of the job.")
+
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(EngineDied):
+        await _kept(tmp_path / "said.mp3", 60, dies)
+    monkeypatch.undo()
+    assert "stays: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
 
 
 async def test_an_engine_that_fails_leaves_neither_the_file_nor_its_part(tmp_path: Path) -> None:
@@ -138,5 +186,5 @@ async def test_an_engine_that_fails_leaves_neither_the_file_nor_its_part(tmp_pat
         raise EngineDied("The engine's process died in the middle of the job.")
 
     with pytest.raises(EngineDied):
-        await lasting(tmp_path / "said.mp3", 60, dies)
+        await _kept(tmp_path / "said.mp3", 60, dies)
     assert _files(tmp_path) == []

@@ -55,7 +55,7 @@ STATEMENT_UNITS = Change(
 STATEMENT_UNITS_ONE = Change(BATCH, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
 UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would have fallen below zero")', "pass")
 OPEN_READ = Change(BATCH, "\nWHERE c.state = 0", "")
-OPEN_WRITTEN = Change(BATCH, "calls.id = e.value AND state = 0", "calls.id = e.value")
+OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)")
 OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND state = 0", "WHERE id = ?1")
 OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would have ended twice")', "pass")
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")

@@ -19,9 +19,9 @@ WAIT_S = 10
 Speak = Callable[[str], Answer]
 
 
-def speaker(service: Service) -> Speak:
+def speaker(service: Service, **more: str) -> Speak:
     key = service.account(units=20).key().plain
-    return lambda text: call("POST", f"{service.base_url}/tts", key=key, data={"text": text})
+    return lambda text: call("POST", f"{service.base_url}/tts", key=key, data={"text": text, **more})
 
 
 def balance(service: Service) -> int:
@@ -71,6 +71,19 @@ def test_a_failing_channel_is_500_refunded_and_sent_to_rest(
     assert balance(behind_a_url) == 20
     assert behind_a_url.stderr.count("***") >= FAILURES_MAX
     assert upstream.key not in behind_a_url.stderr
+
+
+def test_where_nothing_can_speak_that_is_told_whatever_voice_is_asked_for(
+    behind_a_url: Service, upstream: Upstream
+) -> None:
+    upstream.behave("status:500")
+    known, unknown = (speaker(behind_a_url, voice_id=name) for name in ("alloy", "nobody"))
+    assert [known("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
+    for speak in (known, unknown):
+        for text in ("hello", ""):
+            answer = speak(text)
+            assert answer.status == 503
+            assert answer.json["error"]["message"].startswith("No speech channel is available now")
 
 
 def test_a_text_without_a_sound_is_the_callers_mistake_and_refunded(make_service: ServiceMaker) -> None:

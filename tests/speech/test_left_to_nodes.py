@@ -43,6 +43,6 @@ async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
         plan = SpeechPlan(Wish("hello", "a voice", 1.0, 5.0, 60.0), choice)
         with pytest.raises(UpstreamFailed):
             async with call:
-                await speaks.deliver(asks(holder), call, plan, Answers(lambda _: "", ""))
+                await speaks.deliver(asks(holder), call, plan, Answers(lambda _: "", lambda *_: ""))
     assert await books.balance(holder) == 10
     await outbound.close()

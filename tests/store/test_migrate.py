@@ -7,7 +7,7 @@ import pytest
 
 from myna.store import migrate as migrations
 from myna.store.migrate import migrate, newest, schema_version
-from myna.store.sqlite import Sqlite
+from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +24,13 @@ async def _checks(db: Sqlite) -> list[str]:
     return [line.split("CHECK ")[1] for line in lines if "CHECK (" in line and ">=" not in line]
 
 
+def _lists_are_built(raw: apsw.Connection) -> bool:
+    """Whether this connection still knows a check against a list: SQLite builds a table for it."""
+    raw.execute("SELECT * FROM ledger LIMIT 1").fetchall()  # whoever reads finds out that the schema changed
+    plan = raw.execute("EXPLAIN INSERT INTO ledger VALUES (x'01', 0, 1, 1, '', 1)", can_cache=False)
+    return any(step[1] == "OpenEphemeral" for step in plan)
+
+
 async def test_checks_that_were_lists_are_spans_and_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,30 +40,46 @@ async def test_checks_that_were_lists_are_spans_and_hold(
     every = migrations.known("sqlite")
     monkeypatch.setattr(migrations, "known", lambda _: [one for one in every if one[0] <= WITH_LISTS])
     await migrate(old)
-    assert await _checks(old) == [
-        "(state IN (0, 1, 2)),",
-        "(kind IN (0, 1, 2)),",
-        "(status IN (0, 1, 2, 3)),",
-    ]
+    lists = ["(state IN (0, 1, 2)),", "(kind IN (0, 1, 2)),", "(status IN (0, 1, 2, 3)),"]
+    assert await _checks(old) == lists
     holder = await books.holder(units=5)
     call = await books.opened(holder, units=2, task=speech())
+    beside = SqliteConnection(tmp_path / "myna.sqlite", clock_ms, read_only=False).raw
+    assert _lists_are_built(beside)
     monkeypatch.undo()
 
     assert await migrate(old) == newest("sqlite") == await schema_version(old)
 
     spans = ["(state BETWEEN 0 AND 2),", "(kind BETWEEN 0 AND 2),", "(status BETWEEN 0 AND 3),"]
     assert await _checks(old) == spans
+    assert await books.sql("PRAGMA writable_schema") == [(0,)]
+    assert not _lists_are_built(old._writer.raw)
+    assert not _lists_are_built(beside)
+    beside.close()
     for statement in ("UPDATE calls SET state = 3", "UPDATE tasks SET status = -1"):
-        with pytest.raises(apsw.ConstraintError):  # on the connection that migrated, too
+        with pytest.raises(apsw.ConstraintError):
             await books.sql(statement)
     await books.end(keep_of(call, None, AUDIO))
-    await old.close()
-
-    books.db = await books.open_again()
     assert await books.sql("PRAGMA integrity_check") == [("ok",)]
-    assert await books.sql("PRAGMA writable_schema") == [(0,)]
     assert await books.balance(holder) == 3
     with pytest.raises(apsw.ConstraintError):
         await books.charge(charge_of(holder, units=-1))
     assert await books.audit() == []
+    await old.close()
+
+
+async def test_a_check_that_is_not_found_stops_the_migration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = migrations.known("sqlite")
+    written_else = [
+        (number, sql.replace("CHECK (kind IN (0, 1, 2))", "CHECK (kind IN (0,1,2))"))
+        for number, sql in every[:1]
+    ]
+    monkeypatch.setattr(migrations, "known", lambda _: written_else + every[1:])
+    books = Books("", tmp_path)
+    books.db = await books.open_again()
+    with pytest.raises(apsw.ConstraintError):
+        await migrate(books.db)
+    assert await schema_version(books.db) == 0
     await books.db.close()
