@@ -139,9 +139,10 @@ async def take(db: Connection, head: Head, node_id: int, token_hash: bytes, leas
     if not rows:
         return None
     epoch, left, text, voice_id, speed = rows[0]
+    left = min(int(left), lease_ms)  # its two looks at the clock may lie a millisecond apart
     await _next_turn(db, head.account_id)
     reference = await _reference(db, voice_id, head.account_id)
-    return Taken(head.kind, head.id, int(epoch), int(left), text, voice_id, float(speed), reference)
+    return Taken(head.kind, head.id, int(epoch), left, text, voice_id, float(speed), reference)
 
 
 def _until(lease_ms: str) -> str:

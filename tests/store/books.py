@@ -54,7 +54,7 @@ class Books:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self._moved_ms = self._stopped_ms = 0
+        self._moved_ms = self._stopped_ms = self._tick_ms = 0
         self.db: Database
 
     async def open_again(self, *, serving: bool = True) -> Database:
@@ -64,7 +64,7 @@ class Books:
         return await Sqlite.open(
             self.folder / "myna.sqlite",
             serving=serving,
-            clock=lambda: (self._stopped_ms or clock_ms()) + self._moved_ms,
+            clock=self._now_ms,
         )
 
     async def move_clock(self, ms: int) -> None:
@@ -74,12 +74,26 @@ class Books:
 
     async def stop_clock(self) -> None:
         """From now on `now_ms()` stands, but for what `move_clock` adds."""
-        self._stopped_ms = clock_ms()
+        self._stopped_ms, self._tick_ms = clock_ms(), 0
         await self._set_clock()
+
+    async def tick_clock(self) -> None:
+        """The clock stands from now on, but for the millisecond by which each look at it moves it; until
+        `stop_clock`, for a database that is only read has no such clock."""
+        if self.url:
+            await self.sql("CREATE SEQUENCE ticks")
+        await self.stop_clock()
+        self._tick_ms = 1
+        await self._set_clock()
+
+    def _now_ms(self) -> int:
+        self._moved_ms += self._tick_ms
+        return (self._stopped_ms or clock_ms()) + self._moved_ms
 
     async def _set_clock(self) -> None:
         if self.url:
             now = self._stopped_ms or "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            now = f"{now} + nextval('ticks')" if self._tick_ms else now
             await self.sql(
                 "CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $x$ BEGIN"
                 f" RETURN {now} + {self._moved_ms}; END $x$"

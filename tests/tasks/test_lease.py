@@ -29,6 +29,14 @@ async def test_a_node_gets_the_job_and_all_it_needs_to_speak_it(works: Works) ->
     assert (await works.holder_of(call))[::2] == (node, 32)
 
 
+async def test_a_lease_is_told_no_longer_than_it_is_however_the_clock_ticks(works: Works) -> None:
+    node = await works.node()
+    await works.ordered(await works.books.holder())
+    await works.books.tick_clock()
+    assert (await works.leased(node)).lease_s == LEASE_S
+    await works.books.stop_clock()
+
+
 async def test_only_the_hash_of_a_token_is_kept(works: Works) -> None:
     _, job = await works.held(await works.node())
     assert await works.books.sql("SELECT token_hash FROM tasks") == [
