@@ -8,6 +8,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from myna.disk_threads import DiskThreads
 from myna.edge import stopping
 from myna.store.audio import AudioStore
 from myna.store.database import Database
@@ -21,7 +22,7 @@ class HealthApi:
     """Handlers of the health endpoints."""
 
     def __init__(self, db: Database, audio: AudioStore) -> None:
-        self._db, self._audio = db, audio
+        self._db, self._audio, self._disk = db, audio, DiskThreads(1)
         self.stopping = False
 
     async def healthz(self, request: Request) -> Response:
@@ -33,7 +34,7 @@ class HealthApi:
         checks = {
             "running": not self.stopping and not stopping(request.scope),
             "database": await self._schema_fits(),
-            "storage": await asyncio.to_thread(self._audio.writable),
+            "storage": await self._storage_takes(),
         }
         ok = all(checks.values())
         return JSONResponse({"ok": ok, "checks": checks}, status_code=200 if ok else 503)
@@ -53,4 +54,11 @@ class HealthApi:
         except TimeoutError:
             return False
         except self._db.away:
+            return False
+
+    async def _storage_takes(self) -> bool:
+        try:
+            async with asyncio.timeout(READY_WAIT_S):
+                return await self._disk.do(self._audio.writable)
+        except TimeoutError:
             return False

@@ -9,13 +9,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from myna.disk_threads import DiskThreads, settled
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineFailed, EngineTimedOut, Spoken
-from myna.engines.unhurried import unhurried
 from myna.sound.durable import make_durable
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,12 @@ class Lasting:
     """The files of one pool's jobs, of which `at_once` are made durable at a time.
 
     Who waits for the disk holds a place in the pool's queue: a slow disk fills it as a slow engine would.
+    What is broken off is removed in a thread of its own, for those that make durable may stand still.
     """
 
     def __init__(self, pool: Pool[Any], at_once: int) -> None:
         self._pool = pool
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="durable")  # they end with it
+        self._syncs, self._removals = DiskThreads(at_once), DiskThreads(1)
 
     async def spoken(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[Spoken]]
@@ -37,24 +38,25 @@ class Lasting:
         """What `speak` puts at `path`, made durable, within `deadline_s` seconds in all.
 
         `speak` is given a name for the file while it is written, in the folder of `path`. However it ends but
-        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed. Raises
-        an error of `spoken.py`.
+        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed or takes
+        long for it. Raises an error of `spoken.py`.
         """
         ends_at = asyncio.get_running_loop().time() + deadline_s
         part = path.with_name(f".{secrets.token_hex(8)}.part")
-        try:
-            spoken = await speak(part)
-            with self._pool.place_held():
+        with ExitStack() as place:
+            try:
+                spoken = await speak(part)
+                place.enter_context(self._pool.place_held())
                 await self._made_durable(path, ends_at)
+            except BaseException:
+                await settled(self._removals.do(lambda: _remove(part, path)))
+                raise
             return spoken
-        except BaseException:
-            await unhurried(lambda: _remove(part, path))
-            raise
 
     async def _made_durable(self, path: Path, ends_at: float) -> None:
         try:
             async with asyncio.timeout_at(ends_at):
-                await asyncio.get_running_loop().run_in_executor(self._threads, make_durable, path)
+                await self._syncs.do(lambda: make_durable(path))
         except TimeoutError as error:
             raise EngineTimedOut("The disk took too long to take the audio.") from error
         except OSError as error:

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from myna.disk_threads import DiskThreads, settled
 from myna.engines.openai_text import cut
 from myna.engines.openai_voices import CLASSIC, read_voices
 from myna.engines.spoken import (
@@ -25,7 +26,6 @@ from myna.engines.spoken import (
     UtteranceRefused,
     Voice,
 )
-from myna.engines.unhurried import unhurried
 from myna.outbound import Answer, AnswerTooLarge, Outbound, OutboundFailed, TimedOut, Unreachable
 from myna.sound.landing import Landing
 from myna.sound.mpeg import duration_s
@@ -67,9 +67,16 @@ class OpenAISpeech:
     suffix: Final = ".mp3"
 
     def __init__(
-        self, outbound: Outbound, *, url: str, key: str | None, model: str, answer_max_bytes: int
+        self,
+        outbound: Outbound,
+        disk: DiskThreads,
+        *,
+        url: str,
+        key: str | None,
+        model: str,
+        answer_max_bytes: int,
     ) -> None:
-        self._outbound = outbound
+        self._outbound, self._disk = outbound, disk
         self._url = url.rstrip("/")
         self._key = key
         self._model = model
@@ -109,7 +116,8 @@ class OpenAISpeech:
 
         A text over 4096 characters is spoken in several calls, whose mp3s are joined. `path` must be this
         call's own. However the call ends but well, also by cancelling, nothing is left at `path` and nothing
-        is written there later. Raises an error of `spoken.py`.
+        is written there later, unless the disk stands still for longer than one waits to clear up. Raises an
+        error of `spoken.py`.
         """
         texts = cut(utterance.text.encode(errors="ignore").decode())  # a lone surrogate can't be sent
         if not texts:
@@ -129,9 +137,14 @@ class OpenAISpeech:
         try:
             for text in texts:
                 await self._pour(landing, text, utterance, deadline_s)
-            return await unhurried(lambda: _land(landing))
+            landed = self._disk.do(lambda: _land(landing))
+            try:
+                return await asyncio.shield(landed)
+            except asyncio.CancelledError:
+                await settled(landed)
+                raise
         except BaseException:
-            await unhurried(lambda: _clear(landing, path))
+            await settled(self._disk.do(lambda: _clear(landing, path)))
             raise
 
     async def _pour(self, landing: Landing, text: str, utterance: Utterance, deadline_s: float) -> None:
@@ -206,5 +219,8 @@ def _land(landing: Landing) -> Spoken:
 
 
 def _clear(landing: Landing, path: Path) -> None:
-    landing.abort()
-    path.unlink(missing_ok=True)
+    try:
+        landing.abort()
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("a file of a job that was broken off stays: %s", error.strerror)

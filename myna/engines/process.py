@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from myna.disk_threads import settled
 from myna.engines.child import Done, Failed, Order, Setup, framed
 from myna.engines.process_child import Child, Job, Program
 from myna.engines.spoken import EngineBusy, EngineDied, EngineDown, EngineFailed, EngineTimedOut
@@ -22,6 +23,8 @@ from myna.engines.turns import Turns
 R = TypeVar("R", bound=msgspec.Struct)
 
 START_DEADLINE_S = 60.0
+KILL_WAIT_S = 5.0
+"""How long a caller that is cancelled waits for the process that is killed for it; it takes milliseconds."""
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
 _TOO_LATE = "The job waited too long for its turn."
 _FAILURES = {error.__name__: error for error in EngineFailed.__subclasses__()}
@@ -142,7 +145,7 @@ class Pool(Generic[R]):
     async def _abandoned(self, job: "Job") -> None:
         """Returns once no process works on the job any more."""
         if not self._waiting.remove(job.turn, job):
-            await job.left.wait()
+            await settled(asyncio.ensure_future(job.left.wait()), KILL_WAIT_S)
 
     def _expire(self, job: "Job") -> None:
         """Takes the job out of the queue at its deadline; one that runs is ended by whoever runs it."""

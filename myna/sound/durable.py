@@ -8,7 +8,8 @@ from pathlib import Path
 def make_durable(path: Path) -> None:
     """The file's bytes and its name are on disk. Whoever wrote it may have closed it, or be another process.
 
-    Waits for the disk, so it belongs in a thread. Raises OSError.
+    Waits for the disk, so it belongs in a thread. Raises OSError, on Linux also for what the kernel failed to
+    write since the writer closed it, if it still remembers.
     """
     handle = os.open(path, os.O_RDWR)  # Windows takes no other for it
     try:

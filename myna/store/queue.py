@@ -125,14 +125,15 @@ async def heads(db: Reader, node_id: int, limit: int) -> list[Head]:
 
 
 async def take(db: Connection, head: Head, node_id: int, token_hash: bytes, lease_ms: int) -> Taken | None:
-    """Leases the job to the node; None if it is gone or somebody else has it in hand. Waits for no row."""
+    """Leases the job to the node; None if it is gone, too late or in somebody's hand. Waits for no row."""
     table = _TABLES[head.kind]
     until = _until("$4") if head.kind == TASK else "now_ms() + $4"
+    in_time = " AND deadline > now_ms()" if head.kind == TASK else ""
     what = "text, voice_id, speed" if head.kind == TASK else "language, voice_id, 1.0"
     rows = await db.fetch(
         f"UPDATE {table} SET status = 1, epoch = epoch + 1, tries = tries + 1, token_hash = $2, node_id = $3,"
         f" leased_at = now_ms(), lease_until = {until}, progress = 0"
-        f" WHERE id = (SELECT id FROM {table} WHERE id = $1 AND status = 0{db.skip_locked})"
+        f" WHERE id = (SELECT id FROM {table} WHERE id = $1 AND status = 0{in_time}{db.skip_locked})"
         f" RETURNING epoch, lease_until - leased_at, {what}",
         head.id, token_hash, node_id, lease_ms,
     )  # fmt: skip

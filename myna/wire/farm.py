@@ -147,7 +147,8 @@ class Beats(Struct, frozen=True):
 
 
 class BeatsHeard(Struct, frozen=True):
-    """Whose leases go on for `lease_s`; `cancel` are those to drop: they are somebody else's or over."""
+    """Whose leases go on for `lease_s`, or to the end of the job's call if that comes sooner; `cancel` are
+    those to drop: they are somebody else's or over."""
 
     lease_s: float
     cancel: list[Held]

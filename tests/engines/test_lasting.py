@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from myna.disk_threads import PATIENCE_S
 from myna.engines.espeak import VOICES, Espeak
 from myna.engines.lasting import Lasting
 from myna.engines.process import Pool
@@ -129,6 +130,35 @@ async def test_a_disk_that_stands_still_holds_up_nothing_else(tmp_path: Path, di
     assert time.monotonic() - began_s < 10
     assert _files(tmp_path) == []
     assert len(disk.asked) == 2  # who gave up before its turn doesn't ask any more
+
+
+async def test_a_disk_that_removes_nothing_either_ends_no_job_later(
+    tmp_path: Path, disk: _Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its places stay taken for as long as anybody waits, and the files go when the disk moves again."""
+    unlink = Path.unlink
+
+    def stands_still(path: Path, missing_ok: bool = False) -> None:
+        disk.make_durable(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr("pathlib.Path.unlink", stands_still)
+    pool = Pool("none", Spoken, processes=2, queue_max=9, job_deadline_s=60)
+    files, began_s = Lasting(pool, at_once=2), time.monotonic()
+    paths = [tmp_path / f"{number}.mp3" for number in range(9)]
+    jobs = [asyncio.create_task(files.spoken(path, 0.2, _speaks_into(path))) for path in paths]
+    await until(lambda: len(disk.asked) == 3)  # two that are made durable and the first to be removed
+
+    assert pool.full() and not any(job.done() for job in jobs)
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+
+    ends = await asyncio.gather(*jobs, return_exceptions=True)
+    assert {type(end) for end in ends} == {EngineTimedOut}
+    assert time.monotonic() - began_s < 0.2 + PATIENCE_S + 5
+    assert not pool.full()
+    assert len(_files(tmp_path)) == 9
+    disk.goes_on()
+    await until(lambda: _files(tmp_path) == [])
 
 
 async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: _Disk) -> None:

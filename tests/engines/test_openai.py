@@ -1,13 +1,17 @@
 """Speaking through a speech server: what is sent, what is kept, and what every kind of bad answer becomes."""
 
 import asyncio
+import errno
 import hashlib
 import logging
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from myna.disk_threads import PATIENCE_S, DiskThreads
 from myna.engines.openai import OpenAISpeech
 from myna.engines.spoken import (
     EngineBusy,
@@ -38,7 +42,9 @@ async def upstream() -> AsyncIterator[SpeechUpstream]:
 @pytest.fixture
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
     outbound = Outbound(connections_max=4)
-    yield OpenAISpeech(outbound, url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000)
+    yield OpenAISpeech(
+        outbound, DiskThreads(2), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
+    )
     await outbound.close()
 
 
@@ -85,7 +91,9 @@ async def test_the_audio_is_on_disk_as_it_was_sent_and_nothing_else_is(
 
 async def test_a_server_without_a_key_gets_no_authorization(upstream: SpeechUpstream, tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(outbound, url=upstream.base, key=None, model="m", answer_max_bytes=200_000)
+    engine = OpenAISpeech(
+        outbound, DiskThreads(1), url=upstream.base, key=None, model="m", answer_max_bytes=200_000
+    )
 
     await speak(engine, tmp_path)
     await outbound.close()
@@ -247,13 +255,52 @@ async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
     assert names(tmp_path) == []
 
 
+async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
+    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds up nothing else, and leaves nothing when it moves again."""
+    moves = threading.Event()
+    monkeypatch.setattr("myna.sound.landing.os.fsync", lambda _: moves.wait(60))
+    began_s = time.monotonic()
+
+    with pytest.raises(EngineTimedOut):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 0.5)
+
+    assert time.monotonic() - began_s < 0.5 + 2 * PATIENCE_S + 5
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+    moves.set()
+    assert await asyncio.gather(*(engine._disk.do(lambda: "ended") for _ in range(9))) == ["ended"] * 9
+    assert names(tmp_path) == []
+
+
+async def test_what_cannot_be_removed_hides_no_failure(
+    upstream: SpeechUpstream,
+    engine: OpenAISpeech,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/secret/place")
+
+    upstream.speech = answer(b"", "503 Service Unavailable")
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(EngineFailed, match=r"answered 503"):
+        await speak(engine, tmp_path)
+    monkeypatch.undo()
+    assert "stays: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
+
+
 async def _cancel(call: "asyncio.Future[Spoken]") -> None:
     call.cancel()
 
 
 async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(outbound, url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9)
+    engine = OpenAISpeech(
+        outbound, DiskThreads(1), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
+    )
 
     with pytest.raises(EngineDown):
         await speak(engine, tmp_path)
@@ -271,7 +318,9 @@ async def test_a_folder_that_is_not_there_is_a_failure(engine: OpenAISpeech, tmp
 
 async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstream, tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(outbound, url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9)
+    engine = OpenAISpeech(
+        outbound, DiskThreads(1), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9
+    )
 
     with pytest.raises(EngineDown) as failed:
         await speak(engine, tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from myna.engines.process import Pool
+from myna.engines.process_child import Child
 from myna.engines.spoken import (
     EngineBusy,
     EngineDied,
@@ -143,6 +144,27 @@ async def test_a_cancelled_job_is_over_when_its_caller_is(pool: Pool[Word]) -> N
 
     assert not runs(pid)
     assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_job_cancelled_twice_is_over_no_sooner_than_its_process(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, kill = await _busy(pool), Child.kill
+    [pid] = pool.pids()
+
+    async def slow(child: Child) -> None:
+        await asyncio.sleep(0.3)
+        await kill(child)
+
+    monkeypatch.setattr("myna.engines.process_child.Child.kill", slow)
+    for _ in range(2):
+        job.cancel()
+        await asyncio.sleep(0.05)
+    assert not job.done()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert not runs(pid)
 
 
 async def test_a_job_cancelled_while_it_waits_leaves_the_queue_and_the_child_alone(pool: Pool[Word]) -> None:

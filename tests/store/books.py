@@ -81,7 +81,7 @@ class Books:
         """The clock stands from now on, but for the millisecond by which each look at it moves it; until
         `stop_clock`, for a database that is only read has no such clock."""
         if self.url:
-            await self.sql("CREATE SEQUENCE ticks")
+            await self.sql("CREATE SEQUENCE IF NOT EXISTS ticks")
         await self.stop_clock()
         self._tick_ms = 1
         await self._set_clock()

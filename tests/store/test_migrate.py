@@ -68,18 +68,18 @@ async def test_checks_that_were_lists_are_spans_and_hold(
     await old.close()
 
 
+@pytest.mark.parametrize(
+    "check", ["CHECK (kind IN (0,1,2))", "CHECK(kind IN (0, 1, 2))", "CHECK\n(kind IN(0, 1, 2))", ""]
+)
 async def test_a_check_that_is_not_found_stops_the_migration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
     every = migrations.known("sqlite")
-    written_else = [
-        (number, sql.replace("CHECK (kind IN (0, 1, 2))", "CHECK (kind IN (0,1,2))"))
-        for number, sql in every[:1]
-    ]
+    written_else = [(number, sql.replace("CHECK (kind IN (0, 1, 2))", check)) for number, sql in every[:1]]
     monkeypatch.setattr(migrations, "known", lambda _: written_else + every[1:])
     books = Books("", tmp_path)
     books.db = await books.open_again()
-    with pytest.raises(apsw.ConstraintError):
+    with pytest.raises(apsw.ConstraintError, match="changed_by_hand"):
         await migrate(books.db)
     assert await schema_version(books.db) == 0
     await books.db.close()
