@@ -20,8 +20,8 @@ LOCK = "UPDATE accounts SET balance = balance WHERE id = $1"
 
 
 @pytest.fixture
-async def books(postgres_url: str, tmp_path: Path) -> AsyncIterator[Books]:
-    async with books_of(postgres_url, tmp_path) as opened:
+async def books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]:
+    async with books_of(postgres_books_url, tmp_path) as opened:
         yield opened
 
 

@@ -259,7 +259,7 @@ def test_whatever_happens_the_books_are_as_the_model_has_them(
         if database == "sqlite":
             return books_of("", tmp_path / str(next(numbers)))
         postgres: Postgres = request.getfixturevalue("postgres")
-        return books_of(postgres.fresh_database(), tmp_path)
+        return books_of(postgres.fresh_books(), tmp_path)
 
     Machine.new_books = staticmethod(new_books)
     gc.collect()  # finalizers that run while Hypothesis parses this file upset CPython (gh-106905)

@@ -15,14 +15,17 @@ import subprocess
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
+from myna.store.migrate import migrate
+from myna.store.postgresql import Postgresql
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -45,19 +48,28 @@ class Postgres:
         self._folder = folder
         self._process = process
         self._made: list[str] = []
+        self._with_schema: str | None = None
 
-    def fresh_database(self) -> str:
+    def fresh_database(self, like: str = "template1") -> str:
         """Create an empty database and give its `postgresql://…` address; `close` drops it at the latest."""
         name = f"myna_{uuid.uuid4().hex[:16]}"
-        self._execute(f'CREATE DATABASE "{name}"')
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{like}"')
         url = urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
         self._made.append(url)
         return url
 
+    def fresh_books(self) -> str:
+        """The same with Myna's schema in it, copied from a database that was migrated once: 60 ms less."""
+        if self._with_schema is None:
+            url = self.fresh_database()
+            _in_a_thread(_migrate(url))
+            self._with_schema = _name(url)
+        return self.fresh_database(self._with_schema)
+
     def drop(self, url: str) -> None:
         """Drop what `fresh_database` made, whoever is still connected to it."""
         self._made.remove(url)
-        self._execute(f'DROP DATABASE IF EXISTS "{urlsplit(url).path[1:]}" WITH (FORCE)')
+        self._execute(f'DROP DATABASE IF EXISTS "{_name(url)}" WITH (FORCE)')
 
     def close(self) -> None:
         """End the server and remove its files; on a server not ours, drop our databases. Idempotent."""
@@ -72,9 +84,25 @@ class Postgres:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _execute(self, sql: str) -> None:
-        # In a thread of its own, so that a test may call this while its event loop runs.
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(asyncio.run, _execute(self.url, sql)).result()
+        _in_a_thread(_execute(self.url, sql))
+
+
+def _in_a_thread(work: Coroutine[Any, Any, None]) -> None:
+    """So that a test may call this while its event loop runs."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
+def _name(url: str) -> str:
+    return urlsplit(url).path[1:]
+
+
+async def _migrate(url: str) -> None:
+    db = await Postgresql.open(url)
+    try:
+        await migrate(db)
+    finally:
+        await db.close()
 
 
 async def _execute(url: str, sql: str) -> None:
@@ -140,6 +168,14 @@ def postgres() -> Iterator[Postgres]:
     server = start()
     yield server
     server.close()
+
+
+@pytest.fixture
+def postgres_books_url(postgres: Postgres) -> Iterator[str]:
+    """A new database of this test's own, with the schema in it; dropped behind it."""
+    url = postgres.fresh_books()
+    yield url
+    postgres.drop(url)
 
 
 @pytest.fixture

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.postgres import Postgres
 from tests.store.books import Books, books_of
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Empty for SQLite."""
+    """Empty for SQLite; a PostgreSQL database has the schema."""
     if request.param == "sqlite":
         return ""
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("postgres_books_url"))
 
 
 @pytest.fixture
@@ -30,8 +29,6 @@ async def sqlite_books(tmp_path: Path) -> AsyncIterator[Books]:
 
 
 @pytest.fixture
-async def postgres_books(postgres: Postgres, tmp_path: Path) -> AsyncIterator[Books]:
-    url = postgres.fresh_database()
-    async with books_of(url, tmp_path) as opened:
+async def postgres_books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]:
+    async with books_of(postgres_books_url, tmp_path) as opened:
         yield opened
-    postgres.drop(url)

@@ -339,7 +339,7 @@ def test_whatever_happens_the_queue_is_as_the_model_has_it(
                 yield books
             return
         postgres: Postgres = request.getfixturevalue("postgres")
-        url = postgres.fresh_database()
+        url = postgres.fresh_books()
         try:
             async with books_of(url, folder) as books:
                 yield books
