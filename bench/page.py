@@ -72,6 +72,11 @@ def _comparison(table: dict[str, Any]) -> list[str]:
         f"Bare commits of SQLite in the same run: {commits['commits_s']:,.0f} a second,"
         f" {commits['ms']:.2f} ms in the middle."
     )
+    if pair_ms := commits.get("pair_ms"):  # results of earlier runs have none
+        bare += (
+            f" A call's two, of charge and keep, on one thread and with no call around them:"
+            f" {pair_ms:.2f} ms, {pair_ms / commits['ms']:.1f} bare ones."
+        )
     beside = "Behind a `+` stands the CPU time of the database's server."
     parts = [_setting(table), str(comparison_rows(table)), f"{bare} {beside}", meanings]
     return [*parts, missing] if missing else parts

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from bench import contenders, load, processes, results, upstream
-from bench.commits import BareCommits, Commits
+from bench.commits import Commits, CommitTimes
 from bench.contenders import Stand
 from bench.load import Figures, Target
 from bench.processes import CannotRun
@@ -17,7 +17,7 @@ from bench.results import Machine
 CONNECTIONS = (1, 64, 512)
 QUICK = (1, 64)
 COMMITS_SHARE = 0.25
-"""Of a round's length: how long the bare commits run beside each."""
+"""Of a round's length: how long commits are timed beside each."""
 
 
 class Comparison(msgspec.Struct):
@@ -43,9 +43,9 @@ def compare(
         stand = stand_on(stack, folder)
         targets = [target for name in wanted if (target := _started(stack, name, stand, missing))]
         rest = {target.name: target.program.memory_bytes() for target in targets}
-        bare = BareCommits(folder / "bare")
-        stack.callback(bare.close)
-        found, commits = _in_turns(targets, bare, rounds, seconds, connections)
+        disk = CommitTimes(folder / "commits")
+        stack.callback(disk.close)
+        found, commits = _in_turns(targets, disk, rounds, seconds, connections)
         return Comparison(
             machine=results.machine(folder),
             versions=contenders.versions(stand),
@@ -85,12 +85,12 @@ def _started(stack: ExitStack, name: str, stand: Stand, missing: dict[str, str])
 
 
 def _in_turns(
-    targets: list[Target], bare: BareCommits, rounds: int, seconds: int, wanted: tuple[int, ...]
+    targets: list[Target], disk: CommitTimes, rounds: int, seconds: int, wanted: tuple[int, ...]
 ) -> tuple[dict[str, dict[str, list[Figures]]], Commits]:
     found: dict[str, dict[str, list[Figures]]] = {target.name: {} for target in targets}
     commits: list[Commits] = []
     for connections in wanted:
-        alone = (lambda: commits.append(bare.round(seconds * COMMITS_SHARE))) if connections == 1 else None
+        alone = (lambda: commits.append(disk.round(seconds * COMMITS_SHARE))) if connections == 1 else None
         turns = load.alternate(targets, connections, rounds, seconds, alone or (lambda: None))
         for name, figures in turns.items():
             found[name][str(connections)] = figures

@@ -37,6 +37,19 @@ def test_figures_replace_figures_and_leave_the_words(written: Path, tmp_path: Pa
     assert "| myna-sqlite | 64 | 7,000 | 0.70 |" in text
 
 
+def test_a_calls_two_commits_stand_beside_the_bare_ones_where_they_were_timed(
+    written: Path, tmp_path: Path
+) -> None:
+    compared = measured.comparison()
+    save(tmp_path, "table", compared)
+    page.write(written, tmp_path)
+    assert "with no call around them: 2.60 ms, 2.6 bare ones." in written.read_text(encoding="utf-8")
+    del compared["commits"]["pair_ms"]
+    save(tmp_path, "table", compared)
+    page.write(written, tmp_path)
+    assert "no call around them" not in written.read_text(encoding="utf-8")
+
+
 def test_a_contender_that_is_missing_is_named_with_the_reason(written: Path, tmp_path: Path) -> None:
     save(tmp_path, "table", measured.comparison())
     page.write(written, tmp_path)
