@@ -128,3 +128,15 @@ def test_a_command_imports_no_other_ones_weight(words: list[str], tmp_path: Path
     )
     env = {**os.environ, "MYNA_PORT": "wrong", "MYNA_DATA": str(tmp_path)}
     subprocess.run([sys.executable, "-c", probe], check=True, cwd=ROOT, env=env)
+
+
+@pytest.mark.parametrize(("url", "unused"), [("", "asyncpg"), ("postgresql://u@127.0.0.1:1/d", "apsw")])
+def test_only_the_driver_of_its_database_is_imported(url: str, unused: str, tmp_path: Path) -> None:
+    probe = (
+        "import sys, myna.cli\n"
+        "try: myna.cli.main(['account', 'add', 'a'])\n"
+        "except SystemExit as end: code = end.code\n"
+        f"assert (code, {unused!r} in sys.modules) == ({1 if url else 0}, False), code\n"
+    )
+    env = {**os.environ, "MYNA_DATABASE_URL": url, "MYNA_DATA": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", probe], check=True, cwd=ROOT, env=env)

@@ -15,8 +15,6 @@ from typing import Any, Protocol, TypeVar
 
 from myna.errors import ConfigError, DatabaseAway
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
-from myna.store.postgresql import Postgresql
-from myna.store.sqlite import Sqlite
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -93,9 +91,14 @@ async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
     """Opens `url`: `sqlite:` is the file in the data folder, `postgresql://…` a server.
 
     `serving` is true in the one process that serves; on SQLite its writer makes way for the command line.
+    Only the driver that is used is imported: a tenth of the time that a command takes, and its memory.
     """
     if url == "sqlite:":
+        from myna.store.sqlite import Sqlite
+
         return await Sqlite.open(data / SQLITE_FILE, serving=serving)
     if url.startswith(("postgresql://", "postgres://")):
+        from myna.store.postgresql import Postgresql
+
         return await Postgresql.open(url)
     raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")
