@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from myna.disk_threads import DiskThreads
 from myna.engines.espeak import VOICES as ESPEAK_VOICES
 from myna.engines.espeak import Espeak
-from myna.engines.openai import OpenAISpeech
+from myna.engines.openai import Disk, OpenAISpeech
 from myna.engines.spoken import Voice
 from myna.errors import CommandError
 from myna.outbound import Outbound
@@ -27,8 +26,6 @@ from myna.store.site import ChannelRow, ChannelVoiceRow, Config
 
 FAILURES_MAX = 5
 VOICES_WAIT_S = 10.0
-LANDINGS_AT_ONCE = 4
-"""How many files of servers that speak are made durable at a time."""
 FROM_SETTINGS = "default"
 """The name of the channel that the settings bring; it goes before all others."""
 PARROT = "parrot:"
@@ -86,7 +83,7 @@ class Channels:
     ) -> None:
         self._settings, self._environ = settings, environ
         self._outbound, self._espeak = outbound, espeak
-        self._disk = DiskThreads(LANDINGS_AT_ONCE)
+        self._disk = Disk()
         self._first = from_settings(settings)
         self.rests = Rests(settings.channel_rest_s)
         self._seen: Config | None = None

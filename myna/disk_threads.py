@@ -1,13 +1,15 @@
 """Threads for the disk's work, apart from those that everybody shares.
 
-A disk that stands still (a network's, say) then holds up only who waits for it: neither others' work nor the
-end of the process, for which Python has the threads of an executor waited for.
+A disk that stands still (a network's, say) then holds up only who waits for it: neither others' work nor, as
+far as Python goes, the end of the process, for which it has the threads of an executor waited for.
 """
 
 import asyncio
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
@@ -27,21 +29,28 @@ _Queue = SimpleQueue[_Work | None]
 
 
 class DiskThreads:
-    """`many` of them. They end with this object, or behind the work that was given to them before."""
+    """Up to `many`, started as work comes. They end with this object, behind the work it was given."""
 
     def __init__(self, many: int) -> None:
+        self._many, self._started = many, 0
         self._queue: _Queue = SimpleQueue()
-        for _ in range(many):
-            Thread(target=_work_off, args=(self._queue,), name="disk", daemon=True).start()
         weakref.finalize(self, _end, self._queue, many)
+
+    @property
+    def waiting(self) -> int:
+        """How much work no thread has taken yet."""
+        return self._queue.qsize()
 
     def do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Its outcome. Work whose future is cancelled before its turn isn't begun.
 
         No task, so nobody but its owner cancels it, not even the end of `asyncio.run`.
         """
+        if self._started < self._many:
+            Thread(target=_work_off, args=(self._queue,), name="disk", daemon=True).start()
+            self._started += 1
         outcome: Future[T] = Future()
-        self._queue.put(_Work(outcome, work))
+        self._queue.put(_Work(outcome, partial(copy_context().run, work)))
         return asyncio.wrap_future(outcome)
 
 
@@ -52,14 +61,14 @@ async def settled(done: "asyncio.Future[Any]", at_most_s: float = PATIENCE_S) ->
     """
     done.add_done_callback(_look)
     loop = asyncio.get_running_loop()
-    until, cancelled = loop.time() + at_most_s, None
+    until, cancelled = loop.time() + at_most_s, False
     while not done.done() and (left := until - loop.time()) > 0:
         try:
             await asyncio.wait([done], timeout=left)
-        except asyncio.CancelledError as error:
-            cancelled = error
+        except asyncio.CancelledError:
+            cancelled = True
     if cancelled:
-        raise cancelled
+        raise asyncio.CancelledError
 
 
 def _look(done: "asyncio.Future[Any]") -> None:
@@ -71,11 +80,9 @@ def _work_off(queue: _Queue) -> None:
     while work := queue.get():
         if work.outcome.set_running_or_notify_cancel():
             try:
-                result = work.run()
+                work.outcome.set_result(work.run())
             except BaseException as error:  # whatever it is belongs to the one who waits
                 work.outcome.set_exception(error)
-            else:
-                work.outcome.set_result(result)
         del work  # not kept until the next one comes
 
 

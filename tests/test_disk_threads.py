@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from myna.disk_threads import DiskThreads, settled
+from myna.logs import request_id
 from tests.engines.conftest import until
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +69,31 @@ async def test_work_that_nobody_waits_for_any_more_is_not_begun(disk: _Disk) -> 
     assert await first == "first"
     assert await threads.do(lambda: "third") == "third"
     assert disk.asked == ["first"]
+
+
+async def test_what_waits_is_counted(disk: _Disk) -> None:
+    threads = DiskThreads(1)
+    all_three = [threads.do(partial(disk.take, name)) for name in ("a", "b", "c")]
+    await until(lambda: len(disk.asked) == 1)
+    assert threads.waiting == 2
+    disk.goes_on()
+    await asyncio.gather(*all_three)
+    assert threads.waiting == 0
+
+
+async def test_work_knows_whose_it_is() -> None:
+    token = request_id.set("abc")
+    assert await DiskThreads(1).do(request_id.get) == "abc"
+    request_id.reset(token)
+
+
+async def test_nothing_is_kept_of_work_that_is_over() -> None:
+    class Large:
+        pass
+
+    threads = DiskThreads(1)
+    result = weakref.ref(await threads.do(Large))
+    await until(lambda: result() is None)
 
 
 async def test_who_is_cancelled_again_and_again_waits_all_the_same(disk: _Disk) -> None:
@@ -126,10 +153,11 @@ def test_the_end_of_the_event_loop_cancels_no_work(disk: _Disk) -> None:
     assert seen == ["cleared", "over"]
 
 
-async def test_the_threads_end_with_their_owner() -> None:
+async def test_the_threads_begin_with_the_work_and_end_with_their_owner() -> None:
     before = set(threading.enumerate())
     threads = DiskThreads(3)
-    assert await threads.do(lambda: 1) == 1
+    assert set(threading.enumerate()) == before
+    assert await asyncio.gather(*(threads.do(lambda: 1) for _ in range(9))) == [1] * 9
     own = set(threading.enumerate()) - before
     assert len(own) == 3
     del threads

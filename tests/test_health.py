@@ -28,6 +28,7 @@ async def test_a_disk_that_stands_still_is_no_storage_and_holds_up_nothing_else(
     await asyncio.sleep(0.1)
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     answers = await asyncio.gather(*asked)
+    assert health._disk.waiting == 0  # one probe is under way, and no other one waits for its turn
 
     assert time.monotonic() - began_s < READY_WAIT_S + 5
     assert {answer.status_code for answer in answers} == {503}

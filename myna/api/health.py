@@ -23,6 +23,7 @@ class HealthApi:
 
     def __init__(self, db: Database, audio: AudioStore) -> None:
         self._db, self._audio, self._disk = db, audio, DiskThreads(1)
+        self._probe: asyncio.Future[bool] | None = None
         self.stopping = False
 
     async def healthz(self, request: Request) -> Response:
@@ -31,10 +32,11 @@ class HealthApi:
 
     async def readyz(self, request: Request) -> Response:
         """Calls would work now: database, schema version, storage; and the process isn't ending."""
+        database, storage = await asyncio.gather(self._schema_fits(), self._storage_takes())
         checks = {
             "running": not self.stopping and not stopping(request.scope),
-            "database": await self._schema_fits(),
-            "storage": await self._storage_takes(),
+            "database": database,
+            "storage": storage,
         }
         ok = all(checks.values())
         return JSONResponse({"ok": ok, "checks": checks}, status_code=200 if ok else 503)
@@ -57,8 +59,9 @@ class HealthApi:
             return False
 
     async def _storage_takes(self) -> bool:
-        try:
-            async with asyncio.timeout(READY_WAIT_S):
-                return await self._disk.do(self._audio.writable)
-        except TimeoutError:
-            return False
+        """Who asks while a probe is under way waits for that one."""
+        probe = self._probe
+        if probe is None or probe.done():
+            probe = self._probe = self._disk.do(self._audio.writable)
+        await asyncio.wait([probe], timeout=READY_WAIT_S)
+        return probe.done() and probe.result()

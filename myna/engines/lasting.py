@@ -15,7 +15,7 @@ from typing import Any
 
 from myna.disk_threads import DiskThreads, settled
 from myna.engines.process import Pool
-from myna.engines.spoken import EngineFailed, EngineTimedOut, Spoken
+from myna.engines.spoken import EngineBusy, EngineFailed, EngineTimedOut, Spoken
 from myna.sound.durable import make_durable
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ class Lasting:
         """What `speak` puts at `path`, made durable, within `deadline_s` seconds in all.
 
         `speak` is given a name for the file while it is written, in the folder of `path`. However it ends but
-        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed or takes
-        long for it. Raises an error of `spoken.py`.
+        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed; what it
+        takes long to remove goes later, so `path` must not be used again. Raises an error of `spoken.py`.
         """
         ends_at = asyncio.get_running_loop().time() + deadline_s
         part = path.with_name(f".{secrets.token_hex(8)}.part")
@@ -48,6 +48,8 @@ class Lasting:
                 spoken = await speak(part)
                 place.enter_context(self._pool.place_held())
                 await self._made_durable(path, ends_at)
+            except EngineBusy:  # nothing was begun
+                raise
             except BaseException:
                 await settled(self._removals.do(lambda: _remove(part, path)))
                 raise

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,8 @@ from myna.sound.landing import Landing
 from myna.sound.mpeg import duration_s
 
 VOICES_MAX_BYTES: Final = 1_048_576
+LANDINGS_AT_ONCE: Final = 16
+LANDINGS_WAITING_MAX: Final = 256
 LOGGED_MAX_CHARS: Final = 500
 
 # A server that doesn't know the path; LocalAI and others answer with one of these.
@@ -57,6 +60,26 @@ class _Order(msgspec.Struct, frozen=True):
     speed: float
 
 
+class Disk:
+    """Where the files of all servers land, LANDINGS_AT_ONCE at a time; a thread of its own removes what is
+    broken off, for those that land may stand still."""
+
+    def __init__(self) -> None:
+        self._landings, self._removals = DiskThreads(LANDINGS_AT_ONCE), DiskThreads(1)
+
+    def full(self) -> bool:
+        """As many files wait as may: each is open, and stays so until the disk moves."""
+        return max(self._landings.waiting, self._removals.waiting) >= LANDINGS_WAITING_MAX
+
+    async def landed(self, work: Callable[[], Spoken]) -> Spoken:
+        """What it gives. Once it is begun it goes on, also when its caller is cancelled."""
+        return await self._landings.do(work)
+
+    async def cleared(self, work: Callable[[], None]) -> None:
+        """Waits for it, also when cancelled, for as long as one may want to."""
+        await settled(self._removals.do(work))
+
+
 class OpenAISpeech:
     """Speaks through the server at `url`, a base such as http://host:8880/v1.
 
@@ -69,7 +92,7 @@ class OpenAISpeech:
     def __init__(
         self,
         outbound: Outbound,
-        disk: DiskThreads,
+        disk: Disk,
         *,
         url: str,
         key: str | None,
@@ -116,36 +139,38 @@ class OpenAISpeech:
 
         A text over 4096 characters is spoken in several calls, whose mp3s are joined. `path` must be this
         call's own. However the call ends but well, also by cancelling, nothing is left at `path` and nothing
-        is written there later, unless the disk stands still for longer than one waits to clear up. Raises an
-        error of `spoken.py`.
+        is written there later; only what a disk that stands still doesn't remove in a second goes later, so
+        `path` must not be used again. Raises an error of `spoken.py`.
         """
         texts = cut(utterance.text.encode(errors="ignore").decode())  # a lone surrogate can't be sent
         if not texts:
             raise NothingSpoken("There is nothing to speak in the text.")
+        if self._disk.full():
+            raise EngineBusy("The disk has as many files waiting as it takes.")
         try:
-            async with asyncio.timeout(deadline_s):
-                return await self._record(texts, utterance, path, deadline_s)
-        except TimeoutError as fault:
-            raise EngineTimedOut("The speech server took too long.") from fault
+            landing = Landing(path)
+            try:
+                return await self._record(landing, texts, utterance, deadline_s)
+            except BaseException:
+                await self._disk.cleared(lambda: _clear(landing, path))
+                raise
         except OSError as fault:
             raise EngineFailed(
                 f"The audio can't be written: {fault.strerror or type(fault).__name__}."
             ) from fault
 
-    async def _record(self, texts: list[str], utterance: Utterance, path: Path, deadline_s: float) -> Spoken:
-        landing = Landing(path)
+    async def _record(
+        self, landing: Landing, texts: list[str], utterance: Utterance, deadline_s: float
+    ) -> Spoken:
+        late = "The speech server took too long."
         try:
-            for text in texts:
-                await self._pour(landing, text, utterance, deadline_s)
-            landed = self._disk.do(lambda: _land(landing))
-            try:
-                return await asyncio.shield(landed)
-            except asyncio.CancelledError:
-                await settled(landed)
-                raise
-        except BaseException:
-            await settled(self._disk.do(lambda: _clear(landing, path)))
-            raise
+            async with asyncio.timeout(deadline_s):
+                for text in texts:
+                    await self._pour(landing, text, utterance, deadline_s)
+                late = "The disk took too long to take the audio."
+                return await self._disk.landed(lambda: _land(landing))
+        except TimeoutError as fault:
+            raise EngineTimedOut(late) from fault
 
     async def _pour(self, landing: Landing, text: str, utterance: Utterance, deadline_s: float) -> None:
         """One call, its mp3 appended to the landing."""
@@ -219,8 +244,8 @@ def _land(landing: Landing) -> Spoken:
 
 
 def _clear(landing: Landing, path: Path) -> None:
-    try:
-        landing.abort()
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("a file of a job that was broken off stays: %s", error.strerror)
+    for leave_nothing in (landing.abort, partial(path.unlink, missing_ok=True)):
+        try:
+            leave_nothing()
+        except OSError as error:
+            log.warning("a file of a job that was broken off stays: %s", error.strerror)

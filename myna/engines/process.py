@@ -16,15 +16,13 @@ import msgspec
 
 from myna.disk_threads import settled
 from myna.engines.child import Done, Failed, Order, Setup, framed
-from myna.engines.process_child import Child, Job, Program
+from myna.engines.process_child import KILL_WAIT_S, Child, Job, Program
 from myna.engines.spoken import EngineBusy, EngineDied, EngineDown, EngineFailed, EngineTimedOut
 from myna.engines.turns import Turns
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 START_DEADLINE_S = 60.0
-KILL_WAIT_S = 5.0
-"""How long a caller that is cancelled waits for the process that is killed for it; it takes milliseconds."""
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
 _TOO_LATE = "The job waited too long for its turn."
 _FAILURES = {error.__name__: error for error in EngineFailed.__subclasses__()}
@@ -143,9 +141,9 @@ class Pool(Generic[R]):
         return child
 
     async def _abandoned(self, job: "Job") -> None:
-        """Returns once no process works on the job any more."""
+        """Returns once no process works on the job any more, unless it is killed and doesn't go."""
         if not self._waiting.remove(job.turn, job):
-            await settled(asyncio.ensure_future(job.left.wait()), KILL_WAIT_S)
+            await settled(job.left, KILL_WAIT_S)
 
     def _expire(self, job: "Job") -> None:
         """Takes the job out of the queue at its deadline; one that runs is ended by whoever runs it."""
@@ -205,7 +203,7 @@ class Pool(Generic[R]):
 
     async def _run(self, child: "Child", job: "Job") -> None:
         """Gives the job to the child and settles it, whatever happens; a child that isn't done is killed."""
-        job.left.clear()
+        job.left = job.loop.create_future()
         talk = asyncio.create_task(child.talk(job))
         try:
             timeout_s = min(job.ends_at - job.loop.time(), self._job_deadline_s)
@@ -223,8 +221,9 @@ class Pool(Generic[R]):
             job.fail(EngineDown("The engine is closing."))
             raise
         finally:
-            await talk  # a killed child ends it
-            job.left.set()
+            talk.cancel()  # a killed child has ended it, but for one that isn't gone
+            await settled(talk)
+            job.left.set_result(None)
 
     def _settle(self, job: "Job", reply: "Done | Failed | None") -> None:
         match reply:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from myna.disk_threads import settled
 from myna.engines.child import FRAME_MAX_BYTES, LENGTH, Done, Failed, Progress, Ready, Reply, Took
 from myna.engines.spoken import EngineDown, EngineFailed
 
@@ -23,6 +25,10 @@ _SET_BY_THE_OPERATOR = "OMP_NUM_THREADS"  # it goes for OpenBLAS too, which woul
 # A job that spent more of its time than this in the queue isn't begun: it would only be killed half done, and
 # a process that is killed is missing for a second. Under overload that would feed on itself.
 _QUEUE_SHARE_MAX = 0.75
+KILL_WAIT_S = 5.0
+"""How long anybody waits for a process that was killed; it takes milliseconds."""
+
+log = logging.getLogger(__name__)
 
 
 class Program(NamedTuple):
@@ -34,7 +40,8 @@ class Program(NamedTuple):
 
 
 class Job:
-    """One order on its way: `answer` is settled once; `left` is set while no process works on it."""
+    """One order on its way: `answer` is settled once; `left` is done while no process works on it. Neither is
+    a task, so the end of the event loop ends no wait for them."""
 
     def __init__(
         self,
@@ -50,8 +57,8 @@ class Job:
         self.ends_at = self.loop.time() + deadline_s
         self._begins_by = self.loop.time() + deadline_s * _QUEUE_SHARE_MAX
         self.answer: asyncio.Future[bytes] = self.loop.create_future()
-        self.left = asyncio.Event()
-        self.left.set()
+        self.left: asyncio.Future[None] = self.loop.create_future()
+        self.left.set_result(None)
         self.begun = False
 
     def worth_beginning(self) -> bool:
@@ -133,13 +140,16 @@ class Child:
         return None
 
     async def kill(self) -> None:
-        """Returns once the process is gone; stopped or hung ones go too."""
+        """Returns once the process is gone; stopped or hung ones go too. What the kernel holds on to, for a
+        disk that stands still, is left to it after KILL_WAIT_S."""
         self.spent = True
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it went by itself just now
                 self.process.kill()
         self._stdin.close()
-        await asyncio.shield(self._exit)
+        await settled(self._exit, KILL_WAIT_S)
+        if not self._exit.done():
+            log.error("process %d was killed and isn't gone", self.process.pid)
 
     async def _send(self, frame: bytes) -> bool:
         try:

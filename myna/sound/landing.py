@@ -1,8 +1,10 @@
 """A file that is at its path whole and for good, or not at all."""
 
+import errno
 import hashlib
 import os
 import secrets
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +28,8 @@ class Landing:
         self._path = path
         self._hash = hashlib.sha256()
         self._file = self.part.open("xb", buffering=_BUFFER_BYTES)
+        self._moving = threading.Lock()
+        self._aborted = False
 
     def write(self, data: bytes) -> None:
         """Append."""
@@ -47,12 +51,18 @@ class Landing:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self.part.replace(self._path)
+        with self._moving:
+            if self._aborted:
+                raise FileNotFoundError(errno.ENOENT, "the file was given up", str(self.part))
+            self.part.replace(self._path)
         sync_folder(self._path.parent)
         return self.size_bytes, self._hash.digest()
 
     def abort(self) -> None:
-        """Leave nothing behind. Does nothing after `commit`, and may be called twice."""
+        """Leave no part behind. May be called twice, and while `commit` still waits for the disk: what isn't
+        at its path by then never gets there."""
+        with self._moving:
+            self._aborted = True
         try:
             self._file.close()
         finally:

@@ -161,6 +161,23 @@ async def test_a_disk_that_removes_nothing_either_ends_no_job_later(
     await until(lambda: _files(tmp_path) == [])
 
 
+async def test_what_was_refused_before_it_began_removes_nothing(tmp_path: Path, disk: _Disk) -> None:
+    async def refused(_part: Path) -> Spoken:
+        raise EngineBusy("The engine has as many jobs waiting as it takes.")
+
+    files = _files_of_two()
+    held = files._removals.do(lambda: disk.make_durable(tmp_path))
+    began_s = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(EngineBusy):
+            await files.spoken(tmp_path / "said.mp3", 60, refused)
+    assert time.monotonic() - began_s < 20 * PATIENCE_S
+    await until(lambda: bool(disk.asked))
+    assert files._removals.waiting == 0
+    disk.goes_on()
+    await held
+
+
 async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: _Disk) -> None:
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineTimedOut):

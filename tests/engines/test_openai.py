@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import PATIENCE_S, DiskThreads
-from myna.engines.openai import OpenAISpeech
+from myna.disk_threads import PATIENCE_S
+from myna.engines.openai import LANDINGS_AT_ONCE, LANDINGS_WAITING_MAX, Disk, OpenAISpeech
 from myna.engines.spoken import (
     EngineBusy,
     EngineDown,
@@ -21,8 +21,10 @@ from myna.engines.spoken import (
     NothingSpoken,
     Spoken,
     Utterance,
+    UtteranceRefused,
 )
 from myna.outbound import Outbound
+from tests.engines.conftest import until
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
 from tests.outbound.faulty import Talk, answer
 
@@ -43,7 +45,7 @@ async def upstream() -> AsyncIterator[SpeechUpstream]:
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
     outbound = Outbound(connections_max=4)
     yield OpenAISpeech(
-        outbound, DiskThreads(2), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
+        outbound, Disk(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
     )
     await outbound.close()
 
@@ -91,9 +93,7 @@ async def test_the_audio_is_on_disk_as_it_was_sent_and_nothing_else_is(
 
 async def test_a_server_without_a_key_gets_no_authorization(upstream: SpeechUpstream, tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(
-        outbound, DiskThreads(1), url=upstream.base, key=None, model="m", answer_max_bytes=200_000
-    )
+    engine = OpenAISpeech(outbound, Disk(), url=upstream.base, key=None, model="m", answer_max_bytes=200_000)
 
     await speak(engine, tmp_path)
     await outbound.close()
@@ -240,37 +240,98 @@ async def test_a_cancelled_call_leaves_nothing(
 async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """However late it is moved."""
     loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
-    commit = "myna.sound.landing.Landing.commit"
+    over, unlink = threading.Event(), Path.unlink
 
-    def cancelled_meanwhile(landing: object) -> tuple[int, bytes]:
+    def cancelled_meanwhile(_: int) -> None:
         asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
-        (tmp_path / "a.mp3").write_bytes(b"moved after the cancelling")
-        return 0, b""
+        assert over.wait(30)
 
-    monkeypatch.setattr(commit, cancelled_meanwhile)
+    def no_part(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".part":  # as on Windows, where it is still open
+            raise PermissionError(errno.EACCES, "The process cannot access the file")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr("myna.sound.landing.os.fsync", cancelled_meanwhile)
+    monkeypatch.setattr("pathlib.Path.unlink", no_part)
     await asyncio.wait([call])
+    over.set()
 
     assert call.cancelled()
-    assert names(tmp_path) == []
+    await _idle(engine._disk)
+    assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
+
+
+async def _idle(disk: Disk) -> None:
+    """What lands has landed, or not."""
+    await asyncio.gather(*(disk._landings.do(lambda: None) for _ in range(2 * LANDINGS_AT_ONCE)))
+    await until(lambda: not disk.full() and not disk._landings.waiting and not disk._removals.waiting)
 
 
 async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds up nothing else, and leaves nothing when it moves again."""
-    moves = threading.Event()
-    monkeypatch.setattr("myna.sound.landing.os.fsync", lambda _: moves.wait(60))
+    asked, moves = threading.Event(), threading.Event()
+
+    def stands_still(_: int) -> None:
+        asked.set()
+        assert moves.wait(60)
+
+    monkeypatch.setattr("myna.sound.landing.os.fsync", stands_still)
     began_s = time.monotonic()
 
-    with pytest.raises(EngineTimedOut):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 0.5)
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 3)
 
-    assert time.monotonic() - began_s < 0.5 + 2 * PATIENCE_S + 5
+    assert asked.is_set()
+    assert time.monotonic() - began_s < 3 + PATIENCE_S + 5
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     moves.set()
-    assert await asyncio.gather(*(engine._disk.do(lambda: "ended") for _ in range(9))) == ["ended"] * 9
+    await _idle(engine._disk)
     assert names(tmp_path) == []
+
+
+async def test_a_disk_that_has_enough_to_do_is_asked_for_nothing_more(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves = threading.Event()
+    held = [engine._disk._landings.do(moves.wait) for _ in range(LANDINGS_AT_ONCE + LANDINGS_WAITING_MAX)]
+    await until(engine._disk.full)
+    with pytest.raises(EngineBusy):
+        await speak(engine, tmp_path)
+    assert upstream.requests == [] and names(tmp_path) == []
+    moves.set()
+    await asyncio.gather(*held)
+    assert (await speak(engine, tmp_path)).seconds > 0
+
+
+async def test_a_disk_that_stands_still_delays_no_other_failure(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves, began_s = threading.Event(), time.monotonic()
+    held = [engine._disk._landings.do(moves.wait) for _ in range(2 * LANDINGS_AT_ONCE)]
+    upstream.speech = answer(b"", "422 Unprocessable Content")
+    with pytest.raises(UtteranceRefused):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 30)
+    assert time.monotonic() - began_s < 10
+    assert names(tmp_path) == []
+    moves.set()
+    await asyncio.gather(*held)
+
+
+async def test_a_failure_is_told_as_what_it_is_however_long_clearing_up_takes(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves = threading.Event()
+    held = engine._disk._removals.do(moves.wait)
+    upstream.speech = answer(b"", "422 Unprocessable Content")
+    with pytest.raises(UtteranceRefused):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
+    moves.set()
+    await held
+    await _idle(engine._disk)
 
 
 async def test_what_cannot_be_removed_hides_no_failure(
@@ -299,7 +360,7 @@ async def _cancel(call: "asyncio.Future[Spoken]") -> None:
 async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
     engine = OpenAISpeech(
-        outbound, DiskThreads(1), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
+        outbound, Disk(), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
     )
 
     with pytest.raises(EngineDown):
@@ -318,9 +379,7 @@ async def test_a_folder_that_is_not_there_is_a_failure(engine: OpenAISpeech, tmp
 
 async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstream, tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(
-        outbound, DiskThreads(1), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9
-    )
+    engine = OpenAISpeech(outbound, Disk(), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9)
 
     with pytest.raises(EngineDown) as failed:
         await speak(engine, tmp_path)

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna.disk_threads import DiskThreads
-from myna.engines.openai import OpenAISpeech
+from myna.engines.openai import Disk, OpenAISpeech
 from myna.engines.openai_voices import read_voices
 from myna.engines.spoken import EngineFailed, Voice
 from myna.outbound import Outbound
@@ -121,9 +120,7 @@ async def upstream() -> AsyncIterator[SpeechUpstream]:
 @pytest.fixture
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
     outbound = Outbound(connections_max=1)
-    yield OpenAISpeech(
-        outbound, DiskThreads(1), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1
-    )
+    yield OpenAISpeech(outbound, Disk(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1)
     await outbound.close()
 
 

@@ -125,6 +125,29 @@ async def test_a_job_is_ended_at_the_pools_own_deadline_too() -> None:
     await pool.close()
 
 
+async def test_a_child_that_no_signal_ends_holds_up_nobody(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the kernel may hold on to one that waits for a disk that stands still."""
+    monkeypatch.setattr("myna.engines.process_child.KILL_WAIT_S", 0.2)
+    [child] = pool._standing.values()
+    pid, kill = child.process.pid, child.process.kill
+    monkeypatch.setattr(child.process, "kill", lambda: None)
+    os.kill(pid, signal.SIGSTOP)  # else it ends by itself where its stdin does
+    await until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    began_s = time.monotonic()
+
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("hang"), 0.3)
+
+    assert time.monotonic() - began_s < 5
+    assert runs(pid)
+    assert f"process {pid} was killed and isn't gone" in caplog.text
+    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+    kill()
+    await until(child._exit.done)
+
+
 async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> None:
     [pid] = pool.pids()
     os.kill(pid, signal.SIGSTOP)

@@ -3,8 +3,7 @@
 import pytest
 
 from myna.channels import Channels, SpeechChannel
-from myna.disk_threads import DiskThreads
-from myna.engines.openai import OpenAISpeech
+from myna.engines.openai import Disk, OpenAISpeech
 from myna.engines.spoken import Voice
 from myna.errors import UpstreamFailed
 from myna.outbound import Outbound
@@ -32,7 +31,7 @@ async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
     holder, outbound, settings = await books.holder(), Outbound(connections_max=1), Settings()
     away = await books.open_again()
     await away.close()
-    engine = OpenAISpeech(outbound, DiskThreads(1), url=NOBODY_THERE, key=None, model="m", answer_max_bytes=1)
+    engine = OpenAISpeech(outbound, Disk(), url=NOBODY_THERE, key=None, model="m", answer_max_bytes=1)
     channel = SpeechChannel("a channel", engine, (), up=True)
     choice = Choice(Voice("a voice", "A voice", "female", "zh-CN"), (channel,), frozenset({1}))
     async with desk_on(books.db) as desk:
