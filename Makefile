@@ -51,8 +51,9 @@ check: .venv/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_tidy.py
 
+# A quarter of their time the tests wait for the disk and for clocks: three of them keep two cores busy.
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --ignore tests/mutations
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --ignore tests/mutations
 
 # Takes each guard of units, tasks and voices away in turn and wants a test to miss it.
 mutants: .venv/dev.stamp

@@ -104,8 +104,8 @@ TAKING = (
     guard(
         "take: status",
         QUEUE,
-        " AND status = 0{db.skip_locked})",
-        "{db.skip_locked})",
+        " AND status = 0{in_time}{db.skip_locked})",
+        "{in_time}{db.skip_locked})",
         LEASE + "whoever_looked_before_the_job_was_taken_does_not_take_it_again[sqlite]",
     ),
     guard(
@@ -125,10 +125,17 @@ TAKING = (
     guard(
         "take: waits for nobody",
         QUEUE,
-        "WHERE id = $1 AND status = 0{db.skip_locked})",
-        "WHERE id = $1 AND status = 0)",
+        "WHERE id = $1 AND status = 0{in_time}{db.skip_locked})",
+        "WHERE id = $1 AND status = 0{in_time})",
         LEASE + "a_job_in_somebodys_hands_is_left_out_without_waiting",
         "TimeoutError",
+    ),
+    guard(
+        "take: deadline",
+        QUEUE,
+        "AND status = 0{in_time}{db.skip_locked})",
+        "AND status = 0{db.skip_locked})",
+        LEASE + "a_job_whose_deadline_passed_since_it_was_chosen_is_not_leased[sqlite]",
     ),
     guard(
         "the lease ends with the deadline",
