@@ -72,9 +72,10 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def database() -> Iterator[Server]:
-    """PostgreSQL from the wheel, or the one that MYNA_TEST_DATABASE_URL names, whose cores are its own."""
+    """PostgreSQL from the wheel, with a quarter of the machine's memory for its pages, as its manual has it;
+    or the one that MYNA_TEST_DATABASE_URL names, whose cores are its own."""
     with processes.pinned(processes.cores().database):
-        server = postgres.start()
+        server = postgres.start(f"{processes.machine_memory_bytes() // 4 // 2**20}MB")
     try:
         pid, version = asyncio.run(_ask(server.url))
         yield Server(server, Program(pid), version)
@@ -87,8 +88,9 @@ async def _ask(url: str) -> tuple[int, str]:
     raw = await asyncpg.connect(url)
     try:
         version = str(await raw.fetchval("SHOW server_version"))
+        buffers = str(await raw.fetchval("SHOW shared_buffers"))
         backend = int(await raw.fetchval("SELECT pg_backend_pid()"))
-        return processes.parent(backend), version
+        return processes.parent(backend), f"{version} (shared_buffers {buffers})"
     finally:
         await raw.close()
 

@@ -204,6 +204,11 @@ def _cpu_s(pid: int) -> float:
     return 0.0
 
 
+def machine_memory_bytes() -> int:
+    """All that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def installed(name: str) -> bool:
     """Whether a command of this name is there; Debian keeps some where only root looks."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None

@@ -34,7 +34,7 @@ def machine(folder: Path) -> Machine:
     return Machine(
         cores=os.cpu_count() or 1,
         cpu=_cpu(),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_bytes=processes.machine_memory_bytes(),
         kernel=f"{platform.system()} {platform.release()}",
         python=f"{platform.python_version()} ({platform.python_compiler()})",
         filesystem=_said("stat", "-f", "-c", "%T", str(folder)),

@@ -17,7 +17,7 @@ from bench.results import Machine
 CONNECTIONS = (1, 64, 512)
 QUICK = (1, 64)
 COMMITS_SHARE = 0.25
-"""Of a round's length: how long each kind of commit is timed beside it."""
+"""Of a round's length: so long are bare commits timed behind it, and then pairs."""
 
 
 class Comparison(msgspec.Struct):

