@@ -15,29 +15,14 @@ import pytest
 from myna.disk_threads import DiskThreads, settled
 from myna.logs import request_id
 from tests.engines.conftest import until
+from tests.rig.disks import StillDisk
 
 pytestmark = pytest.mark.anyio
 
 
-class _Disk:
-    """Stands still until it `goes_on`."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self._moves = threading.Event()
-
-    def take(self, what: str) -> str:
-        self.asked.append(what)
-        assert self._moves.wait(60)
-        return what
-
-    def goes_on(self) -> None:
-        self._moves.set()
-
-
 @pytest.fixture
-def disk() -> Iterator[_Disk]:
-    still = _Disk()
+def disk() -> Iterator[StillDisk]:
+    still = StillDisk()
     yield still
     still.goes_on()
 
@@ -50,7 +35,7 @@ async def test_work_has_its_outcome_or_its_error() -> None:
     assert await threads.do(lambda: "still there") == "still there"
 
 
-async def test_as_much_is_done_at_a_time_as_there_are_threads(disk: _Disk) -> None:
+async def test_as_much_is_done_at_a_time_as_there_are_threads(disk: StillDisk) -> None:
     threads = DiskThreads(2)
     all_three = [threads.do(partial(disk.take, name)) for name in ("a", "b", "c")]
     await until(lambda: len(disk.asked) == 2)
@@ -60,7 +45,7 @@ async def test_as_much_is_done_at_a_time_as_there_are_threads(disk: _Disk) -> No
     assert await asyncio.gather(*all_three) == ["a", "b", "c"]
 
 
-async def test_work_that_nobody_waits_for_any_more_is_not_begun(disk: _Disk) -> None:
+async def test_work_that_nobody_waits_for_any_more_is_not_begun(disk: StillDisk) -> None:
     threads = DiskThreads(1)
     first, second = threads.do(lambda: disk.take("first")), threads.do(lambda: disk.take("second"))
     second.cancel()
@@ -71,7 +56,7 @@ async def test_work_that_nobody_waits_for_any_more_is_not_begun(disk: _Disk) -> 
     assert disk.asked == ["first"]
 
 
-async def test_what_waits_is_counted(disk: _Disk) -> None:
+async def test_what_waits_is_counted(disk: StillDisk) -> None:
     threads = DiskThreads(1)
     all_three = [threads.do(partial(disk.take, name)) for name in ("a", "b", "c")]
     await until(lambda: len(disk.asked) == 1)
@@ -96,7 +81,7 @@ async def test_nothing_is_kept_of_work_that_is_over() -> None:
     await until(lambda: result() is None)
 
 
-async def test_who_is_cancelled_again_and_again_waits_all_the_same(disk: _Disk) -> None:
+async def test_who_is_cancelled_again_and_again_waits_all_the_same(disk: StillDisk) -> None:
     done = DiskThreads(1).do(lambda: disk.take("it"))
     waiting = asyncio.create_task(settled(done, 30))
     for _ in range(3):
@@ -110,7 +95,7 @@ async def test_who_is_cancelled_again_and_again_waits_all_the_same(disk: _Disk) 
     assert done.result() == "it"
 
 
-async def test_nobody_waits_longer_than_that_and_the_work_goes_on(disk: _Disk) -> None:
+async def test_nobody_waits_longer_than_that_and_the_work_goes_on(disk: StillDisk) -> None:
     done = DiskThreads(1).do(lambda: disk.take("it"))
     began_s = time.monotonic()
     await settled(done, 0.1)
@@ -132,7 +117,7 @@ async def test_whoever_settles_meets_no_error_and_hides_none_from_its_owner() ->
     assert complaints == []
 
 
-def test_the_end_of_the_event_loop_cancels_no_work(disk: _Disk) -> None:
+def test_the_end_of_the_event_loop_cancels_no_work(disk: StillDisk) -> None:
     """`asyncio.run` cancels the tasks that are left, and waits for what they still do."""
     seen: list[str] = []
 

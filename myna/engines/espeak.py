@@ -96,9 +96,8 @@ class Espeak:
     ) -> Spoken:
         """The utterance as an mp3 (22,050 Hz, mono) at `path`, on disk for good, within `deadline_s` seconds.
 
-        Calls of different `turn` take turns. `path` must be this call's own. However the call ends but well,
-        also by cancelling, nothing is left at `path` and nothing is written there later. Raises an error of
-        `spoken.py`.
+        Calls of different `turn` take turns. What is left behind, and when, see `Lasting.spoken`. Raises an
+        error of `spoken.py`.
         """
         timbre = _BY_ID.get(utterance.voice_id)
         if timbre is None:

@@ -6,19 +6,17 @@ leftovers, since nothing names it yet.
 """
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from myna.disk_threads import DiskThreads, settled
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineBusy, EngineFailed, EngineTimedOut, Spoken
-from myna.sound.durable import make_durable
-
-log = logging.getLogger(__name__)
+from myna.sound.durable import make_durable, remove
 
 
 class Lasting:
@@ -37,9 +35,10 @@ class Lasting:
     ) -> Spoken:
         """What `speak` puts at `path`, made durable, within `deadline_s` seconds in all.
 
-        `speak` is given a name for the file while it is written, in the folder of `path`. However it ends but
-        well, also by cancelling, nothing is left at either, unless the disk lets nothing be removed; what it
-        takes long to remove goes later, so `path` must not be used again. Raises an error of `spoken.py`.
+        `speak` is given a name for the file while it is written, in the folder of `path`, which must be this
+        call's own and not be used again. However it ends but well, also by cancelling, nothing is left at
+        either but what the disk doesn't let be removed; what it takes over a second for goes later. Raises an
+        error of `spoken.py`.
         """
         ends_at = asyncio.get_running_loop().time() + deadline_s
         part = path.with_name(f".{secrets.token_hex(8)}.part")
@@ -51,7 +50,7 @@ class Lasting:
             except EngineBusy:  # nothing was begun
                 raise
             except BaseException:
-                await settled(self._removals.do(lambda: _remove(part, path)))
+                await settled(self._removals.do(partial(remove, part, path)))
                 raise
             return spoken
 
@@ -64,11 +63,3 @@ class Lasting:
         except OSError as error:
             # Its own text would name the path; its strerror says enough ("No space left on device").
             raise EngineFailed(error.strerror or type(error).__name__) from error
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:  # the disk, or Windows while a thread still has the file open
-            log.warning("a file of a job that was broken off stays: %s", error.strerror)

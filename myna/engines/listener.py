@@ -16,6 +16,7 @@ import msgspec
 from myna.engines.listener_job import Found, SampleJob, SpeechJob
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineDied, EngineDown, NoAudio, SampleRefused
+from myna.sound.durable import remove
 
 __all__ = ["Heard", "Listener", "NoAudio", "Sample", "SampleRefused"]
 
@@ -67,7 +68,7 @@ class Listener:
         """The recording as a voice sample at `target`: wav, 16 bits, mono, 24 kHz, on disk for good.
 
         `target` must be this call's own. However the call ends but well, also by cancelling, nothing is left
-        at `target` and nothing is written there later. Raises SampleRefused, whose message is for who sent
+        there but what the disk doesn't let be removed. Raises SampleRefused, whose message is for who sent
         the recording, or EngineBusy, EngineDown, EngineTimedOut and EngineFailed, which say nothing of it.
         """
         part = target.with_name(f".{secrets.token_hex(8)}.part")
@@ -75,7 +76,7 @@ class Listener:
         try:
             found = await self._found(job)
         except BaseException as error:
-            await asyncio.to_thread(_remove, part, target)
+            await asyncio.to_thread(remove, part, target)
             if isinstance(error, EngineDied):
                 raise SampleRefused("The recording could not be read; export it again, as wav.") from error
             raise
@@ -108,8 +109,3 @@ class Listener:
 
 def _packed(path: Path) -> bytes:
     return os.fsencode(path.absolute())
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

@@ -28,12 +28,15 @@ from myna.engines.spoken import (
     Voice,
 )
 from myna.outbound import Answer, AnswerTooLarge, Outbound, OutboundFailed, TimedOut, Unreachable
+from myna.sound.durable import remove
 from myna.sound.landing import Landing
 from myna.sound.mpeg import duration_s
 
 VOICES_MAX_BYTES: Final = 1_048_576
 LANDINGS_AT_ONCE: Final = 16
+"""Each waits for the disk alone; more of them at a time take no more from it."""
 LANDINGS_WAITING_MAX: Final = 256
+"""Each has a file open, of the 1,024 that a process may have by default, where nobody set more."""
 LOGGED_MAX_CHARS: Final = 500
 
 # A server that doesn't know the path; LocalAI and others answer with one of these.
@@ -138,9 +141,9 @@ class OpenAISpeech:
         """The utterance as an mp3 at `path`, on disk for good, within `deadline_s` seconds in all.
 
         A text over 4096 characters is spoken in several calls, whose mp3s are joined. `path` must be this
-        call's own. However the call ends but well, also by cancelling, nothing is left at `path` and nothing
-        is written there later; only what a disk that stands still doesn't remove in a second goes later, so
-        `path` must not be used again. Raises an error of `spoken.py`.
+        call's own, and not be used again. However the call ends but well, also by cancelling, nothing is left
+        there but what the disk doesn't let be removed; what it takes over a second for goes later. Raises an
+        error of `spoken.py`.
         """
         texts = cut(utterance.text.encode(errors="ignore").decode())  # a lone surrogate can't be sent
         if not texts:
@@ -152,7 +155,7 @@ class OpenAISpeech:
             try:
                 return await self._record(landing, texts, utterance, deadline_s)
             except BaseException:
-                await self._disk.cleared(lambda: _clear(landing, path))
+                await self._disk.cleared(partial(_clear, landing, path))
                 raise
         except OSError as fault:
             raise EngineFailed(
@@ -244,8 +247,5 @@ def _land(landing: Landing) -> Spoken:
 
 
 def _clear(landing: Landing, path: Path) -> None:
-    for leave_nothing in (landing.abort, partial(path.unlink, missing_ok=True)):
-        try:
-            leave_nothing()
-        except OSError as error:
-            log.warning("a file of a job that was broken off stays: %s", error.strerror)
+    landing.abort()
+    remove(path)

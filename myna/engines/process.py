@@ -2,9 +2,10 @@
 
 What runs in the process is of no concern here: a module that calls `child.serve` takes msgpack jobs and gives
 msgpack results. A job ends by its answer, by its deadline or by its caller's cancelling; in the last two
-cases the process is killed and another takes its place, so that nothing goes on behind the caller's back. A
-process that dies fails the job it had begun; a job it hadn't begun goes to the next one. Waiting jobs of
-different turns (who asks for them) take turns, see `turns.py`.
+cases the process is killed and another takes its place, so that nothing goes on behind the caller's back; one
+that no signal ends, since the kernel is at work for it, is left to the kernel. A process that dies fails the
+job it had begun; a job it hadn't begun goes to the next one. Waiting jobs of different turns (who asks for
+them) take turns, see `turns.py`.
 """
 
 import asyncio

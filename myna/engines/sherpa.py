@@ -134,9 +134,8 @@ class Sherpa:
         """The utterance as an mp3 (mono, the model's rate) at `path`, on disk for good, within `deadline_s`.
 
         With a `reference` it is spoken in that one's voice, whatever the utterance says. `progress` hears how
-        much is done, 0 to 1. Calls of different `turn` take turns. `path` must be this call's own. However
-        the call ends but well, also by cancelling, nothing is left at `path` and nothing is written there
-        later. Raises an error of `spoken.py`.
+        much is done, 0 to 1. Calls of different `turn` take turns. What is left behind, and when, see
+        `Lasting.spoken`. Raises an error of `spoken.py`.
         """
         if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
             raise UnfitUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")

@@ -1,8 +1,11 @@
-"""What was written is there after a loss of power too."""
+"""What was written is there after a loss of power too; what was broken off isn't there."""
 
+import logging
 import os
 import sys
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 
 def make_durable(path: Path) -> None:
@@ -27,3 +30,13 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def remove(*paths: Path) -> None:
+    """What a job that was broken off has left. What stays all the same is logged, without its path: whoever
+    clears up has a failure of its own to tell."""
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:  # the disk, or Windows while a thread still has the file open
+            log.warning("a file of a job that was broken off stays: %s", error.strerror)

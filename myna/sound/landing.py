@@ -1,5 +1,6 @@
 """A file that is at its path whole and for good, or not at all."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -8,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from myna.sound.durable import sync_folder
+from myna.sound.durable import remove, sync_folder
 
 _BUFFER_BYTES: Final = 262_144
 
@@ -18,8 +19,8 @@ class Landing:
 
     `part` is that name where somebody else has to know it, such as who clears up after a process that died.
     `write` only hands bytes to the page cache and the hash, well below a millisecond for what a socket gives
-    at once, so it may run on an event loop. All else waits for the disk and belongs in a thread. Raises
-    OSError.
+    at once, so it may run on an event loop. All else waits for the disk and belongs in a thread. All but
+    `abort` raises OSError.
     """
 
     def __init__(self, path: Path, part: Path | None = None) -> None:
@@ -63,7 +64,6 @@ class Landing:
         at its path by then never gets there."""
         with self._moving:
             self._aborted = True
-        try:
+        with contextlib.suppress(OSError):  # what it still held back has no room; it goes anyway
             self._file.close()
-        finally:
-            self.part.unlink(missing_ok=True)
+        remove(self.part)

@@ -3,44 +3,30 @@
 import asyncio
 import errno
 import os
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import PATIENCE_S
+from myna.disk_threads import PATIENCE_S, settled
 from myna.engines.espeak import VOICES, Espeak
 from myna.engines.lasting import Lasting
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineBusy, EngineDied, EngineFailed, EngineTimedOut, Spoken, Utterance
 from tests.engines.conftest import until
+from tests.rig.disks import StillDisk, read_only
 
 pytestmark = pytest.mark.anyio
 
 _MAKE_DURABLE = "myna.engines.lasting.make_durable"
 
 
-class _Disk:
-    """A disk that stands still until it `goes_on`."""
-
-    def __init__(self) -> None:
-        self.asked: list[Path] = []
-        self._moves = threading.Event()
-
-    def make_durable(self, path: Path) -> None:
-        self.asked.append(path)
-        assert self._moves.wait(60)
-
-    def goes_on(self) -> None:
-        self._moves.set()
-
-
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Disk]:
-    slow = _Disk()
-    monkeypatch.setattr(_MAKE_DURABLE, slow.make_durable)
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[StillDisk]:
+    slow = StillDisk()
+    monkeypatch.setattr(_MAKE_DURABLE, slow.take)
     yield slow
     slow.goes_on()
 
@@ -95,7 +81,7 @@ async def test_the_bytes_and_the_name_are_synced_before_the_engine_answers(
 
 
 async def test_the_next_sentence_is_spoken_while_the_disk_takes_the_last_one(
-    tmp_path: Path, disk: _Disk
+    tmp_path: Path, disk: StillDisk
 ) -> None:
     """And who waits for the disk holds a place in the queue."""
     espeak = Espeak(processes=1, queue_max=1, job_deadline_s=60)
@@ -117,7 +103,7 @@ async def test_the_next_sentence_is_spoken_while_the_disk_takes_the_last_one(
     await espeak.close()
 
 
-async def test_a_disk_that_stands_still_holds_up_nothing_else(tmp_path: Path, disk: _Disk) -> None:
+async def test_a_disk_that_stands_still_holds_up_nothing_else(tmp_path: Path, disk: StillDisk) -> None:
     files, began_s = _files_of_two(), time.monotonic()
     paths = [tmp_path / f"{number}.mp3" for number in range(20)]
     jobs = [asyncio.create_task(files.spoken(path, 0.2, _speaks_into(path))) for path in paths]
@@ -133,16 +119,17 @@ async def test_a_disk_that_stands_still_holds_up_nothing_else(tmp_path: Path, di
 
 
 async def test_a_disk_that_removes_nothing_either_ends_no_job_later(
-    tmp_path: Path, disk: _Disk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: StillDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its places stay taken for as long as anybody waits, and the files go when the disk moves again."""
     unlink = Path.unlink
 
     def stands_still(path: Path, missing_ok: bool = False) -> None:
-        disk.make_durable(path)
+        disk.take(path)
         unlink(path, missing_ok)
 
     monkeypatch.setattr("pathlib.Path.unlink", stands_still)
+    monkeypatch.setattr("myna.engines.lasting.settled", partial(settled, at_most_s=3))
     pool = Pool("none", Spoken, processes=2, queue_max=9, job_deadline_s=60)
     files, began_s = Lasting(pool, at_once=2), time.monotonic()
     paths = [tmp_path / f"{number}.mp3" for number in range(9)]
@@ -154,19 +141,19 @@ async def test_a_disk_that_removes_nothing_either_ends_no_job_later(
 
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert {type(end) for end in ends} == {EngineTimedOut}
-    assert time.monotonic() - began_s < 0.2 + PATIENCE_S + 5
+    assert time.monotonic() - began_s < 0.2 + 3 + 5
     assert not pool.full()
     assert len(_files(tmp_path)) == 9
     disk.goes_on()
     await until(lambda: _files(tmp_path) == [])
 
 
-async def test_what_was_refused_before_it_began_removes_nothing(tmp_path: Path, disk: _Disk) -> None:
+async def test_what_was_refused_before_it_began_removes_nothing(tmp_path: Path, disk: StillDisk) -> None:
     async def refused(_part: Path) -> Spoken:
         raise EngineBusy("The engine has as many jobs waiting as it takes.")
 
     files = _files_of_two()
-    held = files._removals.do(lambda: disk.make_durable(tmp_path))
+    held = files._removals.do(lambda: disk.take(tmp_path))
     began_s = time.monotonic()
     for _ in range(20):
         with pytest.raises(EngineBusy):
@@ -178,14 +165,16 @@ async def test_what_was_refused_before_it_began_removes_nothing(tmp_path: Path, 
     await held
 
 
-async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: _Disk) -> None:
+async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: StillDisk) -> None:
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineTimedOut):
         await _kept(path, 0.05, _speaks_into(path))
     assert _files(tmp_path) == []
 
 
-async def test_who_is_cancelled_while_the_disk_is_at_work_leaves_no_file(tmp_path: Path, disk: _Disk) -> None:
+async def test_who_is_cancelled_while_the_disk_is_at_work_leaves_no_file(
+    tmp_path: Path, disk: StillDisk
+) -> None:
     path = tmp_path / "said.mp3"
     job = asyncio.create_task(_kept(path, 60, _speaks_into(path)))
     await until(lambda: bool(disk.asked))
@@ -213,9 +202,6 @@ async def test_a_disk_that_fails_is_told_without_the_path(
 async def test_what_cannot_be_removed_is_logged_and_hides_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def read_only(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", "/secret/place")
-
     async def dies(_part: Path) -> Spoken:
         raise EngineDied("The engine's process died in the middle of the job.")
 

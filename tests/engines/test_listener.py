@@ -20,6 +20,7 @@ from myna.engines.recording import Recording, opened
 from myna.engines.spoken import EngineDown, EngineFailed, EngineTimedOut
 from myna.sound.levels import Sound
 from tests.engines.conftest import runs, until
+from tests.rig.disks import read_only
 from tests.rig.samples import RATE_HZ, voice, write_voice
 from tests.rig.shapes import FFMPEG_SHAPES, ffmpeg_file
 from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
@@ -146,6 +147,21 @@ async def test_a_file_that_kills_its_reader_is_refused_and_the_next_is_heard(
     assert _names(tmp_path) == {"voice.wav", "stuck"}
     assert (await listener.sample(good, tmp_path / "sample.wav")).seconds == 6
     assert listener.pids() != [pid]
+
+
+async def test_what_cannot_be_removed_hides_no_refusal(
+    listener: Listener,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = tmp_path / "words.txt"
+    source.write_bytes(b"no recording")
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(SampleRefused):
+        await listener.sample(source, tmp_path / "sample.wav")
+    assert "stays: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
 
 
 async def test_speech_that_kills_its_reader_is_refused(listener: Listener, stuck: _Stuck) -> None:

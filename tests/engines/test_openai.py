@@ -27,6 +27,7 @@ from myna.outbound import Outbound
 from tests.engines.conftest import until
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
 from tests.outbound.faulty import Talk, answer
+from tests.rig.disks import read_only
 
 pytestmark = pytest.mark.anyio
 
@@ -327,8 +328,9 @@ async def test_a_failure_is_told_as_what_it_is_however_long_clearing_up_takes(
     moves = threading.Event()
     held = engine._disk._removals.do(moves.wait)
     upstream.speech = answer(b"", "422 Unprocessable Content")
-    with pytest.raises(UtteranceRefused):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
+    async with asyncio.timeout(20):
+        with pytest.raises(UtteranceRefused):
+            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
     moves.set()
     await held
     await _idle(engine._disk)
@@ -341,9 +343,6 @@ async def test_what_cannot_be_removed_hides_no_failure(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def read_only(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", "/secret/place")
-
     upstream.speech = answer(b"", "503 Service Unavailable")
     monkeypatch.setattr("pathlib.Path.unlink", read_only)
     with pytest.raises(EngineFailed, match=r"answered 503"):

@@ -1,11 +1,15 @@
 """A file is at its path whole, or nothing is."""
 
 import hashlib
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from myna.sound.landing import Landing
+from tests.rig.disks import StillDisk, read_only
+from tests.rig.waiting import wait_until
 
 
 def test_a_file_appears_when_it_is_committed_and_not_before(tmp_path: Path) -> None:
@@ -51,6 +55,62 @@ def test_aborting_after_the_commit_keeps_the_file(tmp_path: Path) -> None:
     landing.abort()
 
     assert (tmp_path / "a.mp3").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("removable", [True, False])
+def test_what_is_aborted_while_its_commit_waits_for_the_disk_never_gets_to_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removable: bool
+) -> None:
+    disk, ends = StillDisk(), list[BaseException]()
+
+    def commit() -> None:
+        try:
+            landing.commit()
+        except OSError as error:
+            ends.append(error)
+
+    monkeypatch.setattr("myna.sound.landing.os.fsync", disk.take)
+    landing = Landing(tmp_path / "a.mp3")
+    landing.write(b"one")
+    committing = threading.Thread(target=commit)
+    committing.start()
+    wait_until(lambda: bool(disk.asked), 20, "the commit waits for the disk")
+
+    if not removable:
+        monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    landing.abort()
+
+    assert list(tmp_path.iterdir()) == ([] if removable else [landing.part])
+    disk.goes_on()
+    committing.join(20)
+    assert [type(end) for end in ends] == [FileNotFoundError]
+    assert not (tmp_path / "a.mp3").exists()
+
+
+def test_a_full_disk_stops_no_abort(tmp_path: Path) -> None:
+    landing = Landing(tmp_path / "a.mp3")
+    with Path("/dev/full").open("wb") as full:
+        landing._file.write(b"one")
+        os.dup2(full.fileno(), landing._file.fileno())
+    with pytest.raises(OSError, match="No space left"):
+        landing.commit()
+
+    landing.abort()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_lets_nothing_be_removed_stops_no_abort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    landing = Landing(tmp_path / "a.mp3")
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+
+    landing.abort()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "a file of a job that was broken off stays: Read-only file system"
+    ]
 
 
 def test_two_files_for_one_path_do_not_meet(tmp_path: Path) -> None:
