@@ -6,9 +6,10 @@ by frames (`child.py`) and never imports it.
 
 import ctypes
 import os
+import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,7 +21,9 @@ from myna.engines.espeak_pace import RATE_PLAIN, Pace, paced
 from myna.engines.espeak_text import Run, runs_of
 from myna.engines.spoken import EngineFailed, NothingSpoken, Spoken
 from myna.sound.mp3 import Mp3File
-from myna.sound.stretch import Stretch
+
+if TYPE_CHECKING:
+    from myna.sound.stretch import Stretch
 
 Sink = Callable[[bytes], None]
 
@@ -102,7 +105,7 @@ def speak(library: Library, job: EspeakJob) -> Spoken:
 
 def _speak_into(file: Mp3File, library: Library, runs: Sequence[Run], pace: Pace) -> None:
     """Raises NothingSpoken when none of it can be heard."""
-    stretch = None if pace.stretch == 1 else Stretch(library.rate_hz, pace.stretch)
+    stretch = None if pace.stretch == 1 else _stretch(library.rate_hz, pace.stretch)
     audible = False
 
     def write(pcm: bytes) -> None:
@@ -115,6 +118,12 @@ def _speak_into(file: Mp3File, library: Library, runs: Sequence[Run], pace: Pace
         write(stretch.flush())
     if not audible:
         raise NothingSpoken("The text has nothing in it that this voice can say.")
+
+
+def _stretch(rate_hz: int, factor: float) -> "Stretch":
+    """Few are asked for at another speed, and numpy, which it takes, is a third of a process's time to start."""
+    stretch: Stretch = pkgutil.resolve_name("myna.sound.stretch:Stretch")(rate_hz, factor)
+    return stretch
 
 
 def _beginning(runs: Sequence[Run]) -> list[Run]:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,18 @@ def test_the_servers_side_does_not_load_the_childs() -> None:
     )
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
+
+
+def test_only_a_text_that_is_stretched_has_numpy_loaded(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from myna.engines import espeak_child\n"
+        "from myna.engines.espeak_job import EspeakJob\n"
+        "library = espeak_child.Library()\n"
+        f"folder = os.fsencode({str(tmp_path)!r})\n"
+        "for speed, stretched in ((1.0, False), (4.0, True)):\n"
+        "    job = EspeakJob('hello', 'en-us', 'cmn', speed, folder + b'/said.part', folder + b'/said.mp3')\n"
+        "    assert espeak_child.speak(library, job).seconds > 0.1\n"
+        "    assert ('numpy' in sys.modules) == stretched, speed\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
