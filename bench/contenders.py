@@ -84,7 +84,8 @@ def database() -> Iterator[Server]:
 
 
 async def _ask(url: str) -> tuple[int, str]:
-    """The pid of the server's main process, 0 where it isn't on this machine, and its version."""
+    """The pid of the server's main process, 0 where it isn't on this machine, and its version with the memory
+    it has for pages."""
     raw = await asyncpg.connect(url)
     try:
         version = str(await raw.fetchval("SHOW server_version"))

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from myna.disk_threads import Disk
 from myna.engines.espeak import VOICES as ESPEAK_VOICES
 from myna.engines.espeak import Espeak
-from myna.engines.openai import Disk, OpenAISpeech
+from myna.engines.openai import OpenAISpeech
 from myna.engines.spoken import Voice
 from myna.errors import CommandError
 from myna.outbound import Outbound

@@ -18,6 +18,7 @@ from msgspec import Struct
 from myna.engines.listener import Listener, Sample, SampleRefused
 from myna.engines.spoken import EngineFailed, Voice
 from myna.errors import CommandError
+from myna.sound.durable import remove
 from myna.store import clones as store
 from myna.store import site, voices
 from myna.store.accounts import AccountRow
@@ -100,7 +101,7 @@ async def clone(
         new = _new(account, wish, transcript, name, sample)
         return await _queue(db, account, new)
     except CommandError:
-        await asyncio.to_thread(samples.delete, name)
+        await asyncio.to_thread(remove, path)
         raise
 
 

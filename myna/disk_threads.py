@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 PATIENCE_S = 1.0
 """How long who has given up waits for the disk to clear up behind it. Later it clears up all the same."""
+AT_ONCE = 16
+"""Each waits for the disk alone, on a thread that has nothing else to do."""
+WAITING_MAX = 256
+"""Of a kind of work. A disk behind which as much waits stands still, and what waits may have files open."""
 
 
 class _Work(NamedTuple):
@@ -52,6 +56,31 @@ class DiskThreads:
         outcome: Future[T] = Future()
         self._queue.put(_Work(outcome, partial(copy_context().run, work)))
         return asyncio.wrap_future(outcome)
+
+
+class Disk:
+    """What is done with files, `at_once` of it at a time. Files get and lose their names in a thread apart,
+    since all those that wait for bytes to be on disk may stand still."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._bytes, self._names = DiskThreads(at_once), DiskThreads(1)
+
+    def full(self) -> bool:
+        """Nothing more should be begun."""
+        return max(self._bytes.waiting, self._names.waiting) >= WAITING_MAX
+
+    async def done(self, work: Callable[[], T]) -> T:
+        """What it gives. Once it is begun it goes on, also when its caller is cancelled."""
+        return await self._bytes.do(work)
+
+    async def named(self, work: Callable[[], T]) -> T:
+        """The same for what only makes a name."""
+        return await self._names.do(work)
+
+    async def cleared(self, work: Callable[[], object]) -> None:
+        """The same for what removes names. Who is cancelled waits all the same, PATIENCE_S at most, as
+        everybody else."""
+        await settled(self._names.do(work))
 
 
 async def settled(done: "asyncio.Future[Any]", at_most_s: float = PATIENCE_S) -> None:

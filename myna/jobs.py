@@ -137,8 +137,8 @@ class Jobs:
         if not days:
             return 0
         old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
-        for _, name in old:  # first the files: a process that dies in between does it all once more
-            self._audio.delete(name)
+        # First the files: a process that dies in between does it all once more.
+        await asyncio.to_thread(self._delete, [name for _, name in old])
 
         async def mark(connection: Connection) -> None:
             for task_id, _ in old:
@@ -146,6 +146,10 @@ class Jobs:
 
         await self._db.transaction(mark)
         return len(old)
+
+    def _delete(self, names: list[str]) -> None:
+        for name in names:
+            self._audio.delete(name)
 
     async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

@@ -31,10 +31,10 @@ class UploadsApi:
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
-        path = self._audio.find(name)
-        stat = None if path is None else await asyncio.to_thread(_stat, path)
-        if path is None or stat is None:
+        found = await asyncio.to_thread(_found, self._audio, name)
+        if found is None:
             raise NotFound("There is no such file.")
+        path, stat = found
         changed = formatdate(stat.st_mtime, usegmt=True)
         headers = {**_HEADERS, "ETag": f'"{name}"', "Last-Modified": changed}
         if _known(request.headers, headers["ETag"], stat.st_mtime):
@@ -44,10 +44,11 @@ class UploadsApi:
         return FileResponse(path, media_type="audio/mpeg", headers=headers, stat_result=stat)
 
 
-def _stat(path: Path) -> os.stat_result | None:
-    """None for a file that the cleaning has just removed."""
+def _found(audio: AudioStore, name: str) -> tuple[Path, os.stat_result] | None:
+    """None also for a file that the cleaning has just removed."""
+    path = audio.find(name)
     try:
-        return path.stat()
+        return (path, path.stat()) if path else None
     except FileNotFoundError:
         return None
 

@@ -121,7 +121,7 @@ def _speak_into(file: Mp3File, library: Library, runs: Sequence[Run], pace: Pace
 
 
 def _stretch(rate_hz: int, factor: float) -> "Stretch":
-    """Few are asked for at another speed, and numpy, which it takes, is a third of a process's time to start."""
+    """Few texts are for another speed, and numpy, which it takes, is a third of a process's time to start."""
     stretch: Stretch = pkgutil.resolve_name("myna.sound.stretch:Stretch")(rate_hz, factor)
     return stretch
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from myna.disk_threads import DiskThreads, settled
+from myna.disk_threads import Disk
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineBusy, EngineFailed, EngineTimedOut, Spoken
 from myna.sound.durable import make_durable, remove
@@ -23,12 +23,11 @@ class Lasting:
     """The files of one pool's jobs, of which `at_once` are made durable at a time.
 
     Who waits for the disk holds a place in the pool's queue: a slow disk fills it as a slow engine would.
-    What is broken off is removed in a thread of its own, for those that make durable may stand still.
     """
 
     def __init__(self, pool: Pool[Any], at_once: int) -> None:
         self._pool = pool
-        self._syncs, self._removals = DiskThreads(at_once), DiskThreads(1)
+        self._disk = Disk(at_once)
 
     async def spoken(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[Spoken]]
@@ -43,6 +42,8 @@ class Lasting:
         ends_at = asyncio.get_running_loop().time() + deadline_s
         part = path.with_name(f".{secrets.token_hex(8)}.part")
         with ExitStack() as place:
+            if self._disk.full():
+                raise EngineBusy("The disk has as many files waiting as it takes.")
             try:
                 spoken = await speak(part)
                 place.enter_context(self._pool.place_held())
@@ -50,14 +51,14 @@ class Lasting:
             except EngineBusy:  # nothing was begun
                 raise
             except BaseException:
-                await settled(self._removals.do(partial(remove, part, path)))
+                await self._disk.cleared(partial(remove, part, path))
                 raise
             return spoken
 
     async def _made_durable(self, path: Path, ends_at: float) -> None:
         try:
             async with asyncio.timeout_at(ends_at):
-                await self._syncs.do(lambda: make_durable(path))
+                await self._disk.done(partial(make_durable, path))
         except TimeoutError as error:
             raise EngineTimedOut("The disk took too long to take the audio.") from error
         except OSError as error:

@@ -9,10 +9,12 @@ import asyncio
 import os
 import secrets
 from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from myna.disk_threads import Disk
 from myna.engines.listener_job import Found, SampleJob, SpeechJob
 from myna.engines.process import Pool
 from myna.engines.spoken import EngineDied, EngineDown, NoAudio, SampleRefused
@@ -49,6 +51,7 @@ class Listener:
         job_deadline_s: float = 30.0,
         deadline_s: float = 60.0,
     ) -> None:
+        self._disk = Disk()
         self._pool = Pool(
             "myna.engines.listener_child",
             Found,
@@ -76,7 +79,7 @@ class Listener:
         try:
             found = await self._found(job)
         except BaseException as error:
-            await asyncio.to_thread(remove, part, target)
+            await self._disk.cleared(partial(remove, part, target))
             if isinstance(error, EngineDied):
                 raise SampleRefused("The recording could not be read; export it again, as wav.") from error
             raise

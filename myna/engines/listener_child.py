@@ -59,6 +59,7 @@ def sample(job: SampleJob) -> Found:
     _check(sound)
     landing = Landing(Path(os.fsdecode(job.target)), Path(os.fsdecode(job.part)))
     try:
+        landing.begin()
         landing.write(_wav(sound))
         size_bytes, sha256 = landing.commit()
     finally:

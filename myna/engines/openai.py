@@ -4,7 +4,7 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from myna.disk_threads import DiskThreads, settled
+from myna.disk_threads import Disk
 from myna.engines.openai_text import cut
 from myna.engines.openai_voices import CLASSIC, read_voices
 from myna.engines.spoken import (
@@ -28,15 +28,10 @@ from myna.engines.spoken import (
     Voice,
 )
 from myna.outbound import Answer, AnswerTooLarge, Outbound, OutboundFailed, TimedOut, Unreachable
-from myna.sound.durable import remove
 from myna.sound.landing import Landing
 from myna.sound.mpeg import duration_s
 
 VOICES_MAX_BYTES: Final = 1_048_576
-LANDINGS_AT_ONCE: Final = 16
-"""Each waits for the disk alone; more of them at a time take no more from it."""
-LANDINGS_WAITING_MAX: Final = 256
-"""Each has a file open, of the 1,024 that a process may have by default, where nobody set more."""
 LOGGED_MAX_CHARS: Final = 500
 
 # A server that doesn't know the path; LocalAI and others answer with one of these.
@@ -61,26 +56,6 @@ class _Order(msgspec.Struct, frozen=True):
     voice: str
     response_format: str
     speed: float
-
-
-class Disk:
-    """Where the files of all servers land, LANDINGS_AT_ONCE at a time; a thread of its own removes what is
-    broken off, for those that land may stand still."""
-
-    def __init__(self) -> None:
-        self._landings, self._removals = DiskThreads(LANDINGS_AT_ONCE), DiskThreads(1)
-
-    def full(self) -> bool:
-        """As many files wait as may: each is open, and stays so until the disk moves."""
-        return max(self._landings.waiting, self._removals.waiting) >= LANDINGS_WAITING_MAX
-
-    async def landed(self, work: Callable[[], Spoken]) -> Spoken:
-        """What it gives. Once it is begun it goes on, also when its caller is cancelled."""
-        return await self._landings.do(work)
-
-    async def cleared(self, work: Callable[[], None]) -> None:
-        """Waits for it, also when cancelled, for as long as one may want to."""
-        await settled(self._removals.do(work))
 
 
 class OpenAISpeech:
@@ -155,7 +130,7 @@ class OpenAISpeech:
             try:
                 return await self._record(landing, texts, utterance, deadline_s)
             except BaseException:
-                await self._disk.cleared(partial(_clear, landing, path))
+                await self._disk.cleared(landing.undo)
                 raise
         except OSError as fault:
             raise EngineFailed(
@@ -165,13 +140,15 @@ class OpenAISpeech:
     async def _record(
         self, landing: Landing, texts: list[str], utterance: Utterance, deadline_s: float
     ) -> Spoken:
-        late = "The speech server took too long."
+        late = disk_late = "The disk took too long to take the audio."
         try:
             async with asyncio.timeout(deadline_s):
+                await self._disk.named(landing.begin)
+                late = "The speech server took too long."
                 for text in texts:
                     await self._pour(landing, text, utterance, deadline_s)
-                late = "The disk took too long to take the audio."
-                return await self._disk.landed(lambda: _land(landing))
+                late = disk_late
+                return await self._disk.done(partial(_land, landing))
         except TimeoutError as fault:
             raise EngineTimedOut(late) from fault
 
@@ -244,8 +221,3 @@ def _land(landing: Landing) -> Spoken:
         raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
     size_bytes, sha256 = landing.commit()
     return Spoken(seconds, size_bytes, sha256)
-
-
-def _clear(landing: Landing, path: Path) -> None:
-    landing.abort()
-    remove(path)

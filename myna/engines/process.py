@@ -10,6 +10,7 @@ them) take turns, see `turns.py`.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +23,8 @@ from myna.engines.spoken import EngineBusy, EngineDied, EngineDown, EngineFailed
 from myna.engines.turns import Turns
 
 R = TypeVar("R", bound=msgspec.Struct)
+
+log = logging.getLogger(__name__)
 
 START_DEADLINE_S = 60.0
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
@@ -131,9 +134,11 @@ class Pool(Generic[R]):
         self._standing.clear()
         for seat in self._seats:
             seat.cancel()
-        await asyncio.gather(*self._seats, return_exceptions=True)
-        self._seats.clear()
-        self._fail_waiting("The engine is closing.")
+        try:
+            await asyncio.gather(*self._seats, return_exceptions=True)
+        finally:
+            self._seats.clear()
+            self._fail_waiting("The engine is closing.")
 
     async def _started(self, undo: contextlib.AsyncExitStack) -> Child:
         """A child that is ready; `undo` ends it, also where the start of the others is broken off."""
@@ -160,14 +165,24 @@ class Pool(Generic[R]):
             self._waiting.take().fail(EngineDown(reason))
 
     async def _keep(self, seat: int, child: "Child") -> None:
-        """Holds one seat: a child serves until it dies, then another one sits down."""
+        """Holds one seat: a child serves until it is gone, then another one sits down. One that doesn't go
+        has no successor, which would meet the same disk and stay too."""
         while True:
             try:
                 while job := await self._next(child):
                     await self._run(child, job)
             finally:
                 await child.kill()
+            if not child.is_gone():
+                log.error("process %d was killed and isn't gone", child.process.pid)
+                self._stand_up(seat, "The engine's process doesn't go.")
+                await child.gone()
             child = await self._replaced(seat)
+
+    def _stand_up(self, seat: int, reason: str) -> None:
+        self._standing.pop(seat, None)
+        if not self._standing:
+            self._fail_waiting(reason)
 
     async def _replaced(self, seat: int) -> "Child":
         """A new child, tried for until one starts, ever more slowly; the seat counts as down meanwhile."""
@@ -176,9 +191,7 @@ class Pool(Generic[R]):
             try:
                 child = await Child.start(self._program)
             except EngineDown as down:
-                self._standing.pop(seat, None)
-                if not self._standing:
-                    self._fail_waiting(str(down))
+                self._stand_up(seat, str(down))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _RETRY_MAX_S)
             else:
@@ -218,13 +231,17 @@ class Pool(Generic[R]):
             else:
                 job.fail(EngineTimedOut("The job took longer than its deadline."))
         except asyncio.CancelledError:
-            await child.kill()
-            job.fail(EngineDown("The engine is closing."))
+            try:
+                await child.kill()
+            finally:
+                job.fail(EngineDown("The engine is closing."))
             raise
         finally:
             talk.cancel()  # a killed child has ended it, but for one that isn't gone
-            await settled(talk)
-            job.left.set_result(None)
+            try:
+                await settled(talk)
+            finally:
+                job.left.set_result(None)
 
     def _settle(self, job: "Job", reply: "Done | Failed | None") -> None:
         match reply:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import subprocess
 import sys
@@ -28,8 +27,6 @@ _QUEUE_SHARE_MAX = 0.75
 KILL_WAIT_S = 5.0
 """How long anybody waits for a process that was killed; it takes milliseconds."""
 
-log = logging.getLogger(__name__)
-
 
 class Program(NamedTuple):
     """What a child runs, the frame it is set up with, and how many seconds it has to get ready."""
@@ -41,7 +38,7 @@ class Program(NamedTuple):
 
 class Job:
     """One order on its way: `answer` is settled once; `left` is done while no process works on it. Neither is
-    a task, so the end of the event loop ends no wait for them."""
+    a task, so the end of the event loop cancels none of them."""
 
     def __init__(
         self,
@@ -91,6 +88,7 @@ class Child:
         self.spent = False
         self.nudge = asyncio.Event()
         self._exit = asyncio.create_task(self._watch())
+        self._waited_until: float | None = None
 
     @classmethod
     async def start(cls, program: "Program") -> "Child":
@@ -141,15 +139,23 @@ class Child:
 
     async def kill(self) -> None:
         """Returns once the process is gone; stopped or hung ones go too. What the kernel holds on to, for a
-        disk that stands still, is left to it after KILL_WAIT_S."""
+        disk that stands still, is left to it KILL_WAIT_S after the first of these calls."""
         self.spent = True
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it went by itself just now
-                self.process.kill()
-        self._stdin.close()
-        await settled(self._exit, KILL_WAIT_S)
-        if not self._exit.done():
-            log.error("process %d was killed and isn't gone", self.process.pid)
+        now = asyncio.get_running_loop().time()
+        if self._waited_until is None:
+            self._waited_until = now + KILL_WAIT_S
+            if self.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):  # it went by itself just now
+                    self.process.kill()
+            self._stdin.close()
+        await settled(self._exit, self._waited_until - now)
+
+    def is_gone(self) -> bool:
+        return self._exit.done()
+
+    async def gone(self) -> None:
+        """However long that takes."""
+        await asyncio.wait([self._exit])
 
     async def _send(self, frame: bytes) -> bool:
         try:

@@ -107,7 +107,7 @@ class FarmApi:
     async def reference(self, request: Request) -> Response:
         node = await self._door.node(request)
         name = await self._door.wait(self._tasks.reference(node.id, _sha256(request)))
-        path = self._samples.find(name) if name else None
+        path = await asyncio.to_thread(self._samples.find, name) if name else None
         if path is None:
             raise NotFound("No job that this node holds refers to such a sample.")
         return Response(await asyncio.to_thread(path.read_bytes), media_type=b"audio/wav")

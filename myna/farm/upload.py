@@ -9,6 +9,7 @@ import re
 
 from msgspec import Struct, structs
 
+from myna.disk_threads import Disk
 from myna.edge import Request, Response, envelope
 from myna.engines.listener import Listener
 from myna.engines.spoken import EngineFailed, NoAudio
@@ -42,6 +43,7 @@ class Uploads:
 
     def __init__(self, door: Door, tasks: Tasks, audio: AudioStore, listener: Listener) -> None:
         self._door, self._tasks, self._audio, self._listener = door, tasks, audio, listener
+        self._disk = Disk()
 
     async def complete(self, request: Request) -> Response:
         """Kept, or done before. With a refusal the connection ends: the rest of the body isn't waited for."""
@@ -60,33 +62,29 @@ class Uploads:
         try:
             named = await self._tasks.complete(node.id, announced.held, audio)
         except Stale:
-            await asyncio.to_thread(self._audio.delete, audio.name)
+            await self._audio.discard(audio.name)
             raise
         if not named:
-            await asyncio.to_thread(self._audio.delete, audio.name)
+            await self._audio.discard(audio.name)
 
     async def _landed(self, request: Request, announced: Announced, node_id: int) -> Audio:
         """The body as a file that is what was announced, and speech, and on disk for good."""
-        name, landing = await asyncio.to_thread(self._begin)
+        if self._disk.full():
+            raise Unavailable("The disk has as many files waiting as it takes. Send it again.")
+        name, path = self._audio.new(".mp3")
+        landing = Landing(path)
         try:
+            await self._disk.named(landing.begin)
             await _pour(request, landing)
             if landing.sha256 != announced.sha256:
                 raise InvalidRequest(f"{SHA256_HEADER}: isn't that of the body; send the audio again.")
-            await asyncio.to_thread(landing.flush)
+            await self._disk.done(landing.flush)
             await self._listen(landing, node_id)
-            await asyncio.to_thread(landing.commit)
+            await self._disk.done(landing.commit)
         except BaseException:
-            await asyncio.to_thread(self._clear, landing, name)
+            await self._disk.cleared(landing.undo)
             raise
         return Audio(name, landing.size_bytes, announced.sha256)
-
-    def _begin(self) -> tuple[str, Landing]:
-        name, path = self._audio.new(".mp3")
-        return name, Landing(path)
-
-    def _clear(self, landing: Landing, name: str) -> None:
-        landing.abort()
-        self._audio.delete(name)
 
     async def _listen(self, landing: Landing, node_id: int) -> None:
         try:

@@ -43,6 +43,7 @@ def store(folder: Path, membership: Membership) -> Path:
     path = folder / FILE
     file = Landing(path)
     try:
+        file.begin()
         file.write(msgspec.json.format(msgspec.json.encode(membership), indent=2) + b"\n")
         file.commit()
     finally:

@@ -63,6 +63,7 @@ class References:
 def _write(path: Path, wav: bytes) -> None:
     file = Landing(path)
     try:
+        file.begin()
         file.write(wav)
         file.commit()
     finally:

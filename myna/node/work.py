@@ -22,6 +22,7 @@ from myna.node.held import Holding
 from myna.node.outage import Outage, Tries
 from myna.node.references import References
 from myna.node.site import Lost, NotAdmitted, Refused, Site, SiteAway, SiteFailed, TooOld
+from myna.sound.durable import remove
 from myna.wire import farm
 from myna.wire.farm import AUDIO_MAX_BYTES, Failure
 
@@ -65,7 +66,7 @@ class Work:
             log.exception("%s: a fault of this program", holding.name)
             await self._report(holding, "A fault of the node's program; its log has it.", final=False)
         finally:
-            path.unlink(missing_ok=True)
+            remove(path)
 
     async def hand_back(self, holding: Holding) -> None:
         """Tells the site, once, that the job isn't done because the node goes."""

@@ -1,5 +1,6 @@
 """An mp3 file that appears whole or not at all."""
 
+import contextlib
 import hashlib
 import struct
 from pathlib import Path
@@ -7,6 +8,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import lameenc
+
+from myna.sound.durable import remove
 
 BIT_RATE_KBPS = 48  # speech of 22 kHz, mono: 6 kB a second
 # LAME's scale runs from 0 (slow) to 9. On speech 7 takes 3 ms a second of audio, 5 takes 6 and 2 takes 12.
@@ -27,9 +30,9 @@ class Mp3(NamedTuple):
 class Mp3File:
     """Takes 16-bit mono PCM piece by piece and writes mp3 to `part`, a name in the folder of `target`.
 
-    A context manager. `finish` moves the file to `target`; left without, for whatever reason, nothing stays
-    at `part`. It isn't durable by itself: see `durable.py`. Raises OSError as files do. Holds no more than a
-    piece in memory.
+    A context manager, which makes that folder if it isn't there. `finish` moves the file to `target`; left
+    without, for whatever reason, nothing stays at `part`. It isn't durable by itself: see `durable.py`.
+    Raises OSError as files do, but not for what is left unfinished. Holds no more than a piece in memory.
     """
 
     def __init__(self, part: Path, target: Path, rate_hz: int) -> None:
@@ -45,16 +48,16 @@ class Mp3File:
         self._encoder.silence()
 
     def __enter__(self) -> Self:
+        self._part.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("x+b")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with contextlib.suppress(OSError):  # what it still held back has no room; it goes anyway
             self._file.close()
-        finally:
-            self._part.unlink(missing_ok=True)
+        remove(self._part)
 
     def write(self, pcm: bytes) -> None:
         """Encodes and writes; `pcm` is any whole number of samples."""

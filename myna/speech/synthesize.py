@@ -187,7 +187,7 @@ class Synthesizer:
         except AnswerUnknown:  # it may be kept, and then it wants its audio
             raise
         except BaseException:
-            self._audio.delete(name)
+            await self._audio.discard(name)
             raise
         return text
 

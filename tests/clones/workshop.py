@@ -81,6 +81,7 @@ class Workshop:
     async def complete(self, node_id: int, job: Job) -> str:
         """The job's audio under its name in the store. Raises Stale, and then the file is gone."""
         name, path = self.audio.new(".mp3")
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_bytes(PREVIEW)
         audio = Audio(name, len(PREVIEW), hashlib.sha256(PREVIEW).digest())
         try:

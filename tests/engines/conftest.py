@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from myna.disk_threads import Disk
 from myna.engines.espeak import Espeak
+from myna.engines.openai import OpenAISpeech
+from myna.engines.spoken import Spoken, Utterance
+from myna.outbound import Outbound
+from tests.engines.speech_upstream import SpeechUpstream
+
+KEY = "sk-very-secret"
+HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +45,29 @@ def runs(pid: int) -> bool:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[SpeechUpstream]:
+    server = SpeechUpstream()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
+    outbound = Outbound(connections_max=4)
+    yield OpenAISpeech(
+        outbound, Disk(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
+    )
+    await outbound.close()
+
+
+async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> Spoken:
+    utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
+    return await engine.speak(utterance, folder / "a.mp3", 10)
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in the folder."""
+    return [path.name for path in folder.iterdir()]

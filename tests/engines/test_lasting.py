@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import PATIENCE_S, settled
+from myna.disk_threads import PATIENCE_S, WAITING_MAX, settled
 from myna.engines.espeak import VOICES, Espeak
 from myna.engines.lasting import Lasting
 from myna.engines.process import Pool
@@ -129,7 +129,7 @@ async def test_a_disk_that_removes_nothing_either_ends_no_job_later(
         unlink(path, missing_ok)
 
     monkeypatch.setattr("pathlib.Path.unlink", stands_still)
-    monkeypatch.setattr("myna.engines.lasting.settled", partial(settled, at_most_s=3))
+    monkeypatch.setattr("myna.disk_threads.settled", partial(settled, at_most_s=3))
     pool = Pool("none", Spoken, processes=2, queue_max=9, job_deadline_s=60)
     files, began_s = Lasting(pool, at_once=2), time.monotonic()
     paths = [tmp_path / f"{number}.mp3" for number in range(9)]
@@ -153,16 +153,32 @@ async def test_what_was_refused_before_it_began_removes_nothing(tmp_path: Path, 
         raise EngineBusy("The engine has as many jobs waiting as it takes.")
 
     files = _files_of_two()
-    held = files._removals.do(lambda: disk.take(tmp_path))
+    held = files._disk._names.do(lambda: disk.take(tmp_path))
     began_s = time.monotonic()
     for _ in range(20):
         with pytest.raises(EngineBusy):
             await files.spoken(tmp_path / "said.mp3", 60, refused)
     assert time.monotonic() - began_s < 20 * PATIENCE_S
     await until(lambda: bool(disk.asked))
-    assert files._removals.waiting == 0
+    assert files._disk._names.waiting == 0
     disk.goes_on()
     await held
+
+
+async def test_behind_a_disk_that_stands_still_no_more_is_begun_than_may_wait(
+    tmp_path: Path, disk: StillDisk
+) -> None:
+    async def never(_part: Path) -> Spoken:
+        raise AssertionError("it was begun")
+
+    files = _files_of_two()
+    held = [files._disk._names.do(partial(disk.take, tmp_path)) for _ in range(1 + WAITING_MAX)]
+    await until(files._disk.full)
+    with pytest.raises(EngineBusy):
+        await files.spoken(tmp_path / "said.mp3", 60, never)
+    disk.goes_on()
+    await asyncio.gather(*held)
+    assert not files._disk.full()
 
 
 async def test_a_disk_that_takes_too_long_is_a_deadline_that_passed(tmp_path: Path, disk: StillDisk) -> None:

@@ -1,64 +1,27 @@
 """Speaking through a speech server: what is sent, what is kept, and what every kind of bad answer becomes."""
 
 import asyncio
-import errno
 import hashlib
 import logging
-import threading
-import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import PATIENCE_S
-from myna.engines.openai import LANDINGS_AT_ONCE, LANDINGS_WAITING_MAX, Disk, OpenAISpeech
+from myna.disk_threads import Disk
+from myna.engines.openai import OpenAISpeech
 from myna.engines.spoken import (
     EngineBusy,
     EngineDown,
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
-    Spoken,
-    Utterance,
-    UtteranceRefused,
 )
 from myna.outbound import Outbound
-from tests.engines.conftest import until
+from tests.engines.conftest import HELLO, KEY, names, speak
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
 from tests.outbound.faulty import Talk, answer
-from tests.rig.disks import read_only
 
 pytestmark = pytest.mark.anyio
-
-KEY = "sk-very-secret"
-HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[SpeechUpstream]:
-    server = SpeechUpstream()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = Outbound(connections_max=4)
-    yield OpenAISpeech(
-        outbound, Disk(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
-    )
-    await outbound.close()
-
-
-async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> Spoken:
-    utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
-    return await engine.speak(utterance, folder / "a.mp3", 10)
-
-
-def names(folder: Path) -> list[str]:
-    """What lies in the folder."""
-    return [path.name for path in folder.iterdir()]
 
 
 async def test_the_order_says_all_there_is_to_say(
@@ -238,124 +201,6 @@ async def test_a_cancelled_call_leaves_nothing(
     await upstream.until_nobody_is_connected()
 
 
-async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However late it is moved."""
-    loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
-    over, unlink = threading.Event(), Path.unlink
-
-    def cancelled_meanwhile(_: int) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
-        assert over.wait(30)
-
-    def no_part(path: Path, missing_ok: bool = False) -> None:
-        if path.suffix == ".part":  # as on Windows, where it is still open
-            raise PermissionError(errno.EACCES, "The process cannot access the file")
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr("myna.sound.landing.os.fsync", cancelled_meanwhile)
-    monkeypatch.setattr("pathlib.Path.unlink", no_part)
-    await asyncio.wait([call])
-    over.set()
-
-    assert call.cancelled()
-    await _idle(engine._disk)
-    assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
-
-
-async def _idle(disk: Disk) -> None:
-    """What lands has landed, or not."""
-    await asyncio.gather(*(disk._landings.do(lambda: None) for _ in range(2 * LANDINGS_AT_ONCE)))
-    await until(lambda: not disk.full() and not disk._landings.waiting and not disk._removals.waiting)
-
-
-async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It holds up nothing else, and leaves nothing when it moves again."""
-    asked, moves = threading.Event(), threading.Event()
-
-    def stands_still(_: int) -> None:
-        asked.set()
-        assert moves.wait(60)
-
-    monkeypatch.setattr("myna.sound.landing.os.fsync", stands_still)
-    began_s = time.monotonic()
-
-    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 3)
-
-    assert asked.is_set()
-    assert time.monotonic() - began_s < 3 + PATIENCE_S + 5
-    assert await asyncio.to_thread(lambda: "at once") == "at once"
-    moves.set()
-    await _idle(engine._disk)
-    assert names(tmp_path) == []
-
-
-async def test_a_disk_that_has_enough_to_do_is_asked_for_nothing_more(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    moves = threading.Event()
-    held = [engine._disk._landings.do(moves.wait) for _ in range(LANDINGS_AT_ONCE + LANDINGS_WAITING_MAX)]
-    await until(engine._disk.full)
-    with pytest.raises(EngineBusy):
-        await speak(engine, tmp_path)
-    assert upstream.requests == [] and names(tmp_path) == []
-    moves.set()
-    await asyncio.gather(*held)
-    assert (await speak(engine, tmp_path)).seconds > 0
-
-
-async def test_a_disk_that_stands_still_delays_no_other_failure(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    moves, began_s = threading.Event(), time.monotonic()
-    held = [engine._disk._landings.do(moves.wait) for _ in range(2 * LANDINGS_AT_ONCE)]
-    upstream.speech = answer(b"", "422 Unprocessable Content")
-    with pytest.raises(UtteranceRefused):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 30)
-    assert time.monotonic() - began_s < 10
-    assert names(tmp_path) == []
-    moves.set()
-    await asyncio.gather(*held)
-
-
-async def test_a_failure_is_told_as_what_it_is_however_long_clearing_up_takes(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    moves = threading.Event()
-    held = engine._disk._removals.do(moves.wait)
-    upstream.speech = answer(b"", "422 Unprocessable Content")
-    async with asyncio.timeout(20):
-        with pytest.raises(UtteranceRefused):
-            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
-    moves.set()
-    await held
-    await _idle(engine._disk)
-
-
-async def test_what_cannot_be_removed_hides_no_failure(
-    upstream: SpeechUpstream,
-    engine: OpenAISpeech,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    upstream.speech = answer(b"", "503 Service Unavailable")
-    monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    with pytest.raises(EngineFailed, match=r"answered 503"):
-        await speak(engine, tmp_path)
-    monkeypatch.undo()
-    assert "stays: Read-only file system" in caplog.text
-    assert "/secret/place" not in caplog.text
-
-
-async def _cancel(call: "asyncio.Future[Spoken]") -> None:
-    call.cancel()
-
-
 async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path) -> None:
     outbound = Outbound(connections_max=1)
     engine = OpenAISpeech(
@@ -369,9 +214,16 @@ async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path)
     await outbound.close()
 
 
-async def test_a_folder_that_is_not_there_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
-    with pytest.raises(EngineFailed, match=r"can't be written: No such file or directory\.") as failed:
-        await speak(engine, tmp_path / "missing")
+async def test_a_folder_that_is_not_there_is_made(engine: OpenAISpeech, tmp_path: Path) -> None:
+    await speak(engine, tmp_path / "missing" / "too")
+
+    assert names(tmp_path / "missing" / "too") == ["a.mp3"]
+
+
+async def test_a_folder_that_cannot_be_made_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(EngineFailed, match=r"can't be written: Not a directory\.") as failed:
+        await speak(engine, tmp_path / "file" / "missing")
 
     assert str(tmp_path) not in str(failed.value)
 

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna.engines.openai import Disk, OpenAISpeech
+from myna.disk_threads import Disk
+from myna.engines.openai import OpenAISpeech
 from myna.engines.openai_voices import read_voices
 from myna.engines.spoken import EngineFailed, Voice
 from myna.outbound import Outbound

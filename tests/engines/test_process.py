@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -125,27 +125,60 @@ async def test_a_job_is_ended_at_the_pools_own_deadline_too() -> None:
     await pool.close()
 
 
-async def test_a_child_that_no_signal_ends_holds_up_nobody(
-    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As the kernel may hold on to one that waits for a disk that stands still."""
+async def _that_no_signal_ends(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Child, Callable[[], None]]:
+    """The pool's only child, and what ends it all the same."""
     monkeypatch.setattr("myna.engines.process_child.KILL_WAIT_S", 0.2)
     [child] = pool._standing.values()
-    pid, kill = child.process.pid, child.process.kill
+    kill, stat = child.process.kill, Path(f"/proc/{child.process.pid}/stat")
     monkeypatch.setattr(child.process, "kill", lambda: None)
-    os.kill(pid, signal.SIGSTOP)  # else it ends by itself where its stdin does
-    await until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-    began_s = time.monotonic()
+    os.kill(child.process.pid, signal.SIGSTOP)  # else it ends by itself where its stdin does
+    await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    return child, kill
 
+
+async def test_a_child_that_no_signal_ends_holds_up_nobody_and_has_no_successor(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the kernel may hold on to one that waits for a disk that stands still: others would follow it."""
+    child, kill = await _that_no_signal_ends(pool, monkeypatch)
+    pid, began_s = child.process.pid, time.monotonic()
+
+    hanging = asyncio.create_task(pool.run(Deed("hang"), 0.3))
+    await asyncio.sleep(0)
+    behind_it = asyncio.create_task(pool.run(Deed("echo", "behind it"), 20))
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("hang"), 0.3)
+        await hanging
+    with pytest.raises(EngineDown):
+        await behind_it
 
     assert time.monotonic() - began_s < 5
-    assert runs(pid)
-    assert f"process {pid} was killed and isn't gone" in caplog.text
-    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+    assert runs(pid) and not pool.up() and pool.pids() == []
+    assert caplog.text.count(f"process {pid} was killed and isn't gone") == 1
+    with pytest.raises(EngineDown):
+        await pool.run(Deed("echo", "mine"), 20)
     kill()
-    await until(child._exit.done)
+    await until(pool.up)
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_pool_closes_beside_a_child_that_no_signal_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    child, kill = await _that_no_signal_ends(pool, monkeypatch)
+    began_s = time.monotonic()
+    job = asyncio.create_task(pool.run(Deed("echo"), 20))
+    await asyncio.sleep(0)
+
+    await pool.close()
+
+    assert time.monotonic() - began_s < 5
+    with pytest.raises(EngineDown):
+        await job
+    kill()
+    await child.gone()
 
 
 async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> None:

@@ -25,6 +25,7 @@ from myna.store.migrate import migrate
 from myna.tasks import Tasks
 from tests.edge.inside import Line, until
 from tests.farm.machines import mp3
+from tests.rig.disks import read_only
 from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio
@@ -156,3 +157,22 @@ async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(dock: Do
 def test_one_megabyte_a_minute_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert upload.SLOWEST_BYTES_PER_S < 2**20 / 60
+
+
+async def test_what_cannot_be_removed_hides_no_refusal(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    line = await dock.begin(mp3(10))
+    status, body = await line.answer()
+    assert (status, b"send it faster" in body) == (400, True)
+    await line.hang_up()
+
+
+async def test_behind_a_disk_that_stands_still_no_upload_is_begun(
+    dock: Dock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("myna.disk_threads.WAITING_MAX", 0)
+    line = await dock.begin(mp3(10))
+    status, body = await line.answer()
+    assert (status, b"Send it again." in body) == (503, True)
+    assert dock.files == []
+    await line.hang_up()

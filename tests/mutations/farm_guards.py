@@ -128,7 +128,7 @@ OF_UPLOADS = (
     guard(
         "an upload: the file of who was too late",
         UPLOAD,
-        "await asyncio.to_thread(self._audio.delete, audio.name)\n            raise",
+        "await self._audio.discard(audio.name)\n            raise",
         "raise",
         UPLOADS + "who_loses_the_job_during_the_upload_is_stale_and_the_file_goes[sqlite]",
     ),

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from myna.node.work import Work
 from myna.outbound import Outbound
 from tests.node.conftest import ONE_SLOT, NodeWith, Pair
 from tests.rig.compute_node import VoicesOf
+from tests.rig.disks import read_only
 from tests.rig.farm_site import FarmSite
 
 BACK = "it answers again"
@@ -100,31 +103,47 @@ def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joine
     node.wait_said("The operator has disabled this node.")
 
 
-@pytest.mark.anyio
-async def test_a_node_that_is_let_in_again_works_again(
-    farm_site: FarmSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """In this process, for it knocks rarely: here more often."""
-    caplog.set_level(logging.INFO)
+@asynccontextmanager
+async def _inside(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
+    """A node in this process, which knocks more often than others."""
     outbound, engines = Outbound(connections_max=4), Engines([Embedded(1)])
     site, outage, references = (
         Site(farm_site.url, farm_site.credential, outbound),
         Outage(),
-        References(tmp_path / "r"),
+        References(folder / "r"),
     )
-    work = Work(site, engines, references, outage, tmp_path / "w")
+    work = Work(site, engines, references, outage, folder / "w")
     program = Program(site, engines, work, references, outage, slots=1, chars_per_s=1, knock_every_s=0.1)
     await engines.start()
     try:
         ending = Ending()
         running = asyncio.create_task(program.run(ending, 0.0))
-        farm_site.admits = False
-        await asyncio.to_thread(farm_site.wait, lambda: farm_site.requests > 4, "it knocks")
-        farm_site.admits = True
-        await asyncio.to_thread(farm_site.wait_completed, farm_site.order())
+        yield
         ending.tell()
         await running
     finally:
         await engines.close()
         await outbound.close()
+
+
+@pytest.mark.anyio
+async def test_a_node_that_is_let_in_again_works_again(
+    farm_site: FarmSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with _inside(farm_site, tmp_path):
+        farm_site.admits = False
+        await asyncio.to_thread(farm_site.wait, lambda: farm_site.requests > 4, "it knocks")
+        farm_site.admits = True
+        await asyncio.to_thread(farm_site.wait_completed, farm_site.order())
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+@pytest.mark.anyio
+async def test_a_node_that_can_remove_nothing_works_on(
+    farm_site: FarmSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    async with _inside(farm_site, tmp_path):
+        await asyncio.to_thread(farm_site.wait_failed, farm_site.order(voice_id="somebody-else"))
+        await asyncio.to_thread(farm_site.wait_completed, farm_site.order())

@@ -3,7 +3,8 @@
 import pytest
 
 from myna.channels import Channels, SpeechChannel
-from myna.engines.openai import Disk, OpenAISpeech
+from myna.disk_threads import Disk
+from myna.engines.openai import OpenAISpeech
 from myna.engines.spoken import Voice
 from myna.errors import UpstreamFailed
 from myna.outbound import Outbound

@@ -164,7 +164,7 @@ async def test_backends_that_are_ended_under_load_lose_nothing(postgres_books: B
 async def test_a_server_that_is_stopped_and_started_again_is_waited_for(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="myna-postgres-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        url, _, process = rig._start_in(folder)
+        url, _, process = rig._start_in(folder, "64MB")
         try:
             async with books_of(url, tmp_path) as books:
                 process = await spend_across_a_stop(books, process, folder)

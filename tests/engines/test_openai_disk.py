@@ -1,0 +1,162 @@
+"""Speech servers and a disk that stands still or fails: what ends, when, and what is left."""
+
+import asyncio
+import errno
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.disk_threads import AT_ONCE, PATIENCE_S, WAITING_MAX, Disk
+from myna.engines.openai import OpenAISpeech
+from myna.engines.spoken import EngineBusy, EngineFailed, EngineTimedOut, Spoken, UtteranceRefused
+from tests.engines.conftest import HELLO, names, speak, until
+from tests.engines.speech_upstream import SpeechUpstream
+from tests.outbound.faulty import Talk, answer
+from tests.rig.disks import StillDisk, read_only
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
+    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late it is moved."""
+    loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
+    over, unlink = threading.Event(), Path.unlink
+
+    def cancelled_meanwhile(_: int) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
+        assert over.wait(30)
+
+    def no_part(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".part":  # as on Windows, where it is still open
+            raise PermissionError(errno.EACCES, "The process cannot access the file")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr("myna.sound.landing.os.fsync", cancelled_meanwhile)
+    monkeypatch.setattr("pathlib.Path.unlink", no_part)
+    await asyncio.wait([call])
+    over.set()
+
+    assert call.cancelled()
+    await _idle(engine._disk)
+    assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
+
+
+async def _idle(disk: Disk) -> None:
+    """What lands has landed, or not: each thread is done with what it had."""
+    everybody = threading.Barrier(AT_ONCE)
+    await asyncio.gather(*(disk.done(everybody.wait) for _ in range(AT_ONCE)))
+    await disk.named(lambda: None)
+
+
+async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
+    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds up nothing else, and leaves nothing when it moves again."""
+    asked, moves = threading.Event(), threading.Event()
+
+    def stands_still(_: int) -> None:
+        asked.set()
+        assert moves.wait(60)
+
+    monkeypatch.setattr("myna.sound.landing.os.fsync", stands_still)
+    began_s = time.monotonic()
+
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 3)
+
+    assert asked.is_set()
+    assert time.monotonic() - began_s < 3 + PATIENCE_S + 5
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+    moves.set()
+    await _idle(engine._disk)
+    assert names(tmp_path) == []
+
+
+async def test_a_disk_that_has_enough_to_do_is_asked_for_nothing_more(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves = threading.Event()
+    held = [engine._disk._bytes.do(moves.wait) for _ in range(AT_ONCE + WAITING_MAX)]
+    await until(engine._disk.full)
+    with pytest.raises(EngineBusy):
+        await speak(engine, tmp_path)
+    assert upstream.requests == [] and names(tmp_path) == []
+    moves.set()
+    await asyncio.gather(*held)
+    assert (await speak(engine, tmp_path)).seconds > 0
+
+
+async def test_a_disk_that_stands_still_delays_no_other_failure(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves, began_s = threading.Event(), time.monotonic()
+    held = [engine._disk._bytes.do(moves.wait) for _ in range(2 * AT_ONCE)]
+    upstream.speech = answer(b"", "422 Unprocessable Content")
+    with pytest.raises(UtteranceRefused):
+        await engine.speak(HELLO, tmp_path / "a.mp3", 30)
+    assert time.monotonic() - began_s < 10
+    assert names(tmp_path) == []
+    moves.set()
+    await asyncio.gather(*held)
+
+
+async def test_a_failure_is_told_as_what_it_is_however_long_clearing_up_takes(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    moves, held = threading.Event(), list[asyncio.Future[bool]]()
+
+    async def refuses(talk: Talk) -> None:
+        held.append(engine._disk._names.do(moves.wait))
+        await talk.say(answer(b"", "422 Unprocessable Content"))
+
+    upstream.speech = refuses
+    async with asyncio.timeout(20):
+        with pytest.raises(UtteranceRefused):
+            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
+    moves.set()
+    assert await asyncio.gather(*held) == [True]
+    await _idle(engine._disk)
+
+
+async def test_a_disk_that_opens_no_file_holds_up_nothing_else(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, really = StillDisk(), Path.open
+
+    def stands_still(path: Path, *args: Any, **kwargs: Any) -> object:
+        return really(disk.take(path), *args, **kwargs)
+
+    monkeypatch.setattr("pathlib.Path.open", stands_still)
+    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", 0.3))
+    await until(lambda: bool(disk.asked))
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
+        await call
+    assert upstream.requests == []
+    disk.goes_on()
+    await _idle(engine._disk)
+    assert len(disk.asked) == 1 and names(tmp_path) == []
+
+
+async def test_what_cannot_be_removed_hides_no_failure(
+    upstream: SpeechUpstream,
+    engine: OpenAISpeech,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upstream.speech = answer(b"", "503 Service Unavailable")
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(EngineFailed, match=r"answered 503"):
+        await speak(engine, tmp_path)
+    monkeypatch.undo()
+    assert "stays: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
+
+
+async def _cancel(call: "asyncio.Future[Spoken]") -> None:
+    call.cancel()
