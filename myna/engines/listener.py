@@ -70,9 +70,10 @@ class Listener:
     async def sample(self, source: Path, target: Path) -> Sample:
         """The recording as a voice sample at `target`: wav, 16 bits, mono, 24 kHz, on disk for good.
 
-        `target` must be this call's own. However the call ends but well, also by cancelling, nothing is left
-        there but what the disk doesn't let be removed. Raises SampleRefused, whose message is for who sent
-        the recording, or EngineBusy, EngineDown, EngineTimedOut and EngineFailed, which say nothing of it.
+        `target` must be this call's own, and not be used again. However the call ends but well, also by
+        cancelling, nothing is left there but what the disk doesn't let be removed; what it takes over a
+        second for goes later. Raises SampleRefused, whose message is for who sent the recording, or
+        EngineBusy, EngineDown, EngineTimedOut and EngineFailed, which say nothing of it.
         """
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         job = SampleJob(_packed(source), _packed(part), _packed(target))

@@ -10,7 +10,6 @@ them) take turns, see `turns.py`.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -18,13 +17,11 @@ import msgspec
 
 from myna.disk_threads import settled
 from myna.engines.child import Done, Failed, Order, Setup, framed
-from myna.engines.process_child import KILL_WAIT_S, Child, Job, Program
+from myna.engines.process_child import KILL_WAIT_S, Child, Job, NotGone, Program
 from myna.engines.spoken import EngineBusy, EngineDied, EngineDown, EngineFailed, EngineTimedOut
 from myna.engines.turns import Turns
 
 R = TypeVar("R", bound=msgspec.Struct)
-
-log = logging.getLogger(__name__)
 
 START_DEADLINE_S = 60.0
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 5.0
@@ -174,7 +171,6 @@ class Pool(Generic[R]):
             finally:
                 await child.kill()
             if not child.is_gone():
-                log.error("process %d was killed and isn't gone", child.process.pid)
                 self._stand_up(seat, "The engine's process doesn't go.")
                 await child.gone()
             child = await self._replaced(seat)
@@ -192,6 +188,8 @@ class Pool(Generic[R]):
                 child = await Child.start(self._program)
             except EngineDown as down:
                 self._stand_up(seat, str(down))
+                if isinstance(down, NotGone):
+                    await down.child.gone()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _RETRY_MAX_S)
             else:

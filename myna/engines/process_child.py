@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -26,6 +27,9 @@ _SET_BY_THE_OPERATOR = "OMP_NUM_THREADS"  # it goes for OpenBLAS too, which woul
 _QUEUE_SHARE_MAX = 0.75
 KILL_WAIT_S = 5.0
 """How long anybody waits for a process that was killed; it takes milliseconds."""
+GONE_LOOK_S = 1.0
+
+log = logging.getLogger(__name__)
 
 
 class Program(NamedTuple):
@@ -89,30 +93,28 @@ class Child:
         self.nudge = asyncio.Event()
         self._exit = asyncio.create_task(self._watch())
         self._waited_until: float | None = None
+        self._given_up = False
 
     @classmethod
     async def start(cls, program: "Program") -> "Child":
-        """A process that has said it is ready. Raises EngineDown."""
+        """A process that has said it is ready. Raises EngineDown, and NotGone where it left one behind."""
         spawning = asyncio.create_task(_spawned(program.module))
         try:
             child = cls(await asyncio.shield(spawning))
         except asyncio.CancelledError:  # a start that is broken off leaves a process without an owner
             await cls(await spawning).kill()
             raise
-        ready = False
         try:
             async with asyncio.timeout(program.start_deadline_s):
-                reply = await child._prepared(program.setup)
-            ready = isinstance(reply, Ready)
-        except TimeoutError as late:
-            raise EngineDown("The engine's process doesn't get ready in time.") from late
-        finally:
-            if not ready:
-                await child.kill()
-        if isinstance(reply, Failed):
-            raise EngineDown(reply.message)
-        if not ready:
-            raise EngineDown("The engine's process ended before it was ready; its stderr says why.")
+                fault = _unready(await child._prepared(program.setup))
+        except TimeoutError:
+            fault = "The engine's process doesn't get ready in time."
+        except BaseException:
+            await child.kill()
+            raise
+        if fault:
+            await child.kill()
+            raise EngineDown(fault) if child.is_gone() else NotGone(fault, child)
         return child
 
     async def _prepared(self, setup: bytes) -> Reply | None:
@@ -149,13 +151,18 @@ class Child:
                     self.process.kill()
             self._stdin.close()
         await settled(self._exit, self._waited_until - now)
+        if not self.is_gone() and not self._given_up:
+            self._given_up = True
+            log.error("process %d was killed and isn't gone", self.process.pid)
 
     def is_gone(self) -> bool:
-        return self._exit.done()
+        """Without uvloop `_exit` also waits for a pipe that nobody may read any more."""
+        return self._exit.done() or self.process.returncode is not None
 
     async def gone(self) -> None:
         """However long that takes."""
-        await asyncio.wait([self._exit])
+        while not self.is_gone():
+            await asyncio.wait([self._exit], timeout=GONE_LOOK_S)
 
     async def _send(self, frame: bytes) -> bool:
         try:
@@ -178,6 +185,23 @@ class Child:
         await self.process.wait()
         self.spent = True
         self.nudge.set()
+
+
+class NotGone(EngineDown):
+    """A process that didn't get ready was killed, and `child` is still there."""
+
+    def __init__(self, message: str, child: Child) -> None:
+        super().__init__(message)
+        self.child = child
+
+
+def _unready(reply: Reply | None) -> str:
+    """Why a child that said this to its setup isn't ready; empty where it is."""
+    if isinstance(reply, Ready):
+        return ""
+    if isinstance(reply, Failed):
+        return reply.message
+    return "The engine's process ended before it was ready; its stderr says why."
 
 
 _REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)

@@ -5,9 +5,11 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from myna.disk_threads import Disk
 from myna.engines.spoken import (
     EngineFailed,
     NothingSpoken,
@@ -43,6 +45,7 @@ class Work:
     ) -> None:
         self._site, self._engines, self._references = site, engines, references
         self._outage, self.folder = outage, folder
+        self._disk = Disk()
         folder.mkdir(mode=0o700, exist_ok=True)
         for left in folder.iterdir():  # by a node that was killed
             left.unlink()
@@ -66,7 +69,7 @@ class Work:
             log.exception("%s: a fault of this program", holding.name)
             await self._report(holding, "A fault of the node's program; its log has it.", final=False)
         finally:
-            remove(path)
+            await self._disk.cleared(partial(remove, path))
 
     async def hand_back(self, holding: Holding) -> None:
         """Tells the site, once, that the job isn't done because the node goes."""

@@ -37,6 +37,8 @@ def remove(*paths: Path) -> None:
     clears up has a failure of its own to tell."""
     for path in paths:
         try:
-            path.unlink(missing_ok=True)
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except OSError as error:  # the disk, or Windows while a thread still has the file open
             log.warning("a file of a job that was broken off stays: %s", error.strerror)

@@ -154,6 +154,7 @@ async def test_a_child_that_no_signal_ends_holds_up_nobody_and_has_no_successor(
         await behind_it
 
     assert time.monotonic() - began_s < 5
+    await asyncio.sleep(1)
     assert runs(pid) and not pool.up() and pool.pids() == []
     assert caplog.text.count(f"process {pid} was killed and isn't gone") == 1
     with pytest.raises(EngineDown):
@@ -162,6 +163,35 @@ async def test_a_child_that_no_signal_ends_holds_up_nobody_and_has_no_successor(
     await until(pool.up)
     assert not runs(pid)
     assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_child_that_hangs_at_its_start_and_that_no_signal_ends_has_no_successor_either(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("myna.engines.process_child.KILL_WAIT_S", 0.1)
+    monkeypatch.setattr(pool, "_program", pool._program._replace(start_deadline_s=0.1))
+    started: list[Child] = []
+
+    async def hangs(child: Child, _setup: bytes) -> None:
+        started.append(child)
+        os.kill(child.process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(child.process, "kill", lambda: None)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Child, "_prepared", hangs)
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    await until(lambda: "isn't gone" in caplog.text)
+    await asyncio.sleep(1)
+
+    [child] = started
+    assert not pool.up()
+    assert caplog.text.count(f"process {child.process.pid} was killed and isn't gone") == 1
+    os.kill(child.process.pid, signal.SIGKILL)
+    await until(lambda: len(started) == 2)
+    await pool.close()
+    os.kill(started[1].process.pid, signal.SIGKILL)
+    await started[1].gone()
+    assert len(started) == 2
 
 
 async def test_a_pool_closes_beside_a_child_that_no_signal_ends(monkeypatch: pytest.MonkeyPatch) -> None:
