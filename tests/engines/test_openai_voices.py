@@ -112,13 +112,6 @@ def test_what_holds_no_list_is_an_error(body: bytes) -> None:
 
 
 @pytest.fixture
-async def upstream() -> AsyncIterator[SpeechUpstream]:
-    server = SpeechUpstream()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
     outbound = Outbound(connections_max=1)
     yield OpenAISpeech(outbound, Disk(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1)
