@@ -1,26 +1,38 @@
-# What a newcomer needs is python3 and make; everything else goes into .venv, pinned with hashes.
+# Needs python3 and make; everything else is installed into .venv, pinned with hashes.
 
 PYTHON ?= python3
 BIN := .venv/bin
 ONCE ?=
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-emit-index-url --no-annotate
+
+# The tests start hundreds of processes, which load compiled modules where Python may write them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-node serve test check mutants model bench bench-setup bench-quick bench-grow bench-speech bench-parts lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check mutants campaigns model bench bench-setup bench-quick bench-grow bench-speech bench-parts pictures lock clean
 
 help:
-	@echo "make demo       see it work: starts the service, chats, speaks, then keeps serving (ONCE=1: ends)"
-	@echo "make demo-node  a compute node beside it: it joins, does an order, clones a voice (ONCE=1: ends)"
-	@echo "make test       lint, types, import contracts and all tests, on SQLite and a real PostgreSQL"
-	@echo "make mutants    each guard of units, tasks and voices taken away: a test must miss it (slow)"
+	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
+	@echo "make demo-node  a compute node joins, runs a task, clones a voice (ONCE=1: exits)"
+	@echo "make test       lint, types, import contracts and tests, on SQLite and a real PostgreSQL"
+	@echo "make test-slow  the other tests: faults, longer models, the demo, a language model, mutants"
+	@echo "make test-pythons  tests without processes on every Python from 3.11 on that is installed"
+	@echo "make mutants    removes each guard of units, tasks and voices: a test must fail (slow)"
+	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
 	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make setup      what running needs, in .venv"
+	@echo "make setup-extras  also the extras: neural voices, samples as m4a and webm"
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
-	@echo "make bench      calls a second beside the floor of the same parts and beside peers"
+	@echo "make bench      calls per second, compared with the floor and with other gateways"
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-parts"
-	@echo "make lock       pin the dependencies anew"
+	@echo "make pictures   draw the pictures of docs/architecture.md"
+	@echo "make lock       pin the dependencies again"
 
 setup: .venv/run.stamp
+
+setup-extras: .venv/extras.stamp
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -30,14 +42,22 @@ setup: .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.venv/extras.stamp: requirements-extras.lock .venv/run.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-extras.lock
+	@touch $@
+
+.venv/demo.stamp: requirements-demo.lock .venv/run.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-demo.lock
+	@touch $@
+
 .venv/dev.stamp: requirements-dev.lock .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-demo: .venv/run.stamp
+demo: .venv/demo.stamp
 	@ONCE=$(ONCE) $(BIN)/python -m demo
 
-# Makes a model of its own, so it wants what the tests want.
+# Makes a small model, so it needs the packages of the tests.
 demo-node: .venv/dev.stamp
 	@ONCE=$(ONCE) $(BIN)/python -m demo.node
 
@@ -51,17 +71,43 @@ check: .venv/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_tidy.py
 
-# A quarter of their time the tests wait for the disk and for clocks: three of them keep two cores busy.
+# The tests wait for clocks part of their time: three processes keep two cores busy.
 test: check
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --ignore tests/mutations
+	$(BIN)/python -m pytest --numprocesses 3 --durations 10 -m "not slow" --ignore tests/test_tidy.py
 
-# Takes each guard of units, tasks and voices away in turn and wants a test to miss it.
+test-slow: .venv/dev.stamp
+	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
+
+# The tests that start neither PostgreSQL nor a service, on each interpreter in an environment of its own.
+PYTHONS := 3.11 3.12 3.13 3.14
+IN_PROCESS := tests/wire tests/chat tests/http_client tests/audio tests/store tests/ledger tests/tasks \
+  -m "not slow" -k "wire or chat or http_client or audio or sqlite"
+
+test-python%: export PYENV_VERSION := $(shell pyenv versions --bare 2>/dev/null | paste -s -d : -)
+test-pythons: .venv/dev.stamp $(PYTHONS:%=test-python%)
+
+test-python%:
+	@if test -e $(BIN)/python$*; then echo "python$*: make test runs on it, skipped"; \
+	elif ! python$* --version >/dev/null 2>&1; then echo "python$*: not installed, skipped"; \
+	else $(MAKE) --no-print-directory .dev/python$*/dev.stamp \
+	&& .dev/python$*/bin/python -m pytest --numprocesses 2 $(IN_PROCESS); fi
+
+.dev/python%/dev.stamp: requirements-dev.lock
+	python$* -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# Removes each guard of units, tasks and voices in turn: a test must fail.
 mutants: .venv/dev.stamp
 	$(BIN)/python -m pytest --numprocesses 2 tests/mutations
 
+# Kill, stop, freeze, cut and mute under load, ROUNDS times for each database and seed.
+campaigns: .venv/dev.stamp
+	MYNA_TEST_ROUNDS=$(or $(ROUNDS),50) $(BIN)/python -m pytest tests/faults/test_campaigns.py
+
 # Any order of events against the model of the queue: MODEL=2000 looks at so many.
 model: .venv/dev.stamp
-	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 --timeout 7200 tests/tasks/test_model.py
+	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m slow tests/tasks/test_model.py
 
 bench-setup: .venv/dev.stamp
 	$(BIN)/python -m bench.install
@@ -81,12 +127,15 @@ bench-speech: .venv/dev.stamp
 bench-parts: .venv/dev.stamp
 	$(BIN)/python -m bench parts
 
-# Wants `uv`, which only whoever changes a dependency needs. The files name no registry host.
+pictures: .venv/dev.stamp
+	$(BIN)/python -m pictures
+
+# Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-emit-index-url --no-annotate --group demo pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-emit-index-url --no-annotate --extra neural --extra m4a --group dev pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group build pyproject.toml -o requirements.lock
+	$(LOCK) --group build --extra neural --extra m4a pyproject.toml -o requirements-extras.lock
+	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
+	$(LOCK) --group dev --extra neural --extra m4a pyproject.toml -o requirements-dev.lock
 
 clean:
 	rm -rf .venv .dev

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, page, parts, results, speech, table
+from bench import goals, grow, page, parts, reports, results, speech, table
 from bench.install import PEERS
 
 TABLE, QUICK, GROW, SPEECH, PARTS, WRITE = "table", "quick", "grow", "speech", "parts", "page"
@@ -49,7 +49,7 @@ def _measure(chosen: argparse.Namespace, folder: Path) -> None:
         name, where = ("quick", PEERS) if quick else ("table", results.RESULTS)
         path = results.write(name, compared, where)
         found = results.read(name, where)
-        print(page.comparison_rows(found))
+        print(reports.comparison_rows(found))
         for absent, reason in compared.missing.items():
             print(f"{absent} is missing: {reason}")
         if not quick:

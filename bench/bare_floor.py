@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from myna.outbound import Outbound
+from myna.http_client import HttpClient
 
 DEADLINE_S = 60.0
 ANSWER_MAX_BYTES = 8 * 2**20
@@ -47,11 +47,11 @@ class Completion(msgspec.Struct):
 
 
 class BareFloor:
-    """One POST, whatever its path, answered with what the upstream says."""
+    """One POST to any path, answered with the upstream's answer."""
 
     def __init__(self, upstream: str) -> None:
         self._url = upstream + "/v1/chat/completions"
-        self._outbound = Outbound(connections_max=512)
+        self._http_client = HttpClient(connections_max=512)
         self._asked = msgspec.json.Decoder(Conversation)
         self._said = msgspec.json.Decoder(Completion)
         self._encode = msgspec.json.Encoder().encode
@@ -65,7 +65,7 @@ class BareFloor:
         while message.get("more_body"):
             message = await receive()
             body += message["body"]
-        answer = await self._outbound.request(
+        answer = await self._http_client.request(
             "POST", self._url, headers=HEADERS, body=self._encode(self._asked.decode(body)),
             deadline_s=DEADLINE_S, answer_max_bytes=ANSWER_MAX_BYTES,
         )  # fmt: skip

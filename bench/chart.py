@@ -1,4 +1,4 @@
-"""Small line charts as SVG, on logarithmic axes; no library, since a picture of growth needs little."""
+"""Small line charts as SVG, on logarithmic axes; no library."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,13 +39,13 @@ def picture(charts: Sequence[Chart]) -> str:
 
 
 def decades(values: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten that hold all values; at least one decade."""
+    """The powers of ten that enclose all values; at least one decade."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return low, max(high, low + 1)
 
 
 def place(value: float, span: tuple[int, int], start: float, end: float) -> float:
-    """Where a value stands between `start` and `end`."""
+    """The position of a value between `start` and `end`."""
     return start + (math.log10(value) - span[0]) / (span[1] - span[0]) * (end - start)
 
 

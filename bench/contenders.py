@@ -48,17 +48,17 @@ MEANINGS = {
 
 NOT_RUN = {
     LITELLM_KEYS: (
-        "its virtual keys want Prisma, whose query engine is no package of a registry: it is fetched from a"
-        " host of its own, which this benchmark doesn't do"
+        "its virtual keys need Prisma, whose query engine is in no package registry; the benchmark downloads"
+        " nothing else"
     )
 }
 
 
-class Stand(NamedTuple):
-    """What contenders stand on: a folder for their files, the upstream, and PostgreSQL if it runs."""
+class Setup(NamedTuple):
+    """What all contenders share: a folder for their files, the upstream, and PostgreSQL if it runs."""
 
     folder: Path
-    behind: str
+    upstream_url: str
     database: "Server | None"
 
 
@@ -97,13 +97,13 @@ async def _ask(url: str) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def start(name: str, stand: Stand, work: Work = Work()) -> Iterator[Target]:  # noqa: B008  immutable
+def start(name: str, setup: Setup, work: Work = Work()) -> Iterator[Target]:  # noqa: B008  immutable
     """The contender, ready and checked by a call. Raises CannotRun."""
     if name in NOT_RUN:
         raise CannotRun(NOT_RUN[name])
     if not work.keys:
         work = work._replace(keys=Size().keys)
-    with _STARTS[name](stand, work) as target:
+    with _STARTS[name](setup, work) as target:
         _check(target)
         yield target
 
@@ -111,7 +111,7 @@ def start(name: str, stand: Stand, work: Work = Work()) -> Iterator[Target]:  # 
 @contextlib.contextmanager
 def myna(
     name: str,
-    stand: Stand,
+    setup: Setup,
     work: Work,
     *,
     size: Size = Size(),  # noqa: B008  immutable
@@ -120,21 +120,21 @@ def myna(
     on: set[int] | None = None,
     settings: dict[str, str] | None = None,
 ) -> Iterator[Target]:
-    """`myna serve` on a filled database of its own, with default settings but for the upstream."""
-    folder = stand.folder / name
+    """`myna serve` on a new, filled database, with default settings except the upstream."""
+    folder = setup.folder / name
     folder.mkdir()
     url = ""
     if on_postgresql:
-        if stand.database is None:
+        if setup.database is None:
             raise CannotRun("there is no PostgreSQL")
-        url = stand.database.postgres.fresh_database()
+        url = setup.database.postgres.fresh_database()
     asyncio.run(fill.fill(url, folder / "data", size))
     port = processes.free_port()
     environ = {
         "MYNA_DATA": str(folder / "data"),
         "MYNA_PORT": str(port),
         "MYNA_DATABASE_URL": url,
-        "MYNA_CHAT_URL": stand.behind + "/v1",
+        "MYNA_CHAT_URL": setup.upstream_url + "/v1",
         "MYNA_SPEECH": "none",
         "PYTHONPATH": str(ROOT),
         **(settings or {}),
@@ -143,7 +143,7 @@ def myna(
     where = on or processes.cores().program
     with processes.running(command, where, folder / "log", environ, folder) as program:
         processes.wait_until(lambda: _audited(port), program)
-        server = stand.database.program if stand.database and on_postgresql else None
+        server = setup.database.program if setup.database and on_postgresql else None
         yield load.aim(name, port, program, folder, work, server)
 
 
@@ -160,67 +160,67 @@ def _audited(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _floor(stand: Stand, work: Work) -> Iterator[Target]:
-    with myna(FLOOR, stand, work, module="bench.floor") as target:
+def _floor(setup: Setup, work: Work) -> Iterator[Target]:
+    with myna(FLOOR, setup, work, module="bench.floor") as target:
         yield target
 
 
 @contextlib.contextmanager
-def _sqlite(stand: Stand, work: Work) -> Iterator[Target]:
-    with myna(SQLITE, stand, work) as target:
+def _sqlite(setup: Setup, work: Work) -> Iterator[Target]:
+    with myna(SQLITE, setup, work) as target:
         yield target
 
 
 @contextlib.contextmanager
-def _postgresql(stand: Stand, work: Work) -> Iterator[Target]:
-    with myna(POSTGRESQL, stand, work, on_postgresql=True) as target:
+def _postgresql(setup: Setup, work: Work) -> Iterator[Target]:
+    with myna(POSTGRESQL, setup, work, on_postgresql=True) as target:
         yield target
 
 
 @contextlib.contextmanager
-def _two_processes(stand: Stand, work: Work) -> Iterator[Target]:
+def _two_processes(setup: Setup, work: Work) -> Iterator[Target]:
     count = os.cpu_count() or 1
     if count < processes.CORES_FOR_TWO:
-        raise CannotRun(f"not measurable: it wants {processes.CORES_FOR_TWO} cores, here are {count}")
+        raise CannotRun(f"not measurable: it needs {processes.CORES_FOR_TWO} cores, this machine has {count}")
     settings = {"MYNA_WORKERS": str(TWO_PROCESSES)}
     on = processes.cores().two
-    with myna(POSTGRESQL_2, stand, work, on_postgresql=True, on=on, settings=settings) as target:
+    with myna(POSTGRESQL_2, setup, work, on_postgresql=True, on=on, settings=settings) as target:
         yield target
 
 
 @contextlib.contextmanager
-def _bare_floor(stand: Stand, work: Work) -> Iterator[Target]:
+def _bare_floor(setup: Setup, work: Work) -> Iterator[Target]:
     port = processes.free_port()
-    command = [sys.executable, "-m", "bench.bare_floor", str(port), stand.behind]
-    with _program(BARE_FLOOR, stand, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
-        yield load.aim(BARE_FLOOR, port, program, stand.folder, work)
+    command = [sys.executable, "-m", "bench.bare_floor", str(port), setup.upstream_url]
+    with _program(BARE_FLOOR, setup, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
+        yield load.aim(BARE_FLOOR, port, program, setup.folder, work)
 
 
 @contextlib.contextmanager
-def _nginx(stand: Stand, work: Work) -> Iterator[Target]:
-    with upstream.proxy(stand.folder, stand.behind) as (url, program):
-        yield load.aim(NGINX, int(url.rpartition(":")[2]), program, stand.folder, work)
+def _nginx(setup: Setup, work: Work) -> Iterator[Target]:
+    with upstream.proxy(setup.folder, setup.upstream_url) as (url, program):
+        yield load.aim(NGINX, int(url.rpartition(":")[2]), program, setup.folder, work)
 
 
 @contextlib.contextmanager
-def _portkey(stand: Stand, work: Work) -> Iterator[Target]:
+def _portkey(setup: Setup, work: Work) -> Iterator[Target]:
     server = GATEWAY / "build" / "start-server.js"
     if not server.exists():
         raise CannotRun("it isn't installed; `make bench-setup` does it")
     port = processes.free_port()
-    headers = (("x-portkey-provider", "openai"), ("x-portkey-custom-host", stand.behind + "/v1"))
+    headers = (("x-portkey-provider", "openai"), ("x-portkey-custom-host", setup.upstream_url + "/v1"))
     command = [node(), str(server), f"--port={port}", "--headless"]
     with _program(
-        PORTKEY_GATEWAY, stand, command, f"http://127.0.0.1:{port}/", NODE_ENV="production"
+        PORTKEY_GATEWAY, setup, command, f"http://127.0.0.1:{port}/", NODE_ENV="production"
     ) as program:
-        yield load.aim(PORTKEY_GATEWAY, port, program, stand.folder, work._replace(headers=headers))
+        yield load.aim(PORTKEY_GATEWAY, port, program, setup.folder, work._replace(headers=headers))
 
 
 MASTER_KEY = "sk-bench-0123456789"
 _LITELLM_CONFIG = """
 model_list:
   - model_name: svc-chat
-    litellm_params: {{model: openai/m, api_base: "{behind}/v1", api_key: none}}
+    litellm_params: {{model: openai/m, api_base: "{upstream}/v1", api_key: none}}
 router_settings: {{num_retries: 0, disable_cooldowns: true}}
 litellm_settings: {{num_retries: 0, telemetry: false, set_verbose: false}}
 general_settings: {{master_key: {master_key}}}
@@ -228,21 +228,23 @@ general_settings: {{master_key: {master_key}}}
 
 
 @contextlib.contextmanager
-def _litellm(stand: Stand, work: Work) -> Iterator[Target]:
+def _litellm(setup: Setup, work: Work) -> Iterator[Target]:
     program = LITELLM / "bin" / "litellm"
     if not program.exists():
         raise CannotRun("it isn't installed; `make bench-setup` does it")
-    config = stand.folder / "litellm.yaml"
-    config.write_text(_LITELLM_CONFIG.format(behind=stand.behind, master_key=MASTER_KEY), encoding="utf-8")
+    config = setup.folder / "litellm.yaml"
+    config.write_text(
+        _LITELLM_CONFIG.format(upstream=setup.upstream_url, master_key=MASTER_KEY), encoding="utf-8"
+    )
     port = processes.free_port()
     command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     environ = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
     ready = f"http://127.0.0.1:{port}/health/liveliness"
-    with _program(LITELLM_PROXY, stand, [*command, "--num_workers", "1"], ready, **environ) as running:
-        yield load.aim(LITELLM_PROXY, port, running, stand.folder, work._replace(keys=0, bearer=MASTER_KEY))
+    with _program(LITELLM_PROXY, setup, [*command, "--num_workers", "1"], ready, **environ) as running:
+        yield load.aim(LITELLM_PROXY, port, running, setup.folder, work._replace(keys=0, bearer=MASTER_KEY))
 
 
-_STARTS: dict[str, Callable[[Stand, Work], contextlib.AbstractContextManager[Target]]] = {
+_STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Target]]] = {
     SQLITE: _sqlite,
     POSTGRESQL: _postgresql,
     POSTGRESQL_2: _two_processes,
@@ -255,10 +257,10 @@ _STARTS: dict[str, Callable[[Stand, Work], contextlib.AbstractContextManager[Tar
 
 
 @contextlib.contextmanager
-def _program(name: str, stand: Stand, command: list[str], url: str, **environ: str) -> Iterator[Started]:
+def _program(name: str, setup: Setup, command: list[str], url: str, **environ: str) -> Iterator[Started]:
     """Anything that is ready as soon as `url` answers."""
-    where, log = processes.cores().program, stand.folder / f"{name}.log"
-    with processes.running(command, where, log, environ, stand.folder) as program:
+    where, log = processes.cores().program, setup.folder / f"{name}.log"
+    with processes.running(command, where, log, environ, setup.folder) as program:
         processes.wait_for(url, program)
         yield program
 
@@ -278,12 +280,12 @@ def _check(target: Target) -> None:
     raise CannotRun(f"its answer isn't the upstream's: {seen}")
 
 
-def versions(stand: Stand) -> dict[str, str]:
+def versions(setup: Setup) -> dict[str, str]:
     """Of everything that has a part in the figures, as far as it is installed."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
     found["SQLite"] = apsw.sqlite_lib_version()
-    if stand.database:
-        found["PostgreSQL"] = stand.database.version
+    if setup.database:
+        found["PostgreSQL"] = setup.database.version
     return found | {name: version for name, command in _ASKED.items() if (version := _said(command))}
 
 

@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from myna.engines import reading
-from myna.engines.espeak_child import Library, speak
-from myna.engines.espeak_job import EspeakJob
-from myna.engines.espeak_pace import RATE_PLAIN
-from myna.engines.espeak_text import runs_of
-from myna.sound.durable import make_durable
+from myna.engines.espeak.child import Library, speak
+from myna.engines.espeak.job import EspeakJob
+from myna.engines.espeak.rate import RATE_PLAIN
+from myna.engines.espeak.text import runs_of
+from myna.engines.interface import SOUND_MAX_S
+from myna.engines.text import reading
+from myna.files.fsync import make_durable
 
 VOICE = "cmn+f3"
 
@@ -54,7 +55,15 @@ def main(folder: Path, memory: Path, seconds: float, text: str) -> None:
 def _spoken(library: Library, text: str, path: Path) -> float:
     """Seconds of sound."""
     part, target = os.fsencode(path.with_suffix(".part")), os.fsencode(path)
-    job = EspeakJob(text=text, voice=VOICE, han_voice=VOICE, speed=1.0, part=part, target=target)
+    job = EspeakJob(
+        text=text,
+        voice=VOICE,
+        han_voice=VOICE,
+        speed=1.0,
+        sound_max_s=SOUND_MAX_S,
+        part=part,
+        target=target,
+    )
     return speak(library, job).seconds
 
 

@@ -5,8 +5,9 @@ What Myna adds to it is what accounts cost: the charge, the keep, and the waitin
 
 import os
 
-from myna import app, server, settings
+from myna import app, settings
 from myna.app import Service
+from myna.http import server
 from myna.settings import Settings
 from myna.store.batch import Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.database import Database
@@ -17,7 +18,7 @@ class ConstantCommits(GroupCommit):
     """Every charge is granted and every end is done, at once and nowhere."""
 
     async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
-        return Charged(1, 0)
+        return Charged(account_id=1, key_id=1, balance=0, task_id=0)
 
     async def end(self, end: End, wait_s: float | None) -> EndOutcome:
         return EndOutcome.DONE

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from bench import contenders, fill, load, processes, results
-from bench.contenders import Stand
+from bench.contenders import Setup
 from bench.fill import Size
 from bench.load import Figures, Target, Work
 from bench.processes import CannotRun
 from bench.results import Machine
-from bench.table import stand_on
+from bench.table import set_up
 
 ROWS = (10**3, 10**4, 10**5, 10**6)
 ROWS_FULL = (*ROWS, 10**7)
@@ -56,8 +56,8 @@ class Growth(msgspec.Struct):
 class Grower:
     """Measures one database, SQLite or PostgreSQL."""
 
-    def __init__(self, stand: Stand, on_postgresql: bool, rounds: int, seconds: int) -> None:
-        self._stand, self._on_postgresql = stand, on_postgresql
+    def __init__(self, setup: Setup, on_postgresql: bool, rounds: int, seconds: int) -> None:
+        self._stand, self._on_postgresql = setup, on_postgresql
         self._rounds, self._seconds = rounds, seconds
         self._numbers = iter(range(1_000_000))
 
@@ -149,8 +149,8 @@ def grow(folder: Path, name: str, rounds: int, seconds: int, minutes: float, ful
     """Everything on one database: `sqlite` or `postgresql`."""
     with ExitStack() as stack:
         on_postgresql = name == "postgresql"
-        stand = stand_on(stack, folder, postgresql=on_postgresql)
-        grower = Grower(stand, on_postgresql, rounds, seconds)
+        setup = set_up(stack, folder, postgresql=on_postgresql)
+        grower = Grower(setup, on_postgresql, rounds, seconds)
         rows, reads = grower.sizes({str(many): Size(rows=many) for many in (ROWS_FULL if full else ROWS)})
         keys, _ = grower.sizes({str(many): Size(min(many, 64), many) for many in KEYS})
         accounts, _ = grower.sizes({str(many): Size(many, ACCOUNT_KEYS) for many in ACCOUNTS})
@@ -159,7 +159,7 @@ def grow(folder: Path, name: str, rounds: int, seconds: int, minutes: float, ful
         memory, rest = grower.memory(minutes)
         return Growth(
             machine=results.machine(folder),
-            versions=contenders.versions(stand),
+            versions=contenders.versions(setup),
             database=name,
             rounds_of_s=(rounds, seconds),
             curves={

@@ -103,7 +103,7 @@ def script(path: Path, work: Work) -> Path:
     head = "\n".join([*headers, "Authorization: Bearer "])
     number = f"format('{KEY_FORMAT}', random({work.keys}))"
     authorization = number if work.keys else f"'{work.bearer}'"
-    # Lua drops the newline right behind the bracket, so there is one more.
+    # Lua drops the newline right after the bracket, so there is one more.
     text = _LUA.format(head=head, tail="\n\n\n" + body, tail_lines=2, authorization=authorization)
     path.write_text(text, encoding="utf-8")
     return path
@@ -164,9 +164,9 @@ def alternate(
     seconds: int,
     between: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Figures]]:
-    """Rounds in turn, so that a machine whose speed drifts treats all alike; every second turn goes
-    backwards, so that nobody is always behind the same one. Whoever isn't measured is stopped meanwhile. A
-    first short round of each is thrown away; `between` runs after each turn.
+    """Interleaved rounds, so that a drift of the machine's speed affects all targets alike. Every second turn
+    has the reverse order, so that no target always follows the same one. The others are stopped meanwhile. A
+    first short round of each is discarded; `between` runs after each turn.
 
     A round is `seconds` long, or as long as it takes a slow target to answer each connection a few times.
     """
@@ -192,7 +192,7 @@ def _long_enough(calls_s: float, connections: int, seconds: int) -> int:
 
 
 def _let_finish(target: Target) -> None:
-    """Stops the target once it has done with what the load left behind when it hung up."""
+    """Stops the target once it has finished the requests that were open when the load disconnected."""
     until = time.monotonic() + LEFT_BEHIND_MAX_S
     while time.monotonic() < until:
         before = target.program.cpu_s()

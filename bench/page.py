@@ -1,194 +1,151 @@
-"""Writes docs/benchmarks.md and its picture from whatever results there are.
+"""Writes the figures of docs/benchmarks.md, its picture, and the reports in bench/results.
 
-Only what stands between the two marks is replaced; the words around it are people's.
+In docs/benchmarks.md only the text between the two marks is replaced.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
-from bench import contenders, parts, results
-from bench.chart import Chart, picture
-from bench.goals import all_goals, as_table
+from bench import bars, chart, contenders, goals, reports, results
 from bench.results import RESULTS, Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-PICTURE = "benchmarks-growth.svg"
-BEGIN, END = "<!-- figures: written by the benchmark, from here -->", "<!-- to here -->"
+PICTURE = "benchmarks.svg"
+INDEX = "README.md"
+BEGIN, END = "<!-- written by `python -m bench page` -->", "<!-- to here -->"
 NOT_YET = "Not measured yet."
 DATABASES = ("sqlite", "postgresql")
-MEGA = 1e6
+NAMES = {
+    contenders.SQLITE: "Myna, SQLite",
+    contenders.POSTGRESQL: "Myna, PostgreSQL",
+    contenders.POSTGRESQL_2: "Myna, PostgreSQL, two processes",
+    contenders.FLOOR: "Myna without a database (floor)",
+    contenders.BARE_FLOOR: "plain ASGI proxy",
+    contenders.NGINX: "nginx as a proxy",
+    contenders.PORTKEY_GATEWAY: "Portkey gateway",
+    contenders.LITELLM_PROXY: "LiteLLM proxy",
+    contenders.LITELLM_KEYS: "LiteLLM proxy with virtual keys",
+}
+DRAWN = (
+    contenders.FLOOR, contenders.SQLITE, contenders.POSTGRESQL, contenders.PORTKEY_GATEWAY,
+    contenders.LITELLM_PROXY,
+)  # fmt: skip
+Results = dict[str, dict[str, Any]]
 
 
 def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
     """Raises ValueError where the page has lost its marks."""
-    table = results.read("table", folder)
-    growth = {name: found for name in DATABASES if (found := results.read(f"grow-{name}", folder))}
-    speech = results.read("speech", folder)
-    split = results.read("parts", folder)
-    if growth:
-        svg = picture([chart for name, found in growth.items() for chart in growth_charts(name, found)])
-        page.with_name(PICTURE).write_text(svg, encoding="utf-8")
-    grown = [part for name, found in growth.items() for part in _growth(name, found)]
-    figures = "\n\n".join(
-        ["## Goals", str(as_table(all_goals(table, growth, speech))), "## One table, one run"]
-        + (_comparison(table) if table else [NOT_YET])
-        + ["## Where a call's microseconds go"]
-        + (_parts(split) if split else [NOT_YET])
-        + ["## Growth"]
-        + ([f"![Calls/s and p99 as one thing grows]({PICTURE})", *grown] if grown else [NOT_YET])
-        + ["## Speech"]
-        + (_speech(speech) if speech else [NOT_YET])
-    )
+    found = {name: data for name in reports.TITLES if (data := results.read(name, folder))}
+    for name, data in found.items():
+        _write_report(name, data, folder)
+    table = found.get("table", {})
+    if table:
+        page.with_name(PICTURE).write_text(drawn(table), encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise ValueError(f"{page} lacks the marks between which the figures go")
+    figures = "\n\n".join(["## Chat", *_calls(table), *_other(found)])
     page.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")
+    (folder / INDEX).write_text(_index(found, folder), encoding="utf-8")
 
 
-def comparison_rows(table: dict[str, Any]) -> Table:
-    """A line for each contender and number of connections, and one for each that is missing."""
-    floor = table["medians"].get(contenders.FLOOR, {})
+def drawn(table: dict[str, Any]) -> str:
+    """The picture of the page: calls a second at 64 connections."""
+    medians = table["medians"]
+    floor = medians.get(contenders.FLOOR, {}).get(goals.AT, {}).get("calls_s")
     rows = []
-    for name, by_connections in table["medians"].items():
-        for many, row in by_connections.items():
-            ratio = f"{row['calls_s'] / floor[many]['calls_s']:.2f}" if many in floor else "—"
-            database = f" + {row['database_cpu_s_per_1000']:.3f}" if row["database_cpu_s_per_1000"] else ""
-            figures = f"{row['calls_s']:,.0f}", ratio, f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"
-            spent = f"{row['cpu_s_per_1000']:.3f}{database}", f"{table['peak_bytes'][name] / MEGA:.0f}"
-            rows.append([name, many, *figures, *spent, f"{row['failed_share']:.1%}"])
-    rows += [[name, "missing", *[""] * 7] for name in table["missing"]]
-    head = "contender | conn | calls/s | of floor | p50 ms | p99 ms | CPU s/1,000 | peak MB | failed"
-    return Table(head.split(" | "), rows)
+    for name in DRAWN:
+        if name in medians:
+            calls_s = medians[name][goals.AT]["calls_s"]
+            note = f"{calls_s / floor:.0%} of the floor" if floor and name != contenders.FLOOR else ""
+            ours = name in (contenders.SQLITE, contenders.POSTGRESQL)
+            rows.append(bars.Bar(NAMES[name], calls_s, note, ours))
+    return bars.picture("Chat calls per second, 64 connections, one process", rows)
 
 
-def _comparison(table: dict[str, Any]) -> list[str]:
-    meanings = "\n".join(f"- `{name}`: {contenders.MEANINGS[name]}." for name in table["medians"])
-    missing = "\n".join(f"- `{name}` is missing: {reason}." for name, reason in table["missing"].items())
-    commits = table["commits"]
-    bare = (
-        f"Bare commits of SQLite in the same run: {commits['commits_s']:,.0f} a second,"
-        f" {commits['ms']:.2f} ms in the middle."
+def _write_report(name: str, data: dict[str, Any], folder: Path) -> None:
+    stem = reports.stem(name, data)
+    picture = ""
+    if name.startswith("grow"):
+        picture = f"{stem}.svg"
+        database = name.removeprefix("grow-")
+        curves = chart.picture(reports.growth_charts(database, data))
+        (folder / picture).write_text(curves, encoding="utf-8")
+    (folder / f"{stem}.md").write_text(reports.report(name, data, picture), encoding="utf-8")
+
+
+def _calls(table: dict[str, Any]) -> list[str]:
+    """The table of the page and its picture."""
+    if not table:
+        return [NOT_YET]
+    machine = table["machine"]
+    where = (
+        f"{reports.day(table)}, commit {machine['commit']}, {machine['cores']} cores of {machine['cpu']};"
+        " 64 connections, median of the rounds:"
     )
-    if pair_ms := commits.get("pair_ms"):  # results of earlier runs have none
-        bare += (
-            f" A call's two, of charge and keep, on one thread and with no call around them:"
-            f" {pair_ms:.2f} ms, {pair_ms / commits['ms']:.1f} bare ones."
-        )
-    beside = "Behind a `+` stands the CPU time of the database's server."
-    parts = [_setting(table), str(comparison_rows(table)), f"{bare} {beside}", meanings]
-    return [*parts, missing] if missing else parts
+    head = ["", "calls/s", "of the floor", "p50 ms", "p99 ms", "CPU ms per call", "peak memory MB"]
+    return [where, str(Table(head, _rows(table))), f"![Calls per second of each contender]({PICTURE})"]
 
 
-def _parts(split: dict[str, Any]) -> list[str]:
-    where = f"One core of {split['machine']['cores']}, commit {split['machine']['commit']}."
-    words = (
-        "Each layer by itself, without a socket and with an upstream that answers at once, the least of many"
-        " tries; a layer holds those that are set under it. Databases are in memory, so no disk is in it."
-    )
-    return [f"{where} {words}", str(parts.table(split))]
+def _rows(table: dict[str, Any]) -> list[list[str]]:
+    medians = table["medians"]
+    floor = medians.get(contenders.FLOOR, {}).get(goals.AT)
+    rows = []
+    for name, by_connections in medians.items():
+        row = by_connections[goals.AT]
+        ratio = f"{row['calls_s'] / floor['calls_s']:.2f}" if floor else "—"
+        cpu_ms = row["cpu_s_per_1000"] + row["database_cpu_s_per_1000"]
+        rows.append([
+            NAMES[name], f"{row['calls_s']:,.0f}", ratio, f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}",
+            f"{cpu_ms:.2f}", f"{table['peak_bytes'][name] / reports.MEGA:.0f}",
+        ])  # fmt: skip
+    return rows
 
 
-def _setting(found: dict[str, Any]) -> str:
-    machine, (rounds, seconds) = found["machine"], found["rounds_of_s"]
-    day = time.strftime("%Y-%m-%d", time.gmtime(machine["time"]))
-    layout = "; ".join(f"{name} on {', '.join(map(str, on))}" for name, on in machine["layout"].items())
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return (
-        f"{day}, commit {machine['commit']}: {machine['cores']} cores of {machine['cpu']},"
-        f" {machine['kernel']}, Python {machine['python']}, {machine['filesystem']}. Cores: {layout}."
-        f" Medians of {rounds} rounds of {seconds} s. Versions: {versions}."
-    )
-
-
-def growth_charts(database: str, found: dict[str, Any]) -> list[Chart]:
-    """A chart for each curve, and one for the reads."""
-    charts = []
-    for curve, by_size in found["curves"].items():
-        calls = [(float(size), row["calls_s"]) for size, row in by_size.items() if row["calls_s"] > 0]
-        p99 = [(float(size), row["p99_ms"]) for size, row in by_size.items() if row["p99_ms"] > 0]
-        charts.append(Chart(f"{database}: {curve}", curve, {"calls/s": calls, "p99 ms": p99}))
-    paths = {path: None for reads in found["reads"].values() for path in reads}
-    lines = {
-        path.partition(",")[0] + (" far" if "last" in path else ""): [
-            (float(rows), reads[path]["p99_ms"]) for rows, reads in found["reads"].items()
-        ]
-        for path in paths
-    }
-    return [*charts, Chart(f"{database}: p99 of GET, ms", "rows", lines)]
-
-
-def _growth(database: str, found: dict[str, Any]) -> list[str]:
+def _other(found: Results) -> list[str]:
+    """Growth, speech and memory, and what missed its goal."""
+    table, speech = found.get("table", {}), found.get("speech", {})
+    growth = {name: found.get(f"grow-{name}", {}) for name in DATABASES}
+    by_database = [goals.flat(growth[name], name) for name in DATABASES]
     rows = [
-        [curve, f"{int(size):,}", f"{row['calls_s']:,.0f}", f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"]
-        for curve, by_size in found["curves"].items()
-        for size, row in by_size.items()
+        [ours.what.partition(": ")[2], ours.goal, ours.figure, theirs.figure]
+        for ours, theirs in zip(*by_database, strict=True)
     ]
-    curves = Table(["what grows", "to", "calls/s", "p50 ms", "p99 ms"], rows)
-    paths = list(next(iter(found["reads"].values())))
-    reads = Table(
-        ["rows", *paths],
-        [
-            [f"{int(size):,}", *(f"{row[path]['p50_ms']:.2f} / {row[path]['p99_ms']:.2f}" for path in paths)]
-            for size, row in found["reads"].items()
-        ],
-    )
+    single = goals.on_speech(speech) + goals.on_memory(growth["sqlite"], table)
+    others = [[goal.what, goal.goal, goal.figure] for goal in single]
+    every = goals.all_goals(table, growth, speech)
+    open_ = [_open(goal) for goal in every if not goal.met]
+    met = sum(goal.met is True for goal in every)
     return [
-        f"### {database}", _setting(found), str(curves),
-        "Reads at one client, p50 / p99 in ms:", str(reads), _memory(found),
+        "## Growth, speech and memory",
+        "Ratios of calls per second, unless a unit is given:",
+        str(Table(["", "goal", "SQLite", "PostgreSQL"], rows)),
+        str(Table(["", "goal", "figure"], others)),
+        f"{met} of {len(every)} goals are met. The others:" if open_ else "All goals are met.",
+        *(["\n".join(open_)] if open_ else []),
     ]  # fmt: skip
 
 
-def _memory(found: dict[str, Any]) -> str:
-    samples = found["memory"]
-    picked = {round(sample["seconds"] / 60): sample for sample in samples}
-    rows = [
-        [str(minute), f"{sample['resident_bytes'] / MEGA:.1f}", f"{sample['anonymous_bytes'] / MEGA:.1f}"]
-        for minute, sample in picked.items()
-    ]
-    return (
-        f"Memory under load at 64 connections; at rest, with the engine's processes apart,"
-        f" {found['rest_bytes'] / MEGA:.1f} MB. Files are above all pages of the database, which the kernel"
-        f" may take back.\n\n{Table(['minute', 'MB resident', 'MB without files'], rows)}"
-    )
+def _open(goal: goals.Goal) -> str:
+    """A line for a goal that is not met."""
+    if goal.met is None:
+        return f"- {goal.what} (goal: {goal.goal}): not measured."
+    return f"- {goal.what}: {goal.figure} (goal: {goal.goal})."
 
 
-def _speech(found: dict[str, Any]) -> list[str]:
-    alone = [
-        [name, "1 process", f"{row['sentences_s']:.0f}", _factor(found, row["sentences_s"]), "", ""]
-        for name, row in found["alone"].items()
-    ]
-    served = [
-        [
-            f"POST /tts, {cores}", clients, f"{row['calls_s']:.0f}", _factor(found, row["calls_s"]),
-            f"{row['p50_ms']:.1f}", f"{row['p99_ms']:.1f}",
-        ]
-        for cores, by_clients in found["served"].items()
-        for clients, row in by_clients.items()
-    ]  # fmt: skip
-    head = ["", "clients", "sentences/s", "real-time factor", "p50 ms", "p99 ms"]
-    chat = [
-        [
-            clients,
-            f"{row['quiet']['p99_ms']:.2f}",
-            f"{row['beside_speech']['p99_ms']:.2f}",
-            f"{row['sentences_s']:.0f}",
-        ]
-        for clients, row in found["chat"].items()
-    ]
-    return [
-        _setting(found),
-        f"One sentence of {len(found['text'])} characters, {found['audio_s']:.2f} s of sound. The real-time"
-        " factor is the time to make a second of sound.",
-        str(Table(head, [*alone, *served])),
-        "Chat on the core that server and engines share, p99 in ms:",
-        str(
-            Table(["chat clients", "without speech", "while speech saturates", "sentences/s meanwhile"], chat)
-        ),
-    ]
-
-
-def _factor(found: dict[str, Any], sentences_s: float) -> str:
-    return f"{1 / (sentences_s * found['audio_s']):.5f}" if sentences_s else "—"
+def _index(found: Results, folder: Path) -> str:
+    """Every report, the newest first, and the goals."""
+    growth = {name: found.get(f"grow-{name}", {}) for name in DATABASES}
+    every = goals.all_goals(found.get("table", {}), growth, found.get("speech", {}))
+    titles = "`, `".join(reports.TITLES)
+    files = sorted((path for path in folder.glob("[0-9]*.md")), reverse=True)
+    listed = [f"- [{path.stem}]({path.name})" for path in files]
+    return "\n\n".join([
+        "# Benchmark results",
+        "Written by `python -m bench page`. A report is named after its date, commit and result"
+        f" (`{titles}`). [How to repeat them](../../docs/benchmarks.md),"
+        " and [what changed the figures](history.md).",
+        "## Reports", "\n".join(listed) or NOT_YET, "## Goals", str(goals.as_table(every)),
+    ]) + "\n"  # fmt: skip

@@ -6,7 +6,6 @@ caches that are less warm than here.
 """
 
 import asyncio
-import io
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -23,20 +22,22 @@ from bench.floor import Floor
 from bench.load import CHAT_BODY, CHAT_PATH, KEY_FORMAT
 from bench.results import Machine, Table
 from myna import settings
-from myna.access import Access
-from myna.api.auth import Gate
+from myna.api.auth import KeyAuth
 from myna.api.chat import ChatApi
 from myna.app import Service
 from myna.chat.complete import Chat
-from myna.edge import WHOLE, Edge, Limits, Request, Response
+from myna.engines.pool.admission import Slot
+from myna.http.asgi import Application, Request, Response
+from myna.http.asgi_types import BODY_COMPLETE
+from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
-from myna.keys import Scope, hash_of
-from myna.ledger import Caller
-from myna.outbound import Answer, Outbound
+from myna.keys import Scope, UnverifiedCaller, hash_of
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite, SqliteConnection, clock_ms
+from myna.telemetry.access_log import AccessLog
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15
@@ -59,11 +60,11 @@ class Parts(msgspec.Struct):
     micros: dict[str, float]
 
 
-class Instant(Outbound):
+class Instant(HttpClient):
     """An upstream that has answered before it was asked."""
 
-    async def request(self, *_: Any, **__: Any) -> Answer:
-        return Answer(200, {}, SAID)
+    async def request(self, *_: Any, **__: Any) -> ClientResponse:
+        return ClientResponse(200, {}, SAID)
 
 
 def measure() -> Parts:
@@ -87,25 +88,32 @@ async def _all(folder: Path) -> dict[str, float]:
     async with Floor.running(found, environ) as service:
         micros = await _layers(service)
         assert isinstance(service.db, Sqlite)
-        micros |= await _store(service.db, service.site.config.version)
+        micros |= await _store(service.db, service.config.current.version)
         return micros
 
 
 async def _layers(service: Service) -> dict[str, float]:
     chat = Chat(
-        service.settings, service.ledger, service.site, service.channels, Instant(connections_max=1),
+        service.settings, service.ledger, service.config, service.channels, Instant(connections_max=1),
         service.planner, service.synthesizer,
     )  # fmt: skip
-    gate = Gate(service.db, 1.0)
-    api = ChatApi(gate, chat, service.site)
-    limits = Limits(service.settings.body_max_bytes, service.settings.body_timeout_s)
-    caller = Caller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
+    key_auth = KeyAuth(service.db, 1.0)
+    api = ChatApi(key_auth, chat, service.config)
+    limits = BodyLimits(
+        body_max_bytes=service.settings.body_max_bytes,
+        body_timeout_s=service.settings.body_timeout_s,
+        budget=BodyBudget(service.settings.bodies_max_bytes, service.settings.body_max_bytes),
+    )
+    caller = UnverifiedCaller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
+
+    async def _stays() -> None:
+        """A client that never disconnects; nobody asks."""
 
     async def answered(_: Request) -> Response:
         return Response(b"{}")
 
     async def admitted() -> None:
-        order = await chat._decide(caller, BODY)
+        order = await chat._decide(caller, BODY, Slot())
 
         async def decided() -> Any:
             return order
@@ -115,19 +123,19 @@ async def _layers(service: Service) -> dict[str, float]:
             assert isinstance(admitted, tuple)
             call, _plan = admitted
             async with call:
-                await call.keep("", stored=False)
+                await call.keep("")
 
-    access = Access(io.StringIO())
-    whole = Edge({CHAT_PATH: {"POST": api.completions}}, _never, limits, access)
-    edge = Edge({CHAT_PATH: {"POST": answered}}, _never, limits, access)
+    access = AccessLog(len)
+    whole = Application({CHAT_PATH: {"POST": api.completions}}, _never, limits, access)
+    edge = Application({CHAT_PATH: {"POST": answered}}, _never, limits, access)
     return {
         "a call with a constant store, in all": await _least(lambda: whole(_scope(), _body, _nowhere)),
         "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
-        "· gate: headers, key's hash, body": await _least(
-            lambda: gate.caller(Request(_scope(), _body, limits), Scope.CHAT)
+        "· key: headers, key's hash, body": await _least(
+            lambda: key_auth.caller(Request(_scope(), _body, limits), Scope.CHAT)
         ),
-        "· chat: all behind the gate": await _least(lambda: chat.complete(caller, BODY)),
-        "· · decide: JSON, intent, channels": await _least(lambda: chat._decide(caller, BODY)),
+        "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
+        "· · decide: JSON, intent, channels": await _least(lambda: chat._decide(caller, BODY, Slot())),
         "· · ledger: charge and keep, constants": await _of_many(admitted),
     }
 
@@ -216,7 +224,7 @@ async def _of_many(many: Work) -> float:
 
 def _scope() -> dict[str, Any]:
     asked = {"method": "POST", "path": CHAT_PATH, "headers": HEADERS, "query_string": b""}
-    return {"type": "http", **asked, WHOLE: True}
+    return {"type": "http", **asked, BODY_COMPLETE: True}
 
 
 async def _body() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Programs of the benchmark: each on cores of its own, measured with all its children, stopped while idle.
+"""Programs of the benchmark: pinned to cores, measured with all their children, stopped while idle.
 
 On a machine of two cores the program under test has core 0; load, upstream and databases share core 1. With
 three or more the databases get the last one; with four or more a second process of the program gets core 2.
@@ -67,7 +67,7 @@ class Program:
         return memory_bytes(self.pid)
 
     def pause(self) -> None:
-        """Takes no time from whoever is measured next."""
+        """Stops it, so that it takes no CPU time from the next target."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -91,7 +91,7 @@ class Started(Program):
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """SIGTERM; SIGKILL for who doesn't listen, and for children that were left behind."""
+        """SIGTERM; SIGKILL if that is ignored, and for remaining children."""
         self.go_on()
         self._process.terminate()
         try:
@@ -138,7 +138,7 @@ def pinned(on: set[int]) -> Iterator[None]:
 
 
 def wait_for(url: str, program: Started, wait_s: float = READY_WAIT_S) -> None:
-    """Until something answers there, whatever it answers. Raises CannotRun."""
+    """Waits for an answer of any status. Raises CannotRun."""
 
     def answers() -> bool:
         try:
@@ -174,7 +174,8 @@ def tree(pid: int) -> list[int]:
     for known in found:
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{known}/task").iterdir():
-                found += map(int, (task / "children").read_text(encoding="ascii").split())
+                with contextlib.suppress(OSError):  # a thread that ended hides none of the others' children
+                    found += map(int, (task / "children").read_text(encoding="ascii").split())
     return found
 
 

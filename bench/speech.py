@@ -16,7 +16,7 @@ from bench.contenders import ROOT
 from bench.fill import Size
 from bench.load import Figures, Target, Work
 from bench.results import Machine
-from bench.table import stand_on
+from bench.table import set_up
 
 CLIENTS = (1, 8, 64)
 CHAT_CLIENTS = (1, 8, 64)
@@ -53,14 +53,14 @@ class Speech(msgspec.Struct):
 
 
 def measure(folder: Path, rounds: int, seconds: int) -> Speech:
-    """The engine alone, then behind the service on one core and on two."""
+    """The engine alone, then the service on one core and on two."""
     with ExitStack() as stack:
-        stand = stand_on(stack, folder, postgresql=False)
+        setup = set_up(stack, folder, postgresql=False)
         memory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=IN_MEMORY)))
         one, two = processes.cores().program, processes.cores().two
         espeak = {"MYNA_SPEECH": "espeak"}
-        on_one = stack.enter_context(contenders.myna("one-core", stand, TTS, on=one, settings=espeak))
-        on_two = stack.enter_context(contenders.myna("two-cores", stand, TTS, on=two, settings=espeak))
+        on_one = stack.enter_context(contenders.myna("one-core", setup, TTS, on=one, settings=espeak))
+        on_two = stack.enter_context(contenders.myna("two-cores", setup, TTS, on=two, settings=espeak))
         alone: dict[str, list[float]] = {}
         audio_s = 0.0
 
@@ -77,7 +77,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> Speech:
                 served[name][str(clients)] = load.medians(figures)
         return Speech(
             machine=results.machine(folder),
-            versions=contenders.versions(stand),
+            versions=contenders.versions(setup),
             rounds_of_s=(rounds, seconds),
             text=fill.TEXT,
             audio_s=audio_s,

@@ -9,7 +9,7 @@ import msgspec
 
 from bench import contenders, load, processes, results, upstream
 from bench.commits import Commits, CommitTimes
-from bench.contenders import Stand
+from bench.contenders import Setup
 from bench.load import Figures, Target
 from bench.processes import CannotRun
 from bench.results import Machine
@@ -17,7 +17,7 @@ from bench.results import Machine
 CONNECTIONS = (1, 64, 512)
 QUICK = (1, 64)
 COMMITS_SHARE = 0.25
-"""Of a round's length: so long are bare commits timed behind it, and then pairs."""
+"""Share of a round's length for which bare commits, and then pairs, are timed after it."""
 
 
 class Comparison(msgspec.Struct):
@@ -40,15 +40,15 @@ def compare(
     """Starts everybody, then measures in turns."""
     missing: dict[str, str] = {}
     with ExitStack() as stack:
-        stand = stand_on(stack, folder)
-        targets = [target for name in wanted if (target := _started(stack, name, stand, missing))]
+        setup = set_up(stack, folder)
+        targets = [target for name in wanted if (target := _started(stack, name, setup, missing))]
         rest = {target.name: target.program.memory_bytes() for target in targets}
         disk = CommitTimes(folder / "commits")
         stack.callback(disk.close)
         found, commits = _in_turns(targets, disk, rounds, seconds, connections)
         return Comparison(
             machine=results.machine(folder),
-            versions=contenders.versions(stand),
+            versions=contenders.versions(setup),
             rounds_of_s=(rounds, seconds),
             medians={
                 name: {many: load.medians(figures) for many, figures in by_connections.items()}
@@ -62,21 +62,21 @@ def compare(
         )
 
 
-def stand_on(stack: ExitStack, folder: Path, *, postgresql: bool = True) -> Stand:
+def set_up(stack: ExitStack, folder: Path, *, postgresql: bool = True) -> Setup:
     """Upstream and database, running until the stack ends."""
-    behind = stack.enter_context(upstream.instant(folder))
+    upstream_url = stack.enter_context(upstream.instant(folder))
     database = None
     if postgresql:
         try:
             database = stack.enter_context(contenders.database())
         except (ImportError, OSError, RuntimeError) as error:
             print(f"PostgreSQL doesn't start: {error}", file=sys.stderr)
-    return Stand(folder, behind, database)
+    return Setup(folder, upstream_url, database)
 
 
-def _started(stack: ExitStack, name: str, stand: Stand, missing: dict[str, str]) -> Target | None:
+def _started(stack: ExitStack, name: str, setup: Setup, missing: dict[str, str]) -> Target | None:
     try:
-        target = stack.enter_context(contenders.start(name, stand))
+        target = stack.enter_context(contenders.start(name, setup))
     except CannotRun as reason:
         missing[name] = str(reason)
         return None

@@ -35,10 +35,10 @@ _UPSTREAM = """http {{
 }}"""
 _PROXY = """http {{
   {common}
-  upstream behind {{ server {behind}; keepalive 1024; keepalive_requests 100000000; }}
+  upstream target {{ server {target}; keepalive 1024; keepalive_requests 100000000; }}
   server {{
     listen 127.0.0.1:{port};
-    location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+    location / {{ proxy_pass http://target; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
 }}"""
 
@@ -51,10 +51,10 @@ def instant(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def proxy(folder: Path, behind: str) -> Iterator[tuple[str, Started]]:
-    """nginx in front of `behind`, on the core of the program under test."""
-    place = behind.removeprefix("http://")
-    with _nginx(folder / "proxy", _PROXY, processes.cores().program, behind=place) as found:
+def proxy(folder: Path, target_url: str) -> Iterator[tuple[str, Started]]:
+    """nginx in front of `target_url`, on the core of the program under test."""
+    target = target_url.removeprefix("http://")
+    with _nginx(folder / "proxy", _PROXY, processes.cores().program, target=target) as found:
         yield found
 
 

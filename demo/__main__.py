@@ -14,20 +14,20 @@ from myna.settings import Settings
 def play(paper: Paper) -> None:
     """The whole demo."""
     settings, env, wanted = settle(os.environ)
-    paper.title("Myna: your own AI service, with chat and speech behind API keys and prepaid units.")
-    paper.say(f"Nothing leaves this machine unless you say so. Everything is kept in {settings.data}.")
+    paper.title("Myna: a self-hosted AI gateway with API keys, prepaid units, chat and speech.")
+    paper.say(
+        f"Nothing leaves this machine unless you configure a model elsewhere. Data folder: {settings.data}."
+    )
     with Service(settings, env) as service:
         paper.step("The service", "myna serve")
         if wanted != settings.port:
-            paper.say(f"Port {wanted} is taken, so it's {settings.port} this time.", "yellow")
+            paper.say(f"Port {wanted} is in use; this run uses {settings.port}.", "yellow")
         ready = f"{service.root_url} (ready in {service.wait_ready():.1f} s)"
         paper.rows(("address", ready), ("log", str(service.log)))
         user = User(service, paper)
         Tour(user, settings, paper).run()
         if ends_by_itself():
-            paper.title(
-                "\nAll of it worked. `make demo` does the same, goes on serving and gives you the key."
-            )
+            paper.title("\nEvery step worked. `make demo` also keeps serving and prints the key.")
             return
         _invite(user, settings, paper)
         go_on(paper, service)
@@ -36,7 +36,7 @@ def play(paper: Paper) -> None:
 def _invite(user: User, settings: Settings, paper: Paper) -> None:
     """What to do next."""
     body = '{"model":"svc-chat","messages":[{"role":"user","content":"Hi"}]}'
-    paper.title("\nYour turn. The service goes on; paste this into another terminal:")
+    paper.title("\nYour turn. The service keeps running; paste this into another terminal:")
     paper.paste(
         f"export OPENAI_BASE_URL={user.base_url}",
         f"export OPENAI_API_KEY={user.key}",

@@ -25,10 +25,10 @@ BEAT_S = "0.5"
 
 def play(paper: Paper) -> None:
     """The whole demo."""
-    paper.title("Myna: a compute node speaks for a service that has no voice of its own.")
+    paper.title("Myna: a compute node speaks for a service without a voice.")
     with tempfile.TemporaryDirectory(prefix="myna-demo-") as name:
         folder = Path(name)
-        paper.say(f"Both are on this machine. Everything is kept in {folder}, and goes with the demo.")
+        paper.say(f"Both run on this machine. Data folder: {folder}, deleted at the end.")
         settings, env = _apart(folder)
         with Service(settings, env, folder) as service:
             paper.step("A service without a voice", "MYNA_SPEECH=none myna serve")
@@ -42,7 +42,7 @@ def play(paper: Paper) -> None:
                 if not ends_by_itself():
                     _invite(user, tour.voice_id, paper)
                     go_on(paper, service, node)
-                paper.step("The end", "SIGTERM")
+                paper.step("Graceful shutdown", "SIGTERM")
                 paper.rows(*((program.name, f"exit code {program.stop()}") for program in (node, service)))
 
 
@@ -63,7 +63,7 @@ def _apart(folder: Path) -> tuple[Settings, dict[str, str]]:
 
 def _invite(user: User, voice_id: str, paper: Paper) -> None:
     """What to do next."""
-    paper.title("\nYour turn. Service and node go on; paste this into another terminal:")
+    paper.title("\nYour turn. Service and node keep running; paste this into another terminal:")
     order = f'{{"text":"你好，世界","voice_id":"{voice_id}"}}'
     paper.paste(
         f"export OPENAI_BASE_URL={user.base_url}",

@@ -60,15 +60,15 @@ class NodeTour:
     def work(self, node: Program) -> None:
         """What the node does for the service, once it runs."""
         self._come_online(node)
-        self._paper.step("An order waits for the node", "POST /v1/tts, GET /v1/task")
+        self._paper.step("A task for the node", "POST /v1/tts, GET /v1/task")
         sample = self._order(node, SAMPLE_TEXT, VOICE, "order.mp3")
         self._clone(node, sample)
-        self._paper.step("An order in the cloned voice", "POST /v1/tts, GET /v1/task")
+        self._paper.step("A task in the cloned voice", "POST /v1/tts, GET /v1/task")
         self._order(node, CLONE_TEXT, self.voice_id, "cloned.mp3")
         self._look_at_books()
 
     def _order_in_vain(self) -> None:
-        self._paper.step("Nobody can speak yet", "POST /v1/tts")
+        self._paper.step("No voice yet", "POST /v1/tts")
         order = {"text": SAMPLE_TEXT, "voice_id": VOICE}
         status, body = exchange("POST", f"{self._user.base_url}/tts", self._user.key, order)
         cost = self._user.ask("GET", "/me")["stats"]["cost"]
@@ -77,7 +77,7 @@ class NodeTour:
         )
 
     def _join(self) -> None:
-        self._paper.step("A machine is let in", "myna node enroll, and on the machine myna node join")
+        self._paper.step("A machine joins", "myna node enroll, and on the machine myna node join")
         token = self._user.type("node", "enroll", "garage")["token"]
         joined = self._user.type("node", "join", self._service.root_url, token, *self.data)
         self._paper.rows(
@@ -86,7 +86,7 @@ class NodeTour:
         )
 
     def _check_engines(self) -> None:
-        self._paper.step("What the machine speaks with", "node.toml, myna node check")
+        self._paper.step("The engines of the node", "node.toml, myna node check")
         characters = PREVIEW[LANGUAGE] + SAMPLE_TEXT + CLONE_TEXT
         tiny_voices.zipvoice(self._folder / "tiny-model", characters=characters, effort=EFFORT)
         (self._folder / "node.toml").write_text(NODE_TOML, encoding="utf-8")
@@ -97,7 +97,7 @@ class NodeTour:
             for row in self._user.type("node", "check", *self.config)
         ]
         self._paper.rows(("engine", "voices", "clones", "as fast as one listens"), *rows)
-        self._paper.say("The model was made just now and has a few kilobytes: it can hum in a voice.", "dim")
+        self._paper.say("The model was generated for this demo. It has a few kilobytes and only hums.", "dim")
 
     def _come_online(self, node: Program) -> None:
         self._paper.step("The node works", "myna node run")

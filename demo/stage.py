@@ -46,4 +46,4 @@ def go_on(paper: Paper, *programs: Program) -> None:
                 program.check()
             time.sleep(LOOK_EVERY_S)
     except KeyboardInterrupt:
-        paper.title("\nStopping; calls under way are finished first.")
+        paper.title("\nStopping; open calls finish first.")

@@ -62,7 +62,7 @@ class Tour:
         if rows:
             self._paper.rows(("language", "voices", "such as"), *rows[:8])
         else:
-            self._paper.say("There is none: speech is switched off or its server is away.", "dim")
+            self._paper.say("None: speech is off, or its server is unavailable.", "dim")
         return voices
 
     def _speak(self, voices: list[dict[str, str]]) -> None:
@@ -99,7 +99,7 @@ class Tour:
         stats = self._user.ask("GET", "/me")["stats"]
         self._paper.rows(
             ("calls", f"{stats['calls']}, of which {stats['ok_calls']} delivered"),
-            ("units", f"{stats['cost']} (looking costs nothing)"),
+            ("units", f"{stats['cost']} (reads are free)"),
         )
 
     def _download(self, url: str, name: str) -> tuple[Path, float]:

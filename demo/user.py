@@ -9,7 +9,7 @@ from typing import Any
 from demo.paper import Paper
 from demo.program import DemoFailed
 from demo.service import Service, exchange
-from myna.sound.mpeg import duration_s
+from myna.audio.mpeg import duration_s
 
 ACCOUNT = "demo"
 UNITS = 100

@@ -1,40 +1,38 @@
-"""Accounts: who holds units and keys."""
+"""Accounts, which own units and keys."""
 
 from myna.errors import CommandError
-from myna.ids import new_id
-from myna.store import accounts as store
-from myna.store import ledger
-from myna.store.accounts import AccountRow
-from myna.store.database import Connection, Database, Reader
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import accounts as store
+from myna.store.queries import ledger
+from myna.store.queries.accounts import AccountRow
 
 NAME_MAX_CHARS = 100
 EMAIL_MAX_CHARS = 254
 MEMO_MAX_CHARS = 1000
 UNITS_MAX = 2**53 - 1
-"""The largest balance: what JSON readers in every language hold exactly."""
+"""The largest balance: JSON parsers of every language represent it exactly."""
 _PAGE = 500
 
 
 async def add(db: Database, name: str, email: str, operator: bool, units: int) -> AccountRow:
-    """A new account with `units` granted, in one transaction."""
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise CommandError(f"An account needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+    """Adds an account and grants it `units`, in one transaction."""
+    _check_name(name)
     _check_line("An email address", email, EMAIL_MAX_CHARS)
     _check_units(units, least=0)
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: Transaction) -> AccountRow:
         account_id = await store.insert(connection, name, email, operator)
         if account_id is None:
             raise CommandError(f"There already is an account {name!r}.")
         if units:
-            await ledger.grant(connection, new_id(), account_id, units, "opening grant")
+            await ledger.grant(connection, account_id, units, "opening grant")
+        return await find(connection, name)
 
-    await db.transaction(work)
-    return await find(db, name)
+    return await db.transaction(work)
 
 
 async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
-    """Gives `units`, or takes them where negative, but never below a balance of 0."""
+    """Grants `units`, or takes them if negative. The balance never falls below 0."""
     _check_line("A memo", memo, MEMO_MAX_CHARS)
     _check_units(units, least=-UNITS_MAX)
     if not units:
@@ -43,21 +41,21 @@ async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
     if account.balance + units > UNITS_MAX:
         raise CommandError(f"The balance may be {UNITS_MAX} units at most.")
 
-    async def work(connection: Connection) -> None:
-        if await ledger.grant(connection, new_id(), account.id, units, memo) is None:
+    async def work(connection: Transaction) -> AccountRow:
+        if await ledger.grant(connection, account.id, units, memo) is None:
             raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
+        return await find(connection, name)  # here: a connection lost after the COMMIT would hide it
 
     try:
-        await db.transaction(work)
-    except db.away:
+        return await db.transaction(work)
+    except db.unavailable:
         raise CommandError(
-            f"The database went away: whether the {units} units moved isn't known. Look at the balance of"
-            f" {name!r} before you try again."
+            f"The database became unavailable: whether the {units} units were granted is unknown. Check the"
+            f" balance of {name!r} before you try again."
         ) from None
-    return await find(db, name)
 
 
-async def find(db: Reader, name: str) -> AccountRow:
+async def find(db: Queries, name: str) -> AccountRow:
     """The account of this name. Raises CommandError if there is none."""
     account = await store.by_name(db, name)
     if account is None:
@@ -65,23 +63,41 @@ async def find(db: Reader, name: str) -> AccountRow:
     return account
 
 
-async def everyone(db: Reader) -> list[AccountRow]:
-    """All accounts, in the order of their making."""
+async def list_all(db: Queries) -> list[AccountRow]:
+    """All accounts, oldest first."""
     found: list[AccountRow] = []
     while page := await store.page(db, found[-1].id if found else 0, _PAGE):
         found += page
     return found
 
 
-async def set_enabled(db: Database, name: str, enabled: bool) -> AccountRow:
-    """Disables or enables an account; disabled, its keys are refused from the moment this returns."""
+async def rename(db: Database, name: str, new: str) -> AccountRow:
+    """Renames an account. Its id, keys and units stay the same."""
+    _check_name(new)
     account = await find(db, name)
 
-    async def work(connection: Connection) -> None:
-        await (store.enable if enabled else store.disable)(connection, account.id)
+    async def work(connection: Transaction) -> AccountRow:
+        if not await store.rename(connection, account.id, new):
+            raise CommandError(f"There already is an account {new!r}.")
+        return await find(connection, new)
 
-    await db.transaction(work)
-    return await find(db, name)
+    return await db.transaction(work)
+
+
+async def set_enabled(db: Database, name: str, enabled: bool) -> AccountRow:
+    """Enables or disables an account. The keys of a disabled account are refused once this returns."""
+    account = await find(db, name)
+
+    async def work(connection: Transaction) -> AccountRow:
+        await (store.enable if enabled else store.disable)(connection, account.id)
+        return await find(connection, name)
+
+    return await db.transaction(work)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise CommandError(f"An account needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
 
 
 def _check_line(what: str, text: str, chars_max: int) -> None:

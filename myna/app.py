@@ -1,5 +1,6 @@
 """The composition root: the only module that wires. Nothing happens at import."""
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -12,85 +13,129 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from myna import logs
 from myna import settings as settings_module
-from myna.access import Access
-from myna.api.auth import Gate
+from myna.api.auth import KeyAuth
 from myna.api.chat import ChatApi
+from myna.api.farm.handlers import FarmApi
 from myna.api.health import HealthApi
 from myna.api.me import MeApi
 from myna.api.openapi import OpenApi
 from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
-from myna.channels import Channels
+from myna.channels import Channels, recall_circuits
 from myna.chat.complete import Chat
-from myna.edge import METRICS_PATH, Edge, Limits, Routes, envelope, known
-from myna.engines.espeak import Espeak
-from myna.engines.listener import Listener
-from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
-from myna.farm.api import FarmApi
-from myna.jobs import Jobs
+from myna.config import ConfigCache
+from myna.engines.espeak.engine import Espeak
+from myna.engines.inspector.inspector import Inspector
+from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NoSpeechChannel, NotFound
+from myna.farm.capacity import Capacity
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.files.disk_threads import DaemonExecutor
+from myna.http.asgi import METRICS_PATH, Application, Routes, envelope, public_error
+from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.cors import Cors
+from myna.http_client import HttpClient
 from myna.ledger import Ledger
-from myna.nodes import Nodes
-from myna.outbound import Outbound
-from myna.outlook import Outlook
+from myna.maintenance import Maintenance
+from myna.quota import Quota
+from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
-from myna.site import Site
 from myna.speech.plan import Planner
 from myna.speech.synthesize import Synthesizer
-from myna.store.audio import AudioStore
 from myna.store.database import Database, connect
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
-from myna.store.samples import SampleStore
-from myna.tasks import Tasks
+from myna.telemetry import logs
+from myna.telemetry.access_log import AccessLog
+from myna.voices import require_channel
 
 log = logging.getLogger(__name__)
 
 FINISH_WAIT_S = 5.0
-GC_AFTER = 20_000
-"""New objects between two collections: a busy loop has thousands alive that aren't garbage, and Python's 700
-would have them looked at again and again."""
+ESPEAK_PROCESSES_MIN = 2
+"""Minimum number of espeak processes: long texts must leave one for short texts."""
+GC_THRESHOLD = 20_000
+"""Allocations between two collections. A busy event loop has thousands of live objects, which Python's
+default of 700 would traverse again and again."""
 
 
 class Service:
-    """The parts of one serving process, and the order in which they start and end."""
+    """The parts of one serving process, and the order in which they start and stop."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], db: Database, site: Site, commits: GroupCommit
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        db: Database,
+        config: ConfigCache,
+        commits: GroupCommit,
     ) -> None:
-        self.settings, self.db, self.site = settings, db, site
+        self.settings = settings
+        self.db = db
+        self.config = config
         self.audio = AudioStore(settings.data_folder / "audio")
         self.samples = SampleStore(settings.data_folder / "samples")
-        self.outbound = Outbound(connections_max=settings.outbound_connections_max)
+        self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
+        self.quota = Quota(db, config)
+        self.http_client = _http_client(settings)
         self.espeak = _espeak(settings)
         self.commits = commits
-        self.channels = Channels(settings, environ, self.outbound, self.espeak)
-        self.ledger = Ledger(db, self.commits, site, charge_wait_s=settings.charge_wait_s)
-        self.listener = Listener()
+        self.channels = Channels(
+            settings=settings, environ=environ, http_client=self.http_client, espeak=self.espeak
+        )
+        self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
+        self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
-        self.outlook = Outlook(db)
-        self.planner = Planner(db, self.ledger, site, self.channels, self.outlook)
+        self.capacity = Capacity(db)
+        self.planner = Planner(
+            db=db,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            capacity=self.capacity,
+            space=self.space,
+            quota=self.quota,
+            try_s=settings.upstream_idle_s,
+        )
         self.synthesizer = Synthesizer(
-            settings, self.ledger, site, self.channels, self.tasks, self.planner, self.audio
+            settings=settings,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            tasks=self.tasks,
+            planner=self.planner,
+            audio=self.audio,
         )
         self.chat = Chat(
-            settings, self.ledger, site, self.channels, self.outbound, self.planner, self.synthesizer
+            settings=settings,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            http_client=self.http_client,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
         )
-        self.health = HealthApi(db, self.audio)
-        self.jobs = Jobs(
-            settings, db, self.commits, self.ledger, self.tasks, site, self.channels, self.audio, self.samples
+        self.health = HealthApi(
+            db=db, audio=self.audio, metrics_token=settings.metrics_token, missing=self._missing
         )
+        self.jobs = self._maintenance()
 
     @classmethod
     @contextlib.asynccontextmanager
     async def running(cls, settings: Settings, environ: Mapping[str, str]) -> AsyncIterator["Service"]:
-        """Started whole; at the end what runs is finished or refunded before the database is let go."""
+        """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
         db = await connect(settings.database_url or "sqlite:", settings.data_folder, serving=True)
         try:
             await migrate(db)
+            log.info("the database is %s", settings.database_place)
+            if not settings.on_sqlite and settings.sqlite_file.exists():
+                log.warning("%s is not used; 'myna move' moves what it holds", settings.sqlite_file)
             commits = cls.commits_of(db, settings)
-            service = cls(settings, environ, db, await Site.read(db), commits)
+            service = cls(settings, environ, db, await ConfigCache.read(db), commits)
             await service._start()
             try:
                 yield service
@@ -101,17 +146,35 @@ class Service:
 
     @staticmethod
     def commits_of(db: Database, settings: Settings) -> GroupCommit:
-        """What charges and ends go through."""
+        """The group commit of charges and ends."""
         return GroupCommit(db, settings.queue_max)
+
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(
+            settings=self.settings,
+            db=self.db,
+            commits=self.commits,
+            ledger=self.ledger,
+            tasks=self.tasks,
+            config=self.config,
+            channels=self.channels,
+            audio=self.audio,
+            samples=self.samples,
+            space=self.space,
+            quota=self.quota,
+        )
 
     async def _start(self) -> None:
         self.commits.start()
         if self.db.single_process:
             while refunded := await self.ledger.recover():
                 log.warning("%d calls were left open by the process before and are refunded", refunded)
+        await asyncio.to_thread(self.audio.prepare)
+        await self.space.look()
         if self.espeak:
-            await self.espeak.start()
+            await self.espeak.start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
         await self.tasks.start()
+        await recall_circuits(self.db, self.channels)
         self.jobs.start()
 
     async def _stop(self) -> None:
@@ -122,16 +185,45 @@ class Service:
         await self.commits.close(FINISH_WAIT_S)
         if self.espeak:
             await self.espeak.close()
-        await self.listener.close()
-        await self.outbound.close()
+        await self.inspector.close()
+        await self.http_client.close()
+
+    async def _missing(self) -> dict[str, str]:
+        """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
+        try:
+            config = await self.config.with_nodes()
+            require_channel(self.channels, config, await self.capacity.nodes(config))
+            speech = "The disk has less free space than MYNA_DISK_RESERVE_BYTES." if self.space.low else ""
+        except NoSpeechChannel:
+            speech = "No speech channel and no compute node can speak now: see 'myna voice list'."
+        chat = (
+            ""
+            if self.channels.chat(self.config.current)
+            else "There is no chat channel: see 'myna channel list'."
+        )
+        return {"chat": chat, "speech": speech}
 
     def routes(self) -> Routes:
-        """What is called most, by exact path."""
-        gate = Gate(self.db, self.settings.charge_wait_s)
-        chat, me = ChatApi(gate, self.chat, self.site), MeApi(gate, self.db)
-        speech = SpeechApi(gate, self.db, self.site, self.channels, self.outlook, self.synthesizer)
+        """The routes of /v1 and /farm/v1, by exact path."""
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s)
+        chat, me = ChatApi(key_auth, self.chat, self.config), MeApi(key_auth, self.db)
+        speech = SpeechApi(
+            key_auth=key_auth,
+            db=self.db,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            synthesizer=self.synthesizer,
+        )
         farm = FarmApi(
-            self.settings, self.db, Nodes(self.db), self.tasks, self.audio, self.samples, self.listener
+            settings=self.settings,
+            db=self.db,
+            nodes=Nodes(self.db),
+            tasks=self.tasks,
+            audio=self.audio,
+            samples=self.samples,
+            inspector=self.inspector,
+            space=self.space,
         )
         return {
             **farm.routes(),
@@ -145,8 +237,8 @@ class Service:
         }
 
     def other_routes(self) -> list[Route]:
-        """Everything else, by Starlette."""
-        openapi = OpenApi(self.settings.base_url)
+        """The other routes, served by Starlette."""
+        openapi = OpenApi(self.settings.base_url, self.config)
         uploads = UploadsApi(self.audio)
         return [
             Route("/healthz", self.health.healthz),
@@ -161,22 +253,22 @@ def create(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
     kind: type[Service] = Service,
-) -> Edge:
-    """The ASGI application. Without arguments, as a server's worker makes it: from the environment."""
+) -> Application:
+    """Creates the ASGI application, by default from the environment, as a worker of the server does."""
     environ = os.environ if environ is None else environ
     if settings is None:
         settings, _ = settings_module.load(environ)
-    logs.configure(settings.log_level)
-    access = Access()
+    access = AccessLog(logs.configure(settings.log_level).write)
     routes: dict[str, Mapping[str, object]] = {}
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(DaemonExecutor())
         async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
-            gc.set_threshold(GC_AFTER)
-            gc.freeze()  # what is here now stays: later collections needn't look at it again
+            gc.set_threshold(GC_THRESHOLD)
+            gc.freeze()  # startup objects are permanent: exclude them from later collections
             yield
         access.flush()
 
@@ -185,8 +277,21 @@ def create(
         exception_handlers={HTTPException: _http_error, MynaError: answer_for, Exception: answer_for},
     )
     fallback.router.redirect_slashes = False
-    limits = Limits(settings.body_max_bytes, settings.body_timeout_s)
-    return Edge(routes, fallback, limits, access)  # type: ignore[arg-type]  # filled when the service runs
+    limits = BodyLimits(
+        body_max_bytes=settings.body_max_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        budget=BodyBudget(settings.bodies_max_bytes, settings.body_max_bytes),
+    )
+    cors = Cors(settings.allowed_origins) if settings.allowed_origins else None
+    return Application(routes=routes, fallback=fallback, limits=limits, access=access, cors=cors)  # type: ignore[arg-type]  # filled when the service runs
+
+
+def _http_client(settings: Settings) -> HttpClient:
+    return HttpClient(
+        connections_max=settings.outbound_connections_max,
+        connect_timeout_s=settings.upstream_connect_s,
+        idle_s=settings.upstream_idle_s,
+    )
 
 
 def _espeak(settings: Settings) -> Espeak | None:
@@ -194,14 +299,15 @@ def _espeak(settings: Settings) -> Espeak | None:
         return None
     cores = usable_cores()
     return Espeak(
-        processes=max(1, cores // settings.workers),
+        processes=max(ESPEAK_PROCESSES_MIN, cores // settings.workers),
         queue_max=settings.speech_queue_max,
         job_deadline_s=settings.call_deadline_s,
+        account_max=settings.speech_account_max,
     )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own refusals in our envelope."""
+    """Starlette's HTTP errors in the error envelope."""
     status = getattr(error, "status_code", 500)
     if status == 404:
         return _answer(NotFound("There is nothing at this path; see /openapi.json."))
@@ -212,11 +318,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def answer_for(request: Request, error: Exception) -> Response:
-    """Whatever went wrong behind the fallback, in our envelope."""
-    return _answer(known(error))
+    """Errors of the fallback application in the error envelope."""
+    return _answer(public_error(error))
 
 
 def _answer(error: MynaError) -> Response:
-    found = envelope(error)
-    headers = dict(found.headers or {})
-    return Response(found.body, found.status, headers, media_type="application/json")
+    answer = envelope(error)
+    headers = dict(answer.headers or {})
+    return Response(answer.body, answer.status, headers, media_type="application/json")

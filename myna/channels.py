@@ -1,40 +1,48 @@
-"""Upstream channels of both kinds: which there are, in which order, and which ones rest.
+"""Upstream channels for chat and speech: their order, their keys, and their circuits.
 
-A channel that failed `FAILURES_MAX` times in a row rests for a while. For chat a rest only prefers the other
-channels: where all of them rest they are tried all the same, since a try can but help. For speech a resting
-channel counts as down: its voices leave the list and the next channel or a 503 takes its place. When
-the rest is over, one try decides whether it rests again.
+The circuit of a channel that failed `FAILURES_MAX` times in a row is open for a cooldown. For chat, channels
+with an open circuit are tried last. For speech, such a channel is unavailable: its voices are not listed, and
+the next channel speaks, or the answer is a 503. After the cooldown one attempt closes the circuit or opens it
+again.
 """
 
+import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from myna.disk_threads import Disk
-from myna.engines.espeak import VOICES as ESPEAK_VOICES
-from myna.engines.espeak import Espeak
-from myna.engines.openai import OpenAISpeech
-from myna.engines.spoken import Voice
+from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import EngineVoice
+from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
-from myna.outbound import Outbound
-from myna.settings import Settings, is_base_url
-from myna.store import site as store
-from myna.store.database import Connection, Database
-from myna.store.site import ChannelRow, ChannelVoiceRow, Config
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import HttpClient
+from myna.settings import Settings, is_base_url, key_variable_fits
+from myna.store.database import Database, Transaction
+from myna.store.queries import circuits as circuit_store
+from myna.store.queries import config as store
+from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
+from myna.telemetry import metrics
+
+log = logging.getLogger(__name__)
 
 FAILURES_MAX = 5
 VOICES_WAIT_S = 10.0
+PRIORITY_MAX = 1_000_000
 FROM_SETTINGS = "default"
-"""The name of the channel that the settings bring; it goes before all others."""
+"""The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
+EMBEDDED = "espeak:"
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class Channel(Struct, frozen=True):
-    """A channel ready for use. `key` is the plain upstream key: never logged, never shown."""
+    """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
+    from the settings, which come first."""
 
     kind: str
     name: str
@@ -43,62 +51,103 @@ class Channel(Struct, frozen=True):
     key: str
     enabled: bool = True
     source: str = "database"
+    priority: int | None = None
+    key_env: str = ""
 
 
 class SpeechChannel(Struct, frozen=True):
-    """A speech channel, what speaks for it, and the voices it is known to have."""
+    """A speech channel, its engine and its voices."""
 
     name: str
     engine: Espeak | OpenAISpeech
-    voices: tuple[Voice, ...]
+    voices: tuple[EngineVoice, ...]
     up: bool
     full: bool = False
 
 
-class Rests:
-    """Which channels failed too often. In this process's memory: each process finds out by itself."""
+class Circuits:
+    """The circuits of one process, which are not shared with other processes.
 
-    def __init__(self, rest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rest_s, self._clock = rest_s, clock
+    `on_change` is called when a circuit opens or closes. An open circuit admits calls again after the
+    cooldown. It closes with the first success; the next failure opens it again.
+    """
+
+    def __init__(
+        self,
+        cooldown_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_change: Callable[["CircuitChange"], None] = lambda change: None,
+    ) -> None:
+        self._cooldown_s = cooldown_s
+        self._clock = clock
+        self._on_change = on_change
         self._failures: dict[str, int] = {}
         self._until: dict[str, float] = {}
 
-    def resting(self, name: str) -> bool:
-        return self._clock() < self._until.get(name, 0.0)
+    def open(self, name: str) -> bool:
+        return self.open_s(name) > 0
 
-    def failed(self, name: str) -> None:
+    def open_s(self, name: str) -> float:
+        """Seconds until it admits calls again; 0 if it isn't open."""
+        return max(0.0, self._until.get(name, 0.0) - self._clock())
+
+    def half_open(self, name: str) -> None:
+        """Restores a circuit that was open before this process started: the first success closes it."""
+        self._until.setdefault(name, 0.0)
+
+    def failed(self, name: str, error: str) -> None:
         count = self._failures[name] = self._failures.get(name, 0) + 1
-        if count >= FAILURES_MAX:
-            self._until[name] = self._clock() + self._rest_s
+        if count < FAILURES_MAX or self.open(name):
+            return
+        self._until[name] = self._clock() + self._cooldown_s
+        metrics.CIRCUIT_OPEN.labels(name).set(1)
+        metrics.CIRCUIT_OPENED.labels(name).inc()
+        log.warning("circuit of channel %r is open for %g s: %s", name, self._cooldown_s, error)
+        self._on_change(CircuitChange(name, self._cooldown_s, error))
 
     def succeeded(self, name: str) -> None:
         self._failures.pop(name, None)
-        self._until.pop(name, None)
+        if self._until.pop(name, None) is not None:
+            metrics.CIRCUIT_OPEN.labels(name).set(0)
+            log.info("circuit of channel %r is closed: a call succeeded", name)
+            self._on_change(CircuitChange(name, 0.0, ""))
+
+
+class CircuitChange(Struct, frozen=True):
+    """A circuit opened for `open_s` seconds after `error`, or closed if that is 0."""
+
+    channel: str
+    open_s: float
+    error: str
 
 
 class Channels:
-    """The channels of this process: those of the settings before those of the database."""
+    """The channels of one process: those of the settings, then those of the database."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], outbound: Outbound, espeak: Espeak | None
+        self, settings: Settings, environ: Mapping[str, str], http_client: HttpClient, espeak: Espeak | None
     ) -> None:
-        self._settings, self._environ = settings, environ
-        self._outbound, self._espeak = outbound, espeak
-        self._disk = Disk()
+        self._settings = settings
+        self._environ = environ
+        self._http_client = http_client
+        self._espeak = espeak
+        self._disk = DiskExecutor()
         self._first = from_settings(settings)
-        self.rests = Rests(settings.channel_rest_s)
+        self.changed: dict[str, CircuitChange] = {}
+        self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._note)
+        self._without_key: set[tuple[str, str]] = set()
         self._seen: Config | None = None
         self._chat: list[Channel] = []
 
     def chat(self, config: Config) -> list[Channel]:
-        """Those to try, in order; resting ones last."""
+        """The enabled chat channels in the order to try; those with an open circuit last."""
         if config is not self._seen:
             self._seen = config
             self._chat = [found for found in self.all(config) if found.kind == "chat" and found.enabled]
-        return sorted(self._chat, key=lambda channel: self.rests.resting(channel.name))
+        return sorted(self._chat, key=lambda channel: self.circuits.open(channel.name))
 
     def speech(self, config: Config) -> list[SpeechChannel]:
-        """All that are switched on, in order, up or not."""
+        """The enabled speech channels in order, available or not."""
         found: list[SpeechChannel] = []
         for channel in self.all(config):
             if channel.kind == "speech" and channel.enabled:
@@ -106,15 +155,31 @@ class Channels:
         return found
 
     def all(self, config: Config) -> list[Channel]:
-        """Every channel of both kinds, switched off ones too, by priority."""
+        """All channels by priority, disabled ones included."""
         rows = [resolved(row, self._environ) for row in config.channels]
         return [*self._first, *rows]
 
+    def warn_of_missing_keys(self, config: Config) -> None:
+        """Logs each enabled channel whose key isn't in the environment, once."""
+        found = {
+            (row.name, row.key_env) for row in without_key(config.channels, self._environ) if row.enabled
+        }
+        for name, variable in sorted(found - self._without_key):
+            log.warning(
+                "channel %r is asked without a key: %s is not set here, or empty; set it and restart",
+                name,
+                variable,
+            )
+        self._without_key = found
+
+    def _note(self, change: CircuitChange) -> None:
+        self.changed[change.channel] = change
+
     def engine(self, channel: Channel) -> OpenAISpeech:
-        """What speaks for a channel behind a URL."""
+        """The engine of a channel with a URL."""
         limit = self._settings.speech_answer_max_bytes
         return OpenAISpeech(
-            self._outbound,
+            self._http_client,
             self._disk,
             url=channel.url,
             key=channel.key or None,
@@ -123,48 +188,80 @@ class Channels:
         )
 
     def _speaking(self, channel: Channel, config: Config) -> list[SpeechChannel]:
-        if channel.url == "espeak:":
+        if channel.url == EMBEDDED:
             if self._espeak is None:
                 return []
             return [
                 SpeechChannel(
-                    channel.name, self._espeak, ESPEAK_VOICES, self._espeak.up(), self._espeak.full()
+                    name=channel.name,
+                    engine=self._espeak,
+                    voices=ESPEAK_VOICES,
+                    up=self._espeak.up(),
+                    full=self._espeak.full(),
                 )
             ]
         voices = tuple(
-            Voice(row.voice_id, row.name, row.gender, row.language)
+            EngineVoice(voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language)
             for row in config.voices
             if row.channel == channel.name
         )
-        up = not self.rests.resting(channel.name)
-        return [SpeechChannel(channel.name, self.engine(channel), voices, up)]
+        up = not self.circuits.open(channel.name)
+        return [SpeechChannel(name=channel.name, engine=self.engine(channel), voices=voices, up=up)]
 
 
 def resolved(row: ChannelRow, environ: Mapping[str, str]) -> Channel:
     """The stored channel with its key from the environment of this process."""
     key = environ.get(row.key_env, "") if row.key_env else ""
-    return Channel(row.kind, row.name, row.url, row.model, key, bool(row.enabled))
+    return Channel(
+        kind=row.kind,
+        name=row.name,
+        url=row.url,
+        model=row.model,
+        key=key,
+        enabled=bool(row.enabled),
+        priority=row.priority,
+        key_env=row.key_env,
+    )
+
+
+def without_key(rows: Iterable[ChannelRow], environ: Mapping[str, str]) -> list[ChannelRow]:
+    """The channels whose variable for the key is not set or empty."""
+    return [row for row in rows if row.key_env and not environ.get(row.key_env)]
 
 
 def from_settings(settings: Settings) -> list[Channel]:
-    """The channels that need no command."""
+    """The channels that the process settings define."""
     found = []
     if settings.chat_url:
         url = settings.chat_url
         found.append(
-            Channel("chat", FROM_SETTINGS, url, settings.chat_model, settings.chat_key, source="settings")
+            Channel(
+                kind="chat",
+                name=FROM_SETTINGS,
+                url=url,
+                model=settings.chat_model,
+                key=settings.chat_key,
+                source="settings",
+            )
         )
     if settings.speech != "none":
-        url = "espeak:" if settings.speech == "espeak" else settings.speech
+        url = EMBEDDED if settings.speech == "espeak" else settings.speech
         name = "espeak" if settings.speech == "espeak" else f"{FROM_SETTINGS}-speech"
         found.append(
-            Channel("speech", name, url, settings.speech_model, settings.speech_key, source="settings")
+            Channel(
+                kind="speech",
+                name=name,
+                url=url,
+                model=settings.speech_model,
+                key=settings.speech_key,
+                source="settings",
+            )
         )
     return found
 
 
 def check(row: ChannelRow) -> None:
-    """Raises CommandError for a channel that can't be."""
+    """Raises CommandError for an invalid channel."""
     taken = {FROM_SETTINGS, f"{FROM_SETTINGS}-speech", "espeak"}
     if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
         raise CommandError(
@@ -175,21 +272,62 @@ def check(row: ChannelRow) -> None:
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
         raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+    if row.kind == "speech" and not row.model:
+        raise CommandError("A speech channel needs a model.")
+    if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
+        raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
         raise CommandError("The key's place must be the name of an environment variable, not the key itself.")
+    if not key_variable_fits(row.key_env):
+        raise CommandError(
+            f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
+        )
 
 
 async def record_voices(db: Database, channels: Channels, channel: Channel) -> int:
-    """Asks a speech channel for its voices and records them; how many. A channel that can't be asked keeps
-    those it had. Raises EngineFailed."""
+    """Requests the voices of a speech channel and stores them. Returns how many. Raises EngineFailed; then
+    the stored voices stay."""
     voices = await channels.engine(channel).voices(VOICES_WAIT_S)
     rows = [
-        ChannelVoiceRow(channel.name, voice.voice_id, voice.name, voice.gender, voice.language)
+        ChannelVoiceRow(
+            channel=channel.name,
+            voice_id=voice.voice_id,
+            name=voice.name,
+            gender=voice.gender,
+            language=voice.language,
+        )
         for voice in voices
     ]
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: Transaction) -> None:
         await store.record_voices(connection, channel.name, rows)
 
     await db.transaction(work)
     return len(rows)
+
+
+async def record_circuits(db: Database, channels: Channels) -> None:
+    """Stores the circuits of this process that opened or closed since the last call."""
+    changes = dict(channels.changed)
+    if not changes:
+        return
+
+    async def work(connection: Transaction) -> None:
+        for name, change in sorted(changes.items()):
+            if change.open_s:
+                open_ms = int(channels.circuits.open_s(name) * 1000)
+                await circuit_store.opened(connection, name, open_ms, change.error)
+            else:
+                await circuit_store.closed(connection, name)
+
+    await db.transaction(work)
+    for name, change in changes.items():
+        if channels.changed[name] is change:
+            del channels.changed[name]
+
+
+async def recall_circuits(db: Database, channels: Channels) -> None:
+    """Restores the circuits that were stored as open."""
+    for name, row in (await circuit_store.load(db)).items():
+        if row.state != "closed":
+            channels.circuits.half_open(name)

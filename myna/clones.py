@@ -1,10 +1,10 @@
-"""Cloned voices: an account's own, made of a sample by a compute node, with the consent they stand on.
+"""Cloned voices of an account, each made from a sample by a compute node, with recorded consent.
 
-queued ──► cloning ──► ready        a node has heard the sample and spoken a preview in the voice
-              └──────► failed       and `reason` says why; it can only be deleted
+queued ──► cloning ──► ready        a node cloned the voice and spoke a preview
+              └──────► failed       `reason` says why; it can only be deleted
 
-Making one costs nothing and is no call. The sample is private to the service and to the node that clones or
-speaks the voice; the preview is audio like any other, for whoever knows its address.
+Cloning is free and is not a call. The sample is private to the service and to the node that clones or speaks
+the voice. The preview is audio like any other, public by its address.
 """
 
 import asyncio
@@ -15,21 +15,23 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from myna.engines.listener import Listener, Sample, SampleRefused
-from myna.engines.spoken import EngineFailed, Voice
+from myna.config import MIB, settings_of
+from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
+from myna.engines.interface import EngineFailed, EngineVoice
 from myna.errors import CommandError
-from myna.sound.durable import remove
-from myna.store import clones as store
-from myna.store import site, voices
-from myna.store.accounts import AccountRow
-from myna.store.audio import AudioStore
-from myna.store.clones import CloneRow, Deleted, NewClone, OwnedClone
-from myna.store.database import Connection, Database, Reader
-from myna.store.samples import SampleStore
+from myna.files.fsync import remove
+from myna.store.database import Database, Queries, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.samples import SampleStore
+from myna.store.queries import clones as store
+from myna.store.queries import config as config_store
+from myna.store.queries import storage, voices
+from myna.store.queries.accounts import AccountRow
+from myna.store.queries.clones import CloneRow, Deleted, NewClone, OwnedClone
 from myna.wire.farm import CLONE_PREFIX
 
 CLONES_MAX = 100
-"""Of one account, the failed ones included."""
+"""Voices of one account, including failed ones."""
 NAME_MAX_CHARS = 100
 TRANSCRIPT_MAX_CHARS = 1000
 CONSENT_BY_MAX_CHARS = 200
@@ -37,7 +39,7 @@ CONSENT = (
     "The voice in this sample is my own, or the person whose voice it is has agreed that it is cloned and"
     " that this account has speech made in it."
 )
-"""What is recorded with every cloned voice, as it stood when it was agreed to."""
+"""Stored with every cloned voice, in the wording that was agreed to."""
 PREVIEW = {
     "zh": "你好，这是我的声音。今天天气不错，我们一起去公园散步吧。",
     "yue": "你好，呢把係我嘅聲。今日天氣幾好，我哋一齊去公園行下啦。",
@@ -51,15 +53,15 @@ PREVIEW = {
     "it": "Ciao, questa è la mia voce. Oggi è una bella giornata, andiamo a passeggiare nel parco.",
     "ru": "Здравствуйте, это мой голос. Сегодня хорошая погода, пойдёмте гулять в парк.",
 }
-"""What a node says in a new voice, by language."""
+"""The text of a preview, by language."""
 _PAGE = 500
 _ID = re.compile(rf"{CLONE_PREFIX}[0-9a-f]{{32}}")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
-class Wish(Struct, frozen=True):
-    """A voice somebody wants: its name, the language spoken in the sample (zh, en, …), what is said in it,
-    and who agreed to CONSENT; "" for nobody. `sample` is a file as people record them."""
+class CloneRequest(Struct, frozen=True):
+    """A voice to clone: its name, the language of the sample (zh, en, …), the transcript of the sample, and
+    the name of the person who agreed to CONSENT, or "". `sample` is a recording in any common format."""
 
     name: str
     language: str
@@ -69,36 +71,36 @@ class Wish(Struct, frozen=True):
 
 
 def is_clone(voice_id: str) -> bool:
-    """Whether this is the id of a cloned voice, present or past."""
+    """Whether this is the id of a cloned voice, existing or deleted."""
     return _ID.fullmatch(voice_id) is not None
 
 
 def preview_text(language: str) -> str:
-    """What a node says in a new voice of this language; English where we have no sentence for it."""
+    """The text of a preview in this language, else in English."""
     return PREVIEW.get(language, PREVIEW["en"])
 
 
-def voice_of(clone: CloneRow) -> Voice:
-    """The catalogue's view of it. Nobody says whether a cloned voice is a woman's or a man's."""
-    return Voice(clone.voice_id, clone.name, "neutral", clone.language)
+def voice_of(clone: CloneRow) -> EngineVoice:
+    """The catalogue's entry of a clone. Its gender is unknown, so it is neutral."""
+    return EngineVoice(voice_id=clone.voice_id, name=clone.name, gender="neutral", language=clone.language)
 
 
 async def clone(
-    db: Database, samples: SampleStore, listener: Listener, account: AccountRow, wish: Wish
+    db: Database, samples: SampleStore, inspector: Inspector, account: AccountRow, request: CloneRequest
 ) -> CloneRow:
-    """Checks and keeps the sample and queues the voice for a node. Raises CommandError, and nothing is kept.
+    """Checks and stores the sample and queues the voice for a node. Raises CommandError; then nothing is
+    stored.
 
-    Where the database goes away in the middle, whether the voice is there isn't known; the sample stays
-    then, and `remove_orphans` takes it away if nothing names it.
+    If the COMMIT is in doubt, the sample stays, and `remove_orphans` deletes it if no voice has it.
     """
-    transcript = _checked(wish)
+    transcript = _checked(request)
     if await store.count(db, account.id) >= CLONES_MAX:
-        raise _no_room(account)
+        raise _too_many(account)
     name, path = await asyncio.to_thread(samples.new)
     try:
-        sample = await _listen(listener, wish.sample, path)
+        sample = await _listen(inspector, request.sample, path)
         await asyncio.to_thread(samples.seal, name)
-        new = _new(account, wish, transcript, name, sample)
+        new = _new(account, request, transcript, name, sample)
         return await _queue(db, account, new)
     except CommandError:
         await asyncio.to_thread(remove, path)
@@ -106,28 +108,29 @@ async def clone(
 
 
 async def delete(db: Database, samples: SampleStore, audio: AudioStore, voice_id: str) -> Deleted:
-    """Removes a voice, its sample and its preview for good; tasks that wait for it fail and are refunded.
+    """Deletes a voice, its sample and its preview. Its queued tasks fail and are refunded.
 
-    The preview goes first, since its address works for whoever has it; the sample goes last, since the voice
-    needs it for as long as it is there. Raises CommandError if there is no such voice.
+    The preview is deleted first, since it is public; the sample last, since the voice needs it until it is
+    deleted. Raises CommandError if there is no such voice.
     """
     found = await store.by_voice_id(db, voice_id)
     if found and found.preview:
         await asyncio.to_thread(audio.delete, found.preview)
 
-    async def work(connection: Connection) -> Deleted | None:
+    async def work(connection: Transaction) -> Deleted | None:
         return await store.delete(connection, voice_id)
 
     deleted = await db.transaction(work)
     if deleted is None:
         raise CommandError(f"There is no cloned voice {voice_id!r}.")
-    if deleted.preview:  # also one that a node completed in this moment
+    if deleted.preview:  # a node may have completed it in between
         await asyncio.to_thread(audio.delete, deleted.preview)
-    await asyncio.to_thread(samples.delete, deleted.sample)
+    if deleted.sample:
+        await asyncio.to_thread(samples.delete, deleted.sample)
     return deleted
 
 
-async def everyone(db: Reader) -> list[OwnedClone]:
+async def list_all(db: Queries) -> list[OwnedClone]:
     """The cloned voices of all accounts, oldest first."""
     found: list[OwnedClone] = []
     while page := await store.page(db, found[-1].clone.id if found else 0, _PAGE):
@@ -135,20 +138,20 @@ async def everyone(db: Reader) -> list[OwnedClone]:
     return found
 
 
-async def cloning_nodes(db: Reader) -> dict[str, list[str]]:
-    """The names of the nodes that may work, by the languages they clone in."""
-    config = await site.load(db)
+async def cloning_nodes(db: Queries) -> dict[str, list[str]]:
+    """The names of the enabled nodes, by the languages in which they clone."""
+    config = await config_store.load(db)
     names = await voices.node_names(db)
     nodes: dict[str, list[str]] = {}
     for row in config.node_clones:
-        if row.node_id in names:  # else it was removed in this moment
+        if row.node_id in names:  # else it was removed in between
             nodes.setdefault(row.language, []).append(names[row.node_id])
     return nodes
 
 
-async def remove_orphans(db: Reader, samples: SampleStore, before: float) -> int:
-    """Removes samples that were written before this moment (Unix seconds) and that no voice names: a process
-    that ends in the middle of `clone` or `delete` leaves one. How many."""
+async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> int:
+    """Deletes samples written before `before` (Unix seconds) that no voice has: a process that dies during
+    `clone` or `delete` leaves one. Returns how many."""
     old = await asyncio.to_thread(lambda: list(samples.older(before)))
     if not old:
         return 0
@@ -159,28 +162,28 @@ async def remove_orphans(db: Reader, samples: SampleStore, before: float) -> int
     return len(orphans)
 
 
-def _checked(wish: Wish) -> str:
-    """The transcript in one line. Raises CommandError and says what to change."""
-    if not wish.consent_by:
+def _checked(request: CloneRequest) -> str:
+    """Validates the request and returns the transcript in one line. Raises CommandError."""
+    if not request.consent_by:
         raise CommandError(
             "A voice is cloned only with the consent of the person it belongs to. To give it, or to say that"
             f" it was given to you, add --consent; this is recorded: {CONSENT!r}"
         )
-    _check_line("The voice's name", wish.name, NAME_MAX_CHARS)
-    _check_line("The name of who gives the consent", wish.consent_by, CONSENT_BY_MAX_CHARS)
-    if not _LANGUAGE.fullmatch(wish.language):
+    _check_line("The voice's name", request.name, NAME_MAX_CHARS)
+    _check_line("The name of who gives the consent", request.consent_by, CONSENT_BY_MAX_CHARS)
+    if not _LANGUAGE.fullmatch(request.language):
         raise CommandError(
-            f"The language must be its code alone, such as zh, yue or en; it is {wish.language!r}."
+            f"The language must be its code alone, such as zh, yue or en; it is {request.language!r}."
         )
-    transcript = " ".join(wish.transcript.split())
+    transcript = " ".join(request.transcript.split())
     if not any(unicodedata.category(char)[0] in "LN" for char in transcript):
-        raise CommandError("The transcript must be what is said in the sample; it holds no letter or digit.")
+        raise CommandError("The transcript must be what is said in the sample; it has no letter or digit.")
     if len(transcript) > TRANSCRIPT_MAX_CHARS:
         raise CommandError(
             f"The transcript may have {TRANSCRIPT_MAX_CHARS} characters; it has {len(transcript)}."
         )
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in transcript):
-        raise CommandError("The transcript holds a control character.")
+        raise CommandError("The transcript contains a control character.")
     return transcript
 
 
@@ -189,44 +192,52 @@ def _check_line(what: str, text: str, chars_max: int) -> None:
         raise CommandError(f"{what} must be 1 to {chars_max} printable characters.")
 
 
-def _no_room(account: AccountRow) -> CommandError:
+def _too_many(account: AccountRow) -> CommandError:
     return CommandError(
         f"The account {account.name!r} has {CLONES_MAX} cloned voices, as many as it may; delete one first."
     )
 
 
-async def _listen(listener: Listener, source: Path, target: Path) -> Sample:
+async def _listen(inspector: Inspector, source: Path, target: Path) -> Sample:
     try:
-        return await listener.sample(source, target)
+        return await inspector.sample(source, target)
     except SampleRefused as refusal:
         raise CommandError(str(refusal)) from None
     except EngineFailed as failure:
         raise CommandError(f"The sample could not be checked: {failure}") from None
 
 
-def _new(account: AccountRow, wish: Wish, transcript: str, name: str, sample: Sample) -> NewClone:
+def _new(account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Sample) -> NewClone:
     return NewClone(
         voice_id=CLONE_PREFIX + secrets.token_hex(16),
         account_id=account.id,
-        name=wish.name,
-        language=wish.language,
+        name=request.name,
+        language=request.language,
         transcript=transcript,
         sample=name,
         sample_bytes=sample.size_bytes,
         sample_sha256=sample.sha256,
         sample_ms=round(sample.seconds * 1000),
-        consent_by=wish.consent_by,
+        consent_by=request.consent_by,
         consent_text=CONSENT,
     )
 
 
 async def _queue(db: Database, account: AccountRow, new: NewClone) -> CloneRow:
-    async def work(connection: Connection) -> CloneRow | None:
+    mib_max = settings_of(await config_store.load(db)).account_storage_mib
+
+    async def work(connection: Transaction) -> CloneRow | None:
         if not await store.add(connection, new, CLONES_MAX):
             return None
+        if mib_max and await storage.of_account(connection, account.id) > mib_max * MIB:
+            raise CommandError(
+                f"The account {account.name!r} may store {mib_max} MiB of audio and samples"
+                " (account_storage_mib), and this sample would exceed that. Delete some of its voices,"
+                " keep audio for fewer days (audio_keep_days), or raise the quota."
+            )
         return await store.by_voice_id(connection, new.voice_id)
 
     added = await db.transaction(work)
     if added is None:
-        raise _no_room(account)
+        raise _too_many(account)
     return added

@@ -1,32 +1,37 @@
-"""Every error that may reach a caller, drawn as a tree. No framework in here.
+"""The errors that may reach a client.
 
-MynaError                     status  type                    when
-├── InvalidRequest            400     invalid_request_error   the request can't be read or isn't allowed
-│   ├── MethodNotAllowed      405     invalid_request_error
-│   ├── BodyTooLarge          413     invalid_request_error
-│   ├── BodyTooSlow           400     invalid_request_error
-│   ├── RangeNotSatisfiable   416     invalid_request_error   the part of a file that is asked for isn't there
-│   └── NodeTooOld            426     invalid_request_error   the compute node speaks another protocol
-├── Unauthorized              401     authentication_error    the key does not open this door
-│   └── NodeRefused           401     authentication_error    the compute node isn't let in
-├── InsufficientUnits         402     insufficient_quota      the balance is below the price
-├── SpeechNotInScope          402     insufficient_quota      speech by chat on a key without `tts`
-├── NotFound                  404     not_found_error
-├── Stale                     409     conflict_error          the job is not, or no longer, this node's
-├── UpstreamFailed            500     upstream_error          every channel failed; the units are back
-├── ServerFault               500     server_error            a fault of ours
-│   ├── CallLost              500     server_error            the call was refunded before its answer was kept
-│   └── CallGivenUp           500     server_error            the process ended first; the units are back
-└── Unavailable               503     service_unavailable     nothing was charged; may be retried at once
+MynaError                    status  type                    when
+├── InvalidRequest           400     invalid_request_error   the request can't be read or isn't allowed
+│   ├── MethodNotAllowed     405     invalid_request_error
+│   ├── BodyTooLarge         413     invalid_request_error
+│   ├── BodyTooSlow          400     invalid_request_error
+│   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
+│   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
+├── Unauthorized             401     authentication_error    the key is not valid for this request
+│   └── NodeRefused          401     authentication_error    the compute node isn't let in
+├── InsufficientUnits        402     insufficient_quota      the balance is below the price
+├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
+├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
+├── NotFound                 404     not_found_error
+├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
+├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
+├── InternalError            500     server_error            an unhandled exception
+│   ├── CallRefunded         500     server_error            the call was refunded before its answer was kept
+│   └── CallAbandoned        500     server_error            the process ended first; nothing is charged
+└── Unavailable              503     service_unavailable     nothing was charged; may be retried
     ├── NoSpeechChannel
+    ├── DiskFull
     ├── Overloaded
+    ├── TooManyBodies
     ├── ShuttingDown
-    └── DatabaseAway
+    └── DatabaseUnavailable
 
-Outside the tree: AnswerUnknown, which ends a connection without an answer.
+Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
+each sentence about units is true when it is sent.
 Outside requests: ConfigError, a wrong setting (exit 2), and CommandError, a command refused (exit 1).
 """
 
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -34,7 +39,7 @@ from typing import ClassVar
 
 
 class MynaError(Exception):
-    """An answer that isn't a success. The message says what to change and carries no secret."""
+    """An error response. The message says what to change and contains no secret."""
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
@@ -52,7 +57,7 @@ class InvalidRequest(MynaError):
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The path exists; the method doesn't. `allow` goes into the Allow header."""
+    """The path has no such method. `allow` is the value of the Allow header."""
 
     status = HTTPStatus.METHOD_NOT_ALLOWED
 
@@ -62,7 +67,7 @@ class MethodNotAllowed(InvalidRequest):
 
 
 class BodyTooLarge(InvalidRequest):
-    """The body is over `limit_bytes`; the connection is closed behind the answer."""
+    """The body is over `limit_bytes`; the connection is closed after the response."""
 
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
@@ -71,14 +76,14 @@ class BodyTooLarge(InvalidRequest):
 
 
 class BodyTooSlow(InvalidRequest):
-    """The body didn't arrive whole in time; the connection is closed behind the answer."""
+    """The body didn't arrive completely in time; the connection is closed after the response."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"The body didn't arrive whole within {seconds:g} s; send it faster.")
 
 
 class RangeNotSatisfiable(InvalidRequest):
-    """The part that is asked for begins behind the end of the file, which has `size` bytes."""
+    """The requested range begins after the end of the file, which has `size` bytes."""
 
     status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
@@ -101,14 +106,14 @@ class NodeTooOld(InvalidRequest):
 
 
 class Unauthorized(MynaError):
-    """The key doesn't open this door."""
+    """The key is not valid for this request."""
 
     status, type = HTTPStatus.UNAUTHORIZED, "authentication_error"
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
 
 
 class NodeRefused(Unauthorized):
-    """The compute node isn't let in: its token or credential opens nothing."""
+    """The token or credential of the compute node is not valid."""
 
 
 class InsufficientUnits(MynaError):
@@ -119,6 +124,18 @@ class InsufficientUnits(MynaError):
     def __init__(self, balance: int, units: int) -> None:
         super().__init__(
             f"The account has {balance} units and this call costs {units}; ask the operator for more."
+        )
+
+
+class StorageQuotaReached(MynaError):
+    """The account stores `stored_mib` MiB of audio and samples and may store `mib_max`."""
+
+    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+
+    def __init__(self, stored_mib: int, mib_max: int) -> None:
+        super().__init__(
+            f"The account stores {stored_mib} MiB of audio and samples and may store {mib_max}; nothing was"
+            " charged. Ask the operator to delete cloned voices or old audio, or to raise this quota."
         )
 
 
@@ -134,13 +151,13 @@ class SpeechNotInScope(MynaError):
 
 
 class NotFound(MynaError):
-    """Nothing here for this caller."""
+    """There is no such object for this caller."""
 
     status, type = HTTPStatus.NOT_FOUND, "not_found_error"
 
 
-class Stale(MynaError):
-    """The job is somebody else's by now, or over; what the node has of it is of no use."""
+class StaleLease(MynaError):
+    """The node's lease of the job has expired, or the job has ended. The node discards its work."""
 
     status, type = HTTPStatus.CONFLICT, "conflict_error"
 
@@ -149,68 +166,100 @@ class Stale(MynaError):
 
 
 class UpstreamFailed(MynaError):
-    """Every channel failed; the units went back."""
+    """Every channel failed; the units were refunded."""
 
     type = "upstream_error"
 
 
-class ServerFault(MynaError):
-    """A fault of ours; the log has it under the request's id."""
+class InternalError(MynaError):
+    """An internal error. The log has its cause under the request id."""
 
 
-class CallLost(ServerFault):
-    """The call's deadline passed and its units went back before the answer was kept."""
+class CallRefunded(InternalError):
+    """The call's deadline passed and its units were refunded before the answer was kept."""
 
     def __init__(self) -> None:
         super().__init__("The call took longer than its deadline and was refunded; try again.")
 
 
-class CallGivenUp(ServerFault):
-    """The process ended before the call could; its units are back."""
+class CallAbandoned(InternalError):
+    """The process stopped before the call completed. The call was not charged, or was refunded."""
 
     def __init__(self) -> None:
-        super().__init__("The service is shutting down; the call was given up and its units are back.")
+        super().__init__("The service is shutting down; the call was given up and nothing is charged for it.")
 
 
 class Unavailable(MynaError):
-    """Nothing was charged; the call may be retried at once."""
+    """Nothing was charged. The call may be retried at once, or after `retry_after_s` seconds if given, which
+    Retry-After rounds up to at least 1."""
 
     status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
     headers = MappingProxyType({"Retry-After": "0"})
 
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        if retry_after_s is not None:
+            self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})
+
 
 class NoSpeechChannel(Unavailable):
-    """Neither a site channel nor a compute node can speak this now."""
+    """No channel and no online compute node can speak the request."""
+
+
+class DiskFull(Unavailable):
+    """The disk has less free space than the reserve. Old audio is removed once a minute."""
+
+    def __init__(
+        self, message: str = "The disk has no space for new audio; nothing was charged, try again later."
+    ) -> None:
+        super().__init__(message, 60)
 
 
 class Overloaded(Unavailable):
     """More calls are waiting than the operator allows."""
 
+    def __init__(
+        self,
+        message: str = "The service has more calls waiting than it takes; nothing was charged, try again.",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, retry_after_s)
+
+
+class TooManyBodies(Unavailable):
+    """The budget for request bodies is used up; the connection is closed after the response."""
+
     def __init__(self) -> None:
-        super().__init__("The service has more calls waiting than it takes; nothing was charged, try again.")
+        super().__init__(
+            "The service holds as many request bodies as it can; nothing was charged, try again."
+        )
 
 
 class ShuttingDown(Unavailable):
-    """The process takes no more calls."""
+    """The process is shutting down; the connection is closed after the response."""
 
     def __init__(self) -> None:
         super().__init__("The service is shutting down; nothing was charged, try again.")
 
 
-class DatabaseAway(Unavailable):
+class DatabaseUnavailable(Unavailable):
     """The database doesn't answer; nothing was started."""
 
-    def __init__(self) -> None:
-        super().__init__("The database is away; nothing was charged, try again.")
+    def __init__(self, message: str = "The database is unavailable; nothing was charged, try again.") -> None:
+        super().__init__(message)
 
 
-class AnswerUnknown(Exception):
-    """Whether the call was kept isn't known, so neither success nor refund can be promised: no answer."""
+class CommitInDoubt(Exception):
+    """Whether the call was charged is unknown, so no response is sent.
+
+    Raised where the outcome of a charge or a keep is in doubt, where a refund is late, and where a call that
+    was to be refunded turns out to be kept.
+    """
 
 
 class ConfigError(Exception):
-    """A setting is wrong; one line says which, and the process ends with 2 before anything starts."""
+    """A setting is invalid. The process prints the message and exits with 2 before anything starts."""
 
 
 class CommandError(Exception):
-    """A command can't be carried out; one line on stderr says why, exit 1."""
+    """A command failed. The process prints the message on stderr and exits with 1."""

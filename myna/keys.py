@@ -1,4 +1,4 @@
-"""API keys: issue, verify, revoke. The plain key exists once, in the answer that issues it."""
+"""API keys: issue, verify, revoke. The plain key is returned once, when it is issued."""
 
 import hashlib
 import re
@@ -9,8 +9,10 @@ from enum import IntFlag
 from msgspec import Struct
 
 from myna.errors import CommandError, Unauthorized
-from myna.store import keys as store
-from myna.store.database import Connection, Database, Reader
+from myna.store.batch import IdempotencyKey
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import keys as store
+from myna.telemetry import access_log
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
@@ -20,7 +22,7 @@ NAME_MAX_CHARS = 100
 
 
 class Scope(IntFlag):
-    """What a key opens. The names are those of the wire."""
+    """The scopes of a key. The names are those of the API."""
 
     CHAT = 1
     TTS = 2
@@ -31,8 +33,19 @@ class Scope(IntFlag):
         return [scope.name.lower() for scope in Scope if scope in self and scope.name]
 
 
+class UnverifiedCaller(Struct, frozen=True):
+    """A request's key before it is verified: its hash, the endpoint's scope, the idempotency key if any.
+
+    Only `Ledger.admit` turns it into a `Call`, which has a verified account.
+    """
+
+    key_hash: bytes
+    scope: Scope
+    idempotency_key: IdempotencyKey | None = None
+
+
 class Issued(Struct, frozen=True):
-    """A new key, with the plain key for the only time. `expires_at` in Unix seconds, 0 for never."""
+    """A new key, the only time that the plain key is shown. `expires_at` in Unix seconds, 0: never."""
 
     id: int
     key: str
@@ -42,7 +55,7 @@ class Issued(Struct, frozen=True):
 
 
 def scopes_of(names: Iterable[str]) -> Scope:
-    """The scopes of these names. Raises CommandError for an unknown one."""
+    """The scopes of these names. Raises CommandError for an unknown name."""
     scopes = Scope(0)
     for name in names:
         if name != name.lower() or name.upper() not in Scope.__members__:
@@ -52,22 +65,22 @@ def scopes_of(names: Iterable[str]) -> Scope:
 
 
 def life_ms(text: str) -> int:
-    """`30d`, `12h`, `90s` … as milliseconds."""
+    """The milliseconds of a duration such as `30d`, `12h` or `90s`. Raises CommandError."""
     match = _LIFE.fullmatch(text)
     if not match:
         raise CommandError(
-            f"{text!r} is no span of time: write a whole number from 1 on with s, m, h, d or w, such as 30d."
+            f"{text!r} is not a duration: write a whole number from 1 on with s, m, h, d or w, such as 30d."
         )
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
 def hash_of(plain: str) -> bytes:
-    """What is stored of a key: its SHA-256."""
+    """The SHA-256 of a key, which is all that is stored of it."""
     return hashlib.sha256(plain.encode()).digest()
 
 
 def presented(authorization: bytes | None) -> bytes:
-    """The hash of the key in an Authorization header. Raises Unauthorized where there is none to hash."""
+    """The hash of the key in an Authorization header. Raises Unauthorized if it has none."""
     if authorization is None:
         raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
     match = _BEARER.fullmatch(authorization)
@@ -76,15 +89,20 @@ def presented(authorization: bytes | None) -> bytes:
     return hashlib.sha256(match[1]).digest()
 
 
-async def verify(db: Reader, key_hash: bytes, scope: Scope) -> store.Presented:
-    """The key as it stands now, if it opens `scope`. Raises Unauthorized and says what is wrong with it."""
+async def verify(db: Queries, key_hash: bytes, scope: Scope) -> store.PresentedKey:
+    """The key's row if it is valid and has `scope`. Raises Unauthorized with the reason."""
     found = await store.by_hash(db, key_hash)
     if found is None:
         raise Unauthorized("This API key is unknown; check that it is complete.")
     key = found.key
-    if key.revoked_at:
+    details = access_log.details()
+    details.account_id = key.account_id
+    details.key_id = key.id
+    details.balance = found.balance
+    key_state = state(key, found.now)
+    if key_state == "revoked":
         raise Unauthorized("This API key was revoked; use another one.")
-    if key.expires_at and key.expires_at <= found.now:
+    if key_state == "expired":
         raise Unauthorized("This API key has expired; use another one.")
     if key.account_disabled_at:
         raise Unauthorized("The account of this API key is disabled; ask the operator.")
@@ -93,8 +111,15 @@ async def verify(db: Reader, key_hash: bytes, scope: Scope) -> store.Presented:
     return found
 
 
+def state(key: store.KeyRow, now: int) -> str:
+    """The state of a key at `now` (Unix milliseconds): active, revoked or expired."""
+    if key.revoked_at:
+        return "revoked"
+    return "expired" if key.expires_at and key.expires_at <= now else "active"
+
+
 async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
-    """A new key of the account; `life_ms` 0 for one that never expires."""
+    """Issues a key of the account; `life_ms` 0: it never expires."""
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
         raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
     if not scopes:
@@ -102,17 +127,17 @@ async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms
     plain = PREFIX + secrets.token_hex(20)
     masked = plain[: len(PREFIX) + 6] + "***"
 
-    async def insert(connection: Connection) -> tuple[int, int]:
+    async def insert(connection: Transaction) -> tuple[int, int]:
         return await store.insert(connection, account_id, name, hash_of(plain), masked, int(scopes), life_ms)
 
     key_id, expires_at_ms = await db.transaction(insert)
-    return Issued(key_id, plain, masked, scopes.names, expires_at_ms // 1000)
+    return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)
 
 
 async def revoke(db: Database, key_id: int) -> None:
-    """From the moment this returns the key is refused, in every process."""
+    """Revokes a key. Every process refuses it once this returns. Raises CommandError."""
 
-    async def work(connection: Connection) -> bool:
+    async def work(connection: Transaction) -> bool:
         return await store.revoke(connection, key_id)
 
     if not await db.transaction(work):

@@ -1,10 +1,10 @@
-"""How a unit moves: a call is open, then kept or refunded, exactly once.
+"""Charges calls: a call is open, then kept or refunded, exactly once.
 
-    admit ──► open ──► keep    the answer leaves behind the COMMIT
-                └────► refund  whatever ended the work otherwise: an error, a deadline, a dead process
+    admit ──► open ──► keep    the work succeeded; the answer is sent after the COMMIT
+                └────► refund  the work failed: an error, a deadline, a dead process
 
-Nothing goes upstream before the charge is committed. The work runs under a deadline that ends before the
-call's own, so that a call found open past its deadline has nobody working on it any more.
+No request goes upstream before the charge is committed. The deadline of the work ends before the deadline of
+the call in the database, so no process works on a call that is open past its deadline.
 """
 
 import asyncio
@@ -13,15 +13,16 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar, assert_never
 
 from msgspec import Struct
 
-from myna import keys, metrics
+from myna import keys
+from myna.config import ConfigCache
 from myna.errors import (
-    AnswerUnknown,
-    CallLost,
-    DatabaseAway,
+    CallRefunded,
+    CommitInDoubt,
+    DatabaseUnavailable,
     InsufficientUnits,
     InvalidRequest,
     MynaError,
@@ -29,49 +30,50 @@ from myna.errors import (
     Unauthorized,
 )
 from myna.ids import new_id
-from myna.keys import Scope
-from myna.site import Site
-from myna.store import ledger as store
+from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import (
+    NOT_STORED,
     Audio,
     CallState,
     Charge,
     Charged,
+    ChargeRefused,
     End,
     EndOutcome,
+    IdempotencyKey,
     NewTask,
-    Refusal,
-    Refused,
+    RefusalReason,
     Replayed,
-    Reservation,
     TaskStatus,
+    to_store,
 )
 from myna.store.database import Database, in_time
 from myna.store.group_commit import GroupCommit
+from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.queries import keys as keys_store
+from myna.store.queries import ledger as store
+from myna.telemetry import access_log, logs, metrics
 
 log = logging.getLogger(__name__)
 P = TypeVar("P")
 T = TypeVar("T")
 
 DEADLINE_MARGIN_S = 10.0
-"""Between the end of the work and the deadline in the database: time for the keep to commit."""
-COPY_POLL_S = 0.02
-COPY_POLL_MAX_S = 0.25
+"""Between the end of the work and the deadline in the database, for the COMMIT of the keep."""
+PENDING_POLL_S = 0.02
+PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
+TOO_LARGE_TO_REPEAT = (
+    "Idempotency-Key: the first call with this one succeeded and was charged, and its answer is too large to"
+    f" be repeated (over {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new"
+    " call."
+)
 
 
-class Caller(Struct, frozen=True):
-    """Who asks: the key's hash, the scope the endpoint wants, the Idempotency-Key if there is one."""
-
-    key_hash: bytes
-    scope: Scope
-    reservation: Reservation | None = None
-
-
-class Order(Struct, Generic[P], frozen=True):
-    """What was decided about a request: the rate it pays, the units, the task if one is ordered, and how
-    to go on. `seconds` is how long the work may take. `draft` is the answer where a node does the work: see
-    `batch.Charge`."""
+class ChargeOrder(Struct, Generic[P], frozen=True):
+    """What to charge for a request: the scope that its key needs (`pays`), the units and the task if it has
+    one. The work follows `plan` and may take `seconds`. `draft` is the response if a compute node does the
+    work: see `batch.Charge`."""
 
     pays: Scope
     units: int
@@ -82,44 +84,55 @@ class Order(Struct, Generic[P], frozen=True):
 
     @property
     def for_a_node(self) -> bool:
-        """The work is a compute node's: the call is left to the task, and has its deadline."""
+        """Whether a compute node does the work. The call then ends with the task, at the same deadline."""
         return self.task is not None and self.task.status == TaskStatus.QUEUED
 
 
 class Call:
-    """An open call. As a context manager it refunds itself unless it was kept."""
+    """An open call. As a context manager it is refunded at the exit unless it was kept or handed over."""
 
-    def __init__(self, ledger: "Ledger", call_id: bytes, charged: Charged, order: Order[P]) -> None:
+    def __init__(
+        self, ledger: "Ledger", call_id: bytes, charged: Charged, order: ChargeOrder[P], *, repeatable: bool
+    ) -> None:
+        """`repeatable`: the request has an Idempotency-Key."""
         self._ledger = ledger
-        self.id, self.account_id, self.task_id, self.units = (
-            call_id, charged.account_id, charged.task_id, order.units,
-        )  # fmt: skip
+        self.id = call_id
+        self.account_id = charged.account_id
+        self.task_id = charged.task_id
+        self.units = order.units
+        self.repeatable = repeatable
         self._work_until = time.monotonic() + order.seconds
         self._ended = False
 
     @property
     def seconds_left(self) -> float:
-        """What is left for the work; at most 0 when it is over."""
+        """Time left for the work; 0 or negative past its deadline."""
         return self._work_until - time.monotonic()
 
-    async def keep(self, answer: str, *, stored: bool, audio: Audio | None = None) -> None:
-        """Commits the success, the answer with it where a copy of the request may ask for it again.
+    async def keep(self, answer: str, *, audio: Audio | None = None) -> None:
+        """Commits the success, and stores the answer if the call is repeatable.
 
-        Raises CallLost where the units went back meanwhile, AnswerUnknown where nothing can be said.
+        Raises CallRefunded if the call was refunded before, CommitInDoubt if the outcome is unknown.
         """
-        end = End(self.id, CallState.KEPT, answer if stored else None, audio)
+        end = End(
+            call_id=self.id,
+            state=CallState.KEPT,
+            answer=to_store(answer) if self.repeatable else None,
+            audio=audio,
+            channel=access_log.details().channel,
+        )
         try:
             await self._ledger.keep(end, self.seconds_left + DEADLINE_MARGIN_S)
-        except (CallLost, AnswerUnknown):
+        except (CallRefunded, CommitInDoubt):
             self._ended = True
             raise
-        except asyncio.CancelledError:  # told to stop while the COMMIT is on its way
+        except asyncio.CancelledError:  # cancelled during the COMMIT
             self._ended = True
-            raise AnswerUnknown from None
+            raise CommitInDoubt from None
         self._ended = True
 
-    def leave(self) -> None:
-        """From now on the call ends with its task, whoever does that."""
+    def hand_over(self) -> None:
+        """Leaves the call to its task: the end of the task ends it."""
         self._ended = True
 
     async def __aenter__(self) -> "Call":
@@ -128,191 +141,256 @@ class Call:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Raises CommitInDoubt instead of an error that implies a refund, unless the refund is committed."""
         try:
             if not self._ended:
-                await self._ledger.refund(self.id, kind.__name__ if kind else "not kept")
+                await self._refund(kind.__name__ if kind else "not kept", error)
+            elif error is not None and not isinstance(error, CallRefunded | CommitInDoubt):
+                raise CommitInDoubt from error
         finally:
-            self._ledger.forget(self.id)
+            self._ledger.ended(self.id)
+
+    async def _refund(self, reason: str, error: BaseException | None) -> None:
+        try:
+            refunded = await self._ledger.refund(self.id, reason)
+        except asyncio.CancelledError:  # cancelled during the refund
+            refunded = False
+        if not refunded:
+            raise CommitInDoubt from error
 
 
 class Ledger:
-    """Charges, keeps and refunds for one process."""
+    """Charges, keeps and refunds the calls of one process."""
 
-    def __init__(self, db: Database, commits: GroupCommit, site: Site, *, charge_wait_s: float) -> None:
-        self._db, self._commits, self._site = db, commits, site
+    def __init__(
+        self, db: Database, commits: GroupCommit, config: ConfigCache, *, charge_wait_s: float
+    ) -> None:
+        self._db = db
+        self._commits = commits
+        self._config = config
         self._charge_wait_s = charge_wait_s
         self._running: set[bytes] = set()
         self._refunds: dict[bytes, asyncio.Task[bool]] = {}
-        """On their way to the database: a sweep that finds their calls still open sends no second one."""
-        self._one_less = asyncio.Event()
+        """In progress, so that the sweep sends no second refund of these calls."""
+        self._call_ended = asyncio.Event()
 
     async def admit(
-        self, caller: Caller, decide: Callable[[], Awaitable[Order[P]]]
+        self, caller: UnverifiedCaller, decide: Callable[[], Awaitable[ChargeOrder[P]]]
     ) -> tuple[Call, P] | Replayed:
-        """Charges for what `decide` makes of the request under the site's present configuration.
+        """Charges the order that `decide` makes of the request, or returns the stored response to a retry.
 
-        `decide` reads this process's copy of the configuration. The charge proves the copy fresh, or a look
-        at the key does where `decide` refuses; if it was stale, it is read again and decided anew. A key
-        that doesn't open the endpoint goes before every other refusal.
+        `decide` reads this process's copy of the configuration. The charge checks the version of that copy;
+        if `decide` raises, the check of the key does. If the copy was stale, it is refreshed and `decide` is
+        called again. An error of the key precedes every other error.
         """
         while True:
-            version = self._site.config.version
+            config = self._config.current
+            version = config.version
             try:
                 order = await decide()
             except MynaError:
-                replayed = await self._refuse(caller, version)
+                replayed = await self._check_refusal(caller, version)
                 if replayed:
                     return replayed
-                if self._site.config.version != version:
+                if self._config.current.version != version:
                     continue
                 raise
-            charge = _charge(caller, order, version)
+            if self._config.current is not config:
+                continue  # `decide` may have read two versions
+            charge = _charge(caller, order, version, config.closed_before)
             outcome = await self._send(charge)
             match outcome:
                 case Charged():
                     metrics.UNITS_CHARGED.inc(order.units)
+                    details = access_log.details()
+                    details.account_id = outcome.account_id
+                    details.key_id = outcome.key_id
+                    details.units = order.units
+                    details.balance = outcome.balance
                     self._running.add(charge.call_id)
-                    return Call(self, charge.call_id, outcome, order), order.plan
+                    repeatable = caller.idempotency_key is not None
+                    call = Call(self, charge.call_id, outcome, order, repeatable=repeatable)
+                    return call, order.plan
                 case Replayed():
-                    return outcome
-                case Refused(Refusal.STALE):
-                    await self._ask(self._site.refresh)
-                case Refused():
-                    await self._raise(caller, outcome, order.units)
+                    with contextlib.suppress(DatabaseUnavailable):  # only for the access log
+                        found = await self._verify(caller)
+                        await self._stored_answer(found.key, caller.idempotency_key)
+                    return _repeatable(outcome)
+                case ChargeRefused(RefusalReason.STALE):
+                    await self._query(self._config.refresh)
+                case ChargeRefused():
+                    await self._raise_refusal(caller, outcome, order.units)
 
     async def keep(self, end: End, wait_s: float) -> None:
         try:
             outcome = await self._commits.end(end, max(wait_s, 0.0))
         except TimeoutError:
             metrics.calls("unknown").inc()
-            raise AnswerUnknown from None
+            raise CommitInDoubt from None
         if outcome is EndOutcome.LOST:
             metrics.calls("lost").inc()
-            raise CallLost
+            raise CallRefunded
         metrics.calls("kept").inc()
 
     async def refund(self, call_id: bytes, reason: str) -> bool:
-        """Gives the units back; True if they are back. Where the database is away, the sweep does it."""
+        """True if the refund is committed. False if the call was kept, or if the outcome is unknown after
+        `charge_wait_s`; then the sweep refunds the call at the latest."""
         refund = self._refunds.get(call_id)
         if refund is None:
-            refund = self._refunds[call_id] = asyncio.create_task(self._give_back(call_id, reason))
+            refund = self._refunds[call_id] = asyncio.create_task(self._commit_refund(call_id, reason))
             refund.add_done_callback(lambda _: self._refunds.pop(call_id, None))
         await asyncio.wait({refund}, timeout=self._charge_wait_s)
         if not refund.done():
-            log.error("the refund of call %s is still on its way to the database", call_id.hex())
+            log.error("the refund of call %s is not committed yet", call_id.hex())
             return False
+        if refund.result():
+            access_log.details().units = 0
         return refund.result()
 
-    async def _give_back(self, call_id: bytes, reason: str) -> bool:
-        outcome = await self._commits.end(End(call_id, CallState.REFUNDED, reason=reason), None)
+    async def _commit_refund(self, call_id: bytes, reason: str) -> bool:
+        outcome = await self._commits.end(_refund_of(call_id, reason), None)
         if outcome is EndOutcome.DONE:
             metrics.calls("refunded").inc()
         return outcome is EndOutcome.DONE
 
-    def forget(self, call_id: bytes) -> None:
-        """The call's work is over in this process."""
+    def ended(self, call_id: bytes) -> None:
+        """This process no longer works on the call."""
         self._running.discard(call_id)
-        self._one_less.set()
+        self._call_ended.set()
 
     async def sweep(self) -> int:
-        """Refunds calls that are open past their deadline: a dead process left them, or no node did their
-        task in time. How many."""
-        return await self.refund_all(await store.overdue(self._db, SWEEP_MAX), "not done in time")
+        """Refunds the calls that are open past their deadline: their process died, or no node completed
+        their task in time. Returns how many."""
+        return await self.refund_all(await store.overdue(self._db, SWEEP_MAX, "not done in time"))
 
     async def recover(self) -> int:
-        """Refunds every open call: what the process before this one left. Only where one process serves."""
-        return await self.refund_all(await store.still_open(self._db, SWEEP_MAX), "left open")
+        """Refunds every open call, left by the previous process. Only safe with one serving process."""
+        return await self.refund_all(dict.fromkeys(await store.still_open(self._db, SWEEP_MAX), "left open"))
 
     async def finish(self, wait_s: float) -> None:
-        """Waits until no call runs in this process any more, each kept or refunded."""
+        """Waits up to `wait_s` until every call of this process has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while self._running:
-                    self._one_less.clear()
-                    await self._one_less.wait()
+                    self._call_ended.clear()
+                    await self._call_ended.wait()
 
-    async def refund_all(self, call_ids: list[bytes], reason: str) -> int:
-        """Refunds those of these calls that this process isn't working on; how many."""
-        dead = [call_id for call_id in call_ids if call_id not in self._running]
-        done = await asyncio.gather(*(self.refund(call_id, reason) for call_id in dead))
+    async def refund_all(self, reasons: dict[bytes, str]) -> int:
+        """Refunds these calls, except those that this process works on, and gives why. Returns how many."""
+        dead = [call_id for call_id in reasons if call_id not in self._running]
+        done = await asyncio.gather(*(self.refund(call_id, reasons[call_id]) for call_id in dead))
         return sum(done)
 
-    async def _send(self, charge: Charge) -> Charged | Refused | Replayed:
-        """The charge's outcome. A copy of a call that is still open waits for that one's end."""
-        for poll_s in _polls():
+    async def _send(self, charge: Charge) -> Charged | ChargeRefused | Replayed:
+        """Sends the charge. A retry whose first call is still open waits until that call ends."""
+        for poll_s in _poll_intervals():
             try:
                 outcome = await self._commits.charge(charge, self._charge_wait_s)
             except TimeoutError:
-                raise DatabaseAway from None
-            if not (isinstance(outcome, Refused) and outcome.why is Refusal.PENDING):
+                raise DatabaseUnavailable from None
+            except CommitInDoubt:
+                metrics.calls("unknown").inc()
+                raise
+            if not (isinstance(outcome, ChargeRefused) and outcome.why is RefusalReason.PENDING):
                 break
             await asyncio.sleep(poll_s)
         return outcome
 
-    async def _refuse(self, caller: Caller, version: int) -> Replayed | None:
-        """Before a refusal: the key must be good, the configuration fresh, and no answer stored."""
-        presented = await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
-        if caller.reservation:
-            answer = await self._answer_to(presented.key.account_id, caller.reservation)
-            if answer is not None:
-                return Replayed(answer)
+    async def _check_refusal(self, caller: UnverifiedCaller, version: int) -> Replayed | None:
+        """Before an error without a charge: checks the key, refreshes a stale configuration, and returns the
+        stored response, if any."""
+        presented = await self._verify(caller)
+        answer = await self._stored_answer(presented.key, caller.idempotency_key)
+        if answer is not None:
+            return _repeatable(Replayed(answer))
         if presented.config_version != version:
-            await self._ask(self._site.refresh)
+            await self._query(self._config.refresh)
         return None
 
-    async def _answer_to(self, account_id: int, reservation: Reservation) -> str | None:
-        """What the first request of this reservation was answered, once it is; None where there is none."""
-        key, fingerprint = reservation.key, reservation.fingerprint
-        for poll_s in _polls():
-            found = await self._ask(lambda: store.reserved(self._db, account_id, key, fingerprint))
+    async def _stored_answer(self, key: keys_store.KeyRow, reservation: IdempotencyKey | None) -> str | None:
+        """The response stored under the idempotency key, once its call has ended; None if there is none that
+        this API key may read. Notes the first call in the access log."""
+        if reservation is None:
+            return None
+
+        async def find() -> store.StoredResponse | None:
+            return await store.reserved(
+                self._db, key.account_id, key.scopes, reservation.key, reservation.fingerprint
+            )
+
+        for poll_s in _poll_intervals():
+            found = await self._query(find)
             if not found or found.answer is not None:
                 break
             await asyncio.sleep(poll_s)
-        return found.answer if found else None
+        if found is None or found.answer is None:
+            return None
+        access_log.details().replay_of = found.call_id.hex()
+        return found.answer
 
-    async def account_of(self, caller: Caller) -> int:
-        """Whose key it is, for a decision that needs to know. Raises Unauthorized."""
-        return (await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))).key.account_id
+    async def account_of(self, caller: UnverifiedCaller) -> int:
+        """The account of the caller's key. Raises Unauthorized."""
+        return (await self._verify(caller)).key.account_id
 
-    async def _ask(self, query: Callable[[], Awaitable[T]]) -> T:
+    async def _verify(self, caller: UnverifiedCaller) -> keys_store.PresentedKey:
+        return await self._query(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
+
+    async def _query(self, query: Callable[[], Awaitable[T]]) -> T:
         return await in_time(self._db, query(), self._charge_wait_s)
 
-    async def _raise(self, caller: Caller, refused: Refused, units: int) -> None:
-        """Says why nothing was charged; returns where that holds no more and a new try is due."""
+    async def _raise_refusal(self, caller: UnverifiedCaller, refused: ChargeRefused, units: int) -> NoReturn:
+        """Raises the error for a refused charge; an error of the key first. The check of the key also notes
+        the account in the access log."""
+        await self._verify(caller)
         match refused.why:
-            case Refusal.KEY:
-                await self._ask(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
+            case RefusalReason.KEY:
                 raise Unauthorized("This API key was changed in this moment; try again.")
-            case Refusal.REUSED:
+            case RefusalReason.REUSED:
                 raise InvalidRequest(
                     "Idempotency-Key: this one came with another path or body before; use a new one."
                 )
-            case Refusal.RATE:
+            case RefusalReason.RATE:
                 raise SpeechNotInScope
-            case _:
+            case RefusalReason.UNITS:
                 raise InsufficientUnits(refused.balance, units)
+            case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.BUSY:
+                raise AssertionError(f"a charge that is {refused.why} is sent again")
+            case never:
+                assert_never(never)
 
 
-def _charge(caller: Caller, order: Order[P], version: int) -> Charge:
+def _repeatable(replayed: Replayed) -> Replayed:
+    """Raises InvalidRequest if the answer was too large to be stored."""
+    if replayed.answer == NOT_STORED:
+        raise InvalidRequest(TOO_LARGE_TO_REPEAT)
+    return replayed
+
+
+def _refund_of(call_id: bytes, reason: str) -> End:
+    return End(call_id, CallState.REFUNDED, reason=reason, channel=access_log.details().channel)
+
+
+def _charge(caller: UnverifiedCaller, order: ChargeOrder[P], version: int, closed_before: bytes) -> Charge:
     margin_s = 0.0 if order.for_a_node else DEADLINE_MARGIN_S
     life_ms = int((order.seconds + margin_s) * 1000)
     return Charge(
-        new_id(),
-        caller.key_hash,
-        int(caller.scope),
-        int(order.pays),
-        order.units,
-        life_ms,
-        version,
-        order.task,
-        caller.reservation,
-        order.draft,
+        call_id=new_id(closed_before),
+        key_hash=caller.key_hash,
+        scope=int(caller.scope),
+        pays=int(order.pays),
+        units=order.units,
+        deadline_ms=life_ms,
+        config_version=version,
+        task=order.task,
+        reservation=caller.idempotency_key,
+        draft=order.draft,
+        request_id=logs.request_id.get(),
     )
 
 
-def _polls() -> Iterator[float]:
-    """How long to wait between two looks, ever longer up to a bound; without end."""
-    poll_s = COPY_POLL_S
+def _poll_intervals() -> Iterator[float]:
+    """Yields the seconds to wait between two polls: doubled each time, up to a bound, without end."""
+    poll_s = PENDING_POLL_S
     while True:
         yield poll_s
-        poll_s = min(poll_s * 2, COPY_POLL_MAX_S)
+        poll_s = min(poll_s * 2, PENDING_POLL_MAX_S)

@@ -1,4 +1,4 @@
-"""The catalogue: which voices there are for whom, which can be used now, and who speaks them."""
+"""The catalogue: the voices of an account, which of them are usable now, and what can speak them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,64 +6,64 @@ from msgspec import Struct
 
 from myna.channels import Channels, SpeechChannel
 from myna.clones import is_clone, voice_of
-from myna.engines.spoken import Voice
+from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, NoSpeechChannel
-from myna.marks import marked
-from myna.outlook import NOBODY, Nodes
-from myna.store.clones import CloneRow
-from myna.store.site import Config
+from myna.farm.capacity import NO_NODES, Nodes
+from myna.store.queries.clones import CloneRow
+from myna.store.queries.config import Config
+from myna.voice_overrides import overridden
 
 NO_CHANNEL = "No speech channel is available now; nothing was charged, try again."
 NO_SUCH_VOICE = "voice_id: there is no such voice; GET /voices lists those there are."
 NOT_NOW = "This voice can't be spoken now; nothing was charged, take another or try again."
 
 
-class Choice(Struct, frozen=True):
-    """A voice, the site's channels that can speak it now, in the order in which to try them, and the compute
-    nodes online that can."""
+class VoiceChoice(Struct, frozen=True):
+    """A voice, the channels that can speak it now, in the order to try them, and the online compute nodes
+    that can."""
 
-    voice: Voice
+    voice: EngineVoice
     channels: tuple[SpeechChannel, ...]
     nodes: frozenset[int]
 
 
-def usable(channels: Channels, config: Config, nodes: Nodes = NOBODY) -> list[Voice]:
-    """The public part of GET /voices: voices of channels that are up and of nodes online, as the operator
-    orders and names them, each once."""
+def usable(channels: Channels, config: Config, nodes: Nodes = NO_NODES) -> list[EngineVoice]:
+    """The public voices of GET /voices: those of available channels and online nodes, without duplicates,
+    with the operator's names and order."""
     speaking = [voice for channel in channels.speech(config) if channel.up for voice in channel.voices]
-    speaking += [voice for node_id, voice in _of_nodes(config) if node_id in nodes]
+    speaking += [voice for node_id, voice in _node_voices(config) if node_id in nodes]
     public = [voice for voice in speaking if not is_clone(voice.voice_id)]
-    return marked(_each_once(public), config.marks)
+    return overridden(_unique(public), config.overrides)
 
 
-def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: Nodes) -> list[Voice]:
-    """The account's part of GET /voices: of its clones that are ready, those that a node online can speak."""
-    return [voice_of(clone) for clone in clones if _cloning(clone, config, nodes)]
+def usable_clones(clones: Iterable[CloneRow], config: Config, nodes: Nodes) -> list[EngineVoice]:
+    """The cloned voices of GET /voices: ready clones of the account that an online node can speak."""
+    return [voice_of(clone) for clone in clones if _cloning_nodes(clone, config, nodes)]
 
 
-def need_a_channel(channels: Channels, config: Config, nodes: Nodes = NOBODY) -> None:
-    """Raises NoSpeechChannel where nothing at all can speak now."""
+def require_channel(channels: Channels, config: Config, nodes: Nodes = NO_NODES) -> None:
+    """Raises NoSpeechChannel if no channel and no node can speak now."""
     cloning = any(row.node_id in nodes for row in config.node_clones)
     if not cloning and not usable(channels, config, nodes):
         raise NoSpeechChannel(NO_CHANNEL)
 
 
 def needs_clones(channels: Channels, config: Config, nodes: Nodes, voice_id: str | None) -> bool:
-    """Whether a choice can't be made without knowing whose voices count."""
+    """Whether `choose` needs the clones of the account."""
     return is_clone(voice_id) if voice_id else not usable(channels, config, nodes)
 
 
 def choose(
     channels: Channels, config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str | None
-) -> Choice:
-    """The voice of this id, or the first one. A voice nobody has is the caller's mistake, as is a clone of
-    somebody else; one that nobody can speak now is a 503."""
+) -> VoiceChoice:
+    """The voice of this id, or the first usable one. Raises InvalidRequest for an unknown voice or another
+    account's clone, NoSpeechChannel if nothing can speak the voice now."""
     if not voice_id:
         first = usable(channels, config, nodes) or usable_clones(clones, config, nodes)
         if not first:
             raise NoSpeechChannel(NO_CHANNEL)
         voice_id = first[0].voice_id
-    if is_clone(voice_id):  # never a public one, whoever says that it has it
+    if is_clone(voice_id):  # never a public voice, even if a channel lists this id
         choice = _clone(config, nodes, clones, voice_id)
     else:
         choice = _public(channels, config, nodes, voice_id)
@@ -72,43 +72,46 @@ def choose(
     return choice
 
 
-def _public(channels: Channels, config: Config, nodes: Nodes, voice_id: str) -> Choice:
-    """Raises InvalidRequest for a voice that neither a channel nor a node has, or that is hidden."""
+def _public(channels: Channels, config: Config, nodes: Nodes, voice_id: str) -> VoiceChoice:
+    """Raises InvalidRequest for a voice that no channel or node has, or that is hidden."""
     speaking = [
         (channel, voice)
         for channel in channels.speech(config)
         for voice in channel.voices
         if voice.voice_id == voice_id
     ]
-    having = [(node_id, voice) for node_id, voice in _of_nodes(config) if voice.voice_id == voice_id]
-    found = marked([voice for _, voice in [*speaking, *having]][:1], config.marks)
+    on_nodes = [(node_id, voice) for node_id, voice in _node_voices(config) if voice.voice_id == voice_id]
+    found = overridden([voice for _, voice in [*speaking, *on_nodes]][:1], config.overrides)
     if not found:
         raise InvalidRequest(NO_SUCH_VOICE)
     up = tuple(channel for channel, _ in speaking if channel.up)
-    return Choice(found[0], up, frozenset(node_id for node_id, _ in having) & nodes.keys())
+    return VoiceChoice(found[0], up, frozenset(node_id for node_id, _ in on_nodes) & nodes.keys())
 
 
-def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> Choice:
-    """Raises InvalidRequest for one that isn't among the account's."""
+def _clone(config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str) -> VoiceChoice:
+    """Raises InvalidRequest for a clone that the account doesn't have."""
     for clone in clones:
         if clone.voice_id == voice_id:
-            return Choice(voice_of(clone), (), _cloning(clone, config, nodes))
+            return VoiceChoice(voice_of(clone), (), _cloning_nodes(clone, config, nodes))
     raise InvalidRequest(NO_SUCH_VOICE)
 
 
-def _cloning(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[int]:
-    """The nodes online that clone in the voice's language."""
+def _cloning_nodes(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[int]:
+    """The online nodes that can speak a clone of this language."""
     able = {row.node_id for row in config.node_clones if row.language == clone.language}
     return frozenset(able & nodes.keys())
 
 
-def _of_nodes(config: Config) -> Iterable[tuple[int, Voice]]:
+def _node_voices(config: Config) -> Iterable[tuple[int, EngineVoice]]:
     for row in config.node_voices:
-        yield row.node_id, Voice(row.voice_id, row.name, row.gender, row.language)
+        yield (
+            row.node_id,
+            EngineVoice(voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language),
+        )
 
 
-def _each_once(speaking: Iterable[Voice]) -> list[Voice]:
-    voices: dict[str, Voice] = {}
+def _unique(speaking: Iterable[EngineVoice]) -> list[EngineVoice]:
+    voices: dict[str, EngineVoice] = {}
     for voice in speaking:
         voices.setdefault(voice.voice_id, voice)
     return list(voices.values())

@@ -1,8 +1,13 @@
 """What every test stands on."""
 
 import gc
+import os
+from pathlib import Path
 
+import hypothesis
 import pytest
+
+from tests.rig import temporary
 
 pytest_plugins = [
     "tests.rig.postgres",
@@ -17,9 +22,29 @@ pytest_plugins = [
 ]
 
 
+SLOW = ("demo", "faults", "mutations")
+"""Folders of which every test is marked slow: `make test-slow` runs them, `make test` does not."""
+
+# The same examples in every run, however long the machine takes for one.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders are in memory where there is room; pytest-xdist gives them to its workers."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(temporary.folder()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in SLOW:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:

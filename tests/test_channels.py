@@ -1,22 +1,26 @@
-"""Channels: their order, their rests, and which can be at all."""
+"""Channels: their order, their circuits, and which can be at all."""
+
+import logging
 
 import pytest
+from prometheus_client import REGISTRY
 
 from myna.channels import (
     FAILURES_MAX,
     FROM_SETTINGS,
     Channels,
-    Rests,
+    CircuitChange,
+    Circuits,
     check,
     from_settings,
     resolved,
 )
 from myna.errors import CommandError
-from myna.outbound import Outbound
+from myna.http_client import HttpClient
 from myna.settings import Settings
-from myna.store.site import ChannelRow, ChannelVoiceRow, Config
+from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
 
-REST_S = 10.0
+COOLDOWN_S = 10.0
 
 
 class Clock:
@@ -35,13 +39,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def rests(clock: Clock) -> Rests:
-    return Rests(REST_S, clock)
+def circuits(clock: Clock) -> Circuits:
+    return Circuits(COOLDOWN_S, clock)
 
 
-def fail(rests: Rests, name: str, times: int = FAILURES_MAX) -> None:
+def fail(circuits: Circuits, name: str, times: int = FAILURES_MAX) -> None:
     for _ in range(times):
-        rests.failed(name)
+        circuits.failed(name, "why")
 
 
 def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: object) -> ChannelRow:
@@ -55,57 +59,57 @@ def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Confi
 
 def channels(settings: Settings | None = None, environ: dict[str, str] | None = None) -> Channels:
     chosen = settings or Settings(speech="none")
-    return Channels(chosen, environ or {}, Outbound(connections_max=1), None)
+    return Channels(chosen, environ or {}, HttpClient(connections_max=1), None)
 
 
-def test_a_channel_rests_after_so_many_failures_in_a_row(rests: Rests) -> None:
-    fail(rests, "a", FAILURES_MAX - 1)
-    assert not rests.resting("a")
-    rests.failed("a")
-    assert rests.resting("a")
-    assert not rests.resting("b")
+def test_a_circuit_opens_after_so_many_failures_in_a_row(circuits: Circuits) -> None:
+    fail(circuits, "a", FAILURES_MAX - 1)
+    assert not circuits.open("a")
+    circuits.failed("a", "why")
+    assert circuits.open("a")
+    assert not circuits.open("b")
 
 
-def test_a_success_in_between_starts_the_count_anew(rests: Rests) -> None:
-    fail(rests, "a", FAILURES_MAX - 1)
-    rests.succeeded("a")
-    fail(rests, "a", FAILURES_MAX - 1)
-    assert not rests.resting("a")
+def test_a_success_in_between_starts_the_count_anew(circuits: Circuits) -> None:
+    fail(circuits, "a", FAILURES_MAX - 1)
+    circuits.succeeded("a")
+    fail(circuits, "a", FAILURES_MAX - 1)
+    assert not circuits.open("a")
 
 
-def test_a_rest_ends_by_itself_and_then_one_try_decides(rests: Rests, clock: Clock) -> None:
-    fail(rests, "a")
-    clock.now += REST_S - 0.01
-    assert rests.resting("a")
+def test_after_the_cooldown_one_try_decides(circuits: Circuits, clock: Clock) -> None:
+    fail(circuits, "a")
+    clock.now += COOLDOWN_S - 0.01
+    assert circuits.open("a")
     clock.now += 0.02
-    assert not rests.resting("a")
-    rests.failed("a")
-    assert rests.resting("a")
-    clock.now += REST_S
-    rests.succeeded("a")
-    fail(rests, "a", FAILURES_MAX - 1)
-    assert not rests.resting("a")
+    assert not circuits.open("a")
+    circuits.failed("a", "why")
+    assert circuits.open("a")
+    clock.now += COOLDOWN_S
+    circuits.succeeded("a")
+    fail(circuits, "a", FAILURES_MAX - 1)
+    assert not circuits.open("a")
 
 
-def test_a_success_ends_a_rest(rests: Rests) -> None:
-    fail(rests, "a")
-    rests.succeeded("a")
-    assert not rests.resting("a")
+def test_a_success_closes_a_circuit(circuits: Circuits) -> None:
+    fail(circuits, "a")
+    circuits.succeeded("a")
+    assert not circuits.open("a")
 
 
-def test_resting_chat_channels_are_tried_last_and_disabled_ones_never() -> None:
+def test_chat_channels_with_an_open_circuit_are_tried_last_and_disabled_ones_never() -> None:
     known = channels()
     site = config(row("a"), row("b", enabled=0), row("c"), row("d"), row("s", kind="speech"))
-    fail(known.rests, "a")
+    fail(known.circuits, "a")
     assert [channel.name for channel in known.chat(site)] == ["c", "d", "a"]
 
 
-def test_a_resting_speech_channel_is_down() -> None:
+def test_a_speech_channel_with_an_open_circuit_is_down() -> None:
     known = channels()
     voice = ChannelVoiceRow("s", "v", "V", "female", "en")
     site = config(row("s", kind="speech"), voices=(voice,))
     assert [(speech.up, len(speech.voices)) for speech in known.speech(site)] == [(True, 1)]
-    fail(known.rests, "s")
+    fail(known.circuits, "s")
     assert [speech.up for speech in known.speech(site)] == [False]
 
 
@@ -156,3 +160,25 @@ def test_a_channel_that_cannot_be_is_refused_without_a_secret(wrong: ChannelRow)
     with pytest.raises(CommandError) as raised:
         check(wrong)
     assert "the-key-itself" not in str(raised.value)
+
+
+def test_opening_and_closing_of_a_circuit_is_logged_counted_and_told(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    changes: list[CircuitChange] = []
+    circuits = Circuits(COOLDOWN_S, clock, changes.append)
+    fail(circuits, "logged")
+    circuits.failed("logged", "one that was under way")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "circuit of channel 'logged' is open for 10 s: why" in caplog.text
+    labels = {"channel": "logged"}
+    assert REGISTRY.get_sample_value("myna_channel_circuit_open", labels) == 1
+    assert REGISTRY.get_sample_value("myna_channel_circuit_opened_total", labels) == 1
+
+    clock.now += COOLDOWN_S
+    circuits.succeeded("logged")
+    circuits.succeeded("logged")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert REGISTRY.get_sample_value("myna_channel_circuit_open", labels) == 0
+    assert changes == [CircuitChange("logged", COOLDOWN_S, "why"), CircuitChange("logged", 0.0, "")]

@@ -8,8 +8,8 @@ The envelope of every answer that is no success:
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
 where every channel failed and server_error for a fault of ours, 503 service_unavailable. `message` says what
 to change, is one line, and is never empty. Headers: 401 tells the scheme, 405 the methods, 416 the length,
-426 the protocol, 503 that trying again at once is right. The connection ends behind a body that was refused
-unread.
+426 the protocol, 503 that trying again at once is right, or in a minute where the disk is full. The
+connection ends behind a body that was refused unread.
 """
 
 import re
@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from myna import errors
-from myna.edge import envelope, known
 from myna.errors import MynaError
+from myna.http.asgi import envelope, public_error
 
 MADE = {
     errors.MynaError: errors.MynaError("m"),
@@ -32,18 +32,21 @@ MADE = {
     errors.Unauthorized: errors.Unauthorized("m"),
     errors.NodeRefused: errors.NodeRefused("m"),
     errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
+    errors.StorageQuotaReached: errors.StorageQuotaReached(1024, 1000),
     errors.SpeechNotInScope: errors.SpeechNotInScope(),
     errors.NotFound: errors.NotFound("m"),
-    errors.Stale: errors.Stale(),
+    errors.StaleLease: errors.StaleLease(),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
-    errors.ServerFault: errors.ServerFault("m"),
-    errors.CallLost: errors.CallLost(),
+    errors.InternalError: errors.InternalError("m"),
+    errors.CallRefunded: errors.CallRefunded(),
     errors.Unavailable: errors.Unavailable("m"),
     errors.NoSpeechChannel: errors.NoSpeechChannel("m"),
+    errors.DiskFull: errors.DiskFull(),
     errors.Overloaded: errors.Overloaded(),
-    errors.CallGivenUp: errors.CallGivenUp(),
+    errors.TooManyBodies: errors.TooManyBodies(),
+    errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
-    errors.DatabaseAway: errors.DatabaseAway(),
+    errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {
     400: {"invalid_request_error"},
@@ -64,6 +67,7 @@ HEADERS = {
     416: {"Content-Range": "bytes */500"},
     426: {"Upgrade": "myna-farm/7", "Connection": "upgrade"},
     503: {"Retry-After": "0"},
+    errors.DiskFull: {"Retry-After": "60"},
 }
 _LINE = re.compile(r"([│├└─ ]*)(\w+)(?:\s+(\d+)\s+(\w+))?")
 
@@ -115,8 +119,17 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
     assert body["error"]["type"] in TYPES[answer.status]
     assert body["error"]["message"].strip()
     assert body["error"]["message"].isprintable()
-    assert dict(answer.headers or {}) == HEADERS.get(answer.status, {})
-    assert answer.close is isinstance(error, errors.BodyTooLarge | errors.BodyTooSlow)
+    assert dict(answer.headers or {}) == HEADERS.get(type(error), HEADERS.get(answer.status, {}))
+    ends = errors.BodyTooLarge | errors.BodyTooSlow | errors.TooManyBodies | errors.ShuttingDown
+    assert answer.close is isinstance(error, ends)
+
+
+@pytest.mark.parametrize("refused", [errors.Overloaded, errors.NoSpeechChannel])
+@pytest.mark.parametrize(("wait_s", "told"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (1.01, "2"), (59.5, "60")])
+def test_a_wait_that_is_known_is_told_in_whole_seconds_from_one_on(
+    refused: type[errors.Unavailable], wait_s: float, told: str
+) -> None:
+    assert refused("m", wait_s).headers == {"Retry-After": told}
 
 
 def test_a_message_says_what_to_change() -> None:
@@ -128,16 +141,16 @@ def test_a_message_says_what_to_change() -> None:
 
 
 def test_what_is_none_of_ours_is_a_fault_that_only_the_log_describes() -> None:
-    told = known(ValueError("postgresql://u:word@h/db"))
-    assert isinstance(told, errors.ServerFault)
+    told = public_error(ValueError("postgresql://u:word@h/db"))
+    assert isinstance(told, errors.InternalError)
     assert "word" not in told.message
 
 
 def test_what_is_ours_is_told_as_it_is() -> None:
     error = errors.NotFound("nothing")
-    assert known(error) is error
+    assert public_error(error) is error
 
 
-@pytest.mark.parametrize("error", [errors.AnswerUnknown, errors.ConfigError, errors.CommandError])
+@pytest.mark.parametrize("error", [errors.CommitInDoubt, errors.ConfigError, errors.CommandError])
 def test_what_stands_outside_the_tree_is_no_answer(error: type[Exception]) -> None:
     assert not issubclass(error, MynaError)

@@ -1,39 +1,183 @@
-"""What watches over the service has its answer in time, whatever the disk does."""
+"""What watches over the service is answered in time, whatever the disk does, and costs callers nothing."""
 
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from starlette.requests import Request
 
-from myna.api.health import READY_WAIT_S, HealthApi
-from myna.store.audio import AudioStore
+from myna.api import health as module
+from myna.api.health import CACHE_MAX_AGE_S, READY_WAIT_S, HealthApi
+from myna.errors import DatabaseUnavailable
+from myna.store.files.audio import AudioStore
+from tests.rig.calls import call
+from tests.rig.service import ServiceMaker
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 
+TOKEN = "a-token-of-the-watchers"
 
-async def test_a_disk_that_stands_still_is_no_storage_and_holds_up_nothing_else(
-    sqlite_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def asked(**headers: str) -> Request:
+    fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "headers": fields})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(sqlite_books: Books, tmp_path: Path, clock: Clock) -> HealthApi:
+    return HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), clock=clock)
+
+
+async def test_a_stalled_disk_is_no_storage_and_holds_up_nothing_else(
+    health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves = threading.Event()
-    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"))
     monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: moves.wait(60))
     began_s = time.monotonic()
 
-    asked = [asyncio.create_task(health.readyz(Request({"type": "http"}))) for _ in range(40)]
+    waiting = [asyncio.create_task(health.readyz(asked())) for _ in range(40)]
     await asyncio.sleep(0.1)
     assert await asyncio.to_thread(lambda: "at once") == "at once"
-    answers = await asyncio.gather(*asked)
-    assert health._disk.waiting == 0  # one probe is under way, and no other one waits for its turn
+    answers = await asyncio.gather(*waiting)
+    assert health._disk.queued == 0  # one probe is under way, and no other one waits for its turn
 
-    assert time.monotonic() - began_s < READY_WAIT_S + 5
+    assert time.monotonic() - began_s < READY_WAIT_S + 20
     assert {answer.status_code for answer in answers} == {503}
     checks = msgspec.json.decode(bytes(answers[0].body))["checks"]
     assert checks == {"running": True, "database": True, "storage": False}
     moves.set()
     monkeypatch.undo()
-    assert (await health.readyz(Request({"type": "http"}))).status_code == 200
+    assert (await health.readyz(asked())).status_code == 503
+    clock.now += CACHE_MAX_AGE_S
+    assert (await health.readyz(asked())).status_code == 200
+
+
+async def test_readiness_is_looked_at_once_a_second_but_for_the_shutdown(
+    health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    found_missing = health._missing_capabilities
+
+    async def count() -> dict[str, str] | None:
+        nonlocal looks
+        looks += 1
+        return await found_missing()
+
+    monkeypatch.setattr(health, "_missing_capabilities", count)
+    for _ in range(5):
+        await asyncio.gather(*(health.readyz(asked()) for _ in range(5)))
+    assert looks == 1
+    clock.now += CACHE_MAX_AGE_S
+    assert (await health.readyz(asked())).status_code == 200
+    assert looks == 2
+    health.stopping = True
+    assert (await health.readyz(asked())).status_code == 503
+    assert looks == 2
+
+
+async def _disconnected() -> dict[str, str]:
+    raise DatabaseUnavailable
+
+
+async def _stalled() -> dict[str, str]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("missing", [_disconnected, _stalled])
+async def test_a_database_that_cannot_tell_the_capabilities_is_not_ready(
+    sqlite_books: Books,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: Callable[[], Awaitable[dict[str, str]]],
+) -> None:
+    monkeypatch.setattr(module, "READY_WAIT_S", 0.5)
+    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), missing=missing)
+    async with asyncio.timeout(30):
+        answer = await health.readyz(asked())
+    told = msgspec.json.decode(bytes(answer.body))
+    assert (answer.status_code, told["checks"]["database"]) == (503, False)
+    assert (told["capabilities"], told["reasons"]) == ({}, {})
+
+
+async def test_a_look_that_fails_is_not_kept(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> bytes:
+        raise OSError("no counters")
+
+    monkeypatch.setattr(module, "generate_latest", broken)
+    with pytest.raises(OSError, match="no counters"):
+        await health.metrics(asked())
+    monkeypatch.undo()
+    assert b"myna_requests" in (await health.metrics(asked())).body
+
+
+async def test_metrics_are_put_together_once_a_second(
+    health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[bytes] = []
+
+    def count(_: object) -> bytes:
+        made.append(b"copy %d" % len(made))
+        return made[-1]
+
+    monkeypatch.setattr(module, "generate_latest", count)
+    for _ in range(16):
+        assert (await health.metrics(asked())).body == b"copy 0"
+    clock.now += CACHE_MAX_AGE_S
+    assert (await health.metrics(asked())).body == b"copy 1"
+    assert len(made) == 2
+
+
+def test_metrics_with_a_token_are_for_those_who_have_it(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none", env={"MYNA_METRICS_TOKEN": TOKEN}).start()
+    url = f"{service.root_url}/metrics"
+    for wrong in (
+        {},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": "é"},
+    ):
+        refused = call("GET", url, headers=wrong)
+        assert (refused.status, refused.json["error"]["type"]) == (401, "authentication_error")
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.headers["x-request-id"]
+        assert b"myna_requests" not in refused.body
+    for right in (f"Bearer {TOKEN}", f"bearer {TOKEN}"):
+        assert b"myna_requests_total" in call("GET", url, headers={"Authorization": right}).body
+    assert call("GET", f"{service.root_url}/readyz").status == 200
+    assert service.stop() == 0
+    assert TOKEN not in service.stderr
+    assert TOKEN not in service.command("settings", "list").stdout
+
+
+@pytest.mark.parametrize(("chat", "speech"), [("parrot:", "none"), ("", "espeak"), ("", "none")])
+def test_readiness_says_what_works_and_why_the_rest_does_not(
+    make_service: ServiceMaker, chat: str, speech: str
+) -> None:
+    service = make_service(chat_url=chat, speech=speech).start()
+    answer = call("GET", f"{service.root_url}/readyz")
+    told = answer.json
+    assert (answer.status, told["ok"]) == (200, True)
+    assert told["capabilities"] == {"chat": bool(chat), "speech": speech != "none"}
+    assert set(told["reasons"]) == {name for name, works in told["capabilities"].items() if not works}
+    assert all(told["reasons"].values())

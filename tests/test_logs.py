@@ -1,15 +1,21 @@
 """Logs: one JSON object a line, whatever a caller or an error put into it."""
 
+import errno
 import json
 import logging
+import os
 import re
-import sys
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from myna import logs
-from myna.logs import JsonFormatter, masked, timestamp
+from myna.files import disk_threads
+from myna.telemetry import logs
+from myna.telemetry.logs import JsonFormatter, LogWriter, masked, timestamp
+from tests.rig.waiting import wait_until
 
+DEADLOCK_S = 10
 KEY = "myna_" + "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -82,16 +88,76 @@ def test_a_timestamp_is_utc_to_the_millisecond() -> None:
     assert timestamp(1_767_225_600.0625) == "2026-01-01T00:00:00.062Z"
 
 
-def test_logs_go_to_stderr_from_their_level_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_go_to_stderr_from_their_level_on(capfd: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     try:
         root.handlers = []  # basicConfig closes what it finds; these belong to pytest
-        logs.configure("warning")
+        writer = logs.configure("warning")
         logging.getLogger("myna.x").info("quiet")
         logging.getLogger("myna.x").warning("loud")
-        sys.stderr.flush()
+        writer.flush()
     finally:
         root.setLevel(before[0])
         root.handlers = before[1]
-    assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == ["loud"]
+    assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == ["loud"]
+
+
+def test_a_line_broken_off_by_a_full_disk_spoils_no_later_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put, room = os.write, [3]
+
+    def little_room(descriptor: int, data: bytes) -> int:
+        if not room:
+            return put(descriptor, data)
+        left = room.pop()
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room.append(0)
+        return put(descriptor, data[:left])
+
+    with (tmp_path / "log").open("wb") as file:
+        writer = LogWriter(file.fileno())
+        monkeypatch.setattr(os, "write", little_room)
+        writer.write(b'{"a": 1}\n')
+        writer.write(b'{"b": 2}\n')
+        writer.flush()
+    broken, told, whole = (tmp_path / "log").read_text().splitlines()
+    assert broken == '{"a'
+    assert json.loads(told)["message"].startswith("1 lines of the log were dropped")
+    assert json.loads(whole) == {"b": 2}
+
+
+def test_a_process_without_stderr_drops_its_log() -> None:
+    writer = LogWriter(None)
+    writer.write(b"{}\n")
+    writer.flush()
+    assert writer._dropped == 1
+
+
+@pytest.mark.parametrize("step", ["copy_context", "Thread"])
+def test_a_line_can_be_written_in_the_middle_of_writing_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """As when the garbage collector runs there and finds a task whose exception nobody took."""
+    calls = 0
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            writer.write(b"found\n")
+        return original(*args, **kwargs)
+
+    original = getattr(disk_threads, step)
+    monkeypatch.setattr(disk_threads, step, interrupted)
+    with (tmp_path / "log").open("wb") as file:
+        writer = LogWriter(file.fileno())
+        writing = Thread(target=writer.write, args=(b"line\n",), daemon=True)
+        writing.start()
+        writing.join(DEADLOCK_S)
+        assert not writing.is_alive()
+        wait_until(lambda: (tmp_path / "log").stat().st_size == 11, DEADLOCK_S, "both lines are written")
+    assert (tmp_path / "log").read_bytes() == b"found\nline\n"
+    assert calls == (1 if step == "Thread" else 2)  # one thread writes all lines

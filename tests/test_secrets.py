@@ -1,6 +1,7 @@
 """No secret is said aloud: not in a log, a metric, an answer or a command's words, whatever fails."""
 
 import contextlib
+import hashlib
 import http.client
 import json
 
@@ -105,6 +106,25 @@ def test_no_secret_is_said_however_many_things_fail(
     assert len(said) > 20_000
     for secret in (SECRET, DATABASE_PASSWORD, LOGIN_PASSWORD, *keys, *(key.upper() for key in keys)):
         assert secret not in said
+
+
+def test_an_idempotency_key_is_stored_as_a_hash_only(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none").start()
+    account = service.account(units=5)
+    key = account.key().plain
+    sent = (key, key[5:], "sk-proj-abcdefghijklmnopqrstuvwxyz", "caf\xe9" * 20)
+    for value in sent:
+        answers = [chat(service, key, "hello", **{"Idempotency-Key": value}) for _ in range(2)]
+        assert [answer.status for answer in answers] == [200, 200]
+        assert answers[0].body == answers[1].body
+    assert service.cli("account", "show", account.name)["balance"] == 1
+    assert service.stop() == 0
+    files = [path for path in (service.folder / "data").rglob("*") if path.is_file()]
+    stored = b"".join(path.read_bytes() for path in files)
+    for value in sent:
+        assert hashlib.sha256(value.encode("latin-1")).hexdigest().encode() in stored
+        assert value.encode("latin-1") not in stored and value.encode() not in stored
+        assert value not in service.stderr + service.stdout
 
 
 def test_the_log_is_json_line_by_line_whatever_callers_send(make_service: ServiceMaker) -> None:

@@ -26,6 +26,7 @@ WRONG = {
         "http://x:port",
         "http://u@x",
     ],
+    "cors_origins": ["*", "null", "app.example.com", "https://x/", "https://x, ftp://y", "https://x/path"],
     "database_url": ["mysql://x", "postgresql://", "sqlite:", f"postgresql://u:{SECRET}/x@h/db", f"{SECRET}"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
@@ -42,8 +43,10 @@ WRONG = {
     "speech": ["festival", "http://", "https://x/v1#y", "espeak "],
     "speech_key": [f"{SECRET}\r"],
     "speech_model": ["\x1b[2J"],
+    "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
     "body_max_bytes": ["0", "-5", "1MB", str(2**35)],
+    "bodies_max_bytes": ["0", str(2**20 - 1), "1MB"],
     "body_timeout_s": ["0", "-1", "nan", "inf", "soon"],
     "call_deadline_s": ["0", "nan", "86401"],
     "charge_wait_s": ["0", "x"],
@@ -51,11 +54,14 @@ WRONG = {
     "connections_max": ["0", "1000001"],
     "keep_alive_s": ["0", "3601", "0.5"],
     "outbound_connections_max": ["0"],
-    "upstream_timeout_s": ["0"],
+    "upstream_connect_s": ["0"],
+    "upstream_idle_s": ["0"],
     "answer_max_bytes": ["0"],
     "speech_answer_max_bytes": ["x"],
     "speech_queue_max": ["0"],
-    "channel_rest_s": ["0"],
+    "speech_account_max": ["0"],
+    "disk_reserve_bytes": ["-1", "1.5"],
+    "channel_cooldown_s": ["0"],
     "shutdown_grace_s": ["0", "-1"],
     "lease_s": ["0", "601", "x"],
     "beat_s": ["0", "201", "x", "15.5"],
@@ -235,3 +241,28 @@ def test_a_base_url_is_one_to_which_a_path_can_be_added() -> None:
 )
 def test_the_base_url_is_where_callers_get_in(environ: dict[str, str], base: str) -> None:
     assert load(environ)[0].base_url == base
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("upstream_timeout_s", ["MYNA_UPSTREAM_IDLE_S", "MYNA_UPSTREAM_CONNECT_S", "MYNA_CALL_DEADLINE_S"]),
+        ("channel_rest_s", ["MYNA_CHANNEL_COOLDOWN_S"]),
+    ],
+)
+def test_a_setting_of_an_earlier_version_is_refused_with_what_replaces_it(
+    name: str, names: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as from_environment:
+        load({settings.PREFIX + name.upper(): "30"})
+    toml(f"{name} = 30.0")
+    with pytest.raises(ConfigError) as from_file:
+        load({})
+    for raised in (from_environment, from_file):
+        assert all(replacement in str(raised.value) for replacement in names)
+
+
+def test_a_model_may_think_for_a_minute_and_a_call_has_room_for_two_of_them() -> None:
+    defaults = Settings()
+    assert defaults.upstream_idle_s > 70
+    assert defaults.call_deadline_s > 2 * defaults.upstream_idle_s

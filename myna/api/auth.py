@@ -1,62 +1,61 @@
-"""From the headers of a request to its caller."""
+"""Authentication of /v1 by API key."""
 
 import hashlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from myna import keys
-from myna.edge import Request
 from myna.errors import InvalidRequest, MynaError
-from myna.keys import Scope
-from myna.ledger import Caller
-from myna.store.batch import Reservation
+from myna.http.asgi import Request
+from myna.keys import Scope, UnverifiedCaller
+from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, in_time
-from myna.store.keys import Presented
+from myna.store.queries.keys import PresentedKey
 
 T = TypeVar("T")
 
-TRUSTED_BYTES = 4 * 1024
-"""A larger body is only waited for, and read, once its key is known to be good: looking at a key costs less
-than reading what a stranger made to be slow to read."""
-RESERVATION_MAX_CHARS = 255
+UNVERIFIED_BODY_MAX_BYTES = 4 * 1024
+"""A larger body is only read after its key was verified: verifying a key costs less than reading a large body
+of an untrusted client."""
+IDEMPOTENCY_KEY_MAX_CHARS = 255
 
 
-class Gate:
-    """Who may pass. Looks at the database for every request: no key is remembered."""
+class KeyAuth:
+    """Authenticates requests. Every request queries the database: keys are not cached."""
 
     def __init__(self, db: Database, wait_s: float) -> None:
-        self._db, self._wait_s = db, wait_s
+        self._db = db
+        self._wait_s = wait_s
 
-    async def reader(self, request: Request, scope: Scope) -> Presented:
-        """The caller of a GET. Raises Unauthorized."""
+    async def reader(self, request: Request, scope: Scope) -> PresentedKey:
+        """Verifies the key of a GET. Raises Unauthorized."""
         key_hash = keys.presented(request.authorization)
         return await self.read(keys.verify(self._db, key_hash, scope))
 
-    async def caller(self, request: Request, scope: Scope) -> tuple[Caller, bytes]:
-        """The caller of a POST and its body. A good body leaves the key to be checked by the charge, in the
-        same transaction; a body that is refused is only refused to somebody whose key is good."""
+    async def caller(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
+        """The caller of a POST, and its body. The charge verifies the key in its transaction. If the request
+        is invalid, the key is verified first: 401 precedes 400."""
         key_hash = keys.presented(request.authorization)
         try:
             declared = request.declared_bytes
-            if declared is None or TRUSTED_BYTES < declared <= request.limits.body_max_bytes:
+            if declared is None or UNVERIFIED_BODY_MAX_BYTES < declared <= request.limits.body_max_bytes:
                 await self.read(keys.verify(self._db, key_hash, scope))
-            body = await request.body()
-            return Caller(key_hash, scope, _reservation(request, body)), body
+            body = await request.body(key_hash)
+            return UnverifiedCaller(key_hash, scope, _idempotency_key(request, body)), body
         except MynaError:
             await self.read(keys.verify(self._db, key_hash, scope))
             raise
 
     async def read(self, query: Awaitable[T]) -> T:
-        """Waits for a query, for so long. Raises DatabaseAway."""
+        """Waits at most `wait_s` for a query. Raises DatabaseUnavailable."""
         return await in_time(self._db, query, self._wait_s)
 
 
-def _reservation(request: Request, body: bytes) -> Reservation | None:
+def _idempotency_key(request: Request, body: bytes) -> IdempotencyKey | None:
     value = request.header(b"idempotency-key")
     if value is None:
         return None
-    text = value.decode("latin-1")
-    if not 1 <= len(text) <= RESERVATION_MAX_CHARS:
-        raise InvalidRequest(f"Idempotency-Key: must have 1 to {RESERVATION_MAX_CHARS} characters.")
+    if not 1 <= len(value) <= IDEMPOTENCY_KEY_MAX_CHARS:
+        raise InvalidRequest(f"Idempotency-Key: must have 1 to {IDEMPOTENCY_KEY_MAX_CHARS} characters.")
     fingerprint = hashlib.sha256(request.path.encode() + b"\0" + body).digest()
-    return Reservation(text, fingerprint)
+    return IdempotencyKey(hashlib.sha256(value).hexdigest(), fingerprint)

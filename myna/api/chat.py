@@ -1,30 +1,34 @@
 """GET /models, POST /chat/completions."""
 
-from myna.api.auth import Gate
+from myna.api import units
+from myna.api.auth import KeyAuth
 from myna.chat.complete import Chat
-from myna.edge import Request, Response
+from myna.config import ConfigCache
+from myna.http.asgi import Request, Response
 from myna.keys import Scope
-from myna.site import Site
 from myna.wire.encode import to_json
 from myna.wire.v1 import MODELS, Model, ModelList
 
 MODELS_CREATED = 1_767_225_600
-"""2026-01-01: when these two models began to exist."""
+"""2026-01-01: the creation time of both models."""
 
 
 class ChatApi:
     """Handlers of the chat endpoints."""
 
-    def __init__(self, gate: Gate, chat: Chat, site: Site) -> None:
-        self._gate, self._chat, self._site = gate, chat, site
+    def __init__(self, key_auth: KeyAuth, chat: Chat, config: ConfigCache) -> None:
+        self._key_auth = key_auth
+        self._chat = chat
+        self._config = config
 
     async def models(self, request: Request) -> Response:
-        presented = await self._gate.reader(request, Scope.CHAT)
-        await self._gate.read(self._site.at(presented.config_version))
-        owner = self._site.settings.owner
-        models = [Model(name, "model", MODELS_CREATED, owner) for name in MODELS]
+        presented = await self._key_auth.reader(request, Scope.CHAT)
+        await self._key_auth.read(self._config.at(presented.config_version))
+        owner = self._config.settings.owner
+        models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
         return Response(to_json(ModelList("list", models)).encode())
 
     async def completions(self, request: Request) -> Response:
-        caller, body = await self._gate.caller(request, Scope.CHAT)
-        return Response((await self._chat.complete(caller, body)).encode())
+        caller, body = await self._key_auth.caller(request, Scope.CHAT)
+        answer = await self._chat.complete(caller, body, request.disconnected)
+        return Response(answer.encode(), headers=units.headers())

@@ -1,29 +1,77 @@
-"""GET /healthz, /readyz, /metrics: for machines that watch over the service. No key is asked for."""
+"""GET /healthz, /readyz, /metrics: for monitoring. No API key is needed.
+
+/readyz and /metrics use results that are at most CACHE_MAX_AGE_S old, so that frequent requests don't slow
+the service. /metrics may require a token."""
 
 import asyncio
+import hmac
 import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from myna.disk_threads import DiskThreads
-from myna.edge import stopping
-from myna.store.audio import AudioStore
-from myna.store.database import Database
+from myna.errors import DatabaseUnavailable, Unauthorized
+from myna.files.disk_threads import DiskThreads
+from myna.http.asgi_types import stopping
+from myna.store.database import Database, in_time
+from myna.store.files.audio import AudioStore
 from myna.store.migrate import newest, schema_version
 
+T = TypeVar("T")
+
 READY_WAIT_S = 2.0
+CACHE_MAX_AGE_S = 1.0
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+NOT_ALLOWED = "The metrics need a token; send MYNA_METRICS_TOKEN as 'Authorization: Bearer <token>'."
+
+
+class CachedResult(Generic[T]):
+    """A result of `make`, cached for CACHE_MAX_AGE_S. Concurrent callers share one run."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]], clock: Callable[[], float]) -> None:
+        self._make = make
+        self._clock = clock
+        self._fresh_until = 0.0
+        self._made: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        if self._made is None or (self._made.done() and self._clock() >= self._fresh_until):
+            self._made = asyncio.create_task(self._renew())
+        return await asyncio.shield(self._made)
+
+    async def _renew(self) -> T:
+        made = await self._make()
+        self._fresh_until = self._clock() + CACHE_MAX_AGE_S
+        return made
 
 
 class HealthApi:
-    """Handlers of the health endpoints."""
+    """Handlers of the health endpoints. With an empty `metrics_token`, /metrics needs no token. `missing`
+    returns for each capability why it is unavailable, "" if it is available; it may raise
+    DatabaseUnavailable."""
 
-    def __init__(self, db: Database, audio: AudioStore) -> None:
-        self._db, self._audio, self._disk = db, audio, DiskThreads(1)
+    def __init__(
+        self,
+        db: Database,
+        audio: AudioStore,
+        metrics_token: str = "",
+        missing: Callable[[], Awaitable[dict[str, str]]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._db = db
+        self._audio = audio
+        self._disk = DiskThreads(1)
+        self._files = DiskThreads(1)
         self._probe: asyncio.Future[bool] | None = None
+        self._token = metrics_token.encode()
+        self._missing = missing or _none_missing
+        self._checks = CachedResult(self._check, clock)
+        self._metrics = CachedResult(self._render_metrics, clock)
         self.stopping = False
 
     async def healthz(self, request: Request) -> Response:
@@ -31,37 +79,67 @@ class HealthApi:
         return JSONResponse({"ok": True})
 
     async def readyz(self, request: Request) -> Response:
-        """Calls would work now: database, schema version, storage; and the process isn't ending."""
-        database, storage = await asyncio.gather(self._schema_fits(), self._storage_takes())
-        checks = {
-            "running": not self.stopping and not stopping(request.scope),
-            "database": database,
-            "storage": storage,
-        }
+        """Whether this process can serve: database, schema version and storage work, and it is not shutting
+        down. Capabilities are reported but don't affect readiness: they depend on the configuration, which
+        all processes share."""
+        running = not self.stopping and not stopping(request.scope)
+        storage, missing = await self._checks.get()
+        checks = {"running": running, "database": missing is not None, "storage": storage}
         ok = all(checks.values())
-        return JSONResponse({"ok": ok, "checks": checks}, status_code=200 if ok else 503)
+        missing = missing or {}
+        report = {
+            "ok": ok,
+            "checks": checks,
+            "capabilities": {name: not reason for name, reason in missing.items()},
+            "reasons": {name: reason for name, reason in missing.items() if reason},
+        }
+        return JSONResponse(report, status_code=200 if ok else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """Prometheus text; with several processes, of all of them."""
-        registry = REGISTRY
+        """The metrics of all processes as Prometheus text. Raises Unauthorized."""
+        if self._token:
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._token)
+            if scheme.lower() != "bearer" or not same:
+                raise Unauthorized(NOT_ALLOWED)
+        return Response(await self._metrics.get(), media_type=CONTENT_TYPE_LATEST)
+
+    async def _check(self) -> tuple[bool, dict[str, str] | None]:
+        """Whether the storage is writable, and the missing capabilities; None if the database is
+        unavailable."""
+        return await asyncio.gather(self._storage_writable(), self._capabilities())
+
+    async def _render_metrics(self) -> bytes:
+        """With several processes the metrics are files, which a separate thread reads."""
         if os.environ.get(MULTIPROCESS):
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+            return await self._files.run(_metrics_of_all_processes)
+        return generate_latest(REGISTRY)
 
-    async def _schema_fits(self) -> bool:
+    async def _capabilities(self) -> dict[str, str] | None:
         try:
-            async with asyncio.timeout(READY_WAIT_S):
-                return await schema_version(self._db) == newest(self._db.dialect)
-        except TimeoutError:
-            return False
-        except self._db.away:
-            return False
+            return await in_time(self._db, self._missing_capabilities(), READY_WAIT_S)
+        except DatabaseUnavailable:
+            return None
 
-    async def _storage_takes(self) -> bool:
-        """Who asks while a probe is under way waits for that one."""
+    async def _missing_capabilities(self) -> dict[str, str] | None:
+        """None if the schema version isn't this build's."""
+        fits = await schema_version(self._db) == newest(self._db.dialect)
+        return await self._missing() if fits else None
+
+    async def _storage_writable(self) -> bool:
+        """Whether a probe file can be written in time. Concurrent callers share one probe."""
         probe = self._probe
         if probe is None or probe.done():
-            probe = self._probe = self._disk.do(self._audio.writable)
+            probe = self._probe = self._disk.run(self._audio.writable)
         await asyncio.wait([probe], timeout=READY_WAIT_S)
         return probe.done() and probe.result()
+
+
+async def _none_missing() -> dict[str, str]:
+    return {}
+
+
+def _metrics_of_all_processes() -> bytes:
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""GET /openapi.json: the whole interface, made from the structs that parse and write it."""
+"""GET /openapi.json: the whole API, generated from the structs that decode and encode it."""
 
 from typing import Any, get_args
 
@@ -7,84 +7,73 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from myna import __version__
+from myna.api.operations import (
+    AUDIO,
+    ERRORS,
+    FARM_ERRORS,
+    FARM_OPERATIONS,
+    OPERATIONS,
+    Operation,
+    limit_fields,
+)
+from myna.config import ConfigCache
 from myna.wire import v1
+from myna.wire.body import NAMES_MAX
 
 _REF = "#/components/schemas/{name}"
-
-_ERRORS = {
-    "400": "the request isn't as documented",
-    "401": "key missing, unknown, revoked, expired, or without the scope",
-    "402": "not enough units, or speech by chat on a key without tts; nothing charged",
-    "404": "no such task of this account",
-    "413": "the body is over the limit",
-    "500": "every channel failed, or a fault of ours; the units are back",
-    "503": "nothing can speak this now, or the service is overloaded; nothing charged",
+_ALWAYS = ("401", "500", "503")
+_WITH_UNITS = ("/chat/completions", "/tts", "/me")
+_UNITS = {
+    "X-Units-Cost": {
+        "description": "The units that this request cost; 0 for a stored response.",
+        "schema": {"type": "integer"},
+    },
+    "X-Units-Balance": {
+        "description": "What the account had left after it.",
+        "schema": {"type": "integer"},
+    },
 }
-
-_IDEMPOTENCY = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "A second request of the same key, path and body gets the first answer, uncharged.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+_IGNORED = {
+    "X-Ignored-Fields": {
+        "description": "Where the body had fields that mean nothing here: their names,"
+        f" {NAMES_MAX} at most, and the number of the others.",
+        "schema": {"type": "string"},
+        "example": "voice, format, 2 more",
+    },
 }
-_TASK_ID = {"name": "id", "in": "query", "required": True, "schema": {"type": "integer"}}
-_LIMIT = {
-    "name": "limit",
-    "in": "query",
-    "required": False,
-    "schema": {"type": "integer", "minimum": 1, "maximum": 200, "default": 100},
-}
-_BEFORE = {
-    "name": "before",
-    "in": "query",
-    "required": False,
-    "description": "Only records with a smaller id.",
-    "schema": {"type": "integer", "minimum": 1},
-}
-
-_OPERATIONS: list[tuple[str, str, str, str, Any, Any, list[Any], tuple[str, ...]]] = [
-    # path, method, scope, summary, request, answer, parameters, errors
-    ("/me", "get", "", "The calling key and its usage", None, v1.KeyInfo, [], ()),
-    ("/models", "get", "chat", "The models", None, v1.ModelList, [], ()),
-    (
-        "/chat/completions", "post", "chat", "A chat completion, or speech where the instruction asks for it",
-        v1.ChatRequest, v1.ChatCompletion, [_IDEMPOTENCY], ("400", "402", "413", "503"),
-    ),
-    ("/voices", "get", "tts", "Voices that can be used now", None, v1.VoiceList, [], ()),
-    (
-        "/tts", "post", "tts", "Text to speech, at once or as a task",
-        v1.SpeechRequest, v1.SpeechDone | v1.SpeechOrdered, [_IDEMPOTENCY], ("400", "402", "413", "503"),
-    ),
-    ("/task", "get", "tts", "A speech task of the account", None, v1.TaskAnswer, [_TASK_ID], ("400", "404")),
-    (
-        "/records", "get", "records", "Speech records, newest first",
-        None, v1.RecordList, [_LIMIT, _BEFORE], ("400",),
-    ),
-]  # fmt: skip
 
 
 class OpenApi:
-    """Handler of the description."""
+    """Handler of the OpenAPI document, which is generated again when the limit on a text has changed."""
 
-    def __init__(self, base_url: str) -> None:
-        self._document = JSONResponse(describe(base_url)).body
+    def __init__(self, base_url: str, config: ConfigCache) -> None:
+        self._base_url = base_url
+        self._config = config
+        self._document = b""
+        self._chars = 0
 
     async def document(self, request: Request) -> Response:
+        chars = self._config.settings.tts_max_chars
+        if chars != self._chars:
+            self._document = bytes(JSONResponse(describe(self._base_url, chars)).body)
+            self._chars = chars
         return Response(self._document, media_type="application/json")
 
 
-def describe(base_url: str) -> dict[str, Any]:
+def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
-    answers = [part for row in _OPERATIONS for part in (get_args(row[5]) or (row[5],))]
-    requests = [row[4] for row in _OPERATIONS if row[4]]
-    _, schemas = msgspec.json.schema_components([*requests, *answers, v1.ErrorAnswer], ref_template=_REF)
-    schemas["SpeechRequest"]["properties"]["speed"]["description"] = (
-        "A decimal string from 0.25 to 4.0; empty or left out: 1.0."
-    )
+    everything = [*OPERATIONS, *FARM_OPERATIONS]
+    shapes = [part for one in everything for shape in (one.body, one.answer) for part in _parts(shape)]
+    _, schemas = msgspec.json.schema_components([*shapes, v1.ErrorAnswer], ref_template=_REF)
+    limit_fields(schemas, tts_max_chars)
     paths: dict[str, Any] = {}
-    for row in _OPERATIONS:
-        paths.setdefault(row[0], {})[row[1]] = _operation(*row)
+    for one in OPERATIONS:
+        needs = f"Needs the {one.scope} scope." if one.scope else "Needs no scope."
+        paths.setdefault(one.path, {})[one.method] = _operation(one, ERRORS, needs)
+    for one in FARM_OPERATIONS:
+        described = _operation(one, FARM_ERRORS, "For compute nodes.")
+        described["security"] = [] if one.path.endswith("/join") else [{"node": []}]
+        paths[one.path] = {"servers": [{"url": base_url}], one.method: described}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Myna", "version": __version__},
@@ -93,33 +82,30 @@ def describe(base_url: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "node": {"type": "http", "scheme": "bearer", "description": "A compute node's credential."},
+            },
         },
     }
 
 
-def _operation(
-    path: str,
-    method: str,
-    scope: str,
-    summary: str,
-    body: Any,
-    answer: Any,
-    parameters: list[Any],
-    errors: tuple[str, ...],
-) -> dict[str, Any]:
-    shown = f"{summary}. Needs the {scope} scope." if scope else f"{summary}. Needs no scope."
+def _operation(one: Operation, errors: dict[str, str], about: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": method + path.replace("/", "_"),
-        "summary": summary,
-        "description": shown,
-        "parameters": parameters,
-        "responses": {"200": _answer("success", answer)},
+        "operationId": one.method + one.path.replace("/", "_"),
+        "summary": one.summary,
+        "description": f"{one.summary}. {about}",
+        "parameters": list(one.parameters),
+        "responses": {"200": _answer("success", one.answer)},
     }
-    for status in sorted({"401", "500", *errors}):
-        operation["responses"][status] = _answer(_ERRORS[status], v1.ErrorAnswer)
-    if body:
-        operation["requestBody"] = {"required": True, "content": _content(body)}
+    if one.path in _WITH_UNITS:
+        operation["responses"]["200"]["headers"] |= _UNITS
+    if one.path == "/tts":
+        operation["responses"]["200"]["headers"] |= _IGNORED
+    for status in sorted({*_ALWAYS, *one.errors}):
+        operation["responses"][status] = _answer(errors[status], v1.ErrorAnswer)
+    if one.body:
+        operation["requestBody"] = {"required": True, "content": _content(one.body)}
     return operation
 
 
@@ -129,6 +115,12 @@ def _answer(description: str, shape: Any) -> dict[str, Any]:
 
 
 def _content(shape: Any) -> dict[str, Any]:
-    parts = get_args(shape) or (shape,)
-    refs = [{"$ref": _REF.format(name=part.__name__)} for part in parts]
+    if shape is AUDIO:
+        return {"audio/*": {"schema": {"type": "string", "format": "binary"}}}
+    refs = [{"$ref": _REF.format(name=part.__name__)} for part in _parts(shape)]
     return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}}
+
+
+def _parts(shape: Any) -> tuple[Any, ...]:
+    """The structs of a shape, which may be one of several."""
+    return () if shape is None or shape is AUDIO else get_args(shape) or (shape,)

@@ -2,28 +2,28 @@
 
 import re
 
+from msgspec import structs
+
 from myna import voices
-from myna.api.auth import Gate
+from myna.api import units
+from myna.api.auth import KeyAuth
+from myna.api.status import status_text
 from myna.channels import Channels
-from myna.edge import Request, Response
-from myna.engines.spoken import Voice as SpokenVoice
+from myna.config import ConfigCache
+from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, NotFound
+from myna.farm.capacity import Capacity
+from myna.http.asgi import Request, Response
 from myna.keys import Scope
-from myna.outlook import Outlook
-from myna.site import Site
 from myna.speech.synthesize import Synthesizer
-from myna.store import clones
-from myna.store import tasks as store
-from myna.store.batch import TaskStatus
 from myna.store.database import Database
-from myna.store.tasks import TaskRow
+from myna.store.queries import clones
+from myna.store.queries import tasks as store
+from myna.store.queries.tasks import TaskRow
+from myna.telemetry import access_log
 from myna.wire.encode import to_json
 from myna.wire.v1 import Record, RecordList, Task, TaskAnswer, Voice, VoiceList
 
-STATUS_TEXTS = {
-    "zh": ("排队中", "处理中", "已完成", "失败"),
-    "en": ("queued", "processing", "completed", "failed"),
-}
 RECORDS_MAX, RECORDS_DEFAULT = 200, 100
 ID_MAX = 2**53
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -34,45 +34,53 @@ class SpeechApi:
 
     def __init__(
         self,
-        gate: Gate,
+        key_auth: KeyAuth,
         db: Database,
-        site: Site,
+        config: ConfigCache,
         channels: Channels,
-        outlook: Outlook,
+        capacity: Capacity,
         synthesizer: Synthesizer,
     ) -> None:
-        self._gate, self._db, self._site = gate, db, site
-        self._channels, self._outlook, self._synthesizer = channels, outlook, synthesizer
+        self._key_auth = key_auth
+        self._db = db
+        self._config = config
+        self._channels = channels
+        self._capacity = capacity
+        self._synthesizer = synthesizer
 
     async def speak(self, request: Request) -> Response:
-        caller, body = await self._gate.caller(request, Scope.TTS)
-        return Response((await self._synthesizer.speak(caller, body)).encode())
+        caller, body = await self._key_auth.caller(request, Scope.TTS)
+        answer = await self._synthesizer.speak(caller, body, request.disconnected)
+        headers = units.headers()
+        if access_log.details().ignored:
+            headers["X-Ignored-Fields"] = access_log.details().ignored
+        return Response(answer.encode(), headers=headers)
 
     async def voices(self, request: Request) -> Response:
-        presented = await self._gate.reader(request, Scope.TTS)
-        await self._gate.read(self._site.at(presented.config_version))
-        config = self._site.config
-        nodes = await self._gate.read(self._outlook.nodes(config))
+        presented = await self._key_auth.reader(request, Scope.TTS)
+        await self._key_auth.read(self._config.at(presented.config_version))
+        config = await self._key_auth.read(self._config.with_nodes())
+        nodes = await self._key_auth.read(self._capacity.nodes(config))
         own = clones.ready(self._db, presented.key.account_id) if nodes else None
-        cloned = voices.usable_clones(await self._gate.read(own), config, nodes) if own else []
+        cloned = voices.usable_clones(await self._key_auth.read(own), config, nodes) if own else []
         public = voices.usable(self._channels, config, nodes)
         data = [_shown(voice, "public") for voice in public] + [_shown(voice, "clone") for voice in cloned]
         return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")).encode())
 
     async def task(self, request: Request) -> Response:
-        presented = await self._gate.reader(request, Scope.TTS)
+        presented = await self._key_auth.reader(request, Scope.TTS)
         task_id = read_integer("id", request.query().get("id"))
         found = None
         if 0 < task_id <= ID_MAX:
             query = store.of_account(self._db, presented.key.account_id, task_id)
-            found = await self._gate.read(query)
+            found = await self._key_auth.read(query)
         if found is None:
             raise NotFound("There is no such task; check the id.")
-        await self._gate.read(self._site.at(presented.config_version))
-        return Response(to_json(TaskAnswer(1, Task(*self._shown(found)))).encode())
+        await self._key_auth.read(self._config.at(presented.config_version))
+        return Response(to_json(TaskAnswer(1, self._shown(found))).encode())
 
     async def records(self, request: Request) -> Response:
-        presented = await self._gate.reader(request, Scope.RECORDS)
+        presented = await self._key_auth.reader(request, Scope.RECORDS)
         query = request.query()
         limit = read_integer("limit", query.get("limit", str(RECORDS_DEFAULT)))
         before = read_integer("before", query.get("before", str(ID_MAX)))
@@ -81,20 +89,33 @@ class SpeechApi:
         if before < 1:
             raise InvalidRequest("before: must be the id of a record.")
         page = store.page(self._db, presented.key.account_id, min(before, ID_MAX), limit + 1)
-        rows = await self._gate.read(page)
-        await self._gate.read(self._site.at(presented.config_version))
-        data = [Record(*self._shown(row), row.created_at // 1000) for row in rows[:limit]]
-        return Response(to_json(RecordList("list", len(data), data, len(rows) > limit)).encode())
+        rows = await self._key_auth.read(page)
+        await self._key_auth.read(self._config.at(presented.config_version))
+        data = [self._recorded(row) for row in rows[:limit]]
+        return Response(
+            to_json(
+                RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit)
+            ).encode()
+        )
 
-    def _shown(self, row: TaskRow) -> tuple[int, int, str, str, int, str]:
-        text = STATUS_TEXTS[self._site.settings.language][row.status]
-        if row.status == TaskStatus.PROCESSING and row.progress:
-            text = f"{text} {row.progress}%"
-        return row.id, row.status, text, row.text, row.chars, self._synthesizer.url(row.audio)
+    def _shown(self, row: TaskRow) -> Task:
+        return Task(
+            id=row.id,
+            status=row.status,
+            status_text=status_text(row, self._config.settings.language),
+            text=row.text,
+            chars=row.chars,
+            audio_url=self._synthesizer.url(row.audio),
+        )
+
+    def _recorded(self, row: TaskRow) -> Record:
+        return Record(**structs.asdict(self._shown(row)), create_time=row.created_at // 1000)
 
 
-def _shown(voice: SpokenVoice, source: str) -> Voice:
-    return Voice(voice.voice_id, voice.name, voice.gender, voice.language, source)
+def _shown(voice: EngineVoice, source: str) -> Voice:
+    return Voice(
+        voice_id=voice.voice_id, name=voice.name, gender=voice.gender, language=voice.language, source=source
+    )
 
 
 def read_integer(name: str, value: str | None) -> int:

@@ -1,17 +1,21 @@
-"""GET /uploads/NAME: finished audio, for whoever knows its address. What a name stands for never changes."""
+"""GET /uploads/NAME: finished audio, public by its address. The content of a name never changes."""
 
-import asyncio
 import os
 import re
+from collections.abc import AsyncIterator
 from email.utils import formatdate, parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
-from myna.errors import NotFound, RangeNotSatisfiable
-from myna.store.audio import AudioStore
+from myna.errors import NotFound, RangeNotSatisfiable, Unavailable
+from myna.files.disk_threads import DiskExecutor
+from myna.store.files.audio import AudioStore
+
+READ_BYTES = 256 * 1024
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -23,29 +27,53 @@ _ENTITY_TAG = re.compile(r'(?:W/)?("[^"]*")')
 
 
 class UploadsApi:
-    """Serves files of the audio store, with one range and by the conditions of RFC 9110; nothing else has a
-    name here."""
+    """Serves the files of the audio store, with single ranges and conditional requests (RFC 9110)."""
 
     def __init__(self, audio: AudioStore) -> None:
         self._audio = audio
+        self._disk = DiskExecutor()
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
-        found = await asyncio.to_thread(_found, self._audio, name)
+        if self._disk.full():
+            raise Unavailable("Too many disk reads are waiting; try again.")
+        found = await self._disk.run(partial(_find, self._audio, name))
         if found is None:
             raise NotFound("There is no such file.")
         path, stat = found
         changed = formatdate(stat.st_mtime, usegmt=True)
         headers = {**_HEADERS, "ETag": f'"{name}"', "Last-Modified": changed}
-        if _known(request.headers, headers["ETag"], stat.st_mtime):
+        if _not_modified(request.headers, headers["ETag"], stat.st_mtime):
             return Response(status_code=304, headers=headers)
-        part = _part(request.headers, headers, stat.st_size) if request.method == "GET" else None
-        _ask_for(request, part)
-        return FileResponse(path, media_type="audio/mpeg", headers=headers, stat_result=stat)
+        part = _byte_range(request.headers, headers, stat.st_size) if request.method == "GET" else None
+        first, last = part or (0, stat.st_size - 1)
+        headers["Content-Length"] = str(last + 1 - first)
+        if part:
+            headers["Content-Range"] = f"bytes {first}-{last}/{stat.st_size}"
+        body = self._bytes(path, first, last + 1) if request.method == "GET" else ()
+        return StreamingResponse(body, 206 if part else 200, headers, "audio/mpeg")
+
+    async def _bytes(self, path: Path, first: int, end: int) -> AsyncIterator[bytes]:
+        """No file stays open between two reads, so a client that disconnects leaks none. If the file is
+        removed meanwhile, the connection ends early."""
+        while first < end:
+            data = await self._disk.run(partial(_read, path, first, min(READ_BYTES, end - first)))
+            yield data
+            first += len(data)
 
 
-def _found(audio: AudioStore, name: str) -> tuple[Path, os.stat_result] | None:
-    """None also for a file that the cleaning has just removed."""
+def _read(path: Path, first: int, count: int) -> bytes:
+    """Raises EOFError if the file ends before `first`."""
+    with path.open("rb") as file:
+        file.seek(first)
+        data = file.read(count)
+    if not data:
+        raise EOFError(f"{path.name} ends at {first}")
+    return data
+
+
+def _find(audio: AudioStore, name: str) -> tuple[Path, os.stat_result] | None:
+    """None for an unknown name, or a file that was just removed."""
     path = audio.find(name)
     try:
         return (path, path.stat()) if path else None
@@ -53,23 +81,23 @@ def _found(audio: AudioStore, name: str) -> tuple[Path, os.stat_result] | None:
         return None
 
 
-def _known(asked: Headers, entity_tag: str, changed_s: float) -> bool:
-    """The client has it: If-None-Match, and only without one If-Modified-Since (RFC 9110, 13.2.2)."""
-    tags = asked.get("if-none-match")
+def _not_modified(request_headers: Headers, entity_tag: str, changed_s: float) -> bool:
+    """Evaluates If-None-Match or, in its absence, If-Modified-Since (RFC 9110, 13.2.2)."""
+    tags = request_headers.get("if-none-match")
     if tags is not None:
         return tags.strip() == "*" or entity_tag in _ENTITY_TAG.findall(tags)
     try:
-        since_s = parsedate_to_datetime(asked.get("if-modified-since", "")).timestamp()
-    except (ValueError, OverflowError):  # a date that is none is passed over
+        since_s = parsedate_to_datetime(request_headers.get("if-modified-since", "")).timestamp()
+    except (ValueError, OverflowError):  # an invalid date is ignored
         return False
     return int(changed_s) <= since_s
 
 
-def _part(asked: Headers, headers: dict[str, str], size: int) -> tuple[int, int] | None:
-    """The first and the last byte wanted; None for the whole, also where the range makes no sense, has
-    several parts, or is meant for another version (RFC 9110, 14.2). Raises RangeNotSatisfiable."""
-    found = _RANGE.fullmatch(asked.get("range", ""))
-    if found is None or asked.get("if-range", headers["ETag"]) not in (
+def _byte_range(request_headers: Headers, headers: dict[str, str], size: int) -> tuple[int, int] | None:
+    """The first and the last requested byte. None for the whole file: without a range, or if it is invalid,
+    has several parts or is for another version (RFC 9110, 14.2). Raises RangeNotSatisfiable."""
+    found = _RANGE.fullmatch(request_headers.get("range", ""))
+    if found is None or request_headers.get("if-range", headers["ETag"]) not in (
         headers["ETag"],
         headers["Last-Modified"],
     ):
@@ -78,17 +106,9 @@ def _part(asked: Headers, headers: dict[str, str], size: int) -> tuple[int, int]
     if first is None:
         if last is None:
             return None
-        first, last = max(0, size - last), None  # the last so many bytes
+        first, last = max(0, size - last), None  # a suffix range
     elif last is not None and last < first:
         return None
     if first >= size:
         raise RangeNotSatisfiable(size)
     return first, size - 1 if last is None else min(last, size - 1)
-
-
-def _ask_for(request: Request, part: tuple[int, int] | None) -> None:
-    """Leaves only this part in the request's headers: the framework, which serves it, is less lenient."""
-    headers = [header for header in request.scope["headers"] if header[0] not in (b"range", b"if-range")]
-    if part is not None:
-        headers.append((b"range", b"bytes=%d-%d" % part))
-    request.scope["headers"] = headers

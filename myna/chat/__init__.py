@@ -1,1 +1,1 @@
-"""Chat: what an instruction asks for, and the call to the model behind it."""
+"""Chat: the intent of an instruction, and the call to the upstream model."""

@@ -10,17 +10,18 @@ from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
-from myna.chat.upstream import Said
+from myna.chat.upstream import ModelAnswer
+from myna.config import ConfigCache
+from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
+from myna.http_client import HttpClient
 from myna.ids import new_name
-from myna.keys import Scope
-from myna.ledger import Call, Caller, Ledger, Order
-from myna.outbound import Outbound
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.settings import Settings
-from myna.site import Site
 from myna.speech.draft import filled
-from myna.speech.plan import Planner, SpeechPlan, Wish
-from myna.speech.synthesize import Answers, Synthesizer
+from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
+from myna.speech.synthesize import Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire.body import decode
 from myna.wire.encode import to_json
@@ -33,22 +34,29 @@ PASSED_ON = frozenset(
         "reasoning_effort",
     }
 )  # fmt: skip
-"""What means something to a chat model. `n` is not among them: one call is charged, one answer is given."""
+"""Fields of the request that are sent upstream. `n` is not: one call is charged, one answer is returned."""
 
 ID_PREFIX = "chatcmpl-"
 
 
-class ChatPlan(Struct, frozen=True):
-    """A request as it goes upstream, and the channels to try."""
+class RequestSummary(Struct, frozen=True):
+    """What a response repeats of its request: the model, and the count of Han characters in its messages."""
 
-    request: ChatRequest
-    conversation: dict[str, Any]
+    model: str
+    prompt_tokens: int
+
+
+class ChatPlan(Struct, frozen=True):
+    """The upstream request, and the channels to try in order."""
+
+    summary: RequestSummary
+    conversation: dict[str, msgspec.Raw]
     instruction: str
     channels: list[Channel]
 
 
 class SpokenPlan(Struct, frozen=True):
-    """A request that asks for speech, and what is answered."""
+    """A chat request for speech, and its responses."""
 
     speech: SpeechPlan
     answers: Answers
@@ -61,73 +69,100 @@ class Chat:
         self,
         settings: Settings,
         ledger: Ledger,
-        site: Site,
+        config: ConfigCache,
         channels: Channels,
-        outbound: Outbound,
+        http_client: HttpClient,
         planner: Planner,
         synthesizer: Synthesizer,
     ) -> None:
-        self._settings, self._ledger, self._site = settings, ledger, site
-        self._channels, self._outbound = channels, outbound
-        self._planner, self._synthesizer = planner, synthesizer
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._http_client = http_client
+        self._planner = planner
+        self._synthesizer = synthesizer
 
-    async def complete(self, caller: Caller, body: bytes) -> str:
-        """The JSON of a ChatCompletion. Raises what `errors.py` draws."""
-        admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body))
-        if isinstance(admitted, Replayed):
-            return admitted.answer
-        call, plan = admitted
-        if isinstance(plan, SpokenPlan):
-            return await self._speak(caller, call, plan)
+    async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
+        """Returns the JSON of a ChatCompletion. Raises MynaError."""
+        with Slot() as place:
+            admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body, place))
+            if isinstance(admitted, Replayed):
+                return admitted.answer
+            call, plan = admitted
+            if isinstance(plan, SpokenPlan):
+                return await self._speak(call, plan, disconnected)
         async with call:
-            said = await self._ask(call, plan)
-            answer = to_json(_completion(plan.request, said))
-            await call.keep(answer, stored=caller.reservation is not None)
+            model_answer = await self._ask(call, plan)
+            answer = to_json(_completion(plan.summary, model_answer))
+            await call.keep(answer)
             return answer
 
-    async def _decide(self, caller: Caller, body: bytes) -> Order[ChatPlan | SpokenPlan]:
+    async def _decide(
+        self, caller: UnverifiedCaller, body: bytes, place: Slot
+    ) -> ChargeOrder[ChatPlan | SpokenPlan]:
         fields, request = decode(body, ChatRequest)
         instruction = instruction_of(request.messages)
         to_speak = speech_text(instruction)
         settings = self._settings
+        summary = RequestSummary(
+            request.model, sum(han_count(text_of(message)) for message in request.messages)
+        )
         if to_speak is not None:
-            wish = Wish(to_speak, None, 1.0, settings.call_deadline_s, settings.chat_speech_wait_s)
-            speech = await self._planner.plan(caller, wish)
-            answers = self._answers(request, speech)
+            speech_request = CheckedSpeech(
+                text=to_speak,
+                voice_id=None,
+                speed=1.0,
+                channel_s=settings.call_deadline_s,
+                node_s=settings.chat_speech_wait_s,
+            )
+            speech = await self._planner.plan(caller, speech_request, place)
+            answers = self._answers(summary, speech)
             return self._synthesizer.order(speech, SpokenPlan(speech, answers), answers)
-        passed = {name: value for name, value in fields.items() if name in PASSED_ON}
-        conversation = {"model": request.model, "messages": request.messages, **passed}
-        plan = ChatPlan(request, conversation, instruction, self._channels.chat(self._site.config))
-        return Order(Scope.CHAT, self._site.settings.chat_units, settings.call_deadline_s, plan)
+        channels = self._channels.chat(self._config.current)
+        plan = ChatPlan(
+            summary=summary,
+            conversation=conversation_of(fields, request),
+            instruction=instruction,
+            channels=channels,
+        )
+        return ChargeOrder(
+            pays=Scope.CHAT,
+            units=self._config.settings.chat_units,
+            seconds=settings.call_deadline_s,
+            plan=plan,
+        )
 
-    async def _ask(self, call: Call, plan: ChatPlan) -> Said:
+    async def _ask(self, call: Call, plan: ChatPlan) -> ModelAnswer:
         return await upstream.ask(
-            self._outbound,
+            self._http_client,
             self._channels,
             plan.channels,
             plan.conversation,
             plan.instruction,
             seconds=call.seconds_left,
-            try_s=self._settings.upstream_timeout_s,
+            fair_try_s=self._settings.fair_try_s,
             answer_max_bytes=self._settings.answer_max_bytes,
         )
 
-    async def _speak(self, caller: Caller, call: Call, plan: SpokenPlan) -> str:
-        """The answer with the audio's address. It waits for the task where a node speaks."""
+    async def _speak(self, call: Call, plan: SpokenPlan, disconnected: Disconnected) -> str:
+        """Returns the response with the audio's URL. Waits for the task if a node speaks."""
         async with call:
-            spoken = await self._synthesizer.deliver(caller, call, plan.speech, plan.answers)
+            spoken = await self._synthesizer.deliver(call, plan.speech, plan.answers, disconnected)
         if spoken is not None:
             return spoken
         audio = await self._synthesizer.ended(call, plan.speech)
         return filled(plan.answers.draft, call.task_id, audio)
 
-    def _answers(self, request: ChatRequest, speech: SpeechPlan) -> Answers:
-        """One completion, whoever speaks."""
+    def _answers(self, summary: RequestSummary, speech: SpeechPlan) -> Answers:
+        """The same completion for a channel and for a node."""
 
         def answer(mode: str, url: str, task_id: int) -> str:
-            text = speech.wish.text
-            spoken = SpokenAnswer(url, task_id, mode, speech.voice_id, text, len(text))
-            completion = _completion(request, Said(url, None, "stop"))
+            text = speech.request.text
+            spoken = SpokenAnswer(
+                url=url, task_id=task_id, mode=mode, voice_id=speech.voice_id, text=text, chars=len(text)
+            )
+            completion = _completion(summary, ModelAnswer(url, None, "stop"))
             return to_json(msgspec.structs.replace(completion, audio=spoken))
 
         return Answers(
@@ -136,8 +171,16 @@ class Chat:
         )
 
 
+def conversation_of(fields: dict[str, Any], request: ChatRequest) -> dict[str, msgspec.Raw]:
+    """The fields to send upstream, each encoded as JSON. A call keeps bytes while it is open, since decoded
+    objects take several times the memory and each full garbage collection visits them."""
+    passed = {name: value for name, value in fields.items() if name in PASSED_ON}
+    conversation = {"model": request.model, "messages": request.messages, **passed}
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in conversation.items()}
+
+
 def instruction_of(messages: list[dict[str, Any]]) -> str:
-    """The text of the last user message. Raises InvalidRequest where there is none."""
+    """The text of the last user message. Raises InvalidRequest if there is none."""
     if not messages:
         raise InvalidRequest("messages: must hold at least one user message.")
     for message in reversed(messages):
@@ -150,7 +193,7 @@ def instruction_of(messages: list[dict[str, Any]]) -> str:
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The text of a message: its string, or its text parts joined; empty where there is none."""
+    """The text of a message: its string, or its text parts joined; empty if it has none."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -160,16 +203,15 @@ def text_of(message: dict[str, Any]) -> str:
     return "".join(text for text in parts if isinstance(text, str))
 
 
-def _completion(request: ChatRequest, said: Said) -> ChatCompletion:
-    prompt = sum(han_count(text_of(message)) for message in request.messages)
-    answer = han_count(said.content)
+def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:
+    prompt, completion = summary.prompt_tokens, han_count(answer.content)
     return ChatCompletion(
         id=ID_PREFIX + new_name(),
         object="chat.completion",
         created=int(time.time()),
-        model=request.model,
+        model=summary.model,
         choices=[
-            ChatChoice(0, ChatMessage("assistant", said.content, said.tool_calls), said.finish_reason),
+            ChatChoice(0, ChatMessage("assistant", answer.content, answer.tool_calls), answer.finish_reason),
         ],
-        usage=Usage(prompt, answer, prompt + answer),
+        usage=Usage(prompt, completion, prompt + completion),
     )

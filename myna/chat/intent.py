@@ -1,14 +1,21 @@
-"""Does an instruction ask for speech, and which of its words are to be spoken? Pure; linear in its length.
+"""Detects whether an instruction asks for speech, and extracts the text to speak. Pure; linear time.
 
-The keywords decide alone. What is spoken, the first of these that isn't blank:
-1. what follows the first ： or : after the first keyword, wherever that colon stands;
-2. what stands in the first pair of quotes, “” "" 「」 『』 ‘’ '', inner quotes included;
+It runs on the event loop for every chat request: regular expressions scan the characters, and Python code
+visits at most `QUOTES_MAX` quotation marks.
+
+The instruction asks for speech if it contains a keyword. The text is the first of these that isn't blank:
+1. what follows the first ： or : after the first keyword;
+2. what is inside the first pair of quotes, “” "" 「」 『』 ‘’ '', inner quotes included;
 3. the instruction without the keyword and the polite words that lead to it (请帮我把…念出来);
 4. the whole instruction.
 """
 
 import re
 from collections.abc import Iterator
+from itertools import islice
+
+QUOTES_MAX = 10_000
+"""Quotation marks that are paired; later ones count as text."""
 
 KEYWORDS: tuple[str, ...] = ("配音", "朗读", "旁白", "语音合成", "文字转语音", "转成语音", "念出来")
 
@@ -16,9 +23,11 @@ _KEYWORD = re.compile("|".join(KEYWORDS))
 _COLON = re.compile("[：:]")
 _CLOSING = {"“": "”", "「": "」", "『": "』", "‘": "’", '"': '"', "'": "'"}
 _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
+_QUOTE = re.compile(f"[{''.join(_CLOSING)}{''.join(_OPENING)}]")
+_VISIBLE = re.compile(r"\S")
 _LATIN = re.compile(r"[0-9A-Za-zÀ-ɏ]")
 
-# Polite words are looked for this far from the keyword or the start, so that the work stays bounded.
+# Polite words are searched this far from the keyword or the start, to bound the work.
 _REACH_CHARS = 60
 _EDGE = r"\s，,。.、；;：:！!？?…—~～"
 _POINTER = (
@@ -29,7 +38,7 @@ _POLITE = (
     r"请(?:问|您|你)?|麻烦(?:您|你)?|劳烦(?:您|你)?|[您你]?(?:能不能|可不可以|能否|可否|可以)(?:请)?(?:您|你)?|"
     r"[您你]能|能(?=帮)|帮(?:我|忙|个忙|助我)|(?:please|can you|could you|help me)\b\s*"
 )
-_WISH = (
+_REQUEST = (
     r"我(?:想|要|需要|希望)(?:要|听)?(?:你|您)?|想|需要|给(?:我|大家)|为(?:我|大家)|替我|用[^，。！？,!?]{0,12}?"
     r"(?:声音|女声|男声|童声|语气|语调|口吻|音色|普通话|中文|英文|英语)(?:来)?|"
     r"[为给](?:这个|这段|我的|一个)?(?:视频|短片|广告|影片|电影|纪录片|动画|课件)(?:做|加|配|写|生成)?(?:个|一段|上)?|"
@@ -37,7 +46,7 @@ _WISH = (
 )
 _EDGES = re.compile(rf"[{_EDGE}]*")
 _MARKS = re.compile(rf"[{_EDGE}“”\"「」『』‘’']*")
-_LEAD_IN = re.compile(rf"(?:\A|[{_EDGE}])((?>{_POLITE}|{_WISH}|{_POINTER}|[{_EDGE}])++)\Z", re.IGNORECASE)
+_LEAD_IN = re.compile(rf"(?:\A|[{_EDGE}])((?>{_POLITE}|{_REQUEST}|{_POINTER}|[{_EDGE}])++)\Z", re.IGNORECASE)
 _LAST_WORDS = re.compile(r"(?>请你?|帮我|给我|麻烦你?|进行|的|please)++\s*\Z", re.IGNORECASE)
 _OBJECT = re.compile(rf"\A(?>{_POLITE}|[{_EDGE}])*+[把将]", re.IGNORECASE)
 _TARGET = re.compile(rf"\A(?>{_POLITE}|[{_EDGE}])*+[对为给]", re.IGNORECASE)
@@ -52,10 +61,10 @@ _THANKS = re.compile(
 
 
 def speech_text(instruction: str) -> str | None:
-    """The words of `instruction` to speak where it holds one of the keywords, else None. Never blank.
+    """The text of `instruction` to speak, never blank; None without a keyword.
 
-    After a colon one pair of quotes that wraps all the rest is taken off, since nobody hears it. A colon in a
-    time or an address counts like any other. An apostrophe beside a Latin letter (don't) is no quote.
+    After a colon, one pair of quotes around all the rest is removed. A colon in a time or an address counts
+    like any other. An apostrophe next to a Latin letter (don't) is not a quote.
     """
     keyword = _KEYWORD.search(instruction)
     if keyword is None:
@@ -74,23 +83,24 @@ def _after_colon(instruction: str, start: int) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """`text` without the one pair of quotes that holds all of it."""
+    """`text` without the one pair of quotes around all of it."""
     last = len(text) - 1
     wrapped = any(pair == (0, last) for pair in _pairs(text))
     return text[1:-1].strip() if wrapped else text
 
 
 def _quoted(text: str) -> str:
-    """What stands in the pair of quotes that opens first and isn't blank, or nothing."""
-    filled = ((begin, end) for begin, end in _pairs(text) if text[begin + 1 : end].strip())
+    """The text in the first pair of quotes that isn't blank; empty if there is none."""
+    filled = ((begin, end) for begin, end in _pairs(text) if _VISIBLE.search(text, begin + 1, end))
     begin, end = min(filled, default=(0, 0))
     return text[begin + 1 : end].strip()
 
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:
-    """The places of each two marks that belong together; a mark without its partner is in none."""
+    """Yields the positions of each pair of quotes. Unpaired quotes are skipped."""
     waiting: dict[str, list[int]] = {opening: [] for opening in _CLOSING}
-    for place, mark in enumerate(text):
+    for found in islice(_QUOTE.finditer(text), QUOTES_MAX):
+        place, mark = found.start(), found[0]
         opening = _OPENING.get(mark, "")
         if (
             mark in "'‘’"
@@ -109,37 +119,38 @@ def _latin_at(text: str, place: int) -> bool:
 
 
 def _without_lead_in(before: str, keyword: str, after: str) -> str:
-    """The words on both sides of the keyword, less those that only ask for it."""
+    """The text on both sides of the keyword, without the words that only make the request."""
     before = _text_before(before, keyword)
     after = _text_after(keyword, after)
     if _EDGES.fullmatch(before):
         return "" if _MARKS.fullmatch(after) else after[_edges_chars(after) :].rstrip()
     if _EDGES.fullmatch(after) or (len(after) <= _REACH_CHARS and _THANKS.match(after)):
-        return before.rstrip("，,、；;：: \t\r\n\u3000")
+        return before.rstrip("，,、；;：: \t\r\n\u3000").rstrip()
     return before + after[_edges_chars(after) if _EDGES.fullmatch(before[-1]) else 0 :].rstrip()
 
 
 def _edges_chars(text: str) -> int:
-    """How many marks and spaces `text` begins with."""
+    """The number of punctuation marks and spaces at the start of `text`."""
     found = _EDGES.match(text)
     return found.end() if found else 0
 
 
 def _text_before(before: str, keyword: str) -> str:
-    """`before` without the request at its end (…，请帮我), or else the one around it (请把…, 对…进行)."""
+    """`before` without the request at its end (…，请帮我), or around it (请把…, 对…进行)."""
     head, tail = before[:-_REACH_CHARS], before[-_REACH_CHARS:]
     asked = _LEAD_IN.search(tail)
     if asked and not _EDGES.fullmatch(asked[1]):
         return (head + tail[: asked.start(1)]).strip()
     is_target = before.endswith("进行") or keyword in ("配音", "旁白")
-    begin = _OBJECT.match(before) or (is_target and _TARGET.match(before))
-    begin = begin or (before.endswith("的") and _PRODUCT.match(before))
+    lead = before[:_REACH_CHARS]
+    begin = _OBJECT.match(lead) or (is_target and _TARGET.match(lead))
+    begin = begin or (before.endswith("的") and _PRODUCT.match(lead))
     text = before[begin.end() if begin else 0 :]
     return (text[:-_REACH_CHARS] + _LAST_WORDS.sub("", text[-_REACH_CHARS:])).strip()
 
 
 def _text_after(keyword: str, after: str) -> str:
-    """`after` without what still belongs to the request (…一下这段话吗？)."""
+    """`after` without the rest of the request (…一下这段话吗？)."""
     if keyword.endswith("语音"):
         after = after.removeprefix("合成")
     follow_up = _FOLLOW_UP.match(after[:_REACH_CHARS])

@@ -1,4 +1,4 @@
-"""The command line: parses, calls a noun, prints. Errors on stderr with exit 1, wrong usage with exit 2."""
+"""The command line. Errors go to stderr with exit code 1, wrong usage with exit code 2."""
 
 import logging
 import os
@@ -15,18 +15,22 @@ FAILED, WRONG_USAGE = 1, 2
 COMMANDS = {
     "serve": "myna.cli.serve:serve",
     "migrate": "myna.cli.serve:migrate",
+    "backup": "myna.cli.backup:backup",
+    "restore": "myna.cli.backup:restore",
+    "move": "myna.cli.move:move",
     "version": "myna.cli.serve:version",
-    "audit": "myna.cli.site:audit",
+    "audit": "myna.cli.config:audit",
     "account": "myna.cli.accounts:app",
+    "ledger": "myna.cli.history:ledger",
+    "calls": "myna.cli.history:calls",
     "key": "myna.cli.keys:app",
     "channel": "myna.cli.channels:app",
     "voice": "myna.cli.voices:app",
     "node": "myna.cli.node_run:app",
     "models": "myna.cli.models:app",
-    "settings": "myna.cli.site:settings",
+    "settings": "myna.cli.config:settings",
 }
-"""Each command's place. A process imports its own command's alone: what serves has no use for what tries
-models, nor the other way round."""
+"""The function or app of each command. A process imports only the module of its own command."""
 
 
 def build() -> App:
@@ -45,16 +49,16 @@ def build() -> App:
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of `myna`."""
-    logging.getLogger("myna").addHandler(logging.NullHandler())  # a command says itself how it went
+    logging.getLogger("myna").addHandler(logging.NullHandler())  # commands print their own errors
     app = build()
     words = sys.argv[1:] if arguments is None else arguments
     try:
         _check_text(words)
-        if not words or words[0] in app.help_flags:  # each command is listed with its own first line
+        if not words or words[0] in app.help_flags:  # the list has the first line of each command
             app.resolved_commands()
         code = app(words, exit_on_error=False, print_error=True)
         sys.stdout.flush()
-    except BrokenPipeError:  # who read, `head` perhaps, has seen enough; the interpreter flushes once more
+    except BrokenPipeError:  # `head`, for example, closed the pipe; the interpreter flushes stdout again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except CycloptsError as error:
@@ -71,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _check_text(words: list[str]) -> None:
-    """Bytes that are no UTF-8 arrive as lone surrogates, which nothing behind can store or print."""
+    """Refuses bytes that are not UTF-8: they arrive as surrogates, which can't be stored or printed."""
     for number, word in enumerate(words, 1):
         if any("\ud800" <= char <= "\udfff" for char in word):
-            raise ConfigError(f"The argument in place {number} is no valid UTF-8.")
+            raise ConfigError(f"Argument {number} is not valid UTF-8.")

@@ -1,11 +1,11 @@
-"""myna account add|show|list|disable|enable|grant"""
+"""myna account add|show|list|rename|disable|enable|grant"""
 
 from cyclopts import App
 
 from myna import accounts
-from myna.cli.desk import Json, Whole, seconds, show, show_rows, with_database
-from myna.store.accounts import AccountRow
+from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
 from myna.store.database import Database
+from myna.store.queries.accounts import AccountRow
 
 app = App(name="account", help="Accounts and their units.")
 
@@ -17,7 +17,7 @@ def add(name: str, *, units: Whole = 0, email: str = "", operator: bool = False,
     async def work(db: Database) -> AccountRow:
         return await accounts.add(db, name, email, operator, units)
 
-    show(_shown(with_database(work)), json)
+    show(_shown(with_database(work, json=json)), json)
 
 
 @app.command(name="show")
@@ -27,14 +27,24 @@ def show_one(name: str, *, json: Json = False) -> None:
     async def work(db: Database) -> AccountRow:
         return await accounts.find(db, name)
 
-    show(_shown(with_database(work)), json)
+    show(_shown(with_database(work, json=json)), json)
 
 
 @app.command(name="list")
 def list_all(*, json: Json = False) -> None:
     """List all accounts."""
-    rows = with_database(accounts.everyone)
+    rows = with_database(accounts.list_all, json=json)
     show_rows([_shown(row) for row in rows], json, empty="There is no account yet.")
+
+
+@app.command
+def rename(name: str, new: str, /, *, json: Json = False) -> None:
+    """Give an account another name; its keys and units stay."""
+
+    async def work(db: Database) -> AccountRow:
+        return await accounts.rename(db, name, new)
+
+    show(_shown(with_database(work, json=json)), json)
 
 
 @app.command
@@ -56,14 +66,14 @@ def grant(name: str, units: Whole, *, memo: str = "", json: Json = False) -> Non
     async def work(db: Database) -> AccountRow:
         return await accounts.grant(db, name, units, memo)
 
-    show(_shown(with_database(work)), json)
+    show(_shown(with_database(work, json=json)), json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
     async def work(db: Database) -> AccountRow:
         return await accounts.set_enabled(db, name, enabled)
 
-    show(_shown(with_database(work)), json)
+    show(_shown(with_database(work, json=json)), json)
 
 
 def _shown(row: AccountRow) -> dict[str, object]:

@@ -1,28 +1,39 @@
-"""myna channel add|list|test|enable|disable|remove"""
+"""myna channel add|list|test|set|enable|disable|remove"""
 
 import os
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from cyclopts import App
 
-from myna import channels, site
-from myna.channels import PARROT, Channel, Channels
+from myna import channels
+from myna import config as site
+from myna.channels import EMBEDDED, Channel, Channels
 from myna.chat import upstream
-from myna.cli.desk import Json, Whole, read_settings, show, show_rows, with_database
-from myna.engines.spoken import EngineFailed
+from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import EngineFailed, EngineVoice, Utterance
+from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError, UpstreamFailed
-from myna.outbound import Outbound, OutboundFailed
+from myna.http_client import HttpClient, RequestFailed
+from myna.sandbox.confinement import AllowedPaths
 from myna.settings import without_login
-from myna.store import site as store
-from myna.store.database import Connection, Database
-from myna.store.site import ChannelRow, Config
+from myna.store.database import Database, Transaction
+from myna.store.queries import circuits
+from myna.store.queries import config as store
+from myna.store.queries.circuits import CircuitRow
+from myna.store.queries.config import ChannelRow, Config
 
 app = App(name="channel", help="Upstream channels: what answers chats and what speaks.")
 
 PROBE = "Say hello."
 PROBE_WAIT_S = 30.0
+PROBE_TEXT = "Hello."
 
 
 @app.command
@@ -37,12 +48,18 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a channel; those with a lower priority number are tried first."""
-    row = ChannelRow(kind, name, url, model or ("tts-1" if kind == "speech" else ""), key_env, priority, 1)
+    row = ChannelRow(
+        kind=kind,
+        name=name,
+        url=url,
+        model=model or ("tts-1" if kind == "speech" else ""),
+        key_env=key_env,
+        priority=priority,
+        enabled=1,
+    )
     channels.check(row)
-    if not -1_000_000 <= priority <= 1_000_000:
-        raise CommandError("The priority must be from -1000000 to 1000000.")
 
-    async def insert(connection: Connection) -> bool:
+    async def insert(connection: Transaction) -> bool:
         return await store.add_channel(connection, row)
 
     async def work(db: Database) -> str:
@@ -50,32 +67,44 @@ def add(
             raise CommandError(f"There already is a channel {name!r}.")
         return await _learn_voices(db, row) if kind == "speech" else ""
 
-    note = with_database(work)
+    note = with_database(work, json=json)
+    _warn([row])
     show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
 @app.command(name="list")
 def list_all(*, json: Json = False) -> None:
     """List the channels in the order in which they are tried."""
-    config = with_database(store.load)
-    rows = [
-        {
-            "kind": channel.kind,
-            "name": channel.name,
-            "url": without_login(channel.url),
-            "model": channel.model,
-            "key": bool(channel.key),
-            "enabled": channel.enabled,
-            "source": channel.source,
-        }
-        for channel in _all(config)
-    ]
+
+    async def work(db: Database) -> tuple[Config, dict[str, CircuitRow]]:
+        return await store.load(db), await circuits.load(db)
+
+    config, known = with_database(work, json=json)
+    _warn(config.channels)
+    rows = [_as_row(channel, known.get(channel.name, CircuitRow())) for channel in _all(config)]
     show_rows(rows, json, empty="There is no channel yet: myna channel add chat NAME URL")
+
+
+def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
+    return {
+        "kind": channel.kind,
+        "name": channel.name,
+        "url": without_login(channel.url),
+        "model": channel.model,
+        "priority": "first" if channel.priority is None else channel.priority,
+        "key_env": channel.key_env,
+        "key": bool(channel.key),
+        "enabled": channel.enabled,
+        "source": channel.source,
+        "circuit": circuit.state,
+        "last_error": circuit.error,
+        "last_error_at": seconds(circuit.error_at),
+    }
 
 
 @app.command
 def test(name: str, *, json: Json = False) -> None:
-    """Ask a channel something and tell how it went."""
+    """Send a channel a test request and print the result."""
 
     async def work(db: Database) -> dict[str, object]:
         config = await store.load(db)
@@ -83,11 +112,52 @@ def test(name: str, *, json: Json = False) -> None:
         channel = next((channel for channel in known if channel.name == name), None)
         if channel is None:
             raise CommandError(f"There is no channel {name!r}; {_names(known)}.")
+        _warn(row for row in config.channels if row.name == name)
         started = time.monotonic()
         result = await _probe(channel)
         return {"name": name, "ok": True, "ms": round((time.monotonic() - started) * 1000), "result": result}
 
-    show(with_database(work), json)
+    show(with_database(work, json=json), json)
+
+
+@app.command(name="set")
+def change(
+    name: str,
+    *,
+    url: str | None = None,
+    model: str | None = None,
+    key_env: str | None = None,
+    priority: Whole | None = None,
+    json: Json = False,
+) -> None:
+    """Change a channel; options that are not given stay as they are."""
+    if (url, model, key_env, priority) == (None, None, None, None):
+        raise CommandError("Say what to change: --url, --model, --key-env or --priority.")
+
+    async def update(connection: Transaction) -> ChannelRow | None:
+        row = await store.change_channel(
+            connection, name, url=url, model=model, key_env=key_env, priority=priority
+        )
+        if row is not None:
+            channels.check(row)
+        return row
+
+    async def work(db: Database) -> tuple[ChannelRow, str]:
+        row = await db.transaction(update)
+        if row is None:
+            raise await _missing(db, name)
+        return row, await _learn_voices(db, row) if row.kind == "speech" else ""
+
+    row, note = with_database(work, json=json)
+    _warn([row])
+    now = {
+        "name": name,
+        "url": without_login(row.url),
+        "model": row.model,
+        "key_env": row.key_env,
+        "priority": row.priority,
+    }
+    show({**now, **({"voices": note} if note else {})}, json)
 
 
 @app.command
@@ -98,7 +168,7 @@ def enable(name: str, *, json: Json = False) -> None:
 
 @app.command
 def disable(name: str, *, json: Json = False) -> None:
-    """Pass a channel over until it is enabled."""
+    """Don't use a channel until it is enabled."""
     _switch(name, False, json)
 
 
@@ -106,31 +176,45 @@ def disable(name: str, *, json: Json = False) -> None:
 def remove(name: str, *, json: Json = False) -> None:
     """Delete a channel."""
 
-    async def delete(connection: Connection) -> bool:
+    async def delete(connection: Transaction) -> bool:
         return await store.remove_channel(connection, name)
 
-    _change(name, delete)
+    _change(name, delete, json)
     show({"name": name, "removed": True}, json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
-    async def change(connection: Connection) -> bool:
+    async def change(connection: Transaction) -> bool:
         return await store.enable_channel(connection, name, enabled)
 
-    _change(name, change)
+    _change(name, change, json)
     show({"name": name, "enabled": enabled}, json)
 
 
-def _change(name: str, change: site.Change) -> None:
+def _change(name: str, change: site.Change, json: bool) -> None:
     async def work(db: Database) -> None:
-        if await db.transaction(change):
-            return
-        if name in {channel.name for channel in channels.from_settings(read_settings())}:
-            raise CommandError(f"There is no channel {name!r} in the database; it comes from the settings.")
-        stored = [channels.resolved(row, os.environ) for row in (await store.load(db)).channels]
-        raise CommandError(f"There is no channel {name!r}; {_names(stored)}.")
+        if not await db.transaction(change):
+            raise await _missing(db, name)
 
-    with_database(work)
+    with_database(work, json=json)
+
+
+async def _missing(db: Database, name: str) -> CommandError:
+    """The error for a channel that is not in the database."""
+    if name in {channel.name for channel in channels.from_settings(read_settings())}:
+        return CommandError(f"There is no channel {name!r} in the database; it comes from the settings.")
+    stored = [channels.resolved(row, os.environ) for row in (await store.load(db)).channels]
+    return CommandError(f"There is no channel {name!r}; {_names(stored)}.")
+
+
+def _warn(rows: Iterable[ChannelRow]) -> None:
+    """Warns on stderr of keys that are not set for this command; the serving process may have them."""
+    for row in channels.without_key(rows, os.environ):
+        print(
+            f"myna: warning: {row.key_env}, which should contain the key of channel {row.name!r}, is not set"
+            " for this command, or empty; the serving process reads its own environment.",
+            file=sys.stderr,
+        )
 
 
 def _names(known: Sequence[Channel]) -> str:
@@ -144,56 +228,77 @@ def _all(config: Config) -> list[Channel]:
 
 
 async def _learn_voices(db: Database, row: ChannelRow) -> str:
-    """Asks a new speech channel what it can speak; where it can't be asked now, the server asks again."""
-    outbound = Outbound(connections_max=1)
+    """Requests the voices of a speech channel and stores them. If that fails, the server tries again."""
+    http_client = HttpClient(connections_max=1)
     try:
-        known = Channels(read_settings(), os.environ, outbound, None)
+        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, espeak=None)
         count = await channels.record_voices(db, known, channels.resolved(row, os.environ))
     except EngineFailed as failure:
         return f"not known yet ({failure})"
     finally:
-        await outbound.close()
+        await http_client.close()
     return str(count)
 
 
 async def _probe(channel: Channel) -> str:
+    """Sends a channel a test request. Returns the answer. Raises CommandError."""
     settings = read_settings()
-    outbound = Outbound(connections_max=1)
+    http_client = HttpClient(connections_max=1)
+    known = Channels(settings=settings, environ=os.environ, http_client=http_client, espeak=None)
     try:
-        known = Channels(settings, os.environ, outbound, None)
         if channel.kind == "speech":
-            if channel.url == "espeak:":
-                return "the embedded voice needs no test"
-            voices = await known.engine(channel).voices(PROBE_WAIT_S)
-            return f"{len(voices)} voices"
-        if channel.url == PARROT:
-            return "the parrot is in"
-        said = await upstream.ask(
-            outbound,
+            with tempfile.TemporaryDirectory() as folder:
+                return await _probe_speech(channel, known, Path(folder), settings.call_deadline_s)
+        answer = await upstream.ask(
+            http_client,
             known,
             [channel],
             {"model": channel.model, "messages": [{"role": "user", "content": PROBE}]},
             PROBE,
-            seconds=PROBE_WAIT_S,
-            try_s=PROBE_WAIT_S,
+            seconds=settings.call_deadline_s,
+            fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,
         )
-        return said.content[:200]
+        return answer.content[:200]
     except (EngineFailed, UpstreamFailed) as failure:
         raise CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}.") from None
     finally:
-        await outbound.close()
+        await http_client.close()
+
+
+async def _probe_speech(channel: Channel, known: Channels, folder: Path, deadline_s: float) -> str:
+    """Speaks with the first voice, the embedded engine in a child process. Raises EngineFailed."""
+    if channel.url != EMBEDDED:
+        engine = known.engine(channel)
+        return await _speak(engine, await engine.voices(PROBE_WAIT_S), folder, deadline_s)
+    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=deadline_s)
+    try:
+        await espeak.start(AllowedPaths.of(writes=(folder,)))
+        return await _speak(espeak, ESPEAK_VOICES, folder, deadline_s)
+    finally:
+        await espeak.close()
+
+
+async def _speak(
+    engine: Espeak | OpenAISpeech, voices: Sequence[EngineVoice], folder: Path, deadline_s: float
+) -> str:
+    if not voices:
+        raise EngineFailed("The speech server lists no voice.")
+    voice = voices[0]
+    utterance = Utterance(text=PROBE_TEXT, voice_id=voice.voice_id, speed=1.0)
+    spoken = await engine.speak(utterance, folder / "test.mp3", deadline_s)
+    return f"{voice.voice_id!r}, of {len(voices)} voices, spoke for {spoken.seconds:.1f} s"
 
 
 def _reason(failure: Exception) -> str:
-    """What is known of a failure: the deepest cause of those whose words never hold a secret."""
+    """The message of the deepest cause whose text never contains a secret."""
     deepest: BaseException = failure
-    said = str(failure)
+    message = str(failure)
     while deepest.__cause__ is not None:
         deepest = deepest.__cause__
-        if isinstance(deepest, OutboundFailed | upstream.Fault):
-            said = str(deepest)
+        if isinstance(deepest, RequestFailed | upstream.FailedAttempt):
+            message = str(deepest)
     if isinstance(deepest, OSError) and deepest.errno:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
-        said = f"it can't be reached: {known}"
-    return said.rstrip(".")
+        message = f"it can't be reached: {known}"
+    return message.rstrip(".")

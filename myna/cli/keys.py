@@ -7,11 +7,11 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from myna import accounts, keys
-from myna.cli.desk import Json, seconds, show, show_rows, whole, with_database
+from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
 from myna.keys import Issued, Scope
-from myna.store import keys as store
 from myna.store.database import Database
-from myna.store.keys import KeyRow, Usage
+from myna.store.queries import keys as store
+from myna.store.queries.keys import KeyRow, KeyUsage
 
 app = App(name="key", help="API keys.")
 
@@ -33,24 +33,27 @@ def issue(
         owner = await accounts.find(db, account)
         return await keys.issue(db, owner.id, name, scopes, life_ms)
 
-    show(msgspec.structs.asdict(with_database(work)), json)
+    show(msgspec.structs.asdict(with_database(work, json=json)), json)
 
 
 @app.command(name="list")
 def list_all(account: str, *, json: Json = False) -> None:
     """List the keys of an account."""
 
-    async def work(db: Database) -> list[tuple[KeyRow, Usage]]:
+    async def work(db: Database) -> list[dict[str, object]]:
         owner = await accounts.find(db, account)
-        return [(row, await store.usage(db, row.id)) for row in await store.of_account(db, owner.id)]
+        ((now,),) = await db.fetch("SELECT now_ms()")
+        return [
+            _shown(row, await store.usage(db, row.id), now) for row in await store.of_account(db, owner.id)
+        ]
 
-    rows = [_shown(*found) for found in with_database(work)]
+    rows = with_database(work, json=json)
     show_rows(rows, json, empty="The account has no key yet.")
 
 
 @app.command
 def revoke(
-    key_id: Annotated[int, Parameter(name="ID", converter=whole, validator=Number(gte=1, lte=2**53))],
+    key_id: Annotated[int, Parameter(name="ID", converter=whole_number, validator=Number(gte=1, lte=2**53))],
     /,
     *,
     json: Json = False,
@@ -60,15 +63,16 @@ def revoke(
     async def work(db: Database) -> None:
         await keys.revoke(db, key_id)
 
-    with_database(work)
+    with_database(work, json=json)
     show({"id": key_id, "revoked": True}, json)
 
 
-def _shown(row: KeyRow, used: Usage) -> dict[str, object]:
+def _shown(row: KeyRow, used: KeyUsage, now: int) -> dict[str, object]:
     return {
         "id": row.id,
         "name": row.name,
         "masked": row.masked,
+        "state": keys.state(row, now),
         "scopes": Scope(row.scopes).names,
         "created_at": seconds(row.created_at),
         "expires_at": seconds(row.expires_at),

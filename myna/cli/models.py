@@ -12,13 +12,14 @@ import msgspec
 import soundfile
 from cyclopts import App
 
-from myna.cli.desk import Json, Whole, show, show_rows
-from myna.engines import sherpa_models
-from myna.engines.espeak import Espeak
-from myna.engines.sherpa import Sherpa
-from myna.engines.sherpa_known import KNOWN
-from myna.engines.spoken import EngineFailed, Reference, Spoken, Utterance, Voice
+from myna.cli.console import Json, Whole, show, show_rows
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance, VoiceReference
+from myna.engines.sherpa import models as sherpa_models
+from myna.engines.sherpa.engine import Sherpa
+from myna.engines.sherpa.known_models import KNOWN
 from myna.errors import CommandError, ConfigError
+from myna.sandbox.confinement import AllowedPaths
 
 app = App(name="models", help="Neural voices: models of sherpa-onnx that a compute node can speak with.")
 
@@ -26,7 +27,7 @@ SENTENCES = {
     "zh": "今天天气很好，我们一起去公园散步吧。",
     "en": "The weather is lovely today, so let us walk in the park.",
 }
-"""What a model is tried with, and what the reference says that it is to sound like."""
+"""The sentences of the trial, and of the reference voice that a cloning model imitates."""
 EMBEDDED = {"zh": "zh-female-1", "en": "en-us-female-1"}
 TRIAL_S = 600.0
 NAMED_MAX = 10
@@ -34,7 +35,7 @@ NAMED_MAX = 10
 
 @app.command(name="list")
 def list_known(*, json: Json = False) -> None:
-    """List models that are known to fit, with the address to fetch them from. Nothing is fetched."""
+    """List known models with their download addresses. Nothing is downloaded."""
     rows = [
         {**msgspec.structs.asdict(model), "languages": list(model.languages), "beside": list(model.beside)}
         for model in KNOWN
@@ -42,14 +43,14 @@ def list_known(*, json: Json = False) -> None:
     if json:
         show_rows(rows, json, empty="")
         return
-    for row in rows:  # one below the other: an address in a narrow column can't be copied
+    for row in rows:  # an address in a narrow column can't be copied
         show(row, json)
         print()
 
 
 @app.command
 def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Json = False) -> None:
-    """Try a model that was fetched and unpacked: load it, speak a sentence, print what node.toml needs."""
+    """Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml."""
     if not 1 <= threads <= sherpa_models.THREADS_MAX:
         raise ConfigError(f"The threads must be from 1 to {sherpa_models.THREADS_MAX}.")
     model = msgspec.structs.replace(sherpa_models.inspect(folder.resolve()), threads=threads)
@@ -65,9 +66,9 @@ def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Jso
     found = {
         "family": model.family,
         "languages": sorted({voice.language for voice in engine.voices} | set(engine.clones)),
-        "speakers": engine.facts.speakers if engine.voices else 0,
+        "speakers": engine.info.speakers if engine.voices else 0,
         "clones": list(engine.clones),
-        "rate_hz": engine.facts.rate_hz,
+        "rate_hz": engine.info.rate_hz,
         "seconds": round(spoken.seconds, 2),
         "real_time_factor": round(took_s / spoken.seconds, 3),
     }
@@ -77,10 +78,10 @@ def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Jso
         print(f"\nFor node.toml:\n\n{block}", end="")
 
 
-async def _tried(engine: Sherpa, path: Path) -> tuple[Spoken, float]:
-    """A sentence at `path`, and how many seconds it took to speak."""
+async def _tried(engine: Sherpa, path: Path) -> tuple[SpeechResult, float]:
+    """Speaks a sentence to `path`. Also returns how many seconds that took."""
     try:
-        await engine.start()
+        await engine.start(AllowedPaths.of(writes=(path.parent,)))
         language = _language(engine)
         reference = await _reference(language, path.with_suffix(".wav")) if engine.clones else None
         voice_id = engine.voices[0].voice_id if engine.voices else ""
@@ -98,17 +99,17 @@ def _language(engine: Sherpa) -> str:
     return "zh" if any(code.startswith("zh") for code in codes) else "en"
 
 
-async def _reference(language: str, wav: Path) -> Reference:
-    """A voice to clone for the trial: the embedded one."""
+async def _reference(language: str, wav: Path) -> VoiceReference:
+    """A sample to clone for the trial, spoken by the embedded engine."""
     said = wav.with_name("reference.mp3")
     espeak = Espeak(processes=1, queue_max=1, job_deadline_s=TRIAL_S)
     try:
-        await espeak.start()
+        await espeak.start(AllowedPaths.of(writes=(said.parent,)))
         await espeak.speak(Utterance(SENTENCES[language], EMBEDDED[language], 1.0), said, TRIAL_S)
     finally:
         await espeak.close()
     await asyncio.to_thread(_decode, said, wav)
-    return Reference(wav, SENTENCES[language], language)
+    return VoiceReference(wav, SENTENCES[language], language)
 
 
 def _decode(mp3: Path, wav: Path) -> None:
@@ -127,8 +128,8 @@ def _keep(said: Path, save: Path) -> None:
         raise CommandError(f"The audio can't be written to {save}: {error.strerror}.") from None
 
 
-def _block(folder: str, threads: int, voices: tuple[Voice, ...]) -> str:
-    """What to paste into node.toml; the voices are named where there are few, so that they can be renamed."""
+def _block(folder: str, threads: int, voices: tuple[EngineVoice, ...]) -> str:
+    """A block for node.toml. It lists up to NAMED_MAX voices, so that they can be renamed."""
     lines = ["[[engine]]", 'kind = "sherpa"', f"folder = {_quoted(folder)}", f"threads = {threads}"]
     for speaker, voice in enumerate(voices if len(voices) <= NAMED_MAX else ()):
         entries: dict[str, Any] = {
@@ -143,5 +144,5 @@ def _block(folder: str, threads: int, voices: tuple[Voice, ...]) -> str:
 
 
 def _quoted(value: str | int) -> str:
-    """As TOML writes it, whose basic strings are JSON's."""
+    """A TOML value. Basic strings of TOML are those of JSON."""
     return json_text.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,42 +11,43 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 from filelock import FileLock, Timeout
 
-from myna import __version__, logs
-from myna.cli.desk import Json, read_settings, show, show_rows
+from myna import __version__
+from myna.cli.console import Json, read_settings, show, show_rows
 from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
+from myna.http_client import HttpClient
 from myna.node import config as node_config
-from myna.node import membership, site
+from myna.node import credentials, server_client
 from myna.node.check import check as check_engines
-from myna.node.membership import Membership
-from myna.node.run import run as run_node
-from myna.outbound import Outbound
+from myna.node.credentials import Credentials
+from myna.node.runner import run as run_node
+from myna.sandbox.confinement import keep_to_ourselves
+from myna.telemetry import logs
 from myna.wire.farm import Joined
 
 __all__ = ["app"]
 
 LOCK = "node.lock"
-FOR_THE_OWNER_ALONE = 0o077
 
 Data = Annotated[str, Parameter(help="The node's data folder, instead of MYNA_DATA's.")]
-Config = Annotated[str, Parameter(help="The node.toml to go by, instead of the data folder's or this one's.")]
+Config = Annotated[str, Parameter(help="The node.toml to use, instead of the data folder's or this one's.")]
 
 
 @app.command
 def join(url: str, token: str, *, data: Data = "", again: bool = False, json: Json = False) -> None:
     """Make this machine a compute node of the service at URL, by the TOKEN that its operator made."""
-    address = membership.site_url(url)
+    address = credentials.site_url(url)
     folder = _folder(data)
-    path = folder / membership.FILE
+    path = folder / credentials.FILE
     if path.exists() and not again:
         raise CommandError(f"This machine has joined already, {path} says: --again replaces that.")
     _check_writable(folder)
     joined = asyncio.run(_join(address, token))
     try:
-        membership.store(folder, Membership(address, joined.name, joined.credential))
+        credentials.store(folder, Credentials(address, joined.name, joined.credential))
     except OSError as error:
         raise CommandError(f"{path} can't be written: {error.strerror}; get a new token.") from None
-    warning = {"warning": _in_the_clear(address)} if membership.in_the_clear(address) else {}
+    warning = {"warning": _in_the_clear(address)} if credentials.is_unencrypted(address) else {}
     show({"name": joined.name, "url": address, "credential": str(path), **warning}, json)
 
 
@@ -56,34 +57,34 @@ def run(*, data: Data = "", config: Config = "") -> None:
     folder = _folder(data)
     logs.configure(read_settings().log_level)
     with _lock(folder):
-        member = membership.load(folder)
+        member = credentials.load(folder)
         asyncio.run(run_node(member, node_config.load(_places(folder, config)), folder))
 
 
 @app.command
 def check(*, data: Data = "", config: Config = "", json: Json = False) -> int:
-    """Start each engine of node.toml, let it speak a sentence, and tell how fast it is; asks no service."""
+    """Start each engine of node.toml, speak a sentence, and print its speed; contacts no service."""
     folder = _folder(data, make=False)
     found = node_config.load(_places(folder, config))
     with _trial_folder(folder) as trials:
         rows = asyncio.run(check_engines(found.engines, Path(trials)))
-    show_rows(rows if json else [_for_people(row) for row in rows], json, empty="There is no engine.")
+    show_rows(rows if json else [_summary(row) for row in rows], json, empty="There is no engine.")
     return 0 if all(row["ok"] for row in rows) else 1
 
 
 async def _join(address: str, token: str) -> Joined:
-    outbound = Outbound(connections_max=1)
+    http_client = HttpClient(connections_max=1)
     try:
-        return await site.join(address, token, __version__, outbound)
-    except site.SiteFailed as failed:
+        return await server_client.join(address, token, __version__, http_client)
+    except server_client.ServerFailed as failed:
         raise CommandError(str(failed)) from None
     finally:
-        await outbound.close()
+        await http_client.close()
 
 
 def _folder(data: str, *, make: bool = True) -> Path:
-    """The data folder. What is written from here on is for its owner alone. Raises ConfigError."""
-    os.umask(FOR_THE_OWNER_ALONE)
+    """The data folder. Sets the umask, so that only the owner can read new files. Raises ConfigError."""
+    keep_to_ourselves()
     folder = Path(data).resolve() if data else read_settings().data_folder
     try:
         if make:
@@ -94,13 +95,13 @@ def _folder(data: str, *, make: bool = True) -> Path:
 
 
 def _check_writable(folder: Path) -> None:
-    """Before the token is used up. Raises CommandError."""
+    """Called before the token is used. Raises CommandError."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CommandError(f"The data folder {folder} can't be written to.")
 
 
 def _lock(folder: Path) -> FileLock:
-    """One node a folder. Raises CommandError."""
+    """Allows one running node per folder. Raises CommandError or ConfigError."""
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(blocking=False)
@@ -112,7 +113,7 @@ def _lock(folder: Path) -> FileLock:
 
 
 def _trial_folder(folder: Path) -> TemporaryDirectory[str]:
-    """On the disk that `run` writes to, where there is a data folder by now. Raises ConfigError."""
+    """A temporary folder, in the data folder if that exists. Raises ConfigError."""
     try:
         return TemporaryDirectory(prefix="trial-", dir=folder if folder.is_dir() else None)
     except OSError as error:
@@ -129,11 +130,11 @@ def _places(folder: Path, config: str) -> Sequence[Path]:
 
 def _in_the_clear(address: str) -> str:
     host = urlsplit(address).hostname
-    return f"What is said to {host} can be read and changed on its way: use https, or a network of your own."
+    return f"Traffic to {host} can be read and changed on the way: use https, or a private network."
 
 
-def _for_people(row: dict[str, object]) -> dict[str, object]:
-    """How many voices, since a model may have hundreds; and the speed as one says it."""
+def _summary(row: dict[str, object]) -> dict[str, object]:
+    """A row of the table: the number of voices, since a model may have hundreds, and the speed as text."""
     voices = row["voices"]
     count = len(voices) if isinstance(voices, list) else 0
     return {**row, "voices": count, "speed": f"{row['speed']} times real time" if row["ok"] else ""}

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from cyclopts import App
 from msgspec import structs
 
-from myna.cli.desk import Json, read_settings, seconds, show, show_rows, with_database
-from myna.node.membership import leads_here
-from myna.nodes import Known, Nodes
+from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
+from myna.farm.nodes import Nodes, NodeStatus
+from myna.node.credentials import is_loopback
 
 LEADS_HERE = (
-    "That address is good on this machine alone. On another one type its own, or set MYNA_PUBLIC_URL."
+    "That address works only on this machine. On another one use its address, or set MYNA_PUBLIC_URL."
 )
 
 app = App(
@@ -21,54 +21,54 @@ app = App(
 
 @app.command
 def enroll(name: str, *, again: bool = False, json: Json = False) -> None:
-    """Make a token by which a machine joins as a compute node. It is printed this once and kept nowhere; it
-    works once, within an hour."""
-    invited = with_database(lambda db: Nodes(db).enroll(name, again=again))
+    """Create a token with which a machine joins as a compute node. It is printed once, not stored, and works
+    once, within an hour."""
+    invited = with_database(lambda db: Nodes(db).enroll(name, again=again), json=json)
     address = read_settings().base_url
     command = f"myna node join {address} {invited.token}"
-    note = {"note": LEADS_HERE} if leads_here(address) else {}
+    note = {"note": LEADS_HERE} if is_loopback(address) else {}
     show({**structs.asdict(invited), "command": command, **note}, json)
 
 
 @app.command(name="list")
 def list_all(*, json: Json = False) -> None:
-    """List the nodes with what they can do and how they stand."""
-    known = with_database(lambda db: Nodes(db).list())
+    """List the nodes with their capabilities and states."""
+    known = with_database(lambda db: Nodes(db).list(), json=json)
     rows = [_shown(node, whole=json) for node in known]
     show_rows(rows, json, empty="There is no compute node yet: myna node enroll NAME")
 
 
 @app.command
 def disable(name: str, *, json: Json = False) -> None:
-    """Let a node in no more; what it was at goes to others."""
-    _put(name, "disabled", lambda nodes: nodes.disable(name), json)
+    """Refuse a node; its tasks are requeued."""
+    _change(name, "disabled", lambda nodes: nodes.disable(name), json)
 
 
 @app.command
 def enable(name: str, *, json: Json = False) -> None:
     """Let a node work again that was disabled or drained."""
-    _put(name, "enabled", lambda nodes: nodes.enable(name), json)
+    _change(name, "enabled", lambda nodes: nodes.enable(name), json)
 
 
 @app.command
 def drain(name: str, *, json: Json = False) -> None:
-    """Let a node end what it is at, and give it nothing more."""
-    _put(name, "draining", lambda nodes: nodes.drain(name), json)
+    """Let a node finish its tasks, and give it no more."""
+    _change(name, "draining", lambda nodes: nodes.drain(name), json)
 
 
 @app.command
 def remove(name: str, *, json: Json = False) -> None:
-    """Delete a node; what it was at goes to others."""
-    _put(name, "removed", lambda nodes: nodes.remove(name), json)
+    """Delete a node; its tasks are requeued."""
+    _change(name, "removed", lambda nodes: nodes.remove(name), json)
 
 
-def _put(name: str, state: str, change: Callable[[Nodes], Awaitable[None]], json: bool) -> None:
-    with_database(lambda db: change(Nodes(db)))
+def _change(name: str, state: str, change: Callable[[Nodes], Awaitable[None]], json: bool) -> None:
+    with_database(lambda db: change(Nodes(db)), json=json)
     show({"name": name, state: True}, json)
 
 
-def _shown(known: Known, *, whole: bool) -> dict[str, object]:
-    """For programs all voices, for people how many: a node may have hundreds."""
+def _shown(known: NodeStatus, *, whole: bool) -> dict[str, object]:
+    """All voices for JSON, their number for a table: a node may have hundreds."""
     node = known.node
     return {
         "name": node.name,

@@ -4,14 +4,13 @@ import asyncio
 import os
 import tempfile
 
-from filelock import FileLock, Timeout
-
-from myna import __version__, app, server
+from myna import __version__, app
 from myna.api.health import MULTIPROCESS
-from myna.cli.desk import Json, open_database, read_settings, show
-from myna.errors import CommandError, ConfigError
+from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
+from myna.http import server
+from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
-from myna.store.migrate import migrate as bring_up
+from myna.store.migrate import migrate as migrate_schema
 
 FACTORY = "myna.app:create"
 
@@ -22,23 +21,16 @@ def serve() -> None:
     if not settings.on_sqlite:
         _run(settings)
         return
-    lock = FileLock(settings.data_folder / "serving.lock")
-    try:
-        settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise CommandError(f"Another process serves from {settings.data_folder}; stop it first.") from None
-    except OSError as error:
-        raise ConfigError(
-            f"MYNA_DATA: {settings.data_folder} can't be written to: {error.strerror}."
-        ) from None
-    with lock:
+    with exclusive(settings):
+        check_not_moved(settings)
         _run(settings)
 
 
 def migrate(*, json: Json = False) -> None:
-    """Bring the database to this build's schema. `serve` does so by itself."""
-    show({"schema": asyncio.run(_bring_up(read_settings()))}, json)
+    """Migrate the database to this build's schema. `serve` does so at startup."""
+    settings = read_settings()
+    check_not_moved(settings)
+    show({"schema": asyncio.run(_migrate(settings))}, json)
 
 
 def version(*, json: Json = False) -> None:
@@ -46,13 +38,14 @@ def version(*, json: Json = False) -> None:
     show({"version": __version__}, json)
 
 
-async def _bring_up(settings: Settings) -> int:
+async def _migrate(settings: Settings) -> int:
     async with open_database(settings) as db:
-        return await bring_up(db)
+        return await migrate_schema(db)
 
 
 def _run(settings: Settings) -> None:
-    asyncio.run(_bring_up(settings))  # what is wrong with the database is told here, in one line
+    keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
+    asyncio.run(_migrate(settings))  # reports an error of the database in one line
     if settings.workers == 1:
         server.run(app.create(settings, os.environ), settings)
         return

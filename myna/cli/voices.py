@@ -10,21 +10,24 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from myna import accounts, clones, marks
+from myna import accounts, clones, voice_overrides
 from myna.channels import Channels
-from myna.cli.desk import Json, read_settings, seconds, show, show_rows, with_database
-from myna.clones import Wish
-from myna.engines.espeak import Espeak
-from myna.engines.listener import Listener
+from myna.cli.console import Json, owner_of_files, read_settings, seconds, show, show_rows, with_database
+from myna.clones import CloneRequest
+from myna.engines.espeak.engine import Espeak
+from myna.engines.inspector.inspector import Inspector
 from myna.errors import CommandError
-from myna.marks import Offered
-from myna.nodes import Nodes, State
-from myna.outbound import Outbound
-from myna.store import clones as clones_store
-from myna.store.audio import AudioStore
-from myna.store.clones import CloneRow, CloneStatus, Deleted, OwnedClone
+from myna.farm.nodes import Nodes, NodeState
+from myna.http_client import HttpClient
+from myna.sandbox.confinement import AllowedPaths
 from myna.store.database import Database
-from myna.store.samples import SampleStore
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import smallest
+from myna.store.files.samples import SampleStore
+from myna.store.queries import clones as clones_store
+from myna.store.queries.clones import CloneRow, Deleted, OwnedClone
+from myna.store.states import CloneStatus
+from myna.voice_overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
 VoiceId = Annotated[str, Parameter(name="ID")]
@@ -32,48 +35,48 @@ VoiceId = Annotated[str, Parameter(name="ID")]
 
 @app.command(name="list")
 def list_all(*, account: str = "", json: Json = False) -> None:
-    """List the public voices with who speaks them, and cloned voices; --account for those of one account."""
+    """List public voices with their engines, and cloned voices; --account for those of one account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
         if account:
             owner = await accounts.find(db, account)
             cloned = await clones_store.owned_by(db, owner.id)
         else:
-            cloned = await clones.everyone(db)
+            cloned = await clones.list_all(db)
         nodes = await clones.cloning_nodes(db)
         async with _channels() as channels:
-            public = [_public(offer) for offer in await marks.offered(db, channels)]
+            public = [_public(offer) for offer in await voice_overrides.list_public(db, channels)]
         return public + [_cloned(owned, nodes.get(owned.clone.language, [])) for owned in cloned]
 
-    rows = with_database(work)
-    show_rows(rows, json, empty="There is no voice: nothing that speaks is switched on.")
+    rows = with_database(work, json=json)
+    show_rows(rows, json, empty="There is no voice: no speech engine is enabled.")
 
 
 @app.command
 def hide(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Take a public voice out of the list; it can't be asked for either."""
-    _mark(lambda db, channels: marks.hide(db, channels, voice_id, True))
+    """Remove a public voice from the list; requests for it are refused."""
+    _override(lambda db, channels: voice_overrides.hide(db, channels, voice_id, True), json)
     show({"voice_id": voice_id, "hidden": True}, json)
 
 
 @app.command(name="show")
 def show_again(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Bring a hidden voice back."""
-    _mark(lambda db, channels: marks.hide(db, channels, voice_id, False))
+    """Show a hidden voice again."""
+    _override(lambda db, channels: voice_overrides.hide(db, channels, voice_id, False), json)
     show({"voice_id": voice_id, "hidden": False}, json)
 
 
 @app.command
 def rename(voice_id: VoiceId, name: str, /, *, json: Json = False) -> None:
-    """Give a public voice another name; "" for its own again."""
-    _mark(lambda db, channels: marks.rename(db, channels, voice_id, name))
+    """Give a public voice another name; "" restores its name."""
+    _override(lambda db, channels: voice_overrides.rename(db, channels, voice_id, name), json)
     show({"voice_id": voice_id, "name": name}, json)
 
 
 @app.command
 def order(voice_ids: Annotated[list[str], Parameter(name="ID")], /, *, json: Json = False) -> None:
-    """Put these public voices first, in this order; the first one is the default. All others come behind."""
-    _mark(lambda db, channels: marks.order(db, channels, voice_ids))
+    """Put these public voices first, in this order; the first one is the default. All others follow."""
+    _override(lambda db, channels: voice_overrides.order(db, channels, voice_ids), json)
     show({"voice_ids": voice_ids}, json)
 
 
@@ -92,20 +95,24 @@ def clone(
     json: Json = False,
 ) -> None:
     """Have a compute node clone a voice for an account. Free of charge."""
+    samples = _samples(owner_of_files(read_settings()))
     _check_readable(sample)
+    _check_space()
     agreed = f"{consent_by or account} (given to the command line of {_os_user()})" if consent else ""
-    wish = Wish(name, language, transcript, sample, agreed)
+    request = CloneRequest(
+        name=name, language=language, transcript=transcript, sample=sample, consent_by=agreed
+    )
 
     async def work(db: Database) -> tuple[CloneRow, str]:
         owner = await accounts.find(db, account)
         note = await _note(db, language)
-        listener = Listener()
+        inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(_samples_folder(),)))
         try:
-            return await clones.clone(db, _samples(), listener, owner, wish), note
+            return await clones.clone(db, samples, inspector, owner, request), note
         finally:
-            await listener.close()
+            await inspector.close()
 
-    row, note = with_database(work)
+    row, note = with_database(work, json=json)
     rest = {"language": row.language, "status": CloneStatus(row.status).name.lower()}
     sample_s = round(row.sample_ms / 1000, 1)
     consent_at = seconds(row.consent_at)
@@ -122,46 +129,56 @@ def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
         audio = AudioStore(read_settings().data_folder / "audio")
         return await clones.delete(db, _samples(), audio, voice_id)
 
-    deleted = with_database(work)
+    deleted = with_database(work, json=json)
     show({"voice_id": voice_id, "deleted": True, "tasks_refunded": deleted.refunded}, json)
 
 
-def _mark(change: Callable[[Database, Channels], Awaitable[None]]) -> None:
+def _override(change: Callable[[Database, Channels], Awaitable[None]], json: bool) -> None:
     async def work(db: Database) -> None:
         async with _channels() as channels:
             await change(db, channels)
 
-    with_database(work)
+    with_database(work, json=json)
 
 
 @contextlib.asynccontextmanager
 async def _channels() -> AsyncIterator[Channels]:
-    """The channels for what they are known to speak; nothing is asked and nothing started."""
-    outbound = Outbound(connections_max=1)
+    """The channels with their stored voices. Sends no request and starts no process."""
+    http_client = HttpClient(connections_max=1)
     try:
         espeak = Espeak(processes=1, queue_max=1, job_deadline_s=1.0)
-        yield Channels(read_settings(), os.environ, outbound, espeak)
+        yield Channels(settings=read_settings(), environ=os.environ, http_client=http_client, espeak=espeak)
     finally:
-        await outbound.close()
+        await http_client.close()
 
 
-def _samples() -> SampleStore:
-    return SampleStore(read_settings().data_folder / "samples")
+def _samples(owner: tuple[int, int] | None = None) -> SampleStore:
+    return SampleStore(_samples_folder(), owner)
+
+
+def _samples_folder() -> Path:
+    return read_settings().data_folder / "samples"
 
 
 async def _note(db: Database, language: str) -> str:
-    """What a voice of this language waits for; empty where a node can clone it now."""
+    """Why a voice of this language can't be cloned now; empty if a node can clone it."""
     if language not in await clones.cloning_nodes(db):
         return f"No compute node clones in {language!r} now; the voice waits for one."
-    if any(node.state is State.ONLINE and language in node.clones for node in await Nodes(db).list()):
+    if any(node.state is NodeState.ONLINE and language in node.clones for node in await Nodes(db).list()):
         return ""
     return f"No compute node that clones in {language!r} is online; the voice waits until one is."
 
 
+def _check_space() -> None:
+    settings = read_settings()
+    if smallest(settings.data_folder) < settings.disk_reserve_bytes:
+        raise CommandError("The data folder's disk has less free space than MYNA_DISK_RESERVE_BYTES.")
+
+
 def _check_readable(path: Path) -> None:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe may wait for ever
-            raise CommandError(f"{path} is no regular file; name a recording.")
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe may block forever
+            raise CommandError(f"{path} is not a regular file; name a recording.")
         with path.open("rb"):
             return
     except OSError as error:
@@ -171,11 +188,11 @@ def _check_readable(path: Path) -> None:
 def _os_user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user of the system without a name
+    except (KeyError, OSError):  # the user id has no name
         return f"user {os.getuid()}"
 
 
-def _public(offer: Offered) -> dict[str, object]:
+def _public(offer: PublicVoice) -> dict[str, object]:
     voice = offer.voice
     return {
         "voice_id": voice.voice_id,
@@ -183,9 +200,9 @@ def _public(offer: Offered) -> dict[str, object]:
         "gender": voice.gender,
         "language": voice.language,
         "source": "public",
-        "by": list(offer.by),
-        "place": offer.mark.place,
-        "hidden": bool(offer.mark.hidden),
+        "by": list(offer.sources),
+        "place": offer.override.place,
+        "hidden": bool(offer.override.hidden),
         "account": "",
         "status": "",
         "reason": "",

@@ -1,1 +1,1 @@
-"""EDGE of /farm/v1: what compute nodes ask. Bytes to structs and back; decisions are elsewhere."""
+"""Compute nodes in the service: registration, capabilities, the queue, and the estimated wait of a task."""

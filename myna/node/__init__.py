@@ -1,5 +1,4 @@
-"""The compute node: a program on somebody's machine that speaks for a site.
+"""The compute node: a program that leases speech jobs from a service and speaks them with its own engines.
 
-It makes outgoing calls alone, so it may stand behind any NAT. It asks the site for jobs, speaks them with the
-engines of its own machine, and brings the audio back. `python -m myna node run` is it.
+It only makes outgoing connections, so it works behind any NAT. It is started with `python -m myna node run`.
 """

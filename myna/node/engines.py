@@ -1,4 +1,4 @@
-"""What this machine speaks with: engines side by side, and which of them has which voice."""
+"""The speech engines of this machine, and which of them has which voice."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,88 +7,94 @@ from typing import Final, Protocol
 
 import msgspec
 
-from myna.engines.espeak import VOICES, Espeak
-from myna.engines.sherpa import Sherpa, SherpaModel
-from myna.engines.spoken import (
-    EngineDown,
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import (
     EngineFailed,
-    Reference,
-    Spoken,
-    UnfitUtterance,
+    EngineUnavailable,
+    EngineVoice,
+    SpeechResult,
+    UnsupportedUtterance,
     Utterance,
-    Voice,
+    VoiceReference,
 )
+from myna.engines.sherpa.engine import Sherpa, SherpaModel
 from myna.errors import ConfigError
-from myna.node.wanted import wanted
+from myna.node.requirements import pattern_requirement
+from myna.sandbox.confinement import AllowedPaths
+from myna.wire import validation_errors
 from myna.wire.farm import VOICES_MAX, NodeVoice
 
 QUEUE_MAX: Final = 256
 JOB_MAX_S: Final = 900.0
-"""How long an engine may take over one job."""
+"""Deadline of one job in an engine."""
 
 Progress = Callable[[float], None]
 
 
-class NoVoice(UnfitUtterance):
-    """No engine of this node has the voice now; another node's may."""
+class VoiceUnavailable(UnsupportedUtterance):
+    """No engine of this node has the voice now. Another node may have it."""
 
 
 class Engine(Protocol):
-    """One engine, with the voices it has and the languages in which it speaks in the voice of a reference."""
+    """An engine, its voices and the languages that it clones voices in."""
 
     label: str
-    """As it is called in errors and by `node check`."""
+    """Its name in errors and in the output of `node check`."""
 
     @property
-    def voices(self) -> tuple[Voice, ...]: ...
+    def voices(self) -> tuple[EngineVoice, ...]: ...
 
     @property
     def clones(self) -> tuple[str, ...]: ...
 
     def up(self) -> bool: ...
 
-    async def start(self) -> None: ...
+    async def start(self, files: AllowedPaths | None) -> None: ...
 
     async def speak(
-        self, utterance: Utterance, path: Path, reference: Reference | None, progress: Progress
-    ) -> Spoken: ...
+        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
+    ) -> SpeechResult: ...
 
     async def close(self) -> None: ...
 
 
-class Embedded:
-    """espeak-ng, with all its voices or `only` some. Raises ConfigError for one it doesn't have."""
+class EspeakEngine:
+    """espeak-ng with all of its voices, or `only` some. Raises ConfigError for an unknown voice."""
 
     clones: tuple[str, ...] = ()
     label = "espeak"
 
     def __init__(self, processes: int, only: Sequence[str] | None = None) -> None:
-        known = {voice.voice_id: voice for voice in VOICES}
+        by_id = {voice.voice_id: voice for voice in VOICES}
         for voice_id in only or ():
-            if voice_id not in known:
-                raise ConfigError(f"voices: espeak has no {voice_id!r}; it has {', '.join(known)}.")
-        self.voices = VOICES if only is None else tuple(known[voice_id] for voice_id in only)
+            if voice_id not in by_id:
+                raise ConfigError(f"voices: espeak has no {voice_id!r}; it has {', '.join(by_id)}.")
+        self.voices = VOICES if only is None else tuple(by_id[voice_id] for voice_id in only)
         self._espeak = Espeak(processes=processes, queue_max=QUEUE_MAX, job_deadline_s=JOB_MAX_S)
-        self.up, self.start, self.close = self._espeak.up, self._espeak.start, self._espeak.close
+        self.up = self._espeak.up
+        self.start = self._espeak.start
+        self.close = self._espeak.close
 
     async def speak(
-        self, utterance: Utterance, path: Path, reference: Reference | None, progress: Progress
-    ) -> Spoken:
+        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
+    ) -> SpeechResult:
         if reference is not None:
-            raise UnfitUtterance("This engine clones no voice.")
+            raise UnsupportedUtterance("This engine clones no voice.")
         return await self._espeak.speak(utterance, path, JOB_MAX_S)
 
 
-class Neural:
+class SherpaEngine:
     """A model of sherpa-onnx."""
 
     def __init__(self, model: SherpaModel) -> None:
         self.label = f"{model.family} {model.folder}"
         self._sherpa = Sherpa(model, queue_max=QUEUE_MAX, job_deadline_s=JOB_MAX_S)
-        self.up, self.start, self.close = self._sherpa.up, self._sherpa.start, self._sherpa.close
+        self.up = self._sherpa.up
+        self.start = self._sherpa.start
+        self.close = self._sherpa.close
 
     @property
-    def voices(self) -> tuple[Voice, ...]:
+    def voices(self) -> tuple[EngineVoice, ...]:
         return self._sherpa.voices
 
     @property
@@ -96,34 +102,35 @@ class Neural:
         return self._sherpa.clones
 
     async def speak(
-        self, utterance: Utterance, path: Path, reference: Reference | None, progress: Progress
-    ) -> Spoken:
+        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
+    ) -> SpeechResult:
         return await self._sherpa.speak(utterance, path, JOB_MAX_S, reference=reference, progress=progress)
 
 
 class Engines:
-    """All engines of the node. Where two have a voice, the one that stands first in node.toml speaks it."""
+    """All engines of the node. If two have the same voice, the first in node.toml speaks it."""
 
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines
 
-    async def start(self) -> None:
-        """All are ready, one after another. Raises EngineFailed, naming the engine; then none runs."""
+    async def start(self, files: AllowedPaths) -> None:
+        """Starts the engines one after another. Their processes may open `files` and the engines' own files
+        only. Raises EngineFailed with the engine's label; then no engine runs."""
         try:
             for engine in self._engines:
-                await started(engine)
-            if said := too_many(self._engines):
-                raise EngineDown(said)
+                await start(engine, files)
+            if excess := too_many_voices(self._engines):
+                raise EngineUnavailable(excess)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Ends all. May be called twice."""
+        """Stops all engines. Idempotent."""
         await asyncio.gather(*(engine.close() for engine in self._engines))
 
     def offer(self) -> tuple[list[NodeVoice], list[str]]:
-        """The voices and the languages for clones, their codes alone, of those engines that can speak now."""
+        """The voices of the engines that can speak now, and their languages for clones without the region."""
         voices: dict[str, NodeVoice] = {}
         clones: dict[str, None] = {}
         for engine in self._engines:
@@ -134,53 +141,52 @@ class Engines:
         return list(voices.values()), list(clones)
 
     async def speak(
-        self, utterance: Utterance, path: Path, reference: Reference | None, progress: Progress
-    ) -> Spoken:
-        """The utterance as an mp3 at `path`, in the reference's voice if there is one.
+        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
+    ) -> SpeechResult:
+        """Writes the utterance as an mp3 to `path`, in the reference's voice if there is one.
 
-        Raises an error of `spoken.py`. However it ends but well, nothing is left at `path`.
+        Raises EngineFailed; then there is no file at `path`.
         """
         for engine in self._engines:
             if engine.up() and _can(engine, utterance, reference):
                 return await engine.speak(utterance, path, reference, progress)
-        raise NoVoice("No engine of this node has the voice now.")
+        raise VoiceUnavailable("No engine of this node has the voice now.")
 
 
-async def started(engine: Engine) -> None:
-    """The engine is ready, and a site can be told of its voices. Raises EngineFailed, naming the engine."""
+async def start(engine: Engine, files: AllowedPaths) -> None:
+    """Starts the engine and validates its voices. Raises EngineFailed with the engine's label."""
     try:
-        await engine.start()
+        await engine.start(files)
         for voice in engine.voices:
             _offered(voice)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        key = where.rstrip("`")
-        words = wanted(key, what)
-        said = f"{key} must be {words}" if words else str(error)
-        raise EngineDown(f"{engine.label}: a voice can't be offered: {said}.") from None
+        parsed = validation_errors.field_error(error)
+        requirement = pattern_requirement(parsed)
+        reason = f"{parsed.path} must be {requirement}" if requirement else str(error)
+        raise EngineUnavailable(f"{engine.label}: a voice can't be offered: {reason}.") from None
     except EngineFailed as failure:
         raise type(failure)(f"{engine.label}: {failure}") from failure
 
 
-def too_many(engines: Sequence[Engine]) -> str:
-    """What is to be said where these have more voices than a site takes of a node; else empty. A model whose
-    speakers have no names in node.toml counts only once it runs."""
+def too_many_voices(engines: Sequence[Engine]) -> str:
+    """The error if these engines have more voices than the server accepts from a node; else empty. The voices
+    of a model that node.toml does not name are counted only once it runs."""
     count = len({voice.voice_id for engine in engines for voice in engine.voices})
     if count <= VOICES_MAX:
         return ""
-    return f"{count} voices in all; a node may have {VOICES_MAX}: name fewer of them, or take an engine away."
+    return f"{count} voices in all; a node may have {VOICES_MAX}: name fewer of them, or remove an engine."
 
 
-def _offered(voice: Voice) -> NodeVoice:
+def _offered(voice: EngineVoice) -> NodeVoice:
     return msgspec.convert(voice, NodeVoice, from_attributes=True)
 
 
-def _can(engine: Engine, utterance: Utterance, reference: Reference | None) -> bool:
+def _can(engine: Engine, utterance: Utterance, reference: VoiceReference | None) -> bool:
     if reference is not None:
         return _code(reference.language) in map(_code, engine.clones)
     return any(voice.voice_id == utterance.voice_id for voice in engine.voices)
 
 
 def _code(language: str) -> str:
-    """Without the region: who clones zh does so for zh-CN."""
+    """The language without its region: an engine that clones zh also clones zh-CN."""
     return language.partition("-")[0].lower()

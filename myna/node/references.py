@@ -1,4 +1,4 @@
-"""The recordings that this node was given to speak like: fetched once, kept until the site says forget."""
+"""Recordings of cloned voices: fetched once, cached until the service says to forget them."""
 
 import asyncio
 import os
@@ -6,40 +6,40 @@ from pathlib import Path
 from re import compile as pattern
 from typing import Final
 
-from myna.node.site import Site
-from myna.sound.landing import Landing
-from myna.wire.farm import Reference
+from myna.files.atomic_file import AtomicFile
+from myna.node.server_client import ServerClient
+from myna.wire.farm import JobReference
 
 KEPT_MAX: Final = 1000
-"""More than that, and the one that was used longest ago goes: it can be fetched again."""
+"""Above this number the least recently used copy is deleted. It can be fetched again."""
 _NAME: Final = pattern(r"([0-9a-f]{64})\.wav")
 
 
 class References:
-    """Copies in a folder, each a wav under its SHA-256. What else lies there is left of a crash, and goes."""
+    """Copies in a folder, each a wav named by its SHA-256. Deletes other files there, which a crash left."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._fetching = asyncio.Lock()
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        self._kept: dict[str, None] = {}  # the one used last at the end
-        for path in found:
+        paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+        self._kept: dict[str, None] = {}  # in the order of their last use
+        for path in paths:
             if name := _NAME.fullmatch(path.name):
                 self._kept[name[1]] = None
             else:
                 path.unlink()
 
     def kept(self) -> list[str]:
-        """The SHA-256 of each."""
+        """The SHA-256 of each copy."""
         return list(self._kept)
 
-    async def get(self, site: Site, reference: Reference) -> Path:
-        """Where the wav lies, fetched if it isn't there. Raises SiteFailed or OSError."""
+    async def get(self, server: ServerClient, reference: JobReference) -> Path:
+        """The path of the wav, which is fetched if there is no copy. Raises ServerFailed or OSError."""
         path = self._path(reference.sha256)
-        async with self._fetching:  # two jobs in one voice fetch it once
+        async with self._fetching:  # two jobs with the same voice fetch it once
             if reference.sha256 not in self._kept:
-                wav = await site.reference(reference)
+                wav = await server.reference(reference)
                 await asyncio.to_thread(_write, path, wav)
             self._kept.pop(reference.sha256, None)
             self._kept[reference.sha256] = None
@@ -49,7 +49,7 @@ class References:
         return path
 
     def forget(self, sha256: str) -> bool:
-        """Deletes the copy; False where there is none."""
+        """Deletes the copy. False if there is none."""
         if sha256 not in self._kept:
             return False
         del self._kept[sha256]
@@ -61,7 +61,7 @@ class References:
 
 
 def _write(path: Path, wav: bytes) -> None:
-    file = Landing(path)
+    file = AtomicFile(path)
     try:
         file.begin()
         file.write(wav)

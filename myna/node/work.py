@@ -1,4 +1,4 @@
-"""One job: speak it into a file of the node's, bring the file to the site, or say why not."""
+"""Runs one job: speaks it to a file and uploads the file, or reports the failure."""
 
 import asyncio
 import logging
@@ -9,126 +9,143 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from myna.disk_threads import Disk
-from myna.engines.spoken import (
+from myna.engines.interface import (
     EngineFailed,
     NothingSpoken,
-    Reference,
-    Spoken,
-    UnfitUtterance,
+    SpeechResult,
+    UnsupportedUtterance,
     Utterance,
     UtteranceRefused,
+    VoiceReference,
 )
-from myna.node.engines import Engines, NoVoice
-from myna.node.held import Holding
-from myna.node.outage import Outage, Tries
+from myna.files.disk_threads import DiskExecutor
+from myna.files.fsync import remove
+from myna.node.engines import Engines, VoiceUnavailable
+from myna.node.leases import LeasedJob
 from myna.node.references import References
-from myna.node.site import Lost, NotAdmitted, Refused, Site, SiteAway, SiteFailed, TooOld
-from myna.sound.durable import remove
-from myna.wire import farm
-from myna.wire.farm import AUDIO_MAX_BYTES, Failure
+from myna.node.retry import Backoff, OutageLog
+from myna.node.server_client import (
+    CredentialRefused,
+    LeaseLost,
+    ProtocolTooOld,
+    RequestRefused,
+    ServerClient,
+    ServerFailed,
+    ServerUnavailable,
+)
+from myna.wire.farm import AUDIO_MAX_BYTES, Failure, JobReference
 
 T = TypeVar("T")
 
 REASON_MAX_CHARS: Final = 300
-_HOPELESS: Final = (NothingSpoken, UnfitUtterance, UtteranceRefused)
-"""What no other node would do better."""
+_FINAL: Final = (NothingSpoken, UnsupportedUtterance, UtteranceRefused)
+"""Errors that other nodes would have as well."""
 
 log = logging.getLogger(__name__)
 
 
 class Work:
-    """How a node does its jobs; `folder` is for what isn't handed in yet, and holds nothing else."""
+    """Runs jobs. `folder` is for audio that is not uploaded yet; other files in it are deleted."""
 
     def __init__(
-        self, site: Site, engines: Engines, references: References, outage: Outage, folder: Path
+        self,
+        server: ServerClient,
+        engines: Engines,
+        references: References,
+        outages: OutageLog,
+        folder: Path,
     ) -> None:
-        self._site, self._engines, self._references = site, engines, references
-        self._outage, self.folder = outage, folder
-        self._disk = Disk()
+        self._server = server
+        self._engines = engines
+        self._references = references
+        self._outages = outages
+        self.folder = folder
+        self._disk = DiskExecutor()
         folder.mkdir(mode=0o700, exist_ok=True)
-        for left in folder.iterdir():  # by a node that was killed
-            left.unlink()
+        for file in folder.iterdir():  # left by a node that was killed
+            file.unlink()
 
-    async def do(self, holding: Holding) -> None:
-        """The job, done or reported. Cancelling ends it at once, and leaves nothing behind."""
+    async def do(self, leased: LeasedJob) -> None:
+        """Completes the job or reports its failure. Deletes its file in any case, also when cancelled."""
         path = self.folder / f"{secrets.token_hex(16)}.mp3"
         try:
-            await self._done(holding, path)
+            await self._speak_and_upload(leased, path)
         except EngineFailed as failure:
-            final = isinstance(failure, _HOPELESS) and not isinstance(failure, NoVoice)
-            await self._report(holding, str(failure), final=final)
+            final = isinstance(failure, _FINAL) and not isinstance(failure, VoiceUnavailable)
+            await self._report(leased, str(failure), final=final)
         except OSError as failure:
             reason = failure.strerror or type(failure).__name__
-            await self._report(holding, f"The node's disk: {reason}.", final=False)
-        except (Lost, NotAdmitted, TooOld) as refused:
-            log.info("%s: dropped: %s", holding.name, refused)
-        except Refused as refused:
-            await self._report(holding, str(refused), final=False)
+            await self._report(leased, f"The node's disk: {reason}.", final=False)
+        except (LeaseLost, CredentialRefused, ProtocolTooOld) as refused:
+            log.info("%s: dropped: %s", leased.name, refused)
+        except RequestRefused as refused:
+            await self._report(leased, str(refused), final=False)
         except Exception:
-            log.exception("%s: a fault of this program", holding.name)
-            await self._report(holding, "A fault of the node's program; its log has it.", final=False)
+            log.exception("%s: an unhandled exception", leased.name)
+            await self._report(
+                leased, "An internal error of the node; its log has the traceback.", final=False
+            )
         finally:
-            await self._disk.cleared(partial(remove, path))
+            await self._disk.clean_up(partial(remove, path))
 
-    async def hand_back(self, holding: Holding) -> None:
-        """Tells the site, once, that the job isn't done because the node goes."""
+    async def requeue(self, leased: LeasedJob) -> None:
+        """Returns the job to the queue because the node shuts down. Does not retry."""
         try:
-            await self._site.fail(Failure(holding.held, "The node is shutting down.", handed_back=True))
-        except SiteFailed as failed:
-            log.warning("%s: not handed back: %s", holding.name, failed)
+            await self._server.fail(Failure(leased.lease, "The node is shutting down.", handed_back=True))
+        except ServerFailed as failed:
+            log.warning("%s: not requeued: %s", leased.name, failed)
         else:
-            log.info("%s: handed back", holding.name)
+            log.info("%s: requeued", leased.name)
 
-    async def _done(self, holding: Holding, path: Path) -> None:
-        job = holding.job
+    async def _speak_and_upload(self, leased: LeasedJob, path: Path) -> None:
+        job = leased.job
         reference = await self._reference(job.reference) if job.reference else None
         started = time.monotonic()
         utterance = Utterance(job.text, job.voice_id, job.speed)
 
         def progress(fraction: float) -> None:
-            holding.progress = min(max(fraction, holding.progress), 1.0)
+            leased.progress = min(max(fraction, leased.progress), 1.0)
 
         spoken = await self._engines.speak(utterance, path, reference, progress)
         took_s = time.monotonic() - started
-        holding.progress = 1.0
-        await self._hand_in(holding, path, spoken)
+        leased.progress = 1.0
+        await self._upload(leased, path, spoken)
         log.info(
             "%s: %d characters, %.2f s of audio in %.2f s, real-time factor %.3f",
-            *(holding.name, len(job.text), spoken.seconds, took_s, took_s / max(spoken.seconds, 0.001)),
+            *(leased.name, len(job.text), spoken.seconds, took_s, took_s / max(spoken.seconds, 0.001)),
         )
 
-    async def _reference(self, wanted: farm.Reference) -> Reference:
-        wav = await self._insist(lambda: self._references.get(self._site, wanted))
-        return Reference(wav, wanted.transcript, wanted.language)
+    async def _reference(self, reference: JobReference) -> VoiceReference:
+        wav = await self._retry(lambda: self._references.get(self._server, reference))
+        return VoiceReference(wav, reference.transcript, reference.language)
 
-    async def _hand_in(self, holding: Holding, path: Path, spoken: Spoken) -> None:
+    async def _upload(self, leased: LeasedJob, path: Path, spoken: SpeechResult) -> None:
         if spoken.size_bytes > AUDIO_MAX_BYTES:
-            raise EngineFailed(f"The audio has {spoken.size_bytes} bytes, more than the site takes.")
+            raise EngineFailed(f"The audio has {spoken.size_bytes} bytes, more than the service accepts.")
         audio = await asyncio.to_thread(path.read_bytes)
-        holding.on_its_way = True
-        await self._insist(lambda: self._site.complete(holding.held, audio, spoken.sha256.hex()))
+        leased.uploading = True
+        await self._retry(lambda: self._server.complete(leased.lease, audio, spoken.sha256.hex()))
 
-    async def _report(self, holding: Holding, reason: str, *, final: bool) -> None:
-        """Tells the site that the job failed here; whether that is noted or not, it is over for the node."""
-        log.warning("%s: failed%s: %s", holding.name, " for good" if final else "", reason)
-        failure = Failure(holding.held, reason[:REASON_MAX_CHARS], final=final)
+    async def _report(self, leased: LeasedJob, reason: str, *, final: bool) -> None:
+        """Reports the failure of the job. If the service refuses the report, it is only logged."""
+        log.warning("%s: failed%s: %s", leased.name, " for good" if final else "", reason)
+        failure = Failure(leased.lease, reason[:REASON_MAX_CHARS], final=final)
         try:
-            await self._insist(lambda: self._site.fail(failure))
-        except SiteFailed as failed:
-            log.info("%s: the failure isn't noted: %s", holding.name, failed)
+            await self._retry(lambda: self._server.fail(failure))
+        except ServerFailed as failed:
+            log.info("%s: the service refuses the failure report: %s", leased.name, failed)
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks the site until it answers. That ends with the lease, which ends with the site's silence."""
-        tries = Tries(self._outage)
+    async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Sends the request until the service answers. The expiry of the lease cancels it."""
+        backoff = Backoff(self._outages)
         try:
             while True:
                 try:
-                    answer = await ask()
-                except SiteAway as away:
-                    await asyncio.sleep(tries.failed(away))
+                    answer = await request()
+                except ServerUnavailable as unavailable:
+                    await asyncio.sleep(backoff.failed(unavailable))
                 else:
-                    tries.well()
+                    backoff.succeeded()
                     return answer
         finally:
-            tries.give_up()
+            backoff.stopped()

@@ -1,30 +1,46 @@
-"""Who will speak a text: a channel of the site that takes one more, or else a compute node."""
+"""Chooses what will speak a text: a speech channel that accepts more work, or else a compute node."""
 
+import asyncio
 import re
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from myna import voices
-from myna.channels import Channels
-from myna.engines.reading_signs import speakable
-from myna.engines.spoken import SPEED_MAX, SPEED_MIN
+from myna.channels import Channels, SpeechChannel
+from myna.config import ConfigCache, SiteSettings
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import SPEED_MAX, SPEED_MIN
+from myna.engines.pool.admission import Slot
+from myna.engines.text.signs import speakable
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
-from myna.ledger import Caller, Ledger
-from myna.outlook import Nodes, Outlook
-from myna.site import Site
-from myna.store import clones as clones_store
+from myna.farm.capacity import Capacity, Nodes
+from myna.keys import UnverifiedCaller
+from myna.ledger import Ledger
+from myna.quota import Quota
+from myna.speech.length import check_sound
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
+from myna.store.files.free_space import FreeSpace
+from myna.store.queries import clones as clones_store
 
 TOO_LONG_A_QUEUE = (
     "The compute nodes have more to speak than they can in time; nothing was charged, try again later."
 )
+TOO_MANY_TASKS = (
+    "This account has as many texts waiting for compute nodes as one account may have; nothing was charged,"
+    " try again when some of them are done."
+)
+TASKS_MAX = 1000
+"""Tasks of one account that wait for compute nodes or are in progress on them."""
+OFF_THE_LOOP_CHARS = 5000
+"""A longer text is checked in a thread, since that takes milliseconds."""
+_ACCOUNTS_CACHED_MAX = 50_000
 _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
 
-class Wish(Struct, frozen=True):
-    """What is to be spoken: no `voice_id` means the first voice of the list. A channel has `channel_s`
-    seconds for it, a node `node_s` from the order on."""
+class CheckedSpeech(Struct, frozen=True):
+    """The text to speak. Without `voice_id` the first voice of the list speaks. A channel may take
+    `channel_s` seconds; a node must finish within `node_s` seconds of the order."""
 
     text: str
     voice_id: str | None
@@ -34,20 +50,23 @@ class Wish(Struct, frozen=True):
 
 
 class SpeechPlan(Struct, frozen=True):
-    """What will be spoken, by which voice, and who can do it."""
+    """The request, its voice, and the channels and nodes that can speak it. The text makes at most `sound_s`
+    seconds of sound by estimate; the engine stops at `sound_max_s`."""
 
-    wish: Wish
-    choice: voices.Choice
+    request: CheckedSpeech
+    choice: voices.VoiceChoice
+    sound_s: float
+    sound_max_s: int
 
     @property
     def by_node(self) -> bool:
-        """No channel of the site takes it: a compute node will speak."""
+        """Whether a compute node will speak, since no channel accepts the text."""
         return all(channel.full for channel in self.choice.channels)
 
     @property
     def seconds(self) -> float:
-        """How long it may take."""
-        return self.wish.node_s if self.by_node else self.wish.channel_s
+        """How long the work may take."""
+        return self.request.node_s if self.by_node else self.request.channel_s
 
     @property
     def voice_id(self) -> str:
@@ -55,59 +74,136 @@ class SpeechPlan(Struct, frozen=True):
 
     @property
     def task(self) -> NewTask:
-        """The record of the job: queued for a node, or at work from the start, without a lease."""
+        """The task: queued for a node, or processing without a lease on a channel."""
         status = TaskStatus.QUEUED if self.by_node else TaskStatus.PROCESSING
-        return NewTask(self.wish.text, self.voice_id, self.wish.speed, status)
+        return NewTask(
+            text=self.request.text, voice_id=self.voice_id, speed=self.request.speed, status=status
+        )
 
 
 class Planner:
-    """Finds voices and who speaks them, by what this process knows and what the database says of nodes."""
+    """Makes speech plans from this process's channels and the compute nodes in the database. A channel has
+    `try_s` seconds for a text."""
 
     def __init__(
-        self, db: Database, ledger: Ledger, site: Site, channels: Channels, outlook: Outlook
+        self,
+        db: Database,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        capacity: Capacity,
+        space: FreeSpace,
+        quota: Quota,
+        *,
+        try_s: float,
     ) -> None:
-        self._db, self._ledger, self._site = db, ledger, site
-        self._channels, self._outlook = channels, outlook
+        self._db = db
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._capacity = capacity
+        self._space = space
+        self._quota = quota
+        self._try_s = try_s
+        self._accounts: dict[bytes, int] = {}
 
-    async def need_a_channel(self) -> None:
-        """Raises NoSpeechChannel where nothing at all can speak now."""
-        config = self._site.config
-        voices.need_a_channel(self._channels, config, await self._outlook.nodes(config))
+    async def require_channel(self) -> None:
+        """Raises NoSpeechChannel if no voice is usable now, DiskFull if audio can't be stored."""
+        self._space.check()
+        config = await self._config.with_nodes()
+        voices.require_channel(self._channels, config, await self._capacity.nodes(config))
 
-    async def plan(self, caller: Caller, wish: Wish) -> SpeechPlan:
-        """Checks the text and finds who can speak it now. Raises InvalidRequest, NoSpeechChannel, Overloaded,
-        and Unauthorized where it has to know whose key it is."""
-        check_text(wish.text, self._site.settings.tts_max_chars)
-        config = self._site.config
-        nodes = await self._outlook.nodes(config)
+    async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, place: Slot) -> SpeechPlan:
+        """Checks the text and chooses what will speak it. Reserves a place in `place` if the embedded voice
+        will. Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and
+        Unauthorized if it has to look up the account."""
+        place.release()
+        config = await self._config.with_nodes()
+        settings = self._config.settings
+        if OFF_THE_LOOP_CHARS < len(request.text) <= settings.tts_max_chars:
+            sound_s = await asyncio.to_thread(checked, request, settings)
+        else:
+            sound_s = checked(request, settings)
+        self._space.check()
+        nodes = await self._capacity.nodes(config)
         clones = []
-        if nodes and voices.needs_clones(self._channels, config, nodes, wish.voice_id):
+        if nodes and voices.needs_clones(self._channels, config, nodes, request.voice_id):
             clones = await clones_store.ready(self._db, await self._ledger.account_of(caller))
-        choice = voices.choose(self._channels, config, nodes, clones, wish.voice_id)
-        plan = SpeechPlan(wish, choice)
+        choice = voices.choose(self._channels, config, nodes, clones, request.voice_id)
+        choice, refusal = await self._with_place(caller, request, choice, sound_s, place)
+        plan = SpeechPlan(
+            request=request, choice=choice, sound_s=sound_s, sound_max_s=settings.tts_max_sound_s
+        )
         if plan.by_node:
-            await self._check_queue(caller, plan, nodes)
+            await self._check_queue(caller, plan, nodes, refusal)
+        if self._quota.anyone:
+            self._quota.check(await self._account_of(caller))
         return plan
 
     def queued(self, account_id: int, plan: SpeechPlan) -> None:
-        """The plan's task waits for a node now."""
-        self._outlook.ordered(account_id, plan.voice_id, len(plan.wish.text))
+        """Adds the plan's task to the estimate of the queue."""
+        self._capacity.ordered(account_id, plan.voice_id, len(plan.request.text))
 
-    async def _check_queue(self, caller: Caller, plan: SpeechPlan, nodes: Nodes) -> None:
+    async def _with_place(
+        self,
+        caller: UnverifiedCaller,
+        request: CheckedSpeech,
+        choice: voices.VoiceChoice,
+        sound_s: float,
+        place: Slot,
+    ) -> tuple[voices.VoiceChoice, Overloaded]:
+        """Reserves a place at the embedded voice if that speaks. Returns the choice, in which the embedded
+        voice is full if it refused, and the error to raise if no node can speak."""
+        first = next((channel for channel in choice.channels if not channel.full), None)
+        if first is None or not isinstance(first.engine, Espeak):
+            return choice, Overloaded(retry_after_s=0)
+        account_id = await self._account_of(caller)
+        within_s = min(request.channel_s, self._try_s)
+        admission = first.engine.admission
+        refusal = place.acquire(admission, account_id, sound_s, within_s)
+        if not refusal:
+            return choice, Overloaded(retry_after_s=0)
+        channels = tuple(_full(channel) if channel is first else channel for channel in choice.channels)
+        retry_s = admission.retry_s(account_id, sound_s, within_s)
+        return structs.replace(choice, channels=channels), Overloaded(refusal, retry_s)
+
+    async def _account_of(self, caller: UnverifiedCaller) -> int:
+        """The account of the caller's key, cached: a key never changes its account. The charge checks whether
+        the key is valid."""
+        account_id = self._accounts.get(caller.key_hash)
+        if account_id is None:
+            account_id = await self._ledger.account_of(caller)
+            if len(self._accounts) >= _ACCOUNTS_CACHED_MAX:
+                self._accounts.clear()
+            self._accounts[caller.key_hash] = account_id
+        return account_id
+
+    async def _check_queue(
+        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Overloaded
+    ) -> None:
         if not plan.choice.nodes:
-            raise Overloaded
+            raise refusal
         account_id = await self._ledger.account_of(caller)
-        chars, able = len(plan.wish.text), plan.choice.nodes
-        if await self._outlook.wait_s(account_id, chars, able, nodes, self._site.config) > plan.wish.node_s:
-            raise NoSpeechChannel(TOO_LONG_A_QUEUE)
+        chars, able = len(plan.request.text), plan.choice.nodes
+        wait_s = await self._capacity.wait_s(account_id, chars, able, nodes, self._config.current)
+        if await self._capacity.tasks_of(account_id) >= TASKS_MAX:
+            raise Overloaded(TOO_MANY_TASKS, wait_s / TASKS_MAX)
+        if wait_s > plan.request.node_s:
+            raise NoSpeechChannel(TOO_LONG_A_QUEUE, wait_s - plan.request.node_s)
+
+
+def checked(request: CheckedSpeech, settings: SiteSettings) -> float:
+    """Checks the text and returns how many seconds of sound it makes at most. Raises InvalidRequest."""
+    check_text(request.text, settings.tts_max_chars)
+    return check_sound(request.text, request.speed, settings.tts_max_sound_s)
 
 
 def check_text(text: str, chars_max: int) -> None:
     """Raises InvalidRequest for a text that can't be spoken or is too long."""
+    if len(text) > chars_max:  # first, so that the other checks are bounded
+        raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
     if not text.strip():
         raise InvalidRequest("text: must not be blank.")
-    if len(text) > chars_max:
-        raise InvalidRequest(f"text: has {len(text)} characters; at most {chars_max} are allowed.")
     if "\0" in text:
         raise InvalidRequest("text: must not hold the character U+0000.")
     if not speakable(text):
@@ -121,3 +217,7 @@ def read_speed(text: str | None) -> float:
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
         raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
     return float(text)
+
+
+def _full(channel: SpeechChannel) -> SpeechChannel:
+    return structs.replace(channel, full=True)

@@ -1,58 +1,73 @@
-"""Use case: text to speech. Voice, charge, a site channel or a compute node that speaks, keep or refund."""
+"""Use case: text to speech. Chooses a voice, charges, speaks on a channel or a node, keeps or refunds."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
-from myna import metrics
 from myna.channels import Channels, SpeechChannel
-from myna.engines.spoken import (
+from myna.config import ConfigCache, SiteSettings
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import (
+    CallerDisconnected,
+    Client,
     EngineBusy,
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
-    Spoken,
-    UnfitUtterance,
+    SoundTooLong,
+    SpeechResult,
+    UnsupportedUtterance,
     Utterance,
     UtteranceRefused,
 )
+from myna.engines.pool.admission import Slot
 from myna.errors import (
-    AnswerUnknown,
-    CallLost,
-    DatabaseAway,
+    CallRefunded,
+    CommitInDoubt,
+    DatabaseUnavailable,
     InvalidRequest,
     MynaError,
     NoSpeechChannel,
     UpstreamFailed,
 )
-from myna.keys import Scope
-from myna.ledger import Call, Caller, Ledger, Order
+from myna.farm.tasks import Tasks
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Call, ChargeOrder, Ledger
 from myna.settings import Settings
-from myna.site import Site, SiteSettings
 from myna.speech.draft import draft, filled
-from myna.speech.plan import Planner, SpeechPlan, Wish, read_speed
-from myna.store.audio import AudioStore
+from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
 from myna.store.batch import Audio, Replayed, TaskStatus
-from myna.tasks import Tasks
-from myna.wire.body import decode
+from myna.store.files.audio import AudioStore
+from myna.telemetry import access_log, metrics
+from myna.wire.body import decode, ignored
 from myna.wire.encode import to_json
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
 P = TypeVar("P")
+Disconnected = Callable[[], Awaitable[None]]
+"""Returns when the client has disconnected."""
 
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
+TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
+DISCONNECTED = "The client disconnected while its text waited to be spoken; the units were refunded."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
+NODES = "node"
+"""The channel field of the access log for calls that compute nodes speak."""
 TIPS = {
     "zh": "已排队：请每 2 到 3 秒以此 id 查询 GET /task，直到 status = 2。",
     "en": "Queued: ask GET /task with this id every 2 to 3 seconds until status = 2.",
 }
+
+
+_UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
+"""Failures that the text causes, whatever the channel."""
 
 
 class Delivered(Struct, frozen=True):
@@ -63,15 +78,16 @@ class Delivered(Struct, frozen=True):
 
 
 class Answers:
-    """What the caller is told: by `spoken` where the site spoke at once; where a node does, by what `ordered`
-    makes of the task's id and its audio's name, see `draft.py`."""
+    """Makes the response: `spoken` of audio that a channel made; `ordered` of the id and the audio name of a
+    task for a node, see `draft.py`."""
 
     def __init__(self, spoken: Callable[[Delivered], str], ordered: Callable[[int, str], str]) -> None:
-        self.spoken, self._ordered = spoken, ordered
+        self.spoken = spoken
+        self._ordered = ordered
 
     @cached_property
     def draft(self) -> str:
-        """Made once: what is stored and what is answered are the same."""
+        """Cached, so that the stored response and the sent response are the same."""
         return draft(self._ordered)
 
 
@@ -82,109 +98,133 @@ class Synthesizer:
         self,
         settings: Settings,
         ledger: Ledger,
-        site: Site,
+        config: ConfigCache,
         channels: Channels,
         tasks: Tasks,
         planner: Planner,
         audio: AudioStore,
     ) -> None:
-        self._settings, self._ledger, self._site = settings, ledger, site
-        self._channels, self._tasks, self._planner, self._audio = channels, tasks, planner, audio
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._tasks = tasks
+        self._planner = planner
+        self._audio = audio
 
-    async def speak(self, caller: Caller, body: bytes) -> str:
-        """The JSON of a SpeechDone or a SpeechOrdered. Raises what `errors.py` draws."""
-        admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body))
-        if isinstance(admitted, Replayed):
-            return admitted.answer
-        call, (plan, answers) = admitted
-        async with call:
-            spoken = await self.deliver(caller, call, plan, answers)
+    async def speak(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
+        """Returns the JSON of a SpeechDone or a SpeechOrdered. Raises MynaError."""
+        with Slot() as place:
+            admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body, place))
+            if isinstance(admitted, Replayed):
+                return admitted.answer
+            call, (plan, answers) = admitted
+            async with call:
+                spoken = await self.deliver(call, plan, answers, disconnected)
         return filled(answers.draft, call.task_id) if spoken is None else spoken
 
-    async def _decide(self, caller: Caller, body: bytes) -> Order[tuple[SpeechPlan, Answers]]:
-        """Where nothing at all can speak, that is told before what is wrong with the body."""
+    async def _decide(
+        self, caller: UnverifiedCaller, body: bytes, place: Slot
+    ) -> ChargeOrder[tuple[SpeechPlan, Answers]]:
+        """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
-            return await self._wanted(caller, body)
+            return await self._decode(caller, body, place)
         except (InvalidRequest, NoSpeechChannel):
-            await self._planner.need_a_channel()
+            await self._planner.require_channel()
             raise
 
-    async def _wanted(self, caller: Caller, body: bytes) -> Order[tuple[SpeechPlan, Answers]]:
-        _, request = decode(body, SpeechRequest)
-        site, settings = self._site.settings, self._settings
-        speed = read_speed(request.speed)
-        wish = Wish(
-            request.text, request.voice_id, speed, settings.call_deadline_s, float(site.task_deadline_s)
+    async def _decode(
+        self, caller: UnverifiedCaller, body: bytes, place: Slot
+    ) -> ChargeOrder[tuple[SpeechPlan, Answers]]:
+        fields, request = decode(body, SpeechRequest)
+        access_log.details().ignored = ignored(fields, SpeechRequest)
+        settings = self._config.settings
+        checked = CheckedSpeech(
+            text=request.text,
+            voice_id=request.voice_id,
+            speed=read_speed(request.speed),
+            channel_s=self._settings.call_deadline_s,
+            node_s=float(settings.task_deadline_s),
         )
-        plan = await self._planner.plan(caller, wish)
-        answers = _answers(wish, site)
+        plan = await self._planner.plan(caller, checked, place)
+        answers = _answers(checked, settings)
         return self.order(plan, (plan, answers), answers)
 
-    def order(self, plan: SpeechPlan, how: P, answers: Answers) -> Order[P]:
-        """The plan's price and its task."""
-        units, stored = self._site.settings.tts_units, answers.draft if plan.by_node else None
-        return Order(Scope.TTS, units, plan.seconds, how, plan.task, stored)
+    def order(self, plan: SpeechPlan, work: P, answers: Answers) -> ChargeOrder[P]:
+        """The order for this plan; `work` is what the charged call continues with."""
+        units, stored = self._config.settings.tts_units, answers.draft if plan.by_node else None
+        return ChargeOrder(
+            pays=Scope.TTS, units=units, seconds=plan.seconds, plan=work, task=plan.task, draft=stored
+        )
 
-    async def deliver(self, caller: Caller, call: Call, plan: SpeechPlan, answers: Answers) -> str | None:
-        """Speaks and keeps the call with the audio; returns the answer. None where a node will speak: then
-        the call ends with its task."""
+    async def deliver(
+        self, call: Call, plan: SpeechPlan, answers: Answers, disconnected: Disconnected
+    ) -> str | None:
+        """Speaks, keeps the call with the audio, and returns the response. Returns None if a node will speak:
+        the call then ends with its task. A text that waits when the client disconnects is not spoken."""
         if not plan.by_node:
             failures: list[EngineFailed] = []
             for channel in plan.choice.channels:
-                spoken = await self._by(channel, caller, call, plan, answers, failures)
+                spoken = await self._speak_on(channel, call, plan, answers, failures, disconnected)
                 if spoken is not None:
                     return spoken
-            failure = verdict(failures)
+                if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
+                    break  # the next one would have less time for the same work
+            failure = error_for(failures)
             if not plan.choice.nodes or not isinstance(failure, UpstreamFailed):
                 raise failure
-            stored = answers.draft if caller.reservation else None
+            stored = answers.draft if call.repeatable else None
             try:
-                left = await self._tasks.take_over(call.account_id, call.id, plan.wish.node_s, stored)
-            except DatabaseAway:  # which would say that nothing was charged
+                queued = await self._tasks.take_over(call.account_id, call.id, plan.request.node_s, stored)
+            except DatabaseUnavailable:  # in doubt: the refund finds out whether a node has kept the call
                 raise failure from None
-            if not left:
-                raise CallLost
-        call.leave()
+            if not queued:
+                raise CallRefunded
+        call.hand_over()
+        access_log.details().channel = NODES
         self._tasks.ordered()
         self._planner.queued(call.account_id, plan)
         return None
 
     async def ended(self, call: Call, plan: SpeechPlan) -> str:
-        """The name of the audio that a node spoke for this call. Raises UpstreamFailed where none could in
-        time, AnswerUnknown where the process ends first or nobody can say."""
+        """Waits for the task of this call and returns the name of its audio. Raises UpstreamFailed if the
+        task failed, CommitInDoubt if its end is unknown: the task continues without this process."""
         try:
-            task = await self._tasks.ended(call.task_id, plan.wish.node_s)
-        except asyncio.CancelledError:
-            raise AnswerUnknown from None
+            task = await self._tasks.ended(call.task_id, plan.request.node_s)
+        except (asyncio.CancelledError, Exception) as error:
+            raise CommitInDoubt from error
         if task is None:
-            raise AnswerUnknown
+            raise CommitInDoubt
         if task.status != TaskStatus.COMPLETED:
             raise UpstreamFailed(NOT_SPOKEN)
         return task.audio
 
-    async def _by(
+    async def _speak_on(
         self,
         channel: SpeechChannel,
-        caller: Caller,
         call: Call,
         plan: SpeechPlan,
         answers: Answers,
         failures: list[EngineFailed],
+        disconnected: Disconnected,
     ) -> str | None:
-        """The answer, kept with the audio of this channel; None, and why among the failures."""
-        utterance = Utterance(plan.wish.text, plan.voice_id, plan.wish.speed)
+        """Speaks on one channel and keeps the call. Returns None after adding to `failures` if it fails."""
         name, path = self._audio.new(channel.engine.suffix)
         try:
-            seconds = min(call.seconds_left, self._settings.upstream_timeout_s)
-            spoken = await self._try(channel, utterance, path, seconds, call.account_id)
+            seconds = call.seconds_left
+            if isinstance(channel.engine, Espeak):  # it sends nothing before the whole audio
+                seconds = min(seconds, self._settings.upstream_idle_s)
+            spoken = await self._try(channel, plan, path, seconds, call.account_id, disconnected)
+        except CallerDisconnected:
+            raise UpstreamFailed(DISCONNECTED) from None
         except EngineFailed as failure:
             failures.append(failure)
             return None
         text = answers.spoken(Delivered(self.url(name), call.task_id))
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
-            await call.keep(text, stored=caller.reservation is not None, audio=audio)
-        except AnswerUnknown:  # it may be kept, and then it wants its audio
+            await call.keep(text, audio=audio)
+        except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
         except BaseException:
             await self._audio.discard(name)
@@ -192,42 +232,68 @@ class Synthesizer:
         return text
 
     def url(self, name: str) -> str:
-        """The absolute address of a stored audio file; empty where there is none."""
+        """The absolute URL of a stored audio file; empty for an empty name."""
         return f"{self._settings.base_url}/uploads/{name}" if name else ""
 
     async def _try(
-        self, channel: SpeechChannel, utterance: Utterance, path: Path, seconds: float, account_id: int
-    ) -> Spoken:
-        """Raises EngineFailed. What is the caller's doing isn't counted against the channel."""
+        self,
+        channel: SpeechChannel,
+        plan: SpeechPlan,
+        path: Path,
+        seconds: float,
+        account_id: int,
+        disconnected: Disconnected,
+    ) -> SpeechResult:
+        """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
+        access_log.details().channel = channel.name
         if seconds <= 0:
             raise EngineTimedOut("No time is left for another channel.")
+        utterance = Utterance(
+            text=plan.request.text,
+            voice_id=plan.voice_id,
+            speed=plan.request.speed,
+            sound_max_s=float(plan.sound_max_s),
+        )
         try:
-            spoken = await channel.engine.speak(utterance, path, seconds, turn=account_id)
-        except (NothingSpoken, UnfitUtterance, UtteranceRefused):
+            client = Client(account_id, plan.sound_s, disconnected)
+            spoken = await channel.engine.speak(utterance, path, seconds, client)
+        except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
-            if not isinstance(failure, EngineBusy):
-                self._channels.rests.failed(channel.name)
+            if not isinstance(failure, EngineBusy) and not self._explained(failure, plan, seconds):
+                self._channels.circuits.failed(channel.name, str(failure))
             metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
             log.warning("speech channel %r failed: %s", channel.name, failure)
             raise
-        self._channels.rests.succeeded(channel.name)
+        self._channels.circuits.succeeded(channel.name)
         return spoken
 
-
-def verdict(failures: Sequence[EngineFailed]) -> MynaError:
-    """What the caller is told when no channel spoke: that they failed, unless all say that the text makes no
-    sound."""
-    mute = [failure for failure in failures if isinstance(failure, NothingSpoken | UnfitUtterance)]
-    return (
-        InvalidRequest(NOTHING_SPOKEN) if mute and len(mute) == len(failures) else UpstreamFailed(ALL_FAILED)
-    )
+    def _explained(self, failure: EngineFailed, plan: SpeechPlan, seconds: float) -> bool:
+        """Whether a timeout doesn't count against the channel: it had too little time, or less time than the
+        text may sound, so that it had to be faster than speech."""
+        had_s = min(seconds, self._settings.upstream_idle_s)
+        too_little = had_s < self._settings.fair_try_s or had_s < plan.sound_s
+        return isinstance(failure, EngineTimedOut) and too_little
 
 
-def _answers(wish: Wish, site: SiteSettings) -> Answers:
-    """What POST /tts answers."""
-    chars, tip, units = len(wish.text), TIPS[site.language], site.tts_units
+def error_for(failures: Sequence[EngineFailed]) -> MynaError:
+    """The error if no channel spoke: InvalidRequest if every failure is about the text, else
+    UpstreamFailed."""
+    unfit = [failure for failure in failures if isinstance(failure, _UNFIT)]
+    if not unfit or len(unfit) < len(failures):
+        return UpstreamFailed(ALL_FAILED)
+    too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
+    return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN)
+
+
+def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:
+    """The responses of POST /tts."""
+    chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
     return Answers(
-        spoken=lambda delivered: to_json(SpeechDone(1, "sync", delivered.url, chars, units)),
-        ordered=lambda task_id, _: to_json(SpeechOrdered(1, "async", task_id, tip, units)),
+        spoken=lambda delivered: to_json(
+            SpeechDone(ok=1, mode="sync", audio_url=delivered.url, chars=chars, cost=units)
+        ),
+        ordered=lambda task_id, _: to_json(
+            SpeechOrdered(ok=1, mode="async", id=task_id, tip=tip, cost=units)
+        ),
     )

@@ -1,11 +1,13 @@
-"""What a batch of the call path is made of: charges that open calls, and ends that keep or refund them.
+"""The operations of a batch: charges, which open calls, and ends, which keep or refund them.
 
-A call is *open*, then *kept* or *refunded*, exactly once; nothing else ever happens to it.
+A call is *open*, then *kept* or *refunded*, exactly once. It has no other states.
 """
 
 from enum import IntEnum, StrEnum
 
 from msgspec import Struct
+
+from myna.store.limits import STORED_ANSWER_MAX_BYTES
 
 
 class CallState(IntEnum):
@@ -25,7 +27,7 @@ class EntryKind(IntEnum):
 
 
 class TaskStatus(IntEnum):
-    """`tasks.status`, as the wire shows it. COMPLETED and FAILED are final."""
+    """`tasks.status`, as the API shows it. COMPLETED and FAILED are final. See `states.py`."""
 
     QUEUED = 0
     PROCESSING = 1
@@ -34,8 +36,8 @@ class TaskStatus(IntEnum):
 
 
 class NewTask(Struct, frozen=True):
-    """The speech job that is ordered with a charge. One that waits for a node (QUEUED) has the call's
-    deadline; one that is worked on at once (PROCESSING) is nobody's lease."""
+    """The speech task that a charge creates: QUEUED waits for a node and has the call's deadline; PROCESSING
+    is done by the site at once, without a lease."""
 
     text: str
     voice_id: str
@@ -43,28 +45,36 @@ class NewTask(Struct, frozen=True):
     status: TaskStatus
 
 
-class Reservation(Struct, frozen=True):
-    """An `Idempotency-Key` and the SHA-256 of the path and the body it came with."""
+class IdempotencyKey(Struct, frozen=True):
+    """An `Idempotency-Key` and the SHA-256 of its request's path and body."""
 
     key: str
     fingerprint: bytes
 
 
 TASK_MARK = "\x02"
-"""Stands in a draft for the id of the task."""
+"""The placeholder in a draft for the task's id."""
 AUDIO_MARK = "\x01"
-"""Stands in a draft for the name of the audio. JSON holds no bare control character, so neither mark can be
-part of an answer."""
+"""The placeholder in a draft for the name of the audio. JSON has no bare control characters, so no answer
+contains either placeholder."""
+NOT_STORED = ""
+"""Stored instead of an answer that is too large. No answer is empty."""
+
+
+def to_store(answer: str) -> str:
+    """The answer, or NOT_STORED if it is too large."""
+    return answer if len(answer.encode()) <= STORED_ANSWER_MAX_BYTES else NOT_STORED
 
 
 class Charge(Struct, frozen=True):
-    """Opens the call `call_id` and takes its units, if the key and the balance allow it.
+    """Opens the call `call_id` and charges its units, if the key and the balance allow it.
 
-    `scope` is what the endpoint asks for (else the key is refused), `pays` the rate that is charged (else
-    the quota is). `config_version` is what the caller decided under: another one now refuses as STALE.
+    `scope` is the endpoint's scope (without it the refusal is KEY), `pays` the scope whose rate is charged
+    (without it the refusal is RATE). `config_version` is the configuration that the caller used; the refusal
+    is STALE if it has changed since.
 
-    `draft` is the answer to store under the reservation where a node will do the work: at once, if all it
-    lacks is the task's id, else when the task completes.
+    `draft` is the answer to store for the idempotency key when a node does the work: stored at once if only
+    the task's id is missing, else when the task completes. `request_id` is the HTTP request's id.
     """
 
     call_id: bytes
@@ -75,8 +85,9 @@ class Charge(Struct, frozen=True):
     deadline_ms: int
     config_version: int
     task: NewTask | None = None
-    reservation: Reservation | None = None
+    reservation: IdempotencyKey | None = None
     draft: str | None = None
+    request_id: str = ""
 
 
 class Audio(Struct, frozen=True):
@@ -90,8 +101,9 @@ class Audio(Struct, frozen=True):
 class End(Struct, frozen=True):
     """Moves an open call to KEPT or REFUNDED, and its task with it.
 
-    A keep may bring the `answer` to store under the call's reservation and the `audio` of its task; a refund
-    drops the reservation.
+    A keep may have the `answer` to store for the call's idempotency key, see `to_store`, and the `audio` of
+    its task; a refund deletes the idempotency key. `channel` is the upstream channel that answered or was
+    tried last.
     """
 
     call_id: bytes
@@ -99,53 +111,58 @@ class End(Struct, frozen=True):
     answer: str | None = None
     audio: Audio | None = None
     reason: str = ""
+    channel: str = ""
 
 
 class EndOutcome(StrEnum):
-    """DONE: the call is in the wanted state (now or already). LOST: it ended otherwise, or isn't there."""
+    """DONE: the call has the state, now or before. LOST: it ended otherwise or does not exist. BUSY:
+    locked."""
 
     DONE = "done"
     LOST = "lost"
     BUSY = "busy"
 
 
-class Refusal(StrEnum):
+class RefusalReason(StrEnum):
     """Why nothing was charged."""
 
     KEY = "key"
     """unknown, revoked, expired, its account disabled, or without the endpoint's scope"""
     STALE = "stale"
-    """the site's configuration changed since it was read: read it again and decide anew"""
+    """the configuration has changed: reload it and decide again"""
     REUSED = "reused"
-    """this Idempotency-Key came with another path or body before"""
+    """this idempotency key was used with another path or body"""
     PENDING = "pending"
-    """the first call under this Idempotency-Key is still open"""
+    """the first call of this idempotency key is still open"""
     RATE = "rate"
     """the key lacks the scope whose rate is charged"""
     UNITS = "units"
     """the balance doesn't cover it"""
     BUSY = "busy"
-    """somebody else holds the account's row: to be tried again"""
+    """another session has locked the account: retry"""
 
 
 class Charged(Struct, frozen=True):
-    """The call is open and paid. `task_id` is 0 where no task was ordered."""
+    """The call is open and charged. `task_id` is 0 without a task. `balance` is the account's after this
+    charge, or the present one if the charge had been committed before."""
 
     account_id: int
+    key_id: int
+    balance: int
     task_id: int
 
 
-class Refused(Struct, frozen=True):
-    """Nothing was charged. `balance` is the account's where the units didn't suffice."""
+class ChargeRefused(Struct, frozen=True):
+    """Nothing was charged. `balance` is the account's if the reason is UNITS."""
 
-    why: Refusal
+    why: RefusalReason
     balance: int = 0
 
 
 class Replayed(Struct, frozen=True):
-    """Nothing was charged: this is the stored answer of the first call."""
+    """Nothing was charged: `answer` is the stored answer of the first call, or NOT_STORED."""
 
     answer: str
 
 
-ChargeOutcome = Charged | Refused | Replayed
+ChargeOutcome = Charged | ChargeRefused | Replayed

@@ -1,100 +1,132 @@
-"""The database as the store sees it, and the only place that chooses between SQLite and PostgreSQL.
+"""The interface of a database, and the only place that chooses between SQLite and PostgreSQL.
 
-The SQL of the store is written once, in the subset both understand: parameters are `$1`, `$2`, …, time is
-`now_ms()` (Unix milliseconds; the database's clock on PostgreSQL, the process's on SQLite, where they are
-one machine). What differs by nature, the batch of charges and the schema, has one file for each dialect.
+The SQL of the store is written once, in the subset that both understand. Parameters are `$1`, `$2`, …; the
+time is `now_ms()` in Unix milliseconds, by PostgreSQL's clock, or by this process's on SQLite. Only the batch
+of charges and the schema have one file for each dialect.
 
-A store function is `async` and takes a `Reader` or a `Connection`. On SQLite such a function never really
-waits, so a whole transaction is driven to its end on the writer's thread without a hop in between.
+A store function is `async` and takes a `Queries` or a `Transaction`. On SQLite it never suspends, so a whole
+transaction runs on the writer's thread in one go.
 """
 
 import asyncio
 import pkgutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from myna.errors import ConfigError, DatabaseAway
+from myna.errors import ConfigError, DatabaseUnavailable
+from myna.settings import SQLITE_FILE
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+
+if TYPE_CHECKING:
+    from myna.store.tables.tables import Tabled, Tables
 
 T = TypeVar("T")
 Row = Sequence[Any]
-SQLITE_FILE = "myna.sqlite"
-"""In the data folder."""
 _SQLITE, _POSTGRESQL = "myna.store.sqlite:Sqlite", "myna.store.postgresql:Postgresql"
-"""Each database's place. A process imports its own one's alone: the other's driver is a tenth of the time
-that a command takes, and 3.6 MB."""
+"""Imported on demand: the other database's driver costs a tenth of a command's run time, and 3.6 MB."""
 
 
-class Reader(Protocol):
-    """Whatever a query can be put to."""
+class Queries(Protocol):
+    """A connection, or a pool of them, that runs queries."""
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
 
 
-class Connection(Reader, Protocol):
+class Transaction(Queries, Protocol):
     """An open transaction."""
 
     queue_lock: str
-    """The statement behind which only one transaction at a time takes from the queue of jobs."""
+    """The statement that lets only one transaction at a time lease jobs."""
     skip_locked: str
-    """Behind a SELECT: locks its rows and leaves out those that somebody else holds. Empty where there is but
-    one writer."""
+    """Suffix of a SELECT: locks its rows and skips locked ones. Empty where there is only one writer."""
 
     async def run_script(self, sql: str) -> None:
-        """Several statements without parameters, as a migration has them."""
+        """Runs several statements without parameters, such as a migration."""
+
+    async def transaction_id(self) -> int:
+        """The argument for `Database.committed`."""
+
+    @property
+    def tables(self) -> "Tables":
+        """The catalogue and all rows."""
 
     async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
-        """Keeps and refunds calls as part of this transaction. It must hold their accounts' rows already."""
+        """Keeps and refunds calls in this transaction, which must have locked their accounts."""
 
 
-class Database(Reader, Protocol):
-    """One of the two databases. `fetch` reads what is committed; writes go through the other three."""
+class Database(Queries, Protocol):
+    """One of the two databases. `fetch` reads committed data; `transaction` and `commit_batch` write."""
 
     dialect: str
     schema_lock: str
-    """The statement by which one of several starting processes migrates and the others wait."""
+    """The statement that lets one of several starting processes migrate while the others wait."""
+    schema_lock_timeout: str
+    """The statement after it that limits how long a migration waits for a table, since others queue behind
+    it."""
     single_process: bool
-    """Only one process serves from it, so whatever is open when that one starts was left by a dead one."""
-    computes_here: bool
-    """A transaction is computed in this process, in turns with its event loop, not in one beside it."""
-    away: tuple[type[Exception], ...]
-    """Raised when the database can't be asked now: the outcome of what was sent is unknown."""
+    """Only one process serves from it, so a call that is open when it starts was left by a dead process."""
+    in_process: bool
+    """Transactions run in this process and compete with its event loop for the interpreter."""
+    unavailable: tuple[type[Exception], ...]
+    """Raised when the database does not answer: the outcome of a statement that was sent is unknown."""
+    locked: tuple[type[Exception], ...]
+    """Raised when another session locks a row or a table for too long: nothing was done."""
 
     async def has_schema(self) -> bool:
-        """Whether `migrate` ever ran here."""
+        """Whether `migrate` ever ran on it."""
 
-    async def transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` in one transaction, committed when it returns, rolled back when it raises."""
 
-    async def snapshot(self, work: Callable[[Reader], Awaitable[T]]) -> T:
-        """Runs `work` on one unchanging view of the data, without stopping writers."""
+    async def committed(self, transaction_id: int) -> bool:
+        """Whether this process's last transaction, which ended with an error, was committed. Waits until it
+        has ended, and ends it if its connection is dead. Raises `unavailable`."""
+
+    async def snapshot(
+        self, work: "Callable[[Tabled], Awaitable[T]]", *, query_max_s: float | None = None
+    ) -> T:
+        """Runs `work` on one snapshot of the data, without stopping writers. A query on PostgreSQL that takes
+        longer than `query_max_s` (None: six hours) raises TimeoutError."""
+
+    async def writers_ended(self) -> bool:
+        """Waits for every transaction that has written by now; False if one takes too long."""
+
+    def rolled_back(self, error: Exception) -> bool:
+        """Whether a batch that failed with this error, one of `unavailable`, certainly was not committed."""
+
+    async def ready(self, *, contended: bool = False) -> None:
+        """Connects if `commit_batch` has no connection. After an error here nothing was sent."""
 
     async def commit_batch(
-        self, ends: Sequence[End], charges: Sequence[Charge]
+        self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-        """One transaction for many callers; returns after its COMMIT, results in the order given."""
+        """Runs one transaction for many callers. Returns after COMMIT, with outcomes in the order given.
 
-    async def listen(self, channel: str, heard: Callable[[], None]) -> Callable[[], Awaitable[None]] | None:
-        """Calls `heard` when some process committed what is told on this channel, and after every gap in the
-        listening; returns what ends it. None where the database doesn't tell."""
+        The outcome is BUSY where another session has locked a row. `contended` is for such operations: they
+        have a separate connection, on which a batch may wait for an account.
+        """
+
+    async def listen(self, channel: str, notify: Callable[[], None]) -> Callable[[], Awaitable[None]] | None:
+        """Calls `notify` for each notification on the channel and after each reconnect. Returns a function
+        that stops it, or None if the database has no notifications."""
 
     async def close(self) -> None: ...
 
 
 async def in_time(db: Database, query: Awaitable[T], wait_s: float) -> T:
-    """What the query gives, if it does within so many seconds. Raises DatabaseAway."""
+    """The query's result. Raises DatabaseUnavailable after `wait_s` seconds or when the database fails."""
     try:
         async with asyncio.timeout(wait_s):
             return await query
-    except db.away:  # a TimeoutError is one of them, on both
-        raise DatabaseAway from None
+    except (*db.unavailable, *db.locked):  # both databases list TimeoutError
+        raise DatabaseUnavailable from None
 
 
 async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
     """Opens `url`: `sqlite:` is the file in the data folder, `postgresql://…` a server.
 
-    `serving` is true in the one process that serves; on SQLite its writer makes way for the command line.
+    `serving` is true in the process that serves; on SQLite its writer yields to commands.
     """
     if url == "sqlite:":
         return await _open(_SQLITE, data / SQLITE_FILE, serving=serving)

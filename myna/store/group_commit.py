@@ -1,8 +1,11 @@
-"""Many callers, one transaction: what queued up while the last commit was in flight goes into the next one.
+"""Group commit: operations that arrive while a commit is in flight are committed together in the next one.
 
-A caller is told only after the COMMIT that holds its work. A batch whose outcome is unknown, because the
-database went away in the middle, is sent again with the same ids until it is answered: what had been
-committed counts as done, once. A batch that fails on its data is halved until the culprit stands alone.
+A caller gets its outcome only after the COMMIT that includes its operation. A batch whose outcome is unknown,
+because the connection was lost, is sent again with the same ids until the database answers: an operation that
+was committed counts once. A batch that fails on its data is halved until the failing operation is alone.
+
+An operation whose account or task another session has locked is left out of its batch. It is contended, and
+retried beside the other batches until the row is free, so it delays no other operation.
 """
 
 import asyncio
@@ -12,17 +15,17 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from myna.deadlines import Deadlines
-from myna.errors import Overloaded
+from myna.aio.timeouts import Timeouts
+from myna.errors import CommitInDoubt, Overloaded
 from myna.store.batch import (
     CallState,
     Charge,
     Charged,
     ChargeOutcome,
+    ChargeRefused,
     End,
     EndOutcome,
-    Refusal,
-    Refused,
+    RefusalReason,
 )
 from myna.store.database import Database
 
@@ -30,194 +33,291 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 512
 GATHER_MAX_S = 0.002
-"""How long what came first may wait for more to be committed with it."""
+"""How long the first operation of a batch may wait for more."""
+ANSWER_GRACE_S = 1.0
+"""How much longer a caller waits for a charge that is being committed."""
 BUSY_RETRY_S = 0.05
-AWAY_RETRY_S = 0.1
+UNAVAILABLE_RETRY_S = 0.1
 
 Outcome = ChargeOutcome | EndOutcome
 
 
-class Waiting:
-    """An operation and the one who waits for it."""
+class PendingOperation:
+    """An operation and the future of its caller."""
 
-    __slots__ = ("future", "operation", "perhaps_done")
+    __slots__ = ("future", "in_doubt", "in_grace", "operation", "sent")
 
     def __init__(self, operation: Charge | End, future: "asyncio.Future[Outcome]") -> None:
-        self.operation, self.future = operation, future
-        self.perhaps_done = False
-        """It was sent, and what became of it isn't known yet."""
+        self.operation = operation
+        self.future = future
+        self.sent = False
+        """It is being committed, or it is in doubt."""
+        self.in_doubt = False
+        """It was sent, and its outcome is not known yet."""
+        self.in_grace = False
+        """Its time is over; its caller waits ANSWER_GRACE_S for the commit in flight."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it is a charge that was never sent and whose caller has stopped waiting."""
+        return isinstance(self.operation, Charge) and self.future.done() and not self.sent
 
 
 class GroupCommit:
-    """The one way in which the call path writes. Belongs to the event loop that called `start`."""
+    """All writes of the call path. Belongs to the event loop that called `start`."""
 
     def __init__(self, db: Database, queue_max: int) -> None:
-        self._db, self._queue_max = db, queue_max
-        self._queue: deque[Waiting] = deque()
+        self._db = db
+        self._queue_max = queue_max
+        self._queue: deque[PendingOperation] = deque()
+        self._contended: deque[PendingOperation] = deque()
+        """Left out of a batch, since another session has locked its account or task."""
+        self._retry_timers: dict[PendingOperation, asyncio.TimerHandle] = {}
+        """Left out more than once; contended again when the timer fires."""
         self._wake = asyncio.Event()
+        self._contended_wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._resting = 0
-        self._alone = True
-        self._deadlines = Deadlines()
-        self._task: asyncio.Task[None] | None = None
+        self._unfinished = 0
+        self._last_was_single = True
+        self._deadlines = Timeouts()
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._work_off(), name="group-commit")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="group-commit"),
+            asyncio.create_task(self._retry_contended(), name="group-commit-contended"),
+        ]
 
     @property
     def waiting(self) -> int:
-        """Operations that no transaction has taken yet."""
+        """How many operations are queued."""
         return len(self._queue)
 
     async def charge(self, charge: Charge, wait_s: float) -> ChargeOutcome:
-        """Raises Overloaded before anything is charged, TimeoutError when `wait_s` passed.
+        """Commits a charge. Raises Overloaded if the queue is full, TimeoutError after `wait_s` if the charge
+        was not sent (it never will be), CommitInDoubt if it was sent and has no outcome after `wait_s` or
+        when the caller is cancelled.
 
-        A charge that commits after its caller gave up is refunded at once.
+        A charge that commits after its caller stopped waiting is refunded at once, unless a node has
+        delivered.
         """
         if len(self._queue) >= self._queue_max:
             raise Overloaded
-        return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a charge's outcome
+        return await self._wait(charge, wait_s)  # type: ignore[return-value]  # a charge has a ChargeOutcome
 
     async def end(self, end: End, wait_s: float | None) -> EndOutcome:
-        """Never refused and never given up: after TimeoutError it is still on its way."""
+        """Commits an end. Never refused: after TimeoutError it is still committed later."""
         return await self._wait(end, wait_s)  # type: ignore[return-value]
 
     async def close(self, wait_s: float) -> None:
-        """Waits up to `wait_s` for what is queued, then stops."""
-        if self._task is None:
+        """Waits up to `wait_s` for the queue to empty, then stops."""
+        if not self._tasks:
             return
         try:
             async with asyncio.timeout(wait_s):
                 await self._idle.wait()
         except TimeoutError:
-            log.error("%d operations were still waiting for the database at the end", len(self._queue))
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+            log.error("%d operations were still waiting for the database at the end", self._unfinished)
+        for timer in self._retry_timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _wait(self, operation: Charge | End, wait_s: float | None) -> Outcome:
-        """The outcome. It may arrive in the very moment in which the caller is told to stop waiting."""
-        future = self._enqueue(operation)
+        """The outcome. It may arrive in the same moment in which the caller is cancelled."""
+        waiting = self._enqueue(operation)
+        future = waiting.future
         if wait_s is not None:
-            self._deadlines.add(future, time.monotonic() + wait_s, partial(_give_up, future))
+            self._deadlines.add(future, time.monotonic() + wait_s, partial(self._expire, waiting))
         try:
             return await future
         except asyncio.CancelledError:
             if not future.cancelled() and future.exception() is None:
-                self._give_back(operation, future.result())
+                self._refund_charge(operation, future.result())
+            if waiting.sent and isinstance(operation, Charge):
+                raise CommitInDoubt from None
             raise
         finally:
             self._deadlines.remove(future)
 
-    def _enqueue(self, operation: Charge | End) -> "asyncio.Future[Outcome]":
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._put(Waiting(operation, future))
-        return future
+    def _expire(self, waiting: PendingOperation) -> None:
+        """Ends the caller's wait. For a charge that is being committed, the wait ends ANSWER_GRACE_S later:
+        mostly the outcome arrives until then."""
+        if waiting.future.done():
+            return
+        if not (waiting.sent and isinstance(waiting.operation, Charge)):
+            waiting.future.set_exception(TimeoutError())
+        elif waiting.in_doubt or waiting.in_grace:
+            waiting.future.set_exception(CommitInDoubt())
+        else:
+            waiting.in_grace = True
+            until = time.monotonic() + ANSWER_GRACE_S
+            self._deadlines.add(waiting.future, until, partial(self._expire, waiting))
 
-    def _give_back(self, operation: Charge | End, outcome: Outcome) -> None:
-        """Refunds a charge that nobody waits for any more."""
+    def _enqueue(self, operation: Charge | End) -> PendingOperation:
+        waiting = PendingOperation(operation, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._unfinished += 1
+        self._idle.clear()
+        self._wake.set()
+        return waiting
+
+    def _refund_charge(self, operation: Charge | End, outcome: Outcome) -> None:
+        """Refunds a charge whose caller has stopped waiting."""
         if isinstance(outcome, Charged):
             self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller had gone"))
 
-    def _put_again(self, waiting: Waiting) -> None:
-        self._resting -= 1
-        self._put(waiting)
+    def _count_finished(self) -> None:
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._idle.set()
 
-    def _put(self, waiting: Waiting) -> None:
-        self._queue.append(waiting)
-        self._idle.clear()
-        self._wake.set()
-
-    async def _work_off(self) -> None:
+    async def _run(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
                 await self._gather()
-                if batch := self._take():
-                    self._alone = len(batch) == 1
+                if batch := self._take(self._queue):
+                    self._last_was_single = len(batch) == 1
                     await self._commit(batch)
-            if not self._resting:
-                self._idle.set()
+
+    async def _retry_contended(self) -> None:
+        """Retries contended operations until their rows are free."""
+        while True:
+            await self._contended_wake.wait()
+            self._contended_wake.clear()
+            while self._contended:
+                if batch := self._take(self._contended):
+                    await self._commit(batch, contended=True)
+
+    def _defer(self, waiting: PendingOperation, *, contended: bool) -> None:
+        """Retries at once beside the other batches, or after BUSY_RETRY_S if it was contended before."""
+        waiting.sent = waiting.in_doubt  # this try was rolled back
+        if waiting.in_grace:
+            self._expire(waiting)
+        if contended:
+            timer = asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._retry, waiting)
+            self._retry_timers[waiting] = timer
+            return
+        self._contended.append(waiting)
+        self._contended_wake.set()
+
+    def _retry(self, waiting: PendingOperation) -> None:
+        del self._retry_timers[waiting]
+        self._defer(waiting, contended=False)
 
     async def _gather(self) -> None:
-        """Lets the event loop go on for as long as each of its turns brings more, within GATHER_MAX_S.
+        """Yields to the event loop as long as each of its iterations queues more, for GATHER_MAX_S at most.
 
-        A transaction costs little more for many than for one, so where the loop and the database have one
-        interpreter between them, fewer and larger ones leave more of it to the calls. A database of its own
-        works beside the loop and is better kept busy. Where one came alone, the next may be alone too and
-        isn't kept waiting.
+        A transaction costs little more for many operations than for one. Where the database shares the
+        interpreter with the loop, fewer and larger transactions leave more of it to the calls. A database
+        server runs in parallel and is better kept busy. After a batch of one, a single operation does not
+        wait.
         """
-        if not self._db.computes_here or (self._alone and len(self._queue) == 1):
+        if not self._db.in_process or (self._last_was_single and len(self._queue) == 1):
             return
         until, seen = time.monotonic() + GATHER_MAX_S, 0
         while seen < len(self._queue) < BATCH_MAX and time.monotonic() < until:
             seen = len(self._queue)
             await asyncio.sleep(0)
 
-    def _take(self) -> list[Waiting]:
-        """The next batch. A charge whose caller has gone before it was sent is dropped here."""
-        batch: list[Waiting] = []
-        while self._queue and len(batch) < BATCH_MAX:
-            waiting = self._queue.popleft()
-            unsent = isinstance(waiting.operation, Charge) and not waiting.perhaps_done
-            if not (unsent and waiting.future.done()):
-                batch.append(waiting)
-        return batch
+    def _take(self, queue: deque[PendingOperation]) -> list[PendingOperation]:
+        """The next batch."""
+        return self._drop_cancelled([queue.popleft() for _ in range(min(len(queue), BATCH_MAX))])
 
-    async def _commit(self, batch: Sequence[Waiting]) -> None:
-        ends = [waiting for waiting in batch if isinstance(waiting.operation, End)]
-        charges = [waiting for waiting in batch if isinstance(waiting.operation, Charge)]
+    def _drop_cancelled(self, batch: Sequence[PendingOperation]) -> list[PendingOperation]:
+        """The batch without cancelled operations."""
+        wanted = [waiting for waiting in batch if not waiting.cancelled]
+        for _ in range(len(batch) - len(wanted)):
+            self._count_finished()
+        return wanted
+
+    async def _commit(self, batch: Sequence[PendingOperation], *, contended: bool = False) -> None:
         while True:
             try:
+                await self._db.ready(contended=contended)
+                batch = self._drop_cancelled(batch)
+                for waiting in batch:
+                    waiting.sent = True
+                ends = [waiting for waiting in batch if isinstance(waiting.operation, End)]
+                charges = [waiting for waiting in batch if isinstance(waiting.operation, Charge)]
                 ended, charged = await self._db.commit_batch(
                     [waiting.operation for waiting in ends if isinstance(waiting.operation, End)],
                     [waiting.operation for waiting in charges if isinstance(waiting.operation, Charge)],
+                    contended=contended,
                 )
-            except self._db.away as error:
+            except self._db.locked:
+                await self._defer_or_halve(batch, contended=contended)
+                return
+            except self._db.unavailable as error:
                 log.warning(
-                    "the database is away (%s); the batch of %d is sent again",
+                    "the database is unavailable (%s); the batch of %d is sent again",
                     type(error).__name__,
                     len(batch),
                 )
                 for waiting in batch:
-                    waiting.perhaps_done = True
-                await asyncio.sleep(AWAY_RETRY_S)
+                    self._note_failure(waiting, rolled_back=self._db.rolled_back(error))
+                await asyncio.sleep(UNAVAILABLE_RETRY_S)
             except Exception as error:
-                await self._halve(batch, error)
+                if len(batch) > 1:
+                    await self._halve(batch, contended=contended)
+                else:
+                    self._fail(batch[0], error)
                 return
             else:
                 break
-        self._deliver(ends, ended)
-        self._deliver(charges, charged)
+        self._deliver(ends, ended, contended=contended)
+        self._deliver(charges, charged, contended=contended)
 
-    async def _halve(self, batch: Sequence[Waiting], error: Exception) -> None:
-        """A data error says nothing of whose it is; alone, it is the one's."""
-        if len(batch) > 1:
-            middle = len(batch) // 2
-            await self._commit(batch[:middle])
-            await self._commit(batch[middle:])
+    def _note_failure(self, waiting: PendingOperation, *, rolled_back: bool) -> None:
+        """Notes that a try failed. After one that was `rolled_back`, the operation counts as not sent."""
+        if rolled_back:
+            waiting.sent = waiting.in_doubt
+        waiting.in_doubt = waiting.sent
+        if rolled_back and waiting.in_grace:
+            self._expire(waiting)
+
+    async def _defer_or_halve(self, batch: Sequence[PendingOperation], *, contended: bool) -> None:
+        """A lock wait timed out. The batch becomes contended, and a contended batch is halved, so that in the
+        end only the operation whose row or table is locked waits."""
+        if contended and len(batch) > 1:
+            for waiting in batch:
+                waiting.sent = waiting.in_doubt  # this try was rolled back
+            await self._halve(batch, contended=True)
             return
-        (waiting,) = batch
+        for waiting in batch:
+            self._defer(waiting, contended=contended)
+
+    async def _halve(self, batch: Sequence[PendingOperation], *, contended: bool) -> None:
+        """An error does not tell which operation caused it, so each half is tried alone."""
+        middle = len(batch) // 2
+        await self._commit(batch[:middle], contended=contended)
+        await self._commit(batch[middle:], contended=contended)
+
+    def _fail(self, waiting: PendingOperation, error: Exception) -> None:
         log.error("%s failed on its data", type(waiting.operation).__name__, exc_info=error)
         if not waiting.future.done():
             waiting.future.set_exception(error)
+        self._count_finished()
 
-    def _deliver(self, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+    def _deliver(
+        self, batch: Sequence[PendingOperation], outcomes: Sequence[Outcome], *, contended: bool
+    ) -> None:
         for waiting, outcome in zip(batch, outcomes, strict=True):
             if _busy(outcome):
-                self._resting += 1
-                asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._put_again, waiting)
-            elif waiting.future.done():
-                self._give_back(waiting.operation, outcome)
+                self._defer(waiting, contended=contended)
+                continue
+            if waiting.future.done():
+                self._refund_charge(waiting.operation, outcome)
             else:
                 waiting.future.set_result(outcome)
+            self._count_finished()
 
 
 def _busy(outcome: Outcome) -> bool:
-    return outcome is EndOutcome.BUSY or (isinstance(outcome, Refused) and outcome.why is Refusal.BUSY)
-
-
-def _give_up(future: "asyncio.Future[Outcome]") -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())
+    return outcome is EndOutcome.BUSY or (
+        isinstance(outcome, ChargeRefused) and outcome.why is RefusalReason.BUSY
+    )

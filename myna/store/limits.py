@@ -1,4 +1,6 @@
-"""Limits that the store keeps by itself."""
+"""Limits of the store."""
 
 RESERVATION_LIFE_MS = 24 * 3600 * 1000
-"""An Idempotency-Key is remembered for a day."""
+"""An idempotency key is kept for a day."""
+STORED_ANSWER_MAX_BYTES = 128 * 1024
+"""A larger answer is not stored for retries. The longest answers of language models are smaller."""

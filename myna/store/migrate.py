@@ -1,19 +1,27 @@
-"""Brings the schema to what this build knows; refuses one that is newer.
+"""Migrates the schema to this build's version; refuses a newer one.
 
-A migration is a file `NNNN_name.DIALECT.sql`, run once, in order. What is code and no data, the functions in
-`routines.DIALECT.sql`, is written anew behind the migrations that a build brings.
+A migration is a file `NNNN_name.DIALECT.sql`. It runs once, in order, and must never be edited afterwards:
+its hash is stored. The functions in `routines.DIALECT.sql` are replaced after the migrations of a build.
 """
 
+import asyncio
+import hashlib
+import time
+from functools import partial
 from importlib.resources import files
 
 from myna.errors import CommandError
-from myna.store.database import Connection, Database, Reader
+from myna.store.database import Database, Queries, Transaction
 
 _MIGRATIONS = files("myna.store") / "migrations"
+LOCKED_MAX_S = 30.0
+"""How long a migration is retried while other sessions lock its tables."""
+LOCKED_PAUSE_S = 0.5
+"""Between two tries, so that sessions which queued behind the migration run."""
 
 
 def known(dialect: str) -> list[tuple[int, str]]:
-    """Number and SQL of every migration, ascending."""
+    """Number and SQL of every migration, in order."""
     found = [entry for entry in _MIGRATIONS.iterdir() if entry.name.endswith(f".{dialect}.sql")]
     numbered = [entry for entry in found if entry.name[:4].isdigit()]
     return sorted((int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in numbered)
@@ -30,33 +38,99 @@ def newest(dialect: str) -> int:
     return known(dialect)[-1][0]
 
 
-async def schema_version(db: Reader) -> int:
-    """The version of the schema in the database; the table is there once `migrate` ran."""
+def latest() -> int:
+    """The highest version of both dialects: a migration may be for only one."""
+    return max(int(entry.name[:4]) for entry in _MIGRATIONS.iterdir() if entry.name[:4].isdigit())
+
+
+async def schema_version(db: Queries) -> int:
+    """The version of the schema in the database. Its table exists once `migrate` ran."""
     ((version,),) = await db.fetch("SELECT coalesce(max(version), 0) FROM schema_version")
     return int(version)
 
 
 async def migrate(db: Database) -> int:
-    """Runs what is missing and returns the version then reached. Safe to run from many processes at once."""
+    """Runs the missing migrations and returns the version. Safe to run from several processes at once.
 
-    async def step(connection: Connection) -> int:
-        await connection.fetch(db.schema_lock)
-        version = await schema_version(connection)
-        if version > newest(db.dialect):
-            raise CommandError(
-                f"The database has schema {version}; this build knows {newest(db.dialect)}. Use a newer Myna."
-            )
-        for number, sql in known(db.dialect):
-            if number > version:
-                await connection.run_script(sql)
-                await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
-        if version < newest(db.dialect):
-            await connection.run_script(routines(db.dialect))
-        return newest(db.dialect)
-
-    await db.transaction(_create_table)
-    return await db.transaction(step)
+    Raises CommandError if the schema is newer, if a migration was edited after it ran, or if another session
+    locks a table of a migration for longer than LOCKED_MAX_S.
+    """
+    until = time.monotonic() + LOCKED_MAX_S
+    while True:
+        try:
+            return await db.transaction(partial(_migrate, db))
+        except db.locked:
+            if time.monotonic() > until:
+                raise CommandError(
+                    "The database can't be migrated: another session has locked a table that is to change."
+                    " Stop the servers and programs that use the database, then run 'myna migrate'."
+                ) from None
+        await asyncio.sleep(LOCKED_PAUSE_S)
 
 
-async def _create_table(connection: Connection) -> None:
+async def _migrate(db: Database, connection: Transaction) -> int:
+    """Migrates in one transaction. Locks first: of two processes that create a table, the second fails."""
+    await connection.fetch(db.schema_lock)
+    await connection.fetch(db.schema_lock_timeout)
+    await _create_tables(connection)
+    version, newest_version = await schema_version(connection), newest(db.dialect)
+    if version > newest_version:
+        raise CommandError(
+            f"The database has schema {version}; this build knows {newest_version}. Use a newer Myna."
+        )
+    await _check_hashes(connection, db.dialect, version)
+    if version < newest_version:
+        await complete(db, connection, version)
+    return newest_version
+
+
+async def build(db: Database, connection: Transaction, until: int) -> None:
+    """Creates the schema of version `until` in an empty database; `complete` runs the other migrations."""
+    await connection.fetch(db.schema_lock)
+    await _create_tables(connection)
+    await _apply(connection, db.dialect, 0, until)
+
+
+async def complete(db: Database, connection: Transaction, version: int) -> None:
+    """Runs the migrations after `version` and replaces the functions."""
+    await _apply(connection, db.dialect, version, newest(db.dialect))
+    await connection.run_script(routines(db.dialect))
+
+
+async def _create_tables(connection: Transaction) -> None:
+    """Creates the tables for the versions and hashes of the migrations that ran."""
     await connection.fetch("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)")
+    await connection.fetch(
+        "CREATE TABLE IF NOT EXISTS schema_hashes (version BIGINT PRIMARY KEY, sha256 TEXT NOT NULL)"
+    )
+
+
+async def _apply(connection: Transaction, dialect: str, after: int, until: int) -> None:
+    """Runs the migrations whose numbers are above `after` and up to `until`."""
+    for number, sql in known(dialect):
+        if after < number <= until:
+            await connection.run_script(sql)
+            await connection.fetch("INSERT INTO schema_version (version) VALUES ($1)", number)
+            await _record_hash(connection, number, sql)
+
+
+async def _check_hashes(connection: Transaction, dialect: str, version: int) -> None:
+    """Raises CommandError if a migration was edited after it ran. Records missing hashes of old
+    migrations."""
+    ran = {int(row[0]): row[1] for row in await connection.fetch("SELECT version, sha256 FROM schema_hashes")}
+    for number, sql in known(dialect):
+        if number <= version and number not in ran:
+            await _record_hash(connection, number, sql)
+        elif number <= version and ran[number] != _hash(sql):
+            raise CommandError(
+                f"Migration {number:04} was edited after it ran on this database: its SHA-256 is another one."
+                " Use an unchanged Myna, or put the edit into a migration of its own."
+            )
+
+
+async def _record_hash(connection: Transaction, number: int, sql: str) -> None:
+    await connection.fetch("INSERT INTO schema_hashes (version, sha256) VALUES ($1, $2)", number, _hash(sql))
+
+
+def _hash(sql: str) -> str:
+    return hashlib.sha256(sql.encode()).hexdigest()

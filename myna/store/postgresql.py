@@ -1,32 +1,19 @@
-"""PostgreSQL: one connection for the batches, a small pool for everything else.
-
-The writer's connection plans its statements without looking at what a batch brings, since planning a batch
-costs as much as a small batch does, and without sequential scans and JIT. Such a plan is as good as what was
-known of the tables when it was made, and one that was made on empty tables reads all of them for every batch
-from then on: so plans are made anew once a second.
-"""
+"""PostgreSQL: two connections for batches, a small pool for everything else."""
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
-import msgspec
 
-from myna.store.batch import (
-    Charge,
-    Charged,
-    ChargeOutcome,
-    End,
-    EndOutcome,
-    Refusal,
-    Refused,
-    Replayed,
-)
-from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
+from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
+from myna.store.tables.postgresql import PostgresqlTables
 
 T = TypeVar("T")
 
@@ -34,37 +21,56 @@ log = logging.getLogger(__name__)
 
 POOL_MAX = 8
 TRANSACTIONS_MAX = 5
-"""Of the pool's connections. A transaction may wait for what somebody holds for long; a read never does, and
-finds a connection meanwhile."""
+"""How many of the pool's connections transactions may use. They may wait long for a lock; reads never do, and
+still find a connection."""
 IDLE_TIMEOUT_MS = 10_000
-"""How long a transaction may stand still. What a process holds that was stopped, or whose machine is gone
-without a word, is free again after that."""
-CONNECT_TIMEOUT_S = 5.0
-COMMAND_TIMEOUT_S = 30.0
+"""How long a transaction may be idle. After that the locks of a process that was stopped, or whose machine
+failed, are released."""
+LOCK_WAIT_MS = 2_000
+"""How long a transaction waits for a lock. It occupies one of a few connections meanwhile."""
+SESSION = {
+    "jit": "off",
+    "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
+    "lock_timeout": str(LOCK_WAIT_MS),
+}
+CANCEL_TIMEOUT_S = 1.0
+"""How long it may take to cancel a query whose caller stopped waiting."""
+CLOSE_TIMEOUT_S = 2.0
 LISTEN_RETRY_S = 0.5
 LISTEN_CHECK_S = 30.0
-"""How often a listener asks whether anybody is still there: a line that is dead on one side doesn't tell."""
-LISTEN_SILENT_S = 30.0
-"""After a listener has said that it fails."""
+"""How often a listener checks its connection: a half-open one reports no error."""
+LISTEN_LOG_EVERY_S = 30.0
+"""How often a failing listener logs."""
 LONG_TIMEOUT_S = 6 * 3600.0
-"""For what reads or changes everything: a snapshot, a migration."""
-PLANS_LIFE_S = 1.0
-"""To make them takes about as long as a small batch."""
-LOCK_TIMEOUT_MS = 100
-"""How long a batch waits for an account that somebody else holds before it goes on without it."""
+"""For queries on whole tables: snapshots, migrations."""
+_INTERRUPTED = (asyncio.CancelledError, TimeoutError)
+"""Raised while a query is still running."""
+IN_DOUBT_WAIT_S = 30.0
+"""How long to retry for the outcome of a transaction while the server does not answer."""
+IN_DOUBT_RUN_MAX_S = 3.0
+"""How long a transaction in doubt may still run before its session is terminated."""
+IN_DOUBT_POLL_S = 0.2
+_ENDED: Final = ("committed", "aborted")
+"""What pg_xact_status says of a transaction that has ended."""
+_END_SESSION = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_xid = $1::text::xid8::xid AND datname = current_database()"""
+WRITERS_WAIT_S = 10.0
+WRITERS_POLL_S = 0.05
 
-_BATCH = "SELECT * FROM commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-_json = msgspec.json.Encoder()
+
+class LockTimedOut(TimeoutError):
+    """Another session has locked a row or a table that the transaction needs. Nothing was done."""
 
 
 class PostgresqlConnection:
-    """One connection of the pool, as a `database.Connection`."""
+    """A connection of the pool: see `database.Transaction`."""
 
     queue_lock = "SELECT pg_advisory_xact_lock(77121111)"
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
     def __init__(self, raw: Any, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
-        self._raw, self._timeout_s = raw, timeout_s
+        self._raw = raw
+        self._timeout_s = timeout_s
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         return await self._raw.fetch(sql, *args, timeout=self._timeout_s)  # type: ignore[no-any-return]
@@ -72,40 +78,47 @@ class PostgresqlConnection:
     async def run_script(self, sql: str) -> None:
         await self._raw.execute(sql, timeout=LONG_TIMEOUT_S)
 
+    async def transaction_id(self) -> int:
+        return int((await self.fetch("SELECT pg_current_xact_id()::text"))[0][0])
+
+    @property
+    def tables(self) -> PostgresqlTables:
+        return PostgresqlTables(self._raw)
+
     async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
-        args = (*_end_arrays(ends), *_charge_arrays([]), RESERVATION_LIFE_MS)
-        rows = await self._raw.fetch(_BATCH, *args, False, timeout=self._timeout_s)
-        return _outcomes(rows, len(ends), 0)[0]
+        return (await commit(self._raw, ends, [], LockPolicy.ALL, self._timeout_s))[0]
 
 
 class Postgresql:
     """See `database.Database`."""
 
     dialect = "postgresql"
-    schema_lock = "SELECT pg_advisory_xact_lock(77121110)"
+    schema_lock = "SELECT set_config('lock_timeout', '0', true), pg_advisory_xact_lock(77121110)"
+    schema_lock_timeout = "SET LOCAL lock_timeout = '2s'"
     single_process = False
-    computes_here = False
-    away: tuple[type[Exception], ...] = (
+    in_process = False
+    unavailable: tuple[type[Exception], ...] = (
         OSError,
         TimeoutError,
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,
         asyncpg.PostgresConnectionError,
-        asyncpg.InvalidTransactionStateError,  # read-only, as a server is in a failover
+        asyncpg.InvalidTransactionStateError,  # the server is read-only during a failover
         asyncpg.InvalidAuthorizationSpecificationError,
         asyncpg.InvalidCatalogNameError,
         asyncpg.TransactionRollbackError,
         asyncpg.InsufficientResourcesError,
-        asyncpg.LockNotAvailableError,  # a table is locked, by maintenance for instance
         asyncpg.OperatorInterventionError,
         asyncpg.PostgresSystemError,
     )
+    locked: tuple[type[Exception], ...] = (asyncpg.LockNotAvailableError, LockTimedOut)
 
     def __init__(self, url: str, pool: Any) -> None:
-        self._url, self._pool = url, pool
-        self._writer: Any = None
-        self._planned_at = 0.0
-        self._skipping = False
+        self._url = url
+        self._pool = pool
+        self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE)
+        self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT)
+        self._closing: set[asyncio.Task[None]] = set()
         self._transactions = asyncio.Semaphore(TRANSACTIONS_MAX)
 
     @classmethod
@@ -117,49 +130,133 @@ class Postgresql:
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
             server_settings={"application_name": "myna"},
-            init=partial(_set, {"jit": "off", "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS)}),
-            reset=_leave,
+            init=partial(configure, SESSION),
+            reset=_no_reset,
         )
         return cls(url, pool)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
-        return await self._pool.fetch(sql, *args)  # type: ignore[no-any-return]
+        async with self._connection() as raw:
+            return await raw.fetch(sql, *args)  # type: ignore[no-any-return]
 
     async def has_schema(self) -> bool:
         return bool(await self.fetch("SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"))
 
     async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
-        async with self._transactions, self._pool.acquire() as raw, raw.transaction():
-            return await work(PostgresqlConnection(raw))
+        try:
+            async with self._transactions, self._transaction() as raw:
+                return await work(PostgresqlConnection(raw))
+        except asyncpg.LockNotAvailableError as error:
+            raise LockTimedOut(str(error)) from error
 
-    async def snapshot(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
-        async with (
-            self._pool.acquire() as raw,
-            raw.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            return await work(PostgresqlConnection(raw, LONG_TIMEOUT_S))
+    async def committed(self, transaction_id: int) -> bool:
+        """Terminates a session that stays in the transaction, since its connection is dead."""
+        began = time.monotonic()
+        while True:
+            try:
+                if (status := await self._status(transaction_id)) in _ENDED:
+                    return status == "committed"
+                if status and time.monotonic() >= began + IN_DOUBT_RUN_MAX_S:
+                    await self.fetch(_END_SESSION, str(transaction_id))
+            except self.unavailable as error:
+                log.debug("can't query the outcome of a transaction: %r", error)
+            if time.monotonic() >= began + IN_DOUBT_WAIT_S:
+                raise TimeoutError("the outcome of a transaction isn't known")
+            await asyncio.sleep(IN_DOUBT_POLL_S)
+
+    async def _status(self, transaction_id: int) -> str | None:
+        """None where the server doesn't know: it keeps no status of one so old, or has not assigned the
+        number yet, as after a failover to a server that had not received it."""
+        try:
+            ((status,),) = await self.fetch("SELECT pg_xact_status($1::text::xid8)", str(transaction_id))
+        except asyncpg.InvalidParameterValueError:
+            return None
+        return None if status is None else str(status)
+
+    async def snapshot(
+        self, work: Callable[[PostgresqlConnection], Awaitable[T]], *, query_max_s: float | None = None
+    ) -> T:
+        async with self._transaction(isolation="repeatable_read", readonly=True) as raw:
+            return await work(PostgresqlConnection(raw, query_max_s or LONG_TIMEOUT_S))
+
+    async def writers_ended(self) -> bool:
+        """A transaction gets its id with its first write or row lock. So each transaction that has written by
+        now has an id below this statement's."""
+        ((number,),) = await self.fetch("SELECT pg_current_xact_id()::text::bigint")
+        until = time.monotonic() + WRITERS_WAIT_S
+        while time.monotonic() < until:
+            ((oldest,),) = await self.fetch("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            if oldest >= number:
+                return True
+            await asyncio.sleep(WRITERS_POLL_S)
+        return False
+
+    def rolled_back(self, error: Exception) -> bool:
+        """After a lost reply the outcome of COMMIT is unknown."""
+        return False
+
+    async def ready(self, *, contended: bool = False) -> None:
+        await (self._contended_writer if contended else self._writer).opened()
 
     async def commit_batch(
-        self, ends: Sequence[End], charges: Sequence[Charge]
+        self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-        args = (*_end_arrays(ends), *_charge_arrays(charges), RESERVATION_LIFE_MS)
-        writer = await self._open_writer()
+        writer = self._contended_writer if contended else self._writer
         try:
-            await self._plan_anew(writer)
-            try:
-                rows = await writer.fetch(_BATCH, *args, self._skipping)
-            except asyncpg.LockNotAvailableError:
-                self._skipping = True
-                rows = await writer.fetch(_BATCH, *args, True)
-        except self.away:
-            await self._drop_writer()
+            return await writer.commit(ends, charges)
+        except self.unavailable:
+            await writer.drop()
             raise
-        ended, charged = _outcomes(rows, len(ends), len(charges))
-        self._skipping = self._skipping and _some_busy(ended, charged)
-        return ended, charged
 
-    async def listen(self, channel: str, heard: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-        listening = asyncio.create_task(self._listen(channel, heard), name=f"listen-{channel}")
+    @contextlib.asynccontextmanager
+    async def _transaction(self, **options: Any) -> AsyncIterator[Any]:
+        """A connection of the pool in a transaction. Where a query was interrupted, the connection is closed,
+        which ends the transaction: a ROLLBACK might never be answered."""
+        async with self._connection() as raw:
+            transaction = raw.transaction(**options)
+            await transaction.start()
+            try:
+                yield raw
+            except _INTERRUPTED:
+                raise
+            except BaseException:
+                await transaction.rollback()
+                raise
+            await transaction.commit()
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """A connection of the pool."""
+        raw = await self._pool.acquire()
+        try:
+            yield raw
+        except _INTERRUPTED:
+            closing = asyncio.create_task(self._cancel_and_close(raw), name="interrupted-query")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            raise
+        except BaseException:
+            await self._pool.release(raw)
+            raise
+        await self._pool.release(raw)
+
+    async def _cancel_and_close(self, raw: Any) -> None:
+        """Closes a connection after its interrupted query was cancelled. If the cancel gets no answer, the
+        connection is dead and others of the pool may be: all are replaced."""
+        try:
+            async with asyncio.timeout(CANCEL_TIMEOUT_S):
+                await raw.execute("SELECT 1")
+        except TimeoutError:
+            await self._pool.expire_connections()
+        except self.unavailable:
+            pass  # it was closed, or its transaction failed
+        finally:
+            with contextlib.suppress(asyncpg.InterfaceError):  # it was closed already
+                raw.terminate()
+            await self._pool.release(raw)
+
+    async def listen(self, channel: str, notify: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        listening = asyncio.create_task(self._listen(channel, notify), name=f"listen-{channel}")
 
         async def stop() -> None:
             listening.cancel()
@@ -167,22 +264,22 @@ class Postgresql:
 
         return stop
 
-    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
-        """On a connection of its own, opened again whenever it is lost."""
-        silent_until = 0.0
+    async def _listen(self, channel: str, notify: Callable[[], None]) -> None:
+        """Listens on a separate connection and reconnects when it is lost."""
+        next_log_at = 0.0
         while True:
             try:
-                await self._listen_once(channel, heard)
-            except self.away:
-                pass  # whoever wants something of the database says so
+                await self._listen_once(channel, notify)
+            except self.unavailable:
+                pass  # the next query reports it
             except Exception:
-                if time.monotonic() >= silent_until:
-                    log.exception("listening to %r fails; it is tried again and again", channel)
-                    silent_until = time.monotonic() + LISTEN_SILENT_S
+                if time.monotonic() >= next_log_at:
+                    log.exception("listening to %r fails; retrying", channel)
+                    next_log_at = time.monotonic() + LISTEN_LOG_EVERY_S
             await asyncio.sleep(LISTEN_RETRY_S)
 
-    async def _listen_once(self, channel: str, heard: Callable[[], None]) -> None:
-        """Until the connection is lost. Raises what `away` names where nobody is there or says anything."""
+    async def _listen_once(self, channel: str, notify: Callable[[], None]) -> None:
+        """Returns when the connection is lost. Raises one of `unavailable` if the server is silent."""
         connection = await asyncpg.connect(
             self._url,
             timeout=CONNECT_TIMEOUT_S,
@@ -192,8 +289,8 @@ class Postgresql:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda *_: lost.set())
         try:
-            await connection.add_listener(channel, lambda *_: heard())
-            heard()  # something may have been told before
+            await connection.add_listener(channel, lambda *_: notify())
+            notify()  # one may have been missed while disconnected
             while not lost.is_set():
                 try:
                     async with asyncio.timeout(LISTEN_CHECK_S):
@@ -204,113 +301,12 @@ class Postgresql:
             connection.terminate()
 
     async def close(self) -> None:
-        await self._drop_writer()
-        await self._pool.close()
-
-    async def _open_writer(self) -> Any:
-        if self._writer is None or self._writer.is_closed():
-            writer = await asyncpg.connect(
-                self._url,
-                timeout=CONNECT_TIMEOUT_S,
-                command_timeout=COMMAND_TIMEOUT_S,
-                server_settings={"application_name": "myna-writer"},
-            )
-            try:
-                await _set(
-                    {
-                        "enable_seqscan": "off",
-                        "jit": "off",
-                        "lock_timeout": str(LOCK_TIMEOUT_MS),
-                        "plan_cache_mode": "force_generic_plan",
-                    },
-                    writer,
-                )
-            except BaseException:
-                writer.terminate()
-                raise
-            self._writer = writer
-        return self._writer
-
-    async def _plan_anew(self, writer: Any) -> None:
-        if (now := time.monotonic()) >= self._planned_at + PLANS_LIFE_S:
-            await writer.execute("DISCARD PLANS")
-            self._planned_at = now
-
-    async def _drop_writer(self) -> None:
-        """The old connection's transaction may still be on its way; its account locks make the next wait."""
-        if self._writer is not None:
-            self._writer.terminate()
-            self._writer = None
-            await asyncio.sleep(0)
+        await self._writer.drop()
+        await self._contended_writer.drop()
+        with contextlib.suppress(TimeoutError):  # the pool then terminates its connections
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._pool.close()
 
 
-async def _set(settings: Mapping[str, str], raw: Any) -> None:
-    """For the rest of the session. Most settings that come with a connection are refused by poolers."""
-    pairs = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-    await raw.execute(f"SELECT {pairs}", timeout=CONNECT_TIMEOUT_S)
-
-
-async def _leave(_raw: Any) -> None:
-    """A connection goes back to the pool as it is: nothing here changes its session."""
-
-
-def _some_busy(ended: Sequence[EndOutcome], charged: Sequence[ChargeOutcome]) -> bool:
-    return EndOutcome.BUSY in ended or any(
-        isinstance(outcome, Refused) and outcome.why is Refusal.BUSY for outcome in charged
-    )
-
-
-def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
-    more = [
-        {
-            "n": n,
-            "answer": end.answer,
-            "audio": end.audio.name if end.audio else None,
-            "bytes": end.audio.size_bytes if end.audio else 0,
-            "sha256": end.audio.sha256.hex() if end.audio else "",
-            "reason": end.reason,
-        }
-        for n, end in enumerate(ends, 1)
-        if end.answer is not None or end.audio or end.reason
-    ]
-    return [end.call_id for end in ends], [int(end.state) for end in ends], _json.encode(more).decode()
-
-
-def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
-    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.reservation or charge.task]
-    return (
-        [charge.call_id for charge in charges],
-        [charge.key_hash for charge in charges],
-        [charge.scope for charge in charges],
-        [charge.pays for charge in charges],
-        [charge.units for charge in charges],
-        [charge.deadline_ms for charge in charges],
-        [charge.config_version for charge in charges],
-        _json.encode(more).decode(),
-    )
-
-
-def _more(n: int, charge: Charge) -> dict[str, object]:
-    row: dict[str, object] = {"n": n}
-    if charge.reservation:
-        row |= {"key": charge.reservation.key, "fingerprint": charge.reservation.fingerprint.hex()}
-        row["draft"] = charge.draft
-    if charge.task:
-        task = charge.task
-        row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}
-    return row
-
-
-def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-    ended = [EndOutcome.LOST] * ends
-    charged: list[ChargeOutcome] = [Refused(Refusal.KEY)] * charges
-    for part, n, outcome, account, number, stored in rows:
-        if part == "end":
-            ended[n - 1] = EndOutcome(outcome)
-        elif outcome == "charged":
-            charged[n - 1] = Charged(account, number)
-        elif outcome == "replayed":
-            charged[n - 1] = Replayed(stored)
-        else:
-            charged[n - 1] = Refused(Refusal(outcome), number)
-    return ended, charged
+async def _no_reset(_raw: Any) -> None:
+    """No code here changes a session's settings, so a released connection needs no RESET ALL."""

@@ -1,14 +1,15 @@
 """SQLite: one writer thread, one reading connection on the caller's thread, one file.
 
-Reads are point look-ups and short pages of a few microseconds: a hop to another thread would cost more than
-they do. What reads for long (`snapshot`) gets a thread and a connection of its own.
+Reads are point look-ups and short pages of a few microseconds: a hop to another thread would cost more. A
+long read (`snapshot`) gets its own thread and connection.
 
-Only one process serves. The command line is a second writer for moments: it knocks (`knock.py`), and the
-serving writer steps aside between two transactions.
+Only one process serves. A command is a second writer for moments: it asks for the write lock
+(`sqlite_handover.py`), and the serving writer yields it between two transactions.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import queue
 import re
@@ -21,30 +22,34 @@ from typing import Any, TypeVar
 
 import apsw
 
+from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
-from myna.store.checkpoints import KEPT_BYTES, Checkpoints
-from myna.store.knock import Knock
+from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
+from myna.store.sqlite_handover import WriterHandover
+from myna.store.tables.sqlite import SqliteTables
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
 
 BUSY_TIMEOUT_MS = 5_000
+CLOSE_MAX_S = 5.0
+"""How long `close` waits for the writer. On a stalled disk its thread ends with the process."""
 
 
 def clock_ms() -> int:
-    """Unix time in milliseconds; the clock behind `now_ms()` unless a test hands in its own."""
+    """Unix time in milliseconds: what `now_ms()` returns, unless a test passes another clock."""
     return time.time_ns() // 1_000_000
 
 
 @lru_cache(maxsize=512)
 def numbered(sql: str) -> str:
-    """`$1` is a name to SQLite and would be numbered by appearance; `?1` is the number itself."""
+    """Replaces `$1` by `?1`: SQLite takes `$1` as a name and numbers it by appearance."""
     return re.sub(r"\$(\d+)", r"?\1", sql)
 
 
 def finish(work: Awaitable[T]) -> T:
-    """Runs a coroutine that never waits to its end. All store functions are such on SQLite."""
+    """Runs a coroutine that never suspends and returns its result. All store functions are such on SQLite."""
     coroutine = work.__await__()
     try:
         next(coroutine)
@@ -53,16 +58,23 @@ def finish(work: Awaitable[T]) -> T:
     raise RuntimeError("a transaction on SQLite may await nothing but its own queries")
 
 
-class SqliteConnection:
-    """A connection whose `fetch` answers at once."""
+def _sha256_latin1(*texts: object) -> str:
+    """The SHA-256 of a header's value, in hexadecimal, for a migration: SQLite has no such function."""
+    (text,) = texts
+    return hashlib.sha256(str(text).encode("latin-1")).hexdigest()
 
-    queue_lock = "SELECT 1"  # BEGIN IMMEDIATE is one
+
+class SqliteConnection:
+    """A connection whose `fetch` never suspends."""
+
+    queue_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     skip_locked = ""
 
     def __init__(self, path: Path, clock: Callable[[], int], *, read_only: bool) -> None:
         self.raw = apsw.Connection(str(path))
         self.raw.set_busy_timeout(BUSY_TIMEOUT_MS)
         self.raw.create_scalar_function("now_ms", lambda *_: clock(), 0)
+        self.raw.create_scalar_function("sha256_latin1", _sha256_latin1, 1)
         for pragma in (
             "journal_mode=WAL",
             "synchronous=FULL",
@@ -74,6 +86,7 @@ class SqliteConnection:
         ):
             self.raw.pragma(*pragma.split("="))
         self._clock = clock
+        self.commits = 0
         if read_only:
             self.raw.pragma("query_only", True)
 
@@ -83,6 +96,13 @@ class SqliteConnection:
     async def run_script(self, sql: str) -> None:
         self.raw.execute(sql)
 
+    async def transaction_id(self) -> int:
+        return self.commits + 1
+
+    @property
+    def tables(self) -> SqliteTables:
+        return SqliteTables(self.raw)
+
     async def end(self, ends: Sequence[End]) -> list[EndOutcome]:
         return sqlite_batch.run(self.raw, ends, [], self._clock())[0]
 
@@ -91,33 +111,45 @@ class Sqlite:
     """See `database.Database`."""
 
     dialect = "sqlite"
-    schema_lock = "SELECT 1"  # BEGIN IMMEDIATE already is the lock
+    schema_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
+    schema_lock_timeout = "SELECT 1"
     single_process = True
-    computes_here = True
-    away: tuple[type[Exception], ...] = (
+    in_process = True
+    unavailable: tuple[type[Exception], ...] = (
         TimeoutError,
         apsw.BusyError,
         apsw.FullError,
         apsw.IOError,
         apsw.CantOpenError,
-        apsw.ReadOnlyError,  # as a file system becomes after an error of its disk
+        apsw.ReadOnlyError,  # a file system is remounted read-only after a disk error
+        apsw.ProtocolError,
+    )
+    locked: tuple[type[Exception], ...] = ()
+    _rolled_back: tuple[type[Exception], ...] = (
+        apsw.BusyError,
+        apsw.FullError,
+        apsw.CantOpenError,
+        apsw.ReadOnlyError,
         apsw.ProtocolError,
     )
 
     def __init__(self, path: Path, *, serving: bool, clock: Callable[[], int]) -> None:
-        self._path, self._serving, self._clock = path, serving, clock
-        self._knock = Knock(path.parent)
+        self._path = path
+        self._serving = serving
+        self._clock = clock
+        self._inode = path.stat().st_ino
+        self._handover = WriterHandover(path.parent)
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._writer = SqliteConnection(path, clock, read_only=False)
         self._reader = SqliteConnection(path, clock, read_only=True)
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
-        self._thread = threading.Thread(target=self._work_off, name="sqlite-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     @classmethod
     async def open(cls, path: Path, *, serving: bool, clock: Callable[[], int] = clock_ms) -> "Sqlite":
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # a new one is for nobody else, and so is what SQLite adds
+        with contextlib.suppress(FileExistsError):  # a new file, and the files that SQLite adds, are private
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
         return cls(path, serving=serving, clock=clock)
 
@@ -130,33 +162,52 @@ class Sqlite:
     async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
         return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
 
-    async def snapshot(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
+    async def committed(self, transaction_id: int) -> bool:
+        """Runs after the writer's current job."""
+        return await self._on_writer(lambda: self._writer.commits >= transaction_id)
+
+    async def snapshot(
+        self, work: Callable[[SqliteConnection], Awaitable[T]], *, query_max_s: float | None = None
+    ) -> T:
         def read() -> T:
-            own = SqliteConnection(self._path, self._clock, read_only=True)
+            connection = SqliteConnection(self._path, self._clock, read_only=True)
             try:
-                own.raw.execute("BEGIN")
-                return finish(work(own))
+                connection.raw.execute("BEGIN")
+                return finish(work(connection))
             finally:
-                own.raw.close()
+                connection.raw.close()
 
         return await asyncio.to_thread(read)
 
+    async def writers_ended(self) -> bool:
+        """There is one writer, so none is left."""
+        return True
+
+    async def ready(self, *, contended: bool = False) -> None:
+        """Does nothing: the file is open."""
+
     async def commit_batch(
-        self, ends: Sequence[End], charges: Sequence[Charge]
+        self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         return await self._on_writer(
             lambda: self._transact(lambda: sqlite_batch.run(self._writer.raw, ends, charges, self._clock()))
         )
 
-    async def listen(self, channel: str, heard: Callable[[], None]) -> None:
-        """The other process is the command line, and it isn't heard: whoever waits looks again shortly."""
+    def rolled_back(self, error: Exception) -> bool:
+        """An error before the last page was written rolls back. After a failed sync the outcome is
+        unknown."""
+        is_write = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+        return is_write or isinstance(error, self._rolled_back)
+
+    async def listen(self, channel: str, notify: Callable[[], None]) -> None:
+        """SQLite has no notifications: those who wait poll."""
         return
 
     async def close(self) -> None:
         if self._checkpoints:
             await asyncio.to_thread(self._checkpoints.close)
         self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSE_MAX_S)
         self._reader.raw.close()
 
     async def _on_writer(self, job: Callable[[], T]) -> T:
@@ -166,32 +217,43 @@ class Sqlite:
         def run(_: apsw.Connection) -> None:
             try:
                 result = job()
-            except Exception as error:  # whatever it is belongs to the one who waits
-                loop.call_soon_threadsafe(_fail, future, error)
+            except Exception as error:  # any error belongs to the caller
+                loop.call_soon_threadsafe(_set_exception, future, error)
             else:
-                loop.call_soon_threadsafe(_answer, future, result)
+                loop.call_soon_threadsafe(_set_result, future, result)
 
         self._jobs.put(run)
         return await future
 
-    def _work_off(self) -> None:
-        """The writer's thread: one job after the other."""
+    def _run_jobs(self) -> None:
+        """The writer's thread: runs one job after another until it gets None."""
         while (job := self._jobs.get()) is not None:
             job(self._writer.raw)
         self._writer.raw.close()
 
     def _transact(self, run: Callable[[], T]) -> T:
         if not self._serving:
-            with self._knock.held():
+            with self._handover.acquire():
+                self._check_in_place()
                 return self._begin_and_commit(run)
-        self._knock.make_way()
+        self._handover.yield_lock()
         return self._begin_and_commit(run)
+
+    def _check_in_place(self) -> None:
+        """Raises CommandError if `myna move` replaced the file while this command waited."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            inode = 0
+        if inode != self._inode:
+            raise CommandError("The database was moved meanwhile: nothing was changed in it.")
 
     def _begin_and_commit(self, run: Callable[[], T]) -> T:
         self._writer.raw.execute("BEGIN IMMEDIATE")
         try:
             result = run()
             self._writer.raw.execute("COMMIT")
+            self._writer.commits += 1
         except BaseException:
             if self._writer.raw.in_transaction:
                 self._writer.raw.execute("ROLLBACK")
@@ -202,11 +264,11 @@ class Sqlite:
         return SqliteConnection(self._path, self._clock, read_only=False).raw
 
 
-def _answer(future: "asyncio.Future[T]", result: T) -> None:
+def _set_result(future: "asyncio.Future[T]", result: T) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: "asyncio.Future[T]", error: Exception) -> None:
+def _set_exception(future: "asyncio.Future[T]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

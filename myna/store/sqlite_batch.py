@@ -1,7 +1,7 @@
-"""The batch of charges and ends on SQLite: decided in Python, written in few statements.
+"""The batch of charges and ends on SQLite: decided in Python, written with few statements.
 
-Runs inside the writer's transaction, so nothing changes between what it reads and what it writes. Its twin
-for PostgreSQL is the function `commit_batch` in the migrations; the tests hold both to the same meaning.
+Runs inside the writer's transaction, so no other transaction changes what it has read. `commit_batch` in
+`migrations/routines.postgresql.sql` is the same for PostgreSQL; the same tests run on both.
 """
 
 from collections import defaultdict
@@ -20,28 +20,29 @@ from myna.store.batch import (
     Charge,
     Charged,
     ChargeOutcome,
+    ChargeRefused,
     End,
     EndOutcome,
     EntryKind,
     NewTask,
-    Refusal,
-    Refused,
+    RefusalReason,
     Replayed,
     TaskStatus,
 )
 from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
 
 
 _ROWS_MAX = 64
-"""How many rows a statement takes, or a lower power of two: few sizes, so that all of them stay prepared.
-Each statement lets the interpreter go, so the fewer the better."""
+"""How many rows a statement writes, or a lower power of two: with few sizes all statements stay prepared.
+Each statement releases the interpreter lock, so fewer are better."""
 
 
 class _Statement(NamedTuple):
-    """SQL that takes rows: what stands before them, one of them, what stands behind. `one` is the same for a
-    row that is alone, where SQLite then needs no table of its own in between."""
+    """SQL that writes rows: the text before them, of one row, and after them. `one` is a statement for a
+    single row, which SQLite runs without a temporary table."""
 
     head: str
     row: str
@@ -49,16 +50,16 @@ class _Statement(NamedTuple):
     one: str = ""
 
 
-_ENTER = _Statement(
+_INSERT_ENTRIES = _Statement(
     "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ", "(?, ?, ?, ?, ?)"
 )
-_MOVE_BALANCES = _Statement(
+_UPDATE_BALANCES = _Statement(
     "UPDATE accounts SET balance = balance + e.column2 FROM (VALUES ",
     "(?, ?)",
     ") AS e WHERE accounts.id = e.column1 AND balance + e.column2 >= 0",
     one="UPDATE accounts SET balance = balance + ?2 WHERE id = ?1 AND balance + ?2 >= 0",
 )
-_COUNT = _Statement(
+_ADD_USAGE = _Statement(
     "INSERT INTO key_usage (key_id, calls, ok_calls, cost) VALUES ",
     "(?, ?, ?, ?)",
     """ ON CONFLICT (key_id) DO UPDATE SET
@@ -67,8 +68,7 @@ _COUNT = _Statement(
 
 
 class _Key(msgspec.Struct):
-    """What the batch knows of a charge's key and its account; `balance` is shared through `_Account`. `done`
-    if the charge itself was committed before; `version` is the site's."""
+    """A charge's key. `done` means that the charge was committed before; `version` is the configuration's."""
 
     key_id: int
     account: "_Account"
@@ -79,19 +79,21 @@ class _Key(msgspec.Struct):
 
 
 class _Account(msgspec.Struct):
+    """Shared by all charges of the account in the batch."""
+
     account_id: int
     balance: int
 
 
 class _Changes:
-    """The net change of each row that many calls share, written once at the end."""
+    """The net changes of rows that many calls share, written once at the end."""
 
     def __init__(self) -> None:
         self.balances: defaultdict[int, int] = defaultdict(int)
         self.keys: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.entries: list[tuple[bytes, int, int, int]] = []
 
-    def enter(self, call_id: bytes, kind: EntryKind, account_id: int, units: int) -> None:
+    def add_entry(self, call_id: bytes, kind: EntryKind, account_id: int, units: int) -> None:
         self.entries.append((call_id, kind, account_id, units))
         self.balances[account_id] += units
 
@@ -103,17 +105,17 @@ class _Changes:
         counters[2] += cost
 
     def write(self, db: apsw.Connection, now: int) -> None:
-        _write(db, _ENTER, [(*entry, now) for entry in self.entries])
-        moved = [(account, units) for account, units in self.balances.items() if units]
-        if _write(db, _MOVE_BALANCES, moved) != len(moved):
+        _write(db, _INSERT_ENTRIES, [(*entry, now) for entry in self.entries])
+        changed = [(account, units) for account, units in self.balances.items() if units]
+        if _write(db, _UPDATE_BALANCES, changed) != len(changed):
             raise AssertionError("a balance would have fallen below zero")
-        _write(db, _COUNT, [(key, *counters) for key, counters in self.keys.items()])
+        _write(db, _ADD_USAGE, [(key, *counters) for key, counters in self.keys.items()])
 
 
 def run(
     db: apsw.Connection, ends: Sequence[End], charges: Sequence[Charge], now: int
 ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
-    """Ends first, so that what they give back can be spent by the charges behind them."""
+    """Runs the batch: ends first, so that the charges can use the refunded units."""
     changes = _Changes()
     ended = _end(db, ends, changes, now) if ends else []
     charged = _charge(db, charges, changes, now) if charges else []
@@ -122,7 +124,7 @@ def run(
 
 
 def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[object, ...]]) -> int:
-    """How many rows of the database it changed."""
+    """Writes the rows; returns how many rows of the database changed."""
     changed = begin = 0
     while left := len(rows) - begin:
         size = min(_ROWS_MAX, 1 << left.bit_length() - 1)
@@ -134,8 +136,8 @@ def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[obje
 
 
 def _array(values: Collection[bytes]) -> object:
-    """A tuple of what knows its length is made in its size; one of a generator is cut down to it, and CPython
-    keeps up to two thousand such cuttings of each size for later."""
+    """A parameter for `carray`. Not from a generator: CPython shrinks such a tuple to its size, and caches up
+    to two thousand shrunk tuples of each size."""
     return apsw.carray(tuple(values))
 
 
@@ -148,27 +150,27 @@ def _sql(statement: _Statement, rows: int) -> str:
 
 # ---- ends
 
-# The calls of these ids that are open, each by its place among them. One row holds them all: for each row
-# that SQLite gives, the interpreter is let go and taken again.
-_OPEN_CALLS = """
+# Those of these calls that are open, each with its index among them, in one row: SQLite releases and takes
+# the interpreter lock for each row.
+_OPEN_CALLS = f"""
 SELECT json_group_array(json_array(o.rowid - 1, c.account_id, c.key_id, c.units))
 FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
-WHERE c.state = 0
+WHERE c.{OPEN}
 """
 _open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int]])
-_MOVE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id IN carray(?1) AND state = 0"
-_MOVE_ONE = "UPDATE calls SET state = ?2, ended_at = ?3 WHERE id = ?1 AND state = 0"
+_END_CALLS = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id IN carray(?1) AND {OPEN}"
+_END_CALL = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
-_FAIL_TASKS = """
-UPDATE tasks SET status = 3, ended_at = ?2, reason = e.reason
+_FAIL_TASKS = f"""
+UPDATE tasks SET {FAILED}, ended_at = ?2, reason = e.reason
 FROM (SELECT unhex(value->>0) AS id, value->>1 AS reason FROM json_each(?1)) AS e
-WHERE tasks.call_id = e.id AND tasks.status IN (0, 1)
+WHERE tasks.call_id = e.id AND tasks.{UNFINISHED}
 """
-_COMPLETE_TASK = """
-UPDATE tasks SET status = 2, ended_at = ?5, audio = ?2, audio_bytes = ?3, audio_sha256 = ?4
-WHERE call_id = ?1 AND status = 1
+_COMPLETE_TASK = f"""
+UPDATE tasks SET {COMPLETED}, ended_at = ?5, audio = ?2, audio_bytes = ?3, audio_sha256 = ?4
+WHERE call_id = ?1 AND {PROCESSING}
 """
-_STORE_ANSWER = "UPDATE reservations SET answer = ?2 WHERE call_id = ?1"
+_STORE_ANSWER = "UPDATE reservations SET answer = ?2, draft = NULL WHERE call_id = ?1"
 _DROP_RESERVATIONS = "DELETE FROM reservations WHERE call_id IN carray(?1)"
 
 
@@ -185,10 +187,10 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
         if end.state == CallState.KEPT:
             changes.count(key_id, 1, units)
         else:
-            changes.enter(end.call_id, EntryKind.REFUND, account_id, units)
+            changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)
             changes.count(key_id, 0, 0)
-    _move(db, moved, now)
-    _end_what_hangs_on_them(db, moved, now)
+    _end_calls(db, moved, now)
+    _end_tasks_and_responses(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
     missing = [call_id for call_id in first if call_id not in states]
     if missing:
@@ -196,19 +198,20 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
     return [EndOutcome.DONE if states.get(end.call_id) == end.state else EndOutcome.LOST for end in ends]
 
 
-def _move(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
-    for state in (CallState.KEPT, CallState.REFUNDED):
-        call_ids = [end.call_id for end in ends if end.state == state]
-        if call_ids:
-            alone = len(call_ids) == 1
-            moved = call_ids[0] if alone else _array(call_ids)
-            db.execute(_MOVE_ONE if alone else _MOVE, (moved, int(state), now))
-            if db.changes() != len(call_ids):
-                raise AssertionError("a call would have ended twice")
+def _end_calls(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
+    groups: defaultdict[tuple[CallState, str], list[bytes]] = defaultdict(list)
+    for end in ends:
+        groups[end.state, end.channel].append(end.call_id)
+    for (state, channel), call_ids in groups.items():
+        single = len(call_ids) == 1
+        ids = call_ids[0] if single else _array(call_ids)
+        db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel))
+        if db.changes() != len(call_ids):
+            raise AssertionError("a call would have ended twice")
 
 
-def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
-    """Tasks and reservations of the calls that these ends moved."""
+def _end_tasks_and_responses(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
+    """Ends the tasks of these calls, and stores or deletes their idempotency keys' answers."""
     refunds = [end for end in ends if end.state == CallState.REFUNDED]
     if refunds:
         reasons = [(end.call_id.hex(), end.reason) for end in refunds]
@@ -226,9 +229,9 @@ def _end_what_hangs_on_them(db: apsw.Connection, ends: Sequence[End], now: int) 
 
 # ---- charges
 
-# The site's version; which calls are there already, committed by an earlier batch that couldn't say so;
-# for each charge whose key there is, its place in the batch, and the key with its account.
-_STANDING = """
+# The configuration's version; the calls that an earlier batch has committed, whose result was lost; for each
+# charge with an existing key, its index in the batch, and the key with its account.
+_READ_KEYS = """
 SELECT (SELECT version FROM site),
        (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
@@ -238,22 +241,23 @@ FROM carray(?1) AS o
 CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
 """
-_standing_keys = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
+_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
 _call_ids = msgspec.json.Decoder(list[str])
-_TASK = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
+_TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
 _RESERVED = """
 SELECT fingerprint, answer FROM reservations WHERE account_id = ?1 AND key = ?2 AND created_at > ?3
 """
-_FORGET = "DELETE FROM reservations WHERE account_id = ?1 AND key = ?2"
+_DROP_EXPIRED_KEY = "DELETE FROM reservations WHERE account_id = ?1 AND key = ?2"
 _RESERVE = """
 INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
-_OPEN = _Statement(
-    "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline) VALUES ",
-    "(?, ?, ?, ?, ?, 0, ?, ?)",
+_INSERT_CALLS = _Statement(
+    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, state, created_at, deadline)"
+    " VALUES ",
+    f"(?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
 )
-_ORDER = """
+_INSERT_TASK = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 """
@@ -262,73 +266,85 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 def _charge(
     db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
 ) -> list[ChargeOutcome]:
-    """In order of arrival; who doesn't fit fails alone."""
-    opened: list[tuple[bytes, int, int, int, int, int, int]] = []
+    """Decides each charge in order of arrival. A refused one does not affect the others."""
+    opened: list[tuple[object, ...]] = []
     outcomes: list[ChargeOutcome] = []
-    for charge, key in zip(charges, _standing(db, charges, changes, now), strict=True):
+    for charge, key in zip(charges, _read_keys(db, charges, changes, now), strict=True):
         if key and key.done:
-            ((task_id,),) = db.execute(_TASK, (charge.call_id,)).fetchall()
-            outcomes.append(Charged(key.account.account_id, cast(int, task_id)))
+            ((task_id,),) = db.execute(_TASK_OF_CALL, (charge.call_id,)).fetchall()
+            outcomes.append(_charged(key, cast(int, task_id)))
             continue
         refusal = _refusal(db, charge, key, now)
         if refusal or key is None:
-            outcomes.append(refusal or Refused(Refusal.KEY))
+            outcomes.append(refusal or ChargeRefused(RefusalReason.KEY))
             continue
         outcomes.append(_open(db, charge, key, changes, now))
-        row = (charge.call_id, key.account.account_id, key.key_id, charge.pays, charge.units)
+        row = (
+            charge.call_id,
+            key.account.account_id,
+            key.key_id,
+            charge.pays,
+            charge.units,
+            charge.request_id,
+        )
         opened.append((*row, now, now + charge.deadline_ms))
-    _write(db, _OPEN, opened)
+    _write(db, _INSERT_CALLS, opened)
     return outcomes
 
 
-def _standing(
+def _read_keys(
     db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
 ) -> list[_Key | None]:
-    """The key of each charge; charges of one account share its balance."""
+    """The key of each charge, None if unknown. Charges of one account share its `_Account`."""
     found: list[_Key | None] = [None] * len(charges)
     accounts: dict[int, _Account] = {}
     hashes = _array([charge.key_hash for charge in charges])
     call_ids = _array([charge.call_id for charge in charges])
-    ((version, there, keys),) = db.execute(_STANDING, (hashes, call_ids, now))
-    done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(there)}
-    for place, key_id, account_id, balance, scopes, usable in _standing_keys.decode(keys):
+    ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
+    done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
+    for place, key_id, account_id, balance, scopes, usable in _keys_decoder.decode(keys):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
-        before = charges[place].call_id in done
-        found[place] = _Key(key_id, account, scopes, bool(usable), before, version)
+        is_done = charges[place].call_id in done
+        found[place] = _Key(
+            key_id=key_id, account=account, scopes=scopes, usable=bool(usable), done=is_done, version=version
+        )
     return found
 
 
-def _refusal(db: apsw.Connection, charge: Charge, key: _Key | None, now: int) -> Refused | Replayed | None:
-    """The first reason not to charge, in the order in which a caller is told of them."""
+def _refusal(
+    db: apsw.Connection, charge: Charge, key: _Key | None, now: int
+) -> ChargeRefused | Replayed | None:
+    """The first reason not to charge, in the documented order; None to charge."""
     if key is None or not key.usable or not key.scopes & charge.scope:
-        return Refused(Refusal.KEY)
+        return ChargeRefused(RefusalReason.KEY)
+    stale = charge.config_version != key.version
+    if not key.scopes & charge.pays:  # a stored response needs the same scope as the call
+        return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
     if charge.reservation:
         oldest = now - RESERVATION_LIFE_MS
         reserved = (key.account.account_id, charge.reservation.key, oldest)
         for fingerprint, answer in db.execute(_RESERVED, reserved).fetchall():
             if fingerprint != charge.reservation.fingerprint:
-                return Refused(Refusal.REUSED)
-            return Refused(Refusal.PENDING) if answer is None else Replayed(str(answer))
-    if charge.config_version != key.version:
-        return Refused(Refusal.STALE)
-    if not key.scopes & charge.pays:
-        return Refused(Refusal.RATE)
+                return ChargeRefused(RefusalReason.REUSED)
+            return ChargeRefused(RefusalReason.PENDING) if answer is None else Replayed(str(answer))
+    if stale:
+        return ChargeRefused(RefusalReason.STALE)
     if key.account.balance < charge.units:
-        return Refused(Refusal.UNITS, key.account.balance)
+        return ChargeRefused(RefusalReason.UNITS, key.account.balance)
     return None
 
 
 def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now: int) -> Charged:
     account = key.account
     account.balance -= charge.units
-    changes.enter(charge.call_id, EntryKind.CHARGE, account.account_id, -charge.units)
-    task_id = _order(db, charge, account.account_id, now) if charge.task else 0
+    changes.add_entry(charge.call_id, EntryKind.CHARGE, account.account_id, -charge.units)
+    task_id = _create_task(db, charge, account.account_id, now) if charge.task else 0
     if charge.reservation:
         draft = charge.draft.replace(TASK_MARK, str(task_id)) if charge.draft else None
         answer = None if draft is None or AUDIO_MARK in draft else draft
-        db.execute(_FORGET, (account.account_id, charge.reservation.key))
+        db.execute(_DROP_EXPIRED_KEY, (account.account_id, charge.reservation.key))
         reserved = (
             charge.reservation.key,
             charge.reservation.fingerprint,
@@ -338,13 +354,19 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now
             draft,
         )
         db.execute(_RESERVE, (account.account_id, *reserved))
-    return Charged(account.account_id, task_id)
+    return _charged(key, task_id)
 
 
-def _order(db: apsw.Connection, charge: Charge, account_id: int, now: int) -> int:
-    """The id of the task that was ordered with this charge."""
+def _charged(key: _Key, task_id: int) -> Charged:
+    return Charged(
+        account_id=key.account.account_id, key_id=key.key_id, balance=key.account.balance, task_id=task_id
+    )
+
+
+def _create_task(db: apsw.Connection, charge: Charge, account_id: int, now: int) -> int:
+    """Creates the charge's task and returns its id."""
     task = cast(NewTask, charge.task)
     deadline = now + charge.deadline_ms if task.status == TaskStatus.QUEUED else 0
     row = (int(task.status), task.voice_id, task.speed, task.text, len(task.text), now, deadline)
-    db.execute(_ORDER, (account_id, charge.call_id, *row))
+    db.execute(_INSERT_TASK, (account_id, charge.call_id, *row))
     return db.last_insert_rowid()

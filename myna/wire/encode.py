@@ -1,4 +1,4 @@
-"""Structs to JSON text, as it is both sent and stored."""
+"""Encodes structs as JSON text, for answers and for stored responses."""
 
 import msgspec
 

@@ -1,16 +1,16 @@
-"""What a compute node and the site say to each other: JSON under `/farm/v1`, audio as plain bodies.
+"""The protocol between compute nodes and the service: JSON under `/farm/v1`, audio as plain bodies.
 
-Every request carries `Myna-Farm: 1`, the protocol's number, and all but a join `Authorization: Bearer` with
-the node's credential. An answer that isn't a success has the envelope of /v1. Times are seconds that
-something may last, never moments: the clocks of two machines are not compared.
+Each request has the header `Myna-Farm: 1`, the version of the protocol. Each request but a join has
+`Authorization: Bearer` with the node's credential. Errors have the envelope of /v1. Times are durations in
+seconds, so the clocks of two machines are never compared.
 
-    join        a token, once                          -> the node's credential
-    hello       what the node can do                   -> how often it should be heard
-    lease       how many jobs it would take            -> jobs, as soon as there are some (long poll)
-    beat        what it holds and how far it is        -> what it should drop
-    reference   GET …/reference?sha256=SHA256          -> the wav that a job it holds refers to
-    complete    POST …/complete, the mp3 as the body   -> kept, or 409: somebody else has the job now
-    fail        why                                    -> noted
+    join        a join token                           -> the node's credential
+    hello       the node's capabilities                -> the intervals of leases, heartbeats and polls
+    lease       the number of free slots               -> jobs, as soon as there are any (long poll)
+    beat        the leases and the progress of jobs    -> the leases that have ended
+    reference   GET …/reference?sha256=SHA256          -> the wav of a leased job
+    complete    POST …/complete, the mp3 as the body   -> 200, or 409: the lease has ended
+    fail        the reason                             -> 200, or 409
 """
 
 from typing import Annotated, Literal
@@ -22,18 +22,18 @@ PROTOCOL_HEADER = "myna-farm"
 PREFIX = "/farm/v1"
 
 POLL_MAX_S = 25.0
-"""The longest that `lease` waits for a job."""
+"""The longest time that a long poll waits for a job."""
 TRIES_MAX = 3
 SLOTS_MAX = 64
 VOICES_MAX = 500
 AUDIO_MAX_BYTES = 64 * 2**20
 
 JobKind = Literal["task", "clone"]
-"""A `task` speaks somebody's order; a `clone` speaks the preview of a new voice."""
+"""A `task` speaks the text of a call; a `clone` speaks the preview of a cloned voice."""
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 CLONE_PREFIX = "clone-"
-"""How the id of an account's own voice begins, and no public voice's."""
+"""The prefix of the ids of cloned voices. No public voice has it."""
 VoiceId = Annotated[str, Meta(pattern=rf"^(?!{CLONE_PREFIX})[A-Za-z0-9][A-Za-z0-9._-]{{0,99}}\Z")]
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
 Language = Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*\Z", max_length=20)]
@@ -41,21 +41,21 @@ Reason = Annotated[str, Meta(max_length=300)]
 
 
 class Join(Struct, frozen=True):
-    """The token that the operator handed out; it works once and for an hour."""
+    """A join token from the operator. It is valid once, for an hour."""
 
     token: Annotated[str, Meta(max_length=200)]
     version: Annotated[str, Meta(max_length=50)] = ""
 
 
 class Joined(Struct, frozen=True):
-    """The node's own credential, told this once, and the name the operator gave it."""
+    """The node's credential, which is not shown again, and the name that the operator gave the node."""
 
     credential: str
     name: str
 
 
 class NodeVoice(Struct, frozen=True):
-    """A voice that the node can speak."""
+    """A voice of the node."""
 
     voice_id: VoiceId
     name: Label
@@ -64,8 +64,8 @@ class NodeVoice(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True):
-    """What the node can do from now on. `chars_per_s` is what one job reached when the node tried itself; 0
-    where it didn't. With `leaving` it takes no more jobs and is offline at once."""
+    """The node's capabilities, which replace the former ones. `chars_per_s` is the measured speed of one job,
+    0 if unknown. With `leaving` the node takes no more jobs and is offline at once."""
 
     voices: Annotated[list[NodeVoice], Meta(max_length=VOICES_MAX)]
     clones: Annotated[list[Language], Meta(max_length=50)]
@@ -76,7 +76,7 @@ class Hello(Struct, frozen=True):
 
 
 class Welcome(Struct, frozen=True):
-    """How long a lease lasts without a beat, and how often to beat."""
+    """The lifetime of a lease without a heartbeat, the interval of heartbeats, and the longest poll."""
 
     name: str
     lease_s: float
@@ -85,16 +85,16 @@ class Welcome(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """Asks for up to `jobs` jobs, waiting up to `wait_s` for the first. `references` are those the node
-    keeps a copy of."""
+    """A request for up to `jobs` jobs, which waits up to `wait_s` seconds for the first one. `references` are
+    the SHA-256 of the copies that the node has."""
 
     jobs: Annotated[int, Meta(ge=1, le=SLOTS_MAX)]
     wait_s: Annotated[float, Meta(ge=0, le=POLL_MAX_S)]
     references: Annotated[list[Sha256], Meta(max_length=10_000)] = []
 
 
-class Reference(Struct, frozen=True):
-    """The voice to speak in: a mono wav by its SHA-256 and size, and what is said in it."""
+class JobReference(Struct, frozen=True):
+    """The sample of a cloned voice: a mono wav by its SHA-256 and size, and its transcript."""
 
     sha256: Sha256
     size_bytes: int
@@ -103,8 +103,8 @@ class Reference(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """Work for the node. `(kind, id, epoch, token)` is what it shows for it; `lease_s` is left of the
-    lease. With a `reference` the voice is that one's, else `voice_id` is one of the node's own."""
+    """A leased job. `(kind, id, epoch, token)` prove the lease, which lasts another `lease_s` seconds. With a
+    `reference` the node clones that voice, else `voice_id` is one of its own voices."""
 
     kind: JobKind
     id: int
@@ -114,18 +114,18 @@ class Job(Struct, frozen=True):
     text: str
     voice_id: str
     speed: float
-    reference: Reference | None = None
+    reference: JobReference | None = None
 
 
 class Leased(Struct, frozen=True):
-    """Jobs, perhaps none; `forget` names references that the node must delete its copies of."""
+    """The leased jobs, if any. `forget` lists the references whose copies the node must delete."""
 
     jobs: list[Job]
     forget: list[str]
 
 
-class Held(Struct, frozen=True):
-    """A job that the node shows to be its own."""
+class LeaseProof(Struct, frozen=True):
+    """Proves that the node has the lease of a job."""
 
     kind: JobKind
     id: Number
@@ -133,39 +133,39 @@ class Held(Struct, frozen=True):
     token: Annotated[str, Meta(max_length=100)]
 
 
-class Beat(Struct, frozen=True):
-    """A held job, and how much of it is done, from 0 to 1."""
+class Heartbeat(Struct, frozen=True):
+    """A leased job and its progress from 0 to 1."""
 
-    held: Held
+    held: LeaseProof
     progress: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
-class Beats(Struct, frozen=True):
-    """All that the node holds, also none."""
+class Heartbeats(Struct, frozen=True):
+    """All leased jobs of the node, perhaps none."""
 
-    beats: Annotated[list[Beat], Meta(max_length=SLOTS_MAX)]
+    beats: Annotated[list[Heartbeat], Meta(max_length=SLOTS_MAX)]
 
 
-class BeatsHeard(Struct, frozen=True):
-    """Whose leases go on for `lease_s`, or to the end of the job's call if that comes sooner; `cancel` are
-    those to drop: they are somebody else's or over."""
+class HeartbeatsAnswer(Struct, frozen=True):
+    """The leases last another `lease_s` seconds, or until the deadline of their call if that is earlier.
+    Those in `cancel` have ended: the node drops the jobs."""
 
     lease_s: float
-    cancel: list[Held]
+    cancel: list[LeaseProof]
 
 
 class Failure(Struct, frozen=True):
-    """The job can't be done here: `final` if no node could; `handed_back` if it was hardly tried, because the
-    node goes."""
+    """The job failed on this node. `final`: it would fail on all nodes, in this node's opinion.
+    `handed_back`: the node shuts down before it finished the job."""
 
-    held: Held
+    held: LeaseProof
     reason: Reason
     final: bool = False
     handed_back: bool = False
 
 
 class Done(Struct, frozen=True):
-    """The audio, or the failure, is noted. The same audio sent again gives the same answer."""
+    """The audio or the failure is recorded. The same audio sent again gets the same answer."""
 
     ok: int = 1
 

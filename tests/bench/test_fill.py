@@ -8,10 +8,10 @@ from bench import fill, grow, load
 from bench.fill import Size
 from myna import audit, keys
 from myna.keys import Scope
-from myna.store import accounts as accounts_store
-from myna.store import tasks
-from myna.store.audio import AudioStore
 from myna.store.database import connect
+from myna.store.files.audio import AudioStore
+from myna.store.queries import accounts as accounts_store
+from myna.store.queries import tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,8 @@ async def test_the_books_are_whole(url: str, tmp_path: Path) -> None:
     await fill.fill(url, tmp_path, SMALL)
     db = await connect(url or "sqlite:", tmp_path)
     try:
-        assert await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=True) == []
+        report = await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=True)
+        assert report.breaches == []
         ((calls,),) = await db.fetch("SELECT count(*) FROM calls")
         ((refunds,),) = await db.fetch("SELECT count(*) FROM ledger WHERE kind = 1")
         assert (calls, refunds) == (SMALL.rows, SMALL.rows // fill.FAILS_EVERY)
@@ -43,7 +44,7 @@ async def test_an_audit_would_notice_a_unit_that_is_missing(tmp_path: Path) -> N
         await db.transaction(
             lambda open_: open_.fetch("UPDATE accounts SET balance = balance - 1 WHERE id = 2")
         )
-        (breach,) = await audit.run(db, AudioStore(tmp_path / "audio"), hash_audio=False)
+        (breach,) = (await audit.run(db, AudioStore(tmp_path / "audio"))).breaches
         assert "balance" in breach.rule
     finally:
         await db.close()

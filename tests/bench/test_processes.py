@@ -13,6 +13,7 @@ import pytest
 from bench import load, processes
 from bench.load import Work
 from bench.processes import CannotRun, Started
+from tests.rig.processes import runs, state, told
 from tests.rig.waiting import wait_until
 
 DEADLINE_S = 20.0
@@ -35,7 +36,7 @@ def child_works(program: Started) -> bool:
 
 
 def _works(pid: int) -> bool:
-    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").endswith(f"\0{WORK}\0")
+    return told(pid, "cmdline").endswith(f"\0{WORK}\0")
 
 
 def test_the_time_of_children_counts(busy: Started) -> None:
@@ -67,10 +68,6 @@ def test_a_stopped_program_uses_no_time_until_it_goes_on(busy: Started) -> None:
     wait_until(lambda: busy.cpu_s() > before, DEADLINE_S, "it works again")
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-
-
 def test_memory_is_that_of_all_of_them(busy: Started) -> None:
     _, child = processes.tree(busy.pid)
     wait_until(lambda: processes.memory_bytes(child, "VmHWM") > MEBIBYTE, DEADLINE_S, "the child has memory")
@@ -82,7 +79,7 @@ def test_a_child_doesnt_outlive_its_program(tmp_path: Path) -> None:
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
         wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
         _, child = processes.tree(program.pid)
-    wait_until(lambda: not Path(f"/proc/{child}").exists() or state(child) == "Z", DEADLINE_S, "it is gone")
+    wait_until(lambda: not runs(child), DEADLINE_S, "it is gone")
 
 
 def test_a_stopped_program_ends_all_the_same(tmp_path: Path) -> None:
@@ -122,14 +119,9 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     with benchmark:
         assert benchmark.stdout is not None
         pid = int(benchmark.stdout.readline())
-        wait_until(lambda: name(pid) == "sleep", DEADLINE_S, "it sleeps")
+        wait_until(lambda: told(pid, "comm") == "sleep\n", DEADLINE_S, "it sleeps")
         os.kill(benchmark.pid, signal.SIGKILL)
-        wait_until(lambda: name(pid) != "sleep", DEADLINE_S, "it is gone")
-
-
-def name(pid: int) -> str:
-    path = Path(f"/proc/{pid}/comm")
-    return path.read_text(encoding="utf-8").strip() if path.exists() else ""
+        wait_until(lambda: told(pid, "comm") != "sleep\n", DEADLINE_S, "it is gone")
 
 
 @pytest.mark.parametrize(

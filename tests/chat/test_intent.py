@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from myna.chat.intent import KEYWORDS, speech_text
@@ -151,6 +151,7 @@ def test_speech_is_asked_for_exactly_where_a_keyword_stands(instruction: str) ->
 
 
 @given(_PIECES, st.sampled_from(KEYWORDS), _PIECES)
+@example("0\f，", "配音", "")
 def test_what_is_spoken_is_the_instructions_own_words_in_their_order(
     before: str, keyword: str, after: str
 ) -> None:

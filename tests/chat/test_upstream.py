@@ -5,10 +5,12 @@ import logging
 
 import pytest
 
-from myna.channels import PARROT, Channel, Channels
-from myna.chat.upstream import Fault, ask
+from myna.channels import FAILURES_MAX, PARROT, Channel, Channels
+from myna.chat import upstream as asking
+from myna.chat.upstream import FailedAttempt, ModelAnswer, ask
 from myna.errors import UpstreamFailed
-from myna.outbound.client import Outbound
+from myna.http_client import ClientResponse
+from myna.http_client.client import HttpClient
 from myna.settings import Settings
 from tests.rig.upstream import Upstream
 
@@ -23,7 +25,7 @@ async def test_a_call_that_failed_leaves_nothing_to_the_collector(
     """What goes round in circles stays until some ten thousand such things are there. With another channel
     that answers, and without."""
     caplog.set_level(logging.CRITICAL)  # the records would be kept, and what failed with them
-    outbound = Outbound(connections_max=1)
+    outbound = HttpClient(connections_max=1)
     channels = Channels(Settings(speech="none"), {}, outbound, None)
     channel = Channel("chat", "one", upstream.url, "", "")
     candidates = [channel, *[Channel("chat", "two", PARROT, "", "")] * others]
@@ -36,12 +38,93 @@ async def test_a_call_that_failed_leaves_nothing_to_the_collector(
             try:
                 await ask(
                     outbound, channels, candidates, {"messages": []}, "",
-                    seconds=10, try_s=10, answer_max_bytes=1000,
+                    seconds=10, fair_try_s=5, answer_max_bytes=1000,
                 )  # fmt: skip
             except UpstreamFailed:
                 failed += 1
-        left = [found for found in gc.get_objects() if type(found) is Fault]
+        left = [found for found in gc.get_objects() if type(found) is FailedAttempt]
     finally:
         gc.enable()
         await outbound.close()
     assert failed == (0 if others else 3) and not left
+
+
+async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float) -> Channels:
+    """Two channels that never answer, asked by a client that waits a tenth of a second."""
+    outbound = HttpClient(connections_max=2, idle_s=0.1)
+    channels = Channels(Settings(speech="none"), {}, outbound, None)
+    both = [Channel("chat", name, upstream.url, "", "") for name in ("one", "two")]
+    upstream.behave("hang")
+    for _ in range(times):
+        with pytest.raises(UpstreamFailed):
+            await ask(
+                outbound, channels, both, {"messages": []}, "",
+                seconds=10, fair_try_s=fair_try_s, answer_max_bytes=1000,
+            )  # fmt: skip
+    await outbound.close()
+    return channels
+
+
+async def test_after_a_timeout_the_next_channel_is_asked_where_it_has_time(upstream: Upstream) -> None:
+    await ask_two(upstream, fair_try_s=0.1)
+    assert len(upstream.requests) == 2
+
+
+async def test_a_generation_that_timed_out_is_not_repeated_without_time_for_it(upstream: Upstream) -> None:
+    await ask_two(upstream, fair_try_s=10)
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize(("fair_try_s", "opened"), [(0.1, True), (11, False)])
+async def test_a_timeout_counts_where_the_channel_had_time(
+    upstream: Upstream, fair_try_s: float, opened: bool
+) -> None:
+    channels = await ask_two(upstream, times=FAILURES_MAX, fair_try_s=fair_try_s)
+    assert channels.circuits.open("one") == opened
+
+
+def read(body: str) -> ModelAnswer:
+    return asking._read(ClientResponse(200, {}, body.encode()), Channel("chat", "one", "http://h/v1", "", ""))
+
+
+@pytest.mark.parametrize(
+    ("tool_calls", "taken"),
+    [("null", None), ("[]", []), ('[{"id":"a"}]', [{"id": "a"}])],
+)
+def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -> None:
+    first = f'{{"message":{{"content":"x","tool_calls":{tool_calls}}},"finish_reason":"length"}}'
+    assert read(f'{{"choices":[{first},{{"message":1}}]}}') == ModelAnswer("x", taken, "length")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tool_calls", "kind"),
+    [
+        ('[{"a":"%s"}]' % ("x" * asking.TOOL_CALLS_MAX_BYTES), "LargeToolCalls"),
+        ("[%s{}]" % ("{}," * 60_000), "LargeToolCalls"),
+        ("[1]", "NoCompletion"),
+        ('{"a":1}', "NoCompletion"),
+        ("[]", "EmptyAnswer"),
+    ],
+    ids=["long", "many", "numbers", "an object", "none"],
+)
+def test_tool_calls_that_are_none_or_too_large_are_no_answer(tool_calls: str, kind: str) -> None:
+    with pytest.raises(FailedAttempt) as raised:
+        read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
+    assert raised.value.kind == kind
+
+
+async def test_an_empty_answer_is_the_requests_doing(upstream: Upstream) -> None:
+    """No caller can open the circuits, or have all channels asked, by max_tokens or a stop sequence."""
+    outbound = HttpClient(connections_max=1)
+    channels = Channels(Settings(speech="none"), {}, outbound, None)
+    both = [Channel("chat", name, upstream.url, "", "") for name in ("one", "two")]
+    upstream.behave("empty")
+    for _ in range(FAILURES_MAX):
+        with pytest.raises(UpstreamFailed):
+            await ask(
+                outbound, channels, both, {"messages": []}, "",
+                seconds=10, fair_try_s=5, answer_max_bytes=1000,
+            )  # fmt: skip
+    await outbound.close()
+    assert len(upstream.requests) == FAILURES_MAX
+    assert not channels.circuits.open("one")

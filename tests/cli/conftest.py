@@ -1,6 +1,5 @@
 """A site of its own for the command line, without a server beside it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,15 +7,20 @@ import pytest
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.service import Service
 
+SAID_DATABASE = "myna: database: "
+"""How the line begins by which a command says what it works on."""
+
 
 class Desk:
-    """Commands on one data folder."""
+    """Commands on one data folder. What they say of their database is left out of what they print."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
     def run(self, *arguments: str, **env: str) -> Ended:
-        return self.service.command(*arguments, env=env)
+        ended = self.service.command(*arguments, env=env)
+        said = [line for line in ended.stderr.splitlines(True) if not line.startswith(SAID_DATABASE)]
+        return Ended(ended.code, ended.stdout, "".join(said))
 
     def lines(self, *arguments: str, **env: str) -> list[str]:
         """What a command that must succeed prints."""
@@ -40,5 +44,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, commands: CommandLine) -> Iterator[Desk]:
-    yield Desk(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
+def bare_desk(tmp_path: Path, commands: CommandLine) -> Desk:
+    """Where nothing was ever served."""
+    return Desk(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
+
+
+@pytest.fixture
+def desk(bare_desk: Desk) -> Desk:
+    """Where there is a database, without an account."""
+    bare_desk.lines("migrate")
+    return bare_desk

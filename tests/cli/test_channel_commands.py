@@ -1,14 +1,19 @@
 """myna channel: one that is away can be added all the same; a test tells why it fails, and no secret."""
 
+import json
 import socket
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Desk
+from tests.rig.calls import call
+from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import SECRET, Upstream
+from tests.rig.waiting import wait_until
 
 PASSWORD = "p4ssw0rd"
-LOGIN = {"MYNA_UPSTREAM_KEY": SECRET}
+LOGIN = {"MYNA_KEY_UPSTREAM": SECRET}
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def nowhere() -> str:
 
 
 def add(desk: Desk, kind: str, url: str) -> str:
-    said = desk.lines("channel", "add", kind, "up", url, "--key-env", "MYNA_UPSTREAM_KEY", **LOGIN)
+    said = desk.lines("channel", "add", kind, "up", url, "--key-env", "MYNA_KEY_UPSTREAM", **LOGIN)
     return "\n".join(said)
 
 
@@ -30,12 +35,10 @@ def failure(desk: Desk) -> str:
     return line.removeprefix("The channel 'up' failed: ")
 
 
-def test_a_speech_channel_that_is_away_is_added_and_its_voices_are_not_known_yet(
-    desk: Desk, nowhere: str
-) -> None:
+def test_an_unavailable_speech_channel_is_added_without_voices(desk: Desk, nowhere: str) -> None:
     said = add(desk, "speech", nowhere)
     assert "not known yet (The speech server can't be reached.)" in said
-    assert "up" in desk.lines("channel", "list")[-1]
+    assert "up" in desk.lines("channel", "list", **LOGIN)[-1]
     assert "Connection refused" in failure(desk)
 
 
@@ -47,21 +50,22 @@ def test_a_login_in_the_address_is_refused_since_it_would_be_stored(desk: Desk, 
     assert PASSWORD not in line
 
 
-def test_a_speech_channel_that_is_there_tells_how_many_voices_it_has(desk: Desk, upstream: Upstream) -> None:
+def test_an_available_speech_channel_is_added_with_its_number_of_voices(
+    desk: Desk, upstream: Upstream
+) -> None:
     upstream.behave("status:404")
     assert "6" in add(desk, "speech", upstream.url).splitlines()[-1]
     assert len(desk.lines("voice", "list")) == 7
-    assert "6 voices" in "\n".join(desk.lines("channel", "test", "up", **LOGIN))
     upstream.behave("status:401")
     assert failure(desk) == "The speech server answered 401."
 
 
-def test_a_chat_channel_that_is_away_says_so(desk: Desk, nowhere: str) -> None:
+def test_an_unavailable_chat_channel_is_reported(desk: Desk, nowhere: str) -> None:
     add(desk, "chat", nowhere)
     assert "Connection refused" in failure(desk)
 
 
-def test_a_chat_channel_that_answers_is_well(desk: Desk, upstream: Upstream) -> None:
+def test_a_chat_channel_that_answers_passes_its_test(desk: Desk, upstream: Upstream) -> None:
     add(desk, "chat", upstream.url)
     assert any("Say hello." in line for line in desk.lines("channel", "test", "up", **LOGIN))
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
@@ -73,19 +77,21 @@ def test_a_chat_channel_that_answers_is_well(desk: Desk, upstream: Upstream) -> 
         ("status:401", "status 401."),
         ("status:503", "status 503."),
         ("close", "closed the connection without an answer."),
-        ("garbage", "is no HTTP/1.1."),
+        ("garbage", "is not HTTP/1.1."),
         ("not-chat", "the answer is no chat completion."),
         ("no-choices", "the answer has no choices."),
         ("empty", "the answer is empty."),
     ],
 )
-def test_a_chat_channel_that_fails_says_why(desk: Desk, upstream: Upstream, fault: str, why: str) -> None:
+def test_a_failing_chat_channel_is_reported_with_the_reason(
+    desk: Desk, upstream: Upstream, fault: str, why: str
+) -> None:
     add(desk, "chat", upstream.url)
     upstream.behave(fault)
     assert failure(desk).endswith(why)
 
 
-def test_a_chat_channel_that_says_too_much_says_so(desk: Desk, upstream: Upstream) -> None:
+def test_a_chat_channel_with_too_long_an_answer_is_reported(desk: Desk, upstream: Upstream) -> None:
     add(desk, "chat", upstream.url)
     upstream.behave("oversized")
     assert "more than" in failure(desk)
@@ -96,7 +102,16 @@ def test_a_key_given_in_place_of_its_variables_name_is_refused_and_not_repeated(
     assert SECRET not in line
 
 
-def test_a_url_to_which_no_path_can_be_added_is_refused(desk: Desk) -> None:
+def test_a_reserved_variable_name_is_refused(desk: Desk) -> None:
+    line = desk.refused("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_UPSTREAM")
+    assert (
+        line
+        == "MYNA_UPSTREAM: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
+    )
+    desk.lines("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_KEY_A", MYNA_KEY_A="x")
+
+
+def test_an_invalid_channel_url_is_refused(desk: Desk) -> None:
     for url in ("h/v1", "http://", f"http://h/v1?key={PASSWORD}"):
         assert PASSWORD not in desk.refused("channel", "add", "chat", "a", url)
 
@@ -111,7 +126,151 @@ def test_a_url_to_which_no_path_can_be_added_is_refused(desk: Desk) -> None:
         ("account", "grant", "r", "0x10"),
     ],
 )
-def test_what_is_no_whole_number_is_refused_and_never_rounded(desk: Desk, command: tuple[str, ...]) -> None:
+def test_a_number_that_is_not_whole_is_refused_and_never_rounded(
+    desk: Desk, command: tuple[str, ...]
+) -> None:
     ended = desk.run(*command)
     assert ended.code == 2
     assert "whole number" in ended.stderr
+
+
+def test_a_speech_channel_is_tested_by_speaking(desk: Desk, upstream: Upstream) -> None:
+    """A server without a list of voices may still speak; one at a wrong address does neither."""
+    add(desk, "speech", upstream.url)
+    said = "\n".join(desk.lines("channel", "test", "up", **LOGIN))
+    assert "'alloy', of 6 voices, spoke for " in said
+    upstream.behave("status:404")
+    assert failure(desk) == "The speech server answered 404."
+
+
+def listed(desk: Desk, name: str, **env: str) -> Any:
+    rows = json.loads(desk.lines("channel", "list", "--json", **env)[0])
+    return next(row for row in rows if row["name"] == name)
+
+
+def test_the_embedded_voice_is_listed_and_tested_by_speaking(desk: Desk) -> None:
+    assert listed(desk, "espeak", MYNA_SPEECH="espeak")["source"] == "settings"
+    said = "\n".join(desk.lines("channel", "test", "espeak", MYNA_SPEECH="espeak"))
+    assert "'zh-female-1', of 15 voices, spoke for " in said
+
+
+def test_channels_of_the_settings_are_listed_first_and_can_be_tested(desk: Desk, upstream: Upstream) -> None:
+    """Their priority is no number: they go before any."""
+    env = {"MYNA_CHAT_URL": upstream.url, "MYNA_CHAT_KEY": SECRET}
+    env |= {"MYNA_SPEECH": upstream.url, "MYNA_SPEECH_KEY": SECRET}
+    desk.lines("channel", "add", "chat", "early", "parrot:", "--priority", "-1000000")
+    for name, priority in (("default", "first"), ("default-speech", "first"), ("early", -1_000_000)):
+        assert listed(desk, name, **env)["priority"] == priority
+        desk.lines("channel", "test", name, **env)
+    assert SECRET not in "".join(desk.lines("channel", "list", "--json", **env))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("channel", "add", "chat", "b", "http://127.0.0.1:1/v1", "--key-env", "MYNA_KEY_A"),
+        ("channel", "set", "a", "--priority", "1"),
+        ("channel", "test", "a"),
+        ("channel", "list"),
+    ],
+)
+def test_a_variable_that_is_not_set_for_the_command_is_a_warning(
+    desk: Desk, upstream: Upstream, command: tuple[str, ...]
+) -> None:
+    """The service may well have it, so that is all there is to say."""
+    key = {"MYNA_KEY_A": SECRET}
+    desk.lines("channel", "add", "chat", "a", upstream.url, "--key-env", "MYNA_KEY_A", **key)
+    (line,) = desk.run(*command).stderr.splitlines()[:1]
+    assert line.startswith("myna: warning: MYNA_KEY_A, which should contain the key of channel ")
+    assert line.endswith(
+        "is not set for this command, or empty; the serving process reads its own environment."
+    )
+    assert "warning" not in desk.run(*command, **key).stderr
+
+
+def ask(service: Service, key: str) -> int:
+    body = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    return call("POST", f"{service.base_url}/chat/completions", data=body, key=key).status
+
+
+def test_the_command_line_shows_open_and_closed_circuits(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    service = make_service(chat_url=upstream.url, chat_key=SECRET, speech="none").start()
+    desk = Desk(service)
+    key = service.account().key().plain
+    assert listed(desk, "default")["circuit"] == "closed"
+    upstream.behave("status:500")
+    assert [ask(service, key) for _ in range(5)] == [500] * 5
+    wait_until(lambda: listed(desk, "default")["circuit"] != "closed", 20, "the circuit is open")
+    assert listed(desk, "default")["last_error"] == "status 500"
+    upstream.behave()
+    assert ask(service, key) == 200
+    wait_until(lambda: listed(desk, "default")["circuit"] == "closed", 20, "the circuit is closed")
+    assert listed(desk, "default")["last_error_at"] > 0
+
+
+def test_only_the_given_fields_of_a_channel_are_changed(desk: Desk, upstream: Upstream) -> None:
+    desk.lines("channel", "add", "chat", "a", "http://127.0.0.1:1/v1", "--model", "m", "--priority", "7")
+    said = "\n".join(desk.lines("channel", "set", "a", "--url", upstream.url, **LOGIN))
+    assert upstream.url in said
+    row = listed(desk, "a")
+    assert (row["url"], row["model"], row["priority"], row["key_env"]) == (upstream.url, "m", 7, "")
+    change = ("--model", "", "--key-env", "MYNA_KEY_UPSTREAM", "--priority", "8")
+    desk.lines("channel", "set", "a", *change, **LOGIN)
+    desk.lines("channel", "test", "a", **LOGIN)
+    assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
+    row = listed(desk, "a", **LOGIN)
+    assert (row["url"], row["model"], row["priority"]) == (upstream.url, "", 8)
+
+
+def test_a_changed_url_discards_the_voices_of_the_old_one(
+    desk: Desk, upstream: Upstream, nowhere: str
+) -> None:
+    add(desk, "speech", upstream.url)
+    assert len(desk.lines("voice", "list")) > 1
+    said = "\n".join(desk.lines("channel", "set", "up", "--url", nowhere, **LOGIN))
+    assert "not known yet" in said
+    assert len(desk.lines("voice", "list")) == 1
+    desk.lines("channel", "set", "up", "--url", upstream.url, **LOGIN)
+    assert len(desk.lines("voice", "list")) > 1
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ((), "Say what to change: --url, --model, --key-env or --priority."),
+        (("--url", "h/v1"), "The URL must be http://"),
+        (("--url", f"http://user:{PASSWORD}@h/v1"), "The URL must hold no login"),
+        (("--key-env", "MYNA_PORT"), "MYNA_PORT: a variable that begins with MYNA_ is a setting"),
+        (("--model", ""), "A speech channel needs a model."),
+        (("--priority", "1000001"), "The priority must be from -1000000 to 1000000."),
+    ],
+)
+def test_a_refused_change_leaves_the_channel_unchanged(
+    desk: Desk, nowhere: str, change: tuple[str, ...], why: str
+) -> None:
+    add(desk, "speech", nowhere)
+    before = listed(desk, "up", **LOGIN)
+    line = desk.refused("channel", "set", "up", *change, **LOGIN)
+    assert line.startswith(why)
+    assert PASSWORD not in line
+    assert listed(desk, "up", **LOGIN) == before
+
+
+def test_unknown_channels_and_those_of_the_settings_cannot_be_changed(desk: Desk) -> None:
+    line = desk.refused("channel", "set", "nothing", "--priority", "1")
+    assert line == "There is no channel 'nothing'; there are none."
+    line = desk.refused("channel", "set", "default", "--priority", "1")
+    assert line == "There is no channel 'default' in the database; it comes from the settings."
+
+
+def test_a_changed_channel_is_used_from_the_next_call_on(
+    make_service: ServiceMaker, upstream: Upstream, nowhere: str
+) -> None:
+    service = make_service(speech="espeak").start()
+    service.cli("channel", "add", "chat", "a", nowhere)
+    key = service.account().key().plain
+    assert ask(service, key) == 500
+    service.cli("channel", "set", "a", "--url", upstream.url)
+    assert ask(service, key) == 200

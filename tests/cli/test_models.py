@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.sherpa_known import KNOWN
-from myna.engines.sherpa_models import SherpaEntry, described
+from myna.engines.sherpa.known_models import KNOWN
+from myna.engines.sherpa.models import SherpaEntry, described
 from tests.cli.conftest import Desk
 
 
@@ -43,7 +43,7 @@ def test_a_model_is_tried_and_its_block_can_be_pasted(
     assert [voice.speaker for voice in model.voices] == list(range(speakers))
 
 
-def test_for_people_the_block_stands_below(desk: Desk, tmp_path: Path) -> None:
+def test_the_block_is_printed_below_the_fields(desk: Desk, tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "zh")
     said = "\n".join(desk.lines("models", "add", str(folder)))
     facts, _, block = said.partition("\nFor node.toml:\n")
@@ -62,7 +62,7 @@ def test_a_folder_that_is_no_model_is_refused(desk: Desk, tmp_path: Path) -> Non
     assert "from 1 to 64" in desk.misused("models", "add", str(folder), "--threads", "0")
 
 
-def test_a_model_that_does_not_load_says_so(desk: Desk, tmp_path: Path) -> None:
+def test_a_model_that_does_not_load_is_reported(desk: Desk, tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "zh")
     (folder / "model.onnx").write_bytes(b"junk")
     ended = desk.run("models", "add", str(folder))

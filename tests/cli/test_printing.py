@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.cli.desk import moment
+from myna.cli.console import moment
 from tests.cli.conftest import Desk
 
 LONG = "n" * 90
@@ -20,10 +20,13 @@ ACCOUNT = ["id", "name", "email", "operator", "disabled", "balance", "created_at
 SHAPES = {
     ("account", "list"): ACCOUNT,
     ("key", "list", LONG): [
-        *("id", "name", "masked", "scopes", "created_at", "expires_at", "revoked_at"),
+        *("id", "name", "masked", "state", "scopes", "created_at", "expires_at", "revoked_at"),
         *("calls", "ok_calls", "cost"),
     ],
-    ("channel", "list"): ["kind", "name", "url", "model", "key", "enabled", "source"],
+    ("channel", "list"): [
+        *("kind", "name", "url", "model", "priority", "key_env", "key", "enabled", "source"),
+        *("circuit", "last_error", "last_error_at"),
+    ],
     ("voice", "list"): [
         *("voice_id", "name", "gender", "language", "source"),
         *("by", "place", "hidden", "account", "status", "reason"),
@@ -41,7 +44,7 @@ def furnished(desk: Desk) -> Desk:
 
 
 @pytest.mark.parametrize("command", SHAPES, ids=lambda command: " ".join(command[:2]))
-def test_a_list_is_a_row_a_line_however_wide_and_the_same_as_its_json(
+def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(
     furnished: Desk, command: tuple[str, ...]
 ) -> None:
     env = {"MYNA_SPEECH": "espeak"}
@@ -65,18 +68,18 @@ def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Desk
     assert furnished.lines("key", "list", LONG)[1].count("never") == 2
 
 
-def test_a_moment_is_in_utc_and_has_a_word_for_never() -> None:
+def test_a_time_is_in_utc_and_zero_is_never() -> None:
     assert moment(0) == "never"
     assert moment(1_767_225_600) == "2026-01-01 00:00 UTC"
     assert moment(10**15) == "after the year 9999"
 
 
-def test_a_key_that_lives_for_ages_can_be_listed(furnished: Desk) -> None:
+def test_a_key_that_expires_after_the_year_9999_can_be_listed(furnished: Desk) -> None:
     furnished.lines("key", "issue", LONG, "--name", "old", "--scope", "chat", "--expires-in", "999999w")
     assert any("after the year 9999" in line for line in furnished.lines("key", "list", LONG))
 
 
-def test_one_thing_is_a_line_a_field_and_the_same_as_its_json(furnished: Desk) -> None:
+def test_an_object_has_a_line_per_field_and_equals_its_json(furnished: Desk) -> None:
     shown = json.loads(furnished.lines("account", "show", LONG, "--json")[0])
     assert list(shown) == ACCOUNT
     assert [line.split()[0] for line in furnished.lines("account", "show", LONG)] == ACCOUNT
@@ -94,7 +97,7 @@ def test_no_list_shows_a_password(furnished: Desk) -> None:
         assert "***@127.0.0.1:1" in text
 
 
-def test_what_would_move_the_cursor_is_not_printed(desk: Desk) -> None:
+def test_control_characters_are_not_printed(desk: Desk) -> None:
     desk.lines("account", "add", "a")
     desk.lines("key", "issue", "a", "--name", "k", "--scope", "chat")
     with sqlite3.connect(desk.service.folder / "data" / "myna.sqlite") as db:  # as an older build took it
@@ -129,7 +132,7 @@ def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
-def test_myna_alone_lists_its_commands_and_what_each_is_for(desk: Desk, words: tuple[str, ...]) -> None:
+def test_myna_without_arguments_lists_its_commands(desk: Desk, words: tuple[str, ...]) -> None:
     """In a process of its own: a command's line comes from where the command is, which isn't imported yet."""
     program = [sys.executable, "-m", "myna", *words]
     ended = subprocess.run(
@@ -164,7 +167,7 @@ def test_myna_alone_lists_its_commands_and_what_each_is_for(desk: Desk, words: t
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_told_on_stderr_with_exit_2(desk: Desk, wrong: tuple[str, ...]) -> None:
+def test_wrong_usage_is_reported_on_stderr_with_exit_2(desk: Desk, wrong: tuple[str, ...]) -> None:
     ended = desk.run(*wrong)
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.strip()
@@ -196,7 +199,7 @@ def test_a_command_that_is_refused_is_one_line_with_exit_1(
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "a\nb", "tab\t", "\u2028", "\u202e", "\x7f"])
-def test_what_is_unprintable_is_refused_in_a_sentence(desk: Desk, odd: str) -> None:
+def test_unprintable_values_are_refused_with_a_message(desk: Desk, odd: str) -> None:
     desk.lines("account", "add", "a", "--units", "5")
     for command in (
         ("account", "add", f"b{odd}"),
@@ -211,38 +214,38 @@ def test_what_is_unprintable_is_refused_in_a_sentence(desk: Desk, odd: str) -> N
     assert '"balance": 5' in desk.lines("account", "show", "a", "--json")[0]
 
 
-def test_a_key_without_a_scope_is_told_which_there_are(desk: Desk) -> None:
+def test_a_key_without_a_scope_is_refused_with_the_list_of_scopes(desk: Desk) -> None:
     ended = desk.run("key", "issue", "a", "--name", "k")
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.endswith("myna: --scope: chat, tts or records; may be given often.\n")
 
 
 @pytest.mark.parametrize("span", ["-1d", "0d", "1y", "d", "1.5h", "30", "--json"])
-def test_a_span_of_time_that_is_none_is_told_the_form(desk: Desk, span: str) -> None:
+def test_an_invalid_duration_is_refused_with_the_format(desk: Desk, span: str) -> None:
     line = desk.refused("key", "issue", "a", "--name", "k", "--scope", "chat", "--expires-in", span)
-    assert line.startswith(f"{span!r} is no span of time: write a whole number")
+    assert line.startswith(f"{span!r} is not a duration: write a whole number")
     assert line.endswith("such as 30d.")
 
 
-def test_a_channel_that_is_none_is_told_the_names_of_all(desk: Desk) -> None:
+def test_an_unknown_channel_is_refused_with_the_names_of_all(desk: Desk) -> None:
     line = desk.refused("channel", "test", "default-speech", MYNA_SPEECH="espeak")
     assert line == "There is no channel 'default-speech'; there are 'default', 'espeak'."
 
 
-def test_an_argument_that_is_no_text_is_refused_in_a_line(desk: Desk) -> None:
+def test_an_argument_that_is_not_utf_8_is_refused_in_a_line(desk: Desk) -> None:
     program: list[str | bytes] = [sys.executable, "-m", "myna", "account", "show", b"\xff\xfe"]
     ended = subprocess.run(program, env=desk.service.env, capture_output=True, timeout=30, check=False)
     assert ended.returncode == 2
-    assert ended.stderr == b"myna: The argument in place 3 is no valid UTF-8.\n"
+    assert ended.stderr == b"myna: Argument 3 is not valid UTF-8.\n"
 
 
-def test_a_database_that_is_none_is_one_line(desk: Desk, tmp_path: Path) -> None:
+def test_a_missing_database_is_one_line(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "data" / "myna.sqlite"
     file.write_bytes(b"no database " * 500)
-    assert desk.refused("account", "list") == f"The database {file} can't be opened: NotADBError."
+    assert desk.refused("account", "list") == f"The database {file} can't be opened: file is not a database."
 
 
-def test_whoever_has_read_enough_ends_a_command_without_a_word(desk: Desk) -> None:
+def test_a_closed_pipe_ends_a_command_silently(desk: Desk) -> None:
     program = [sys.executable, "-m", "myna", "models", "list", "--json"]
     reading, writing = os.pipe()
     os.close(reading)

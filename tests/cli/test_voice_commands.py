@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from myna.clones import CONSENT
-from myna.nodes import Nodes
+from myna.farm.nodes import Nodes
 from myna.store.database import connect
-from myna.store.nodes import Offer
+from myna.store.queries.farm.nodes import NodeOffer
 from tests.cli.conftest import Desk
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
@@ -73,7 +73,7 @@ def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner:
     assert as_json(owner, "voice", "list") == []
 
 
-def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk) -> None:
+def test_consent_is_by_the_account_unless_another_name_is_given(owner: Desk) -> None:
     assert as_json(owner, *clone("--consent"))["consent_by"].startswith("ann (given to the command line of ")
     other = as_json(owner, *clone("--consent", "--consent-by", "Li Lei"))
     assert other["consent_by"].startswith("Li Lei (given to the command line of ")
@@ -83,8 +83,8 @@ def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk)
     ("change", "said"),
     [
         ({"sample": "nothing.wav"}, "nothing.wav can't be read: No such file or directory."),
-        ({"sample": "."}, ". is no regular file; name a recording."),
-        ({"sample": "pipe"}, "pipe is no regular file; name a recording."),
+        ({"sample": "."}, ". is not a regular file; name a recording."),
+        ({"sample": "pipe"}, "pipe is not a regular file; name a recording."),
         ({"sample": "text.wav"}, "The file is no recording that can be read here"),
         ({"sample": "short.wav"}, "The recording"),
         ({"language": "zh-CN"}, "The language must be its code alone"),
@@ -94,7 +94,7 @@ def test_who_consented_is_the_account_unless_somebody_else_is_named(owner: Desk)
     ],
     ids=str,
 )
-def test_what_is_wrong_with_a_voice_is_one_line(owner: Desk, change: dict[str, str], said: str) -> None:
+def test_an_invalid_voice_is_refused_in_one_line(owner: Desk, change: dict[str, str], said: str) -> None:
     (owner.service.folder / "text.wav").write_text("no recording")
     write_voice(owner.service.folder / "short.wav", 1.0)
     os.mkfifo(owner.service.folder / "pipe")
@@ -102,12 +102,12 @@ def test_what_is_wrong_with_a_voice_is_one_line(owner: Desk, change: dict[str, s
     assert stored(owner) == []
 
 
-def test_a_disk_that_takes_no_sample_is_one_line(owner: Desk) -> None:
+def test_a_disk_that_refuses_the_sample_is_one_line(owner: Desk) -> None:
     write_voice(owner.service.folder / "long.wav", 50.0)
     order = clone("--consent", sample="long.wav")
     ended = on_full_disk(2**20, list(order), owner.service.env, owner.service.folder)
     assert (ended.code, ended.stdout) == (1, "")
-    assert ended.stderr == "myna: The sample could not be checked: File too large\n"
+    assert ended.stderr.endswith("\nmyna: The sample could not be checked: File too large\n")
     assert stored(owner) == []
 
 
@@ -125,7 +125,9 @@ async def node_says_hello(desk: Desk, *, leaving: bool) -> None:
         nodes = Nodes(db)
         admitted = await nodes.join((await nodes.enroll(f"leaving: {leaving}")).token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, Offer([], ["zh"], 1, 0.0, "1", leaving))
+        await nodes.hello(node, NodeOffer([], ["zh"], 1, 0.0, "1", False))
+        if leaving:
+            await nodes.hello(node, NodeOffer([], ["zh"], 1, 0.0, "1", True))
     finally:
         await db.close()
 
@@ -166,7 +168,7 @@ def test_public_voices_are_put_in_order_renamed_hidden_and_shown(desk: Desk) -> 
 @pytest.mark.parametrize(
     "command", [("hide", "nobody"), ("show", "nobody"), ("rename", "nobody", "x"), ("order", "nobody")]
 )
-def test_a_voice_that_nobody_has_cannot_be_marked(desk: Desk, command: tuple[str, ...]) -> None:
+def test_an_unknown_voice_cannot_be_overridden(desk: Desk, command: tuple[str, ...]) -> None:
     assert desk.refused("voice", *command, **ESPEAK) == "There is no public voice 'nobody'."
 
 
@@ -176,7 +178,7 @@ def listed(service: Service, key: str) -> list[tuple[str, str]]:
     return [(voice["voice_id"], voice["name"]) for voice in answer["data"]]
 
 
-def test_a_running_service_lists_voices_as_they_were_marked_from_the_next_call_on(
+def test_a_running_service_applies_overrides_from_the_next_call_on(
     make_service: ServiceMaker,
 ) -> None:
     service = make_service(speech="espeak").start()

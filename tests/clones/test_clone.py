@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from myna import accounts, clones
+from myna import config as site
 from myna.clones import CLONES_MAX, CONSENT
 from myna.errors import CommandError
-from myna.store import clones as store
-from myna.store.clones import CloneStatus
 from myna.store.postgresql import Postgresql
+from myna.store.queries import clones as store
+from myna.store.states import CloneStatus
 from tests.clones.workshop import Workshop
 from tests.store.books import books_of
 from tests.store.cutter import cutter_to
@@ -40,6 +41,34 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(work
     assert await workshop.books.sql("SELECT count(*) FROM calls") == [(0,)]
 
 
+async def test_a_sample_over_the_accounts_quota_is_not_stored(workshop: Workshop) -> None:
+    await site.change(workshop.books.db, "account_storage_mib", "1")
+    holder = await workshop.books.holder()
+    first = await workshop.clone(holder)
+    room = 2**20 - first.sample_bytes
+    await workshop.books.sql("UPDATE clones SET preview_bytes = $1", room - first.sample_bytes)
+    second = await workshop.clone(holder)  # the quota's last byte
+
+    with pytest.raises(CommandError, match="may store 1 MiB"):
+        await workshop.clone(holder)
+
+    assert workshop.files() == sorted([first.sample, second.sample])
+    await workshop.clone(await workshop.books.holder())
+    await workshop.delete(second.voice_id)
+    await workshop.clone(holder)
+
+
+async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(workshop: Workshop) -> None:
+    await site.change(workshop.books.db, "account_storage_mib", "1")
+    holder = await workshop.books.holder()
+    first = await workshop.clone(holder)
+    room = 2**20 - 2 * first.sample_bytes
+    await workshop.books.sql("UPDATE clones SET preview_bytes = $1", room)
+    both = await asyncio.gather(workshop.clone(holder), workshop.clone(holder), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in both) == ["CloneRow", "CommandError"]
+    assert len(workshop.files()) == 2
+
+
 async def test_a_sample_is_for_the_services_own_user_alone(workshop: Workshop) -> None:
     row = await workshop.clone(await workshop.books.holder())
     path = workshop.samples.find(row.sample)
@@ -61,7 +90,7 @@ async def test_without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told(
         await workshop.clone(holder, consent_by="")
     assert CONSENT in str(refused.value)
     assert workshop.files() == []
-    assert await clones.everyone(workshop.books.db) == []
+    assert await clones.list_all(workshop.books.db) == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +127,7 @@ async def test_a_sample_that_is_none_is_refused_in_the_listeners_words(
     with pytest.raises(CommandError, match="no recording that can be read here"):
         await workshop.clone(await workshop.books.holder(), sample=text)
     assert workshop.files() == []
-    assert await clones.everyone(workshop.books.db) == []
+    assert await clones.list_all(workshop.books.db) == []
 
 
 async def test_two_voices_at_once_do_not_both_take_the_last_place(workshop: Workshop) -> None:
@@ -125,11 +154,11 @@ async def test_a_sample_stays_where_whether_its_voice_was_made_is_not_known(
         account = await accounts.find(books.db, (await books.holder()).name)
         db = await Postgresql.open(cutter.url)
         cutter.lose_answer_to(b"COMMIT")
-        with pytest.raises(db.away):
-            await clones.clone(db, workshop.samples, workshop.listener, account, workshop.wish())
+        with pytest.raises(db.unavailable):
+            await clones.clone(db, workshop.samples, workshop.listener, account, workshop.request())
         await db.close()
         await workshop.close()
-        (owned,) = await clones.everyone(books.db)
+        (owned,) = await clones.list_all(books.db)
         assert workshop.samples.find(owned.clone.sample) is not None
 
 
@@ -160,7 +189,7 @@ async def test_only_ready_voices_count_and_only_for_their_account(workshop: Work
     assert await store.ready(db, holder.account_id) == [first, second]
     listed = [owned.clone.voice_id for owned in await store.owned_by(db, holder.account_id)]
     assert listed == [first.voice_id, second.voice_id, queued]
-    assert [(owned.clone.voice_id, owned.account) for owned in await clones.everyone(db)] == [
+    assert [(owned.clone.voice_id, owned.account) for owned in await clones.list_all(db)] == [
         (first.voice_id, holder.name),
         (second.voice_id, holder.name),
         (theirs.voice_id, other.name),

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from myna.errors import CommandError, Stale
-from myna.store import site
-from myna.store.batch import CallState, NewTask, Refusal, Refused, TaskStatus
-from myna.store.clones import VOICE_DELETED, Deleted
+from myna.errors import CommandError, StaleLease
+from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
+from myna.store.queries import config as site
+from myna.store.queries.clones import VOICE_DELETED, Deleted
 from tests.clones.workshop import Workshop, held_of
 from tests.store.books import break_refunds, charge_of, mend_refunds
 
@@ -37,7 +37,9 @@ async def test_an_order_that_was_decided_while_the_voice_was_there_is_decided_an
     seen = (await site.load(books.db)).version
     await workshop.delete(voice.voice_id)
     task = NewTask("你好", voice.voice_id, 1.0, TaskStatus.QUEUED)
-    assert await books.charge(charge_of(holder, task=task, config_version=seen)) == [Refused(Refusal.STALE)]
+    assert await books.charge(charge_of(holder, task=task, config_version=seen)) == [
+        ChargeRefused(RefusalReason.STALE)
+    ]
 
 
 async def test_a_voice_that_is_not_there_is_refused(workshop: Workshop) -> None:
@@ -70,7 +72,7 @@ async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(worksho
         assert (status, reason) == (TaskStatus.FAILED, VOICE_DELETED)
     assert (await books.task(done.call_id))[0] == TaskStatus.COMPLETED
     assert (await books.task(in_another.call_id))[0] == TaskStatus.QUEUED
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await workshop.complete(node, job)
     assert await workshop.leased(node)  # the one in the other voice
 
@@ -110,8 +112,8 @@ async def test_a_node_that_is_cloning_finds_the_voice_gone(workshop: Workshop) -
 
     assert await workshop.tasks.reference(node, sample) is None
     assert await workshop.tasks.forgotten([job.reference.sha256]) == [job.reference.sha256]
-    assert not await workshop.tasks.holds(node, held_of(job))
-    with pytest.raises(Stale):
+    assert not await workshop.tasks.has_lease(node, held_of(job))
+    with pytest.raises(StaleLease):
         await workshop.complete(node, job)
     assert workshop.files() == []
 
@@ -127,7 +129,7 @@ async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(workshop
         )
 
         assert isinstance(deleted, Deleted)
-        assert isinstance(completed, Stale) or deleted.preview == completed
+        assert isinstance(completed, StaleLease) or deleted.preview == completed
         assert await workshop.find(voice_id) is None
         assert workshop.files() == []
 
@@ -148,7 +150,7 @@ async def test_deleting_while_tasks_end_pays_each_back_or_keeps_it(workshop: Wor
 
         assert isinstance(deleted, Deleted)
         delivered = sum(isinstance(name, str) for name in completed)
-        assert all(isinstance(result, str | Stale) for result in completed)
+        assert all(isinstance(result, str | StaleLease) for result in completed)
         assert deleted.refunded == 4 - delivered
         assert await books.balance(holder) == 10 - delivered
         states = [await books.state(call.call_id) for call in calls]

@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 
 from myna import accounts, clones
-from myna.clones import Wish
-from myna.engines.listener import Listener
+from myna.clones import CloneRequest
+from myna.engines.inspector.inspector import Inspector
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
 from myna.keys import Scope
-from myna.nodes import Nodes
-from myna.store import clones as store
-from myna.store import site
-from myna.store.audio import AudioStore
 from myna.store.batch import Audio, Charge, NewTask, TaskStatus
-from myna.store.clones import CloneRow, CloneStatus, Deleted, NewClone
-from myna.store.database import Connection
-from myna.store.nodes import Offer
-from myna.store.samples import SampleStore
-from myna.tasks import Tasks
-from myna.wire.farm import Held, Job
+from myna.store.database import Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.samples import SampleStore
+from myna.store.queries import clones as store
+from myna.store.queries import config as site
+from myna.store.queries.clones import CloneRow, Deleted, NewClone
+from myna.store.queries.farm.nodes import NodeOffer
+from myna.store.states import CloneStatus
+from myna.wire.farm import Job, LeaseProof
 from tests.store.books import Books, Holder
 
 PREVIEW = b"the preview"
@@ -33,7 +34,7 @@ class Workshop:
         self.books, self.recording = books, recording
         self.samples = SampleStore(books.folder / "samples")
         self.audio = AudioStore(books.folder / "audio")
-        self.listener = Listener()
+        self.listener = Inspector()
         self.tasks = Tasks(books.db, lease_s=30)
 
     async def close(self) -> None:
@@ -43,11 +44,11 @@ class Workshop:
     async def clone(self, holder: Holder, **changes: Any) -> CloneRow:
         """A voice ordered as a person does, from the recording."""
         account = await accounts.find(self.books.db, holder.name)
-        wish = msgspec.structs.replace(self.wish(), **changes)
-        return await clones.clone(self.books.db, self.samples, self.listener, account, wish)
+        request = msgspec.structs.replace(self.request(), **changes)
+        return await clones.clone(self.books.db, self.samples, self.listener, account, request)
 
-    def wish(self) -> Wish:
-        return Wish("小明", "zh", "你好，世界", self.recording, "the account's owner")
+    def request(self) -> CloneRequest:
+        return CloneRequest("小明", "zh", "你好，世界", self.recording, "the account's owner")
 
     async def queued(self, holder: Holder) -> str:
         """The id of a voice that waits for a node; its sample is but a few bytes, and nothing listened."""
@@ -58,7 +59,7 @@ class Workshop:
         what = ("小明", "zh", "你好，世界", name, 8, sha256, 3500, "its owner", clones.CONSENT)
         new = NewClone(voice_id, holder.account_id, *what)
 
-        async def work(connection: Connection) -> bool:
+        async def work(connection: Transaction) -> bool:
             return await store.add(connection, new, clones.CLONES_MAX)
 
         assert await self.books.db.transaction(work)
@@ -70,7 +71,7 @@ class Workshop:
         invited = await nodes.enroll("a node")
         admitted = await nodes.join(invited.token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, Offer([], ["zh"], 4, 0.0, "1", False))
+        await nodes.hello(node, NodeOffer([], ["zh"], 4, 0.0, "1", False))
         return node.id
 
     async def leased(self, node_id: int) -> Job:
@@ -79,7 +80,7 @@ class Workshop:
         return job
 
     async def complete(self, node_id: int, job: Job) -> str:
-        """The job's audio under its name in the store. Raises Stale, and then the file is gone."""
+        """The job's audio under its name in the store. Raises StaleLease, and then the file is gone."""
         name, path = self.audio.new(".mp3")
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_bytes(PREVIEW)
@@ -118,5 +119,5 @@ class Workshop:
         return sorted(path.name for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
-def held_of(job: Job) -> Held:
-    return Held(job.kind, job.id, job.epoch, job.token)
+def held_of(job: Job) -> LeaseProof:
+    return LeaseProof(job.kind, job.id, job.epoch, job.token)

@@ -223,3 +223,20 @@ def test_without_a_chat_channel_a_chat_fails_and_costs_nothing(
     check_error(caller.chat("hello"), 500, "upstream_error")
     assert caller.stats() == REFUNDED
     assert audit(service) == 0
+
+
+def test_answers_say_what_they_cost_and_what_is_left(new_caller: CallerMaker) -> None:
+    caller = new_caller(units=5)
+    once = {"Idempotency-Key": "once"}
+
+    def units(answer: Answer) -> tuple[str, str]:
+        assert answer.status == 200
+        return answer.headers["x-units-cost"], answer.headers["x-units-balance"]
+
+    assert units(caller.get("/me")) == ("0", "5")
+    assert units(caller.chat("hello", headers=once)) == ("1", "4")
+    assert units(caller.chat("hello", headers=once)) == ("0", "4")
+    assert units(caller.speak("你好")) == ("1", "3")
+    assert units(caller.chat("朗读：你好")) == ("1", "2")
+    assert units(caller.get("/me")) == ("0", "2")
+    assert "x-units-cost" not in caller.get("/records").headers

@@ -40,6 +40,15 @@ def test_the_python_client_chats(python_client: openai.OpenAI) -> None:
     assert completion._request_id
 
 
+def test_the_python_client_that_streams_gets_no_chunk_as_the_clients_page_says(
+    python_client: openai.OpenAI,
+) -> None:
+    stream = python_client.chat.completions.create(
+        model="svc-chat", messages=[{"role": "user", "content": "hello"}], stream=True
+    )
+    assert list(stream) == []
+
+
 def test_the_python_client_gets_an_audio_address(python_client: openai.OpenAI, caller: Caller) -> None:
     completion = python_client.chat.completions.create(
         model="svc-agent", messages=[{"role": "user", "content": "朗读：你好"}]
@@ -110,6 +119,7 @@ def llm_service(new_database: Callable[[], str | None], make_service: ServiceMak
     ).start()
 
 
+@pytest.mark.slow
 def test_a_real_language_model_answers_through_the_service(llm_service: Service, llm: Llm) -> None:
     caller = make_caller(llm_service)
     answer = caller.chat("你是谁？", temperature=0)

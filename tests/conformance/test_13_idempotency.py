@@ -74,6 +74,18 @@ def test_a_key_of_the_wrong_length_is_refused(caller: Caller, path: str, name: s
     assert caller.stats() - before == UNCHARGED
 
 
+def test_an_answer_too_large_to_be_stored_is_paid_once_and_not_repeated(new_caller: CallerMaker) -> None:
+    """However much a caller has answered under idempotency keys, the database grows by a bounded amount."""
+    caller, long = new_caller(), "a" * 150_000
+    first = caller.chat(long, headers=once("a"))
+    assert first.status == 200
+    assert len(first.json["choices"][0]["message"]["content"]) >= 150_000
+    message = check_error(caller.chat(long, headers=once("a")), 400, "invalid_request_error")
+    assert "was charged" in message
+    assert "too large" in message
+    assert caller.stats() == DELIVERED
+
+
 def test_a_refunded_order_may_be_tried_again(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     caller = new_caller()
     chat_upstream.behave("status:500")
@@ -113,6 +125,15 @@ def test_a_replay_is_the_accounts_and_wants_a_key_that_gets_in(new_caller: Calle
     check_error(no_chat.chat("hello", headers=once("a")), 401)
     first.service.revoke(first.key)
     check_error(first.chat("hello", headers=once("a")), 401)
+
+
+def test_a_replay_of_speech_wants_a_key_with_the_tts_scope(new_caller: CallerMaker) -> None:
+    first = new_caller()
+    chat_only = Caller(first.service, first.account, first.account.key(scopes=("chat",)))
+    spoken = first.chat("朗读：你好", headers=once("a"))
+    check_error(chat_only.chat("朗读：你好", headers=once("a")), 402, "insufficient_quota")
+    assert first.chat("朗读：你好", headers=once("a")).json == spoken.json
+    assert chat_only.stats() == UNCHARGED
 
 
 def test_a_copy_waits_for_the_call_in_flight(new_caller: CallerMaker, chat_upstream: Upstream) -> None:

@@ -8,6 +8,7 @@ from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape,
 from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
 from tests.conformance.sounding import listen
 
+ONCE = {"Idempotency-Key": "once"}
 SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
 
 
@@ -171,3 +172,15 @@ def test_the_scope_and_the_size_are_looked_at_before_the_channel(mute_caller: Ca
     check_error(mute_caller.post("/tts", {"text": "你好"}, key="myna_" + "0" * 40), 401)
     chat_only = Caller(mute_caller.service, mute_caller.account, mute_caller.account.key(scopes=("chat",)))
     check_error(chat_only.speak("你好"), 401)
+
+
+def test_fields_that_mean_nothing_are_named_beside_the_answer(new_caller: CallerMaker) -> None:
+    """`voice` in place of `voice_id` is spoken by the first voice, and the caller can notice."""
+    caller = new_caller()
+    fields = {"voice": "alloy", "format": "mp3", "a\r\nb: c": 1}
+    for _ in range(2):  # spoken, and repeated from what is stored
+        answer = caller.speak("你好", ONCE, **fields)
+        assert answer.status == 200
+        assert answer.headers["x-ignored-fields"] == "voice, format, 1 more"
+        assert "b" not in answer.headers
+    assert "x-ignored-fields" not in caller.speak("你好", speed="1.0").headers

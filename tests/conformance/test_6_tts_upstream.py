@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from myna.channels import FAILURES_MAX
 from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
 from tests.conformance.conftest import CALL_DEADLINE_S, LIMITS, make_caller, wait_for_voices
 from tests.conformance.sounding import listen
@@ -16,7 +17,7 @@ from tests.rig.waiting import wait_until
 
 FAILURES = [
     *(f"status:{status}" for status in (400, 401, 404, 429, 500, 503)),
-    *("redirect", "close", "cut", "garbage", "broken", "list", "silent", "noise", "oversized"),
+    *("redirect", "close", "cut", "garbage", "broken", "list", "noise", "oversized"),
 ]
 
 
@@ -66,6 +67,18 @@ def test_the_upstream_gets_the_text_the_voice_and_its_own_key(
     assert speaker.key.plain not in str(seen.headers) + seen.body.decode()
 
 
+def test_an_upstream_that_makes_no_sound_of_a_text_is_a_400_a_refund_and_no_failure(
+    speaker: Caller, chat_upstream: Upstream
+) -> None:
+    before = speaker.stats()
+    for _ in range(FAILURES_MAX):
+        check_error(speaker.speak("fault=silent"), 400, "invalid_request_error")
+    stats = speaker.stats() - before
+    assert (stats.calls, stats.cost, stats.ok_calls) == (FAILURES_MAX, 0, 0)
+    assert speaker.speak("well").status == 200
+    assert speaker.get("/voices").json["data"]
+
+
 @pytest.mark.parametrize("fault", FAILURES)
 def test_a_failing_upstream_is_a_500_a_refund_and_a_failed_record(
     speaker: Caller, chat_upstream: Upstream, fault: str
@@ -75,7 +88,11 @@ def test_a_failing_upstream_is_a_500_a_refund_and_a_failed_record(
     check_error(speaker.speak(f"fault={fault}"), 500, "upstream_error")
     assert speaker.stats() - before == REFUNDED
     record = newest(speaker)
-    assert (record["status"], record["status_text"], record["audio_url"]) == (3, "失败", "")
+    assert (record["status"], record["status_text"], record["audio_url"]) == (
+        3,
+        "失败：语音通道失败，已退还所扣点数",
+        "",
+    )
     assert record["text"] == f"fault={fault}"
     assert task(speaker, record)["status"] == 3
     assert chat_upstream.trapped == 0
@@ -149,14 +166,14 @@ def test_where_the_first_channel_fails_the_second_one_serves(
     assert second.requests[-1].json["model"] == "second-model"
 
 
-def test_a_channel_that_keeps_failing_is_rested_and_then_it_is_503_and_free(
+def test_a_channel_that_keeps_failing_opens_its_circuit_and_then_it_is_503_and_free(
     own_service: Callable[..., Service], upstream: Upstream
 ) -> None:
-    service = own_service(speech=upstream.url, MYNA_CHANNEL_REST_S="60").start()
+    service = own_service(speech=upstream.url, MYNA_CHANNEL_COOLDOWN_S="60").start()
     caller = make_caller(service)
     wait_for_voices(caller)
     upstream.behave("status:500")
-    wait_until(lambda: caller.speak("你好").status == 503, 15, "the channel rests")
+    wait_until(lambda: caller.speak("你好").status == 503, 15, "the circuit is open")
     before = caller.stats()
     check_error(caller.speak("你好"), 503, "service_unavailable")
     check_error(caller.chat("朗读：你好"), 503, "service_unavailable")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.rig.processes import told
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -60,13 +61,11 @@ class Demo:
     def family(self) -> list[int]:
         """The processes of its session that are alive: itself, the service, and those that speak."""
         found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, _, _, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            except OSError:  # it ended in this moment
-                continue
-            if int(session) == self.process.pid and state != "Z":
-                found.append(int(stat.parent.name))
+        for process in Path("/proc").glob("[0-9]*"):
+            pid = int(process.name)
+            fields = told(pid, "stat").rpartition(")")[2].split()
+            if fields and int(fields[3]) == self.process.pid and fields[0] != "Z":
+                found.append(pid)
         return found
 
 

@@ -12,6 +12,7 @@ PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_HERE_DOCUMENT = re.compile(r"<<'(\w+)'([^\n]*)\n.*?^\1$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`]*)`")
 
@@ -37,8 +38,9 @@ def fences(page: Path) -> list[Fence]:
 
 
 def commands(fence: Fence) -> list[Command]:
-    """The commands of a shell block, one a line."""
-    return [_command(line) for line in fence.text.splitlines() if line.strip()]
+    """The commands of a shell block, one a line. The text of a here-document is none."""
+    text = _HERE_DOCUMENT.sub(r"\2", fence.text)
+    return [_command(line) for line in text.splitlines() if line.strip()]
 
 
 def _command(line: str) -> Command:
@@ -72,3 +74,9 @@ def code(cell: str) -> list[str]:
 def links(page: Path) -> list[str]:
     """Links to files of ours."""
     return [to for to in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in to]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

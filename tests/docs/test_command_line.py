@@ -13,7 +13,10 @@ from myna.settings import load
 from tests.docs.pages import DOCS, PAGES, README, ROOT, code, commands, fences, rows
 
 _TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+…?")
-OTHER_PROGRAMS = {"cd", "cp", "curl", "docker", "ollama", "python", "python3", "sudo"}
+OTHER_PROGRAMS = {
+    "cd", "cp", "curl", "docker", "echo", "journalctl", "ollama", "printf", "python", "python3", "sudo",
+    "systemctl",
+}  # fmt: skip
 
 
 class Parameter(NamedTuple):

@@ -9,16 +9,16 @@ import pytest
 from msgspec import NODEFAULT, Struct, structs
 
 from demo import tiny_voices
-from myna.engines.sherpa_models import SherpaEntry, VoiceEntry
+from myna.engines.sherpa.models import SherpaEntry, VoiceEntry
 from myna.errors import ConfigError
-from myna.node.config import FILE, EspeakEntry, File, load
+from myna.node.config import FILE, EspeakEntry, NodeFile, load
 from tests.docs.pages import DOCS, ROOT, code, fences, table
 
 PAGE = DOCS / "nodes.md"
 NODE = [
     *(ROOT / "myna/node").glob("*.py"),
     ROOT / "myna/cli/node_run.py",
-    ROOT / "myna/engines/sherpa_models.py",
+    ROOT / "myna/engines/sherpa/models.py",
 ]
 IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`"}
 """Defaults that aren't one value."""
@@ -41,7 +41,7 @@ def test_the_node_toml_of_the_page_is_taken_as_it_stands(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("head", "kind", "besides"),
     [
-        ("key", File, {"engine.kind": ""}),
+        ("key", NodeFile, {"engine.kind": ""}),
         ("key of an `espeak` engine", EspeakEntry, {}),
         ("key of a `sherpa` engine", SherpaEntry, {}),
         ("key of a `voice`", VoiceEntry, {}),
@@ -86,7 +86,9 @@ def said(path: Path) -> Iterator[str]:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="log")), args=[text, *_]):
                 yield template(text)
-            case ast.Call(func=ast.Name(id="CommandError" | "ConfigError" | "EngineDown"), args=[text, *_]):
+            case ast.Call(
+                func=ast.Name(id="CommandError" | "ConfigError" | "EngineUnavailable"), args=[text, *_]
+            ):
                 yield template(text)
 
 

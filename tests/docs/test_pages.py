@@ -6,9 +6,11 @@ import pytest
 from msgspec import structs
 from prometheus_client.metrics import MetricWrapperBase
 
-from myna import metrics, settings, site
+from myna import config as site
+from myna import settings
 from myna.settings import PREFIX, Settings
-from tests.docs.pages import DOCS, PAGES, README, code, links, rows
+from myna.telemetry import metrics
+from tests.docs.pages import DOCS, PAGES, README, anchors, code, links, rows
 
 CONFIGURATION = DOCS / "configuration.md"
 EMPTY = "(empty)"
@@ -28,6 +30,7 @@ def test_the_configuration_page_has_every_setting_with_its_default_and_no_other(
     process = {PREFIX + name.upper(): str(value) for name, value in structs.asdict(Settings()).items()}
     of_site = {name: str(value) for name, value in structs.asdict(site.SiteSettings()).items()}
     assert documented_defaults() == process | of_site
+    assert {name: str(site.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
     assert settings.MEANINGS.keys() == structs.asdict(Settings()).keys()
 
 
@@ -59,6 +62,17 @@ def test_a_link_leads_to_a_file_that_exists(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_into_a_page_leads_to_a_heading_of_it(page: Path) -> None:
+    broken = []
+    for to in links(page):
+        file, _, anchor = to.partition("#")
+        target = page.parent / file if file else page
+        if anchor and anchor not in anchors(target):
+            broken.append(to)
+    assert not broken
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     seen, waiting = {README}, [README]
     while waiting:
@@ -69,3 +83,8 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             waiting += [page for page in found if page.suffix == ".md" and page not in seen]
             seen.update(found)
     assert set(PAGES) <= seen
+
+
+def test_the_title_of_a_decision_has_the_number_of_its_file() -> None:
+    for page in (DOCS / "decisions").glob("*.md"):
+        assert page.read_text("utf-8").startswith(f"# {page.name[:4]}: "), page.name

@@ -5,12 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, README, Command, Fence, commands, fences
-from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.service import Account, Service, ServiceMaker
 
@@ -95,20 +93,21 @@ def talkative(make_service: ServiceMaker, make_node: NodeMaker) -> Account:
     return account
 
 
-def test_a_backup_made_as_documented_is_whole(
-    talkative: Account, commands: CommandLine, tmp_path: Path
-) -> None:
+def test_a_backup_made_as_documented_is_whole(talkative: Account) -> None:
     """The service runs on meanwhile; the copy becomes a data folder of its own."""
     service = talkative.service
-    (script,) = [fence.text for fence in fences(DOCS / "operations.md") if ".backup" in fence.text]
-    subprocess.run(
-        ["sh", "-e", "-c", script.replace(".venv/bin/python", sys.executable)], cwd=service.folder, check=True
-    )
-    restored = tmp_path / "restored"
-    restored.mkdir()
-    (service.folder / "backup.sqlite").rename(restored / "myna.sqlite")
-    (service.folder / "backup-audio").rename(restored / "audio")
-    env = {**service.env, "MYNA_DATA": str(restored)}
-    assert commands.run(["audit", "--audio"], env, tmp_path).code == 0
-    assert '"talkative"' in commands.run(["account", "list", "--json"], env, tmp_path).stdout
-    assert len(list(restored.glob("audio/*/*.mp3"))) == 1
+    typed = [
+        command
+        for fence in fences(DOCS / "operations.md")
+        if fence.language == "sh"
+        for command in commands(fence)
+        if command.arguments[:1] in (["backup"], ["restore"])
+    ]
+    assert [command.arguments[0] for command in typed] == ["backup", "restore"]
+    for command in typed:
+        ended = service.command(*command.arguments, env=command.env)
+        assert ended.code == 0, ended
+    env = typed[1].env
+    assert service.command("audit", "--audio", env=env).code == 0
+    assert '"talkative"' in service.command("account", "list", "--json", env=env).stdout
+    assert len(list((service.folder / env["MYNA_DATA"]).glob("audio/*/*.mp3"))) == 1

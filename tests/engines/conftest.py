@@ -1,18 +1,17 @@
 """Engines for the tests of a file: starting one takes a second, so a file shares it."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import Disk
-from myna.engines.espeak import Espeak
-from myna.engines.openai import OpenAISpeech
-from myna.engines.spoken import Spoken, Utterance
-from myna.outbound import Outbound
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import SpeechResult, Utterance
+from myna.engines.openai.engine import OpenAISpeech
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
 
 KEY = "sk-very-secret"
@@ -40,13 +39,6 @@ async def until(condition: Callable[[], bool], deadline_s: float = 20) -> None:
         await asyncio.sleep(0.01)
 
 
-def runs(pid: int) -> bool:
-    """The process is there and not merely waiting to be reaped."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 @pytest.fixture
 async def upstream() -> AsyncIterator[SpeechUpstream]:
     server = SpeechUpstream()
@@ -56,14 +48,14 @@ async def upstream() -> AsyncIterator[SpeechUpstream]:
 
 @pytest.fixture
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = Outbound(connections_max=4)
+    outbound = HttpClient(connections_max=4)
     yield OpenAISpeech(
-        outbound, Disk(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
+        outbound, DiskExecutor(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
     )
     await outbound.close()
 
 
-async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> Spoken:
+async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> SpeechResult:
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
     return await engine.speak(utterance, folder / "a.mp3", 10)
 

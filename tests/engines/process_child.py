@@ -1,16 +1,23 @@
-"""A child that does what a test asks of it."""
+"""A child whose jobs name functions of this module."""
 
+import ctypes
+import errno
 import os
+import platform
+import resource
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from myna.engines.child import Tell, Work, serve
-from myna.engines.spoken import EngineDown, NothingSpoken
+from myna.engines.interface import EngineUnavailable, NothingSpoken
+from myna.engines.pool.child_main import ReportProgress, Work
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -39,7 +46,7 @@ def hang(word: str) -> str:
 
 
 def chatter(word: str) -> str:
-    """What a C library does that prints to its stdout, before and after the answer."""
+    """Prints to fd 1 as a C library might."""
     os.write(1, b"\0\0\0\1?")
     return word
 
@@ -64,22 +71,94 @@ def environ(word: str) -> str:
     return os.environ.get(word, "")
 
 
-def steps(word: str, tell: Tell) -> str:
+def all_environ(word: str) -> str:
+    return "\n".join(f"{name}={value}" for name, value in os.environ.items()) + word
+
+
+def socket_of(word: str) -> str:
+    return _refused(lambda: socket.socket(getattr(socket, word)).close())
+
+
+def program(word: str) -> str:
+    return _refused(lambda: subprocess.run([word, "--version"], check=True))
+
+
+def read(word: str) -> str:
+    return _refused(lambda: Path(word).read_text())
+
+
+def write(word: str) -> str:
+    def done() -> str:
+        Path(word).parent.mkdir(exist_ok=True)
+        Path(word).write_text("changed")
+        return "written"
+
+    return _refused(done)
+
+
+def signal_to(word: str) -> str:
+    return _refused(lambda: os.kill(int(word), 0))
+
+
+def libc(word: str) -> str:
+    """Calls a function of the C library, by name and arguments parted by spaces: its result or its error."""
+    name, *arguments = word.split()
+    function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    # Of 64 bits: a pointer may be given as a number.
+    numbers_and_words = (
+        ctypes.c_long(int(each)) if each.lstrip("-").isdigit() else each.encode() for each in arguments
+    )
+    result = function(*numbers_and_words)
+    return str(result) if result >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def new_process(word: str) -> str:
+    """clone(2) with these flags; the process that it makes ends at once."""
+    number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+    made = ctypes.CDLL(None, use_errno=True).syscall(number, int(word), 0, 0, 0, 0)
+    if made == 0:
+        os._exit(0)
+    return "made" if made > 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def new_thread(word: str) -> str:
+    said: list[str] = []
+    thread = threading.Thread(target=said.append, args=(word,))
+    thread.start()
+    thread.join()
+    return said[0]
+
+
+def given_up(word: str) -> str:
+    ask = ctypes.CDLL(None).prctl
+    core = resource.getrlimit(resource.RLIMIT_CORE)
+    return f"core {core}, dumpable {ask(3, 0, 0, 0, 0)}, no new privileges {ask(39, 0, 0, 0, 0)}{word}"
+
+
+def _refused(deed: Callable[[], object]) -> str:
+    """The result of the deed, or the name of its OSError."""
+    try:
+        return str(deed())
+    except OSError as error:
+        return type(error).__name__
+
+
+def steps(word: str, report: ReportProgress) -> str:
     for step in range(1, 5):
-        tell(step / 4)
+        report(step / 4)
     return word
 
 
-def work(packed: bytes, tell: Tell) -> Word:
+def work(packed: bytes, report: ReportProgress) -> Word:
     deed = msgspec.msgpack.decode(packed, type=Deed)
     if deed.what == "steps":
-        return Word(steps(deed.word, tell))
+        return Word(steps(deed.word, report))
     said: str = getattr(sys.modules[__name__], deed.what)(deed.word)
     return Word(said)
 
 
 def first_alone(place: Path) -> None:
-    """The first child here gets ready, and a moment later leaves its number; the others never do."""
+    """The first child becomes ready and a moment later writes its pid; the others hang."""
     try:
         place.mkdir()
     except FileExistsError:
@@ -88,17 +167,17 @@ def first_alone(place: Path) -> None:
 
 
 class Mood(msgspec.Struct, frozen=True):
-    """How the child is to get ready: `manner` is one of `warm` below."""
+    """How the child starts: a case of `warm` below."""
 
-    manner: str
+    name: str
 
 
 def warm(setup: bytes) -> Work:
     """Ready at once, or as the mood says."""
     mood = msgspec.msgpack.decode(setup, type=Mood | None)
-    match mood and mood.manner:
+    match mood and mood.name:
         case "refuse":
-            raise EngineDown("This child has what it needs, but no wish.")
+            raise EngineUnavailable("This child refuses to start.")
         case "break":
             raise KeyError("a secret")
         case "sleep":
@@ -106,9 +185,5 @@ def warm(setup: bytes) -> Work:
         case str(word) if word.startswith("/"):
             first_alone(Path(word))
         case str(word):
-            return lambda _packed, _tell: Word(word)
+            return lambda _packed, _report: Word(word)
     return work
-
-
-if __name__ == "__main__":
-    serve(warm)

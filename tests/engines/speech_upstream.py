@@ -12,7 +12,7 @@ from typing import Any
 import lameenc
 import msgspec
 
-from tests.outbound.faulty import Behaviour, Faulty, Received, Talk, answer
+from tests.http_client.faulty import Behaviour, Faulty, Received, Talk, answer
 
 RATE_HZ = 24_000
 AUDIO_MPEG = "Content-Type: audio/mpeg"

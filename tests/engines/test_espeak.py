@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from myna.engines.espeak import VOICES, Espeak
-from myna.engines.spoken import (
-    EngineDied,
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import (
+    EngineCrashed,
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
-    Spoken,
-    UnfitUtterance,
+    SoundTooLong,
+    SpeechResult,
+    UnsupportedUtterance,
     Utterance,
 )
-from tests.engines.conftest import runs, until
+from tests.engines.conftest import until
+from tests.rig.processes import runs
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +39,9 @@ _SENTENCES = {
 _PLAIN = VOICES[0].voice_id
 
 
-async def _say(espeak: Espeak, path: Path, text: str, voice_id: str = _PLAIN, speed: float = 1.0) -> Spoken:
+async def _say(
+    espeak: Espeak, path: Path, text: str, voice_id: str = _PLAIN, speed: float = 1.0
+) -> SpeechResult:
     return await espeak.speak(Utterance(text, voice_id, speed), path, 60)
 
 
@@ -186,7 +190,7 @@ async def test_an_unknown_voice_or_speed_never_reaches_the_engine(espeak: Espeak
         Utterance("你好", _PLAIN, 4.1),
         Utterance("你好", _PLAIN, float("nan")),
     ):
-        with pytest.raises(UnfitUtterance):
+        with pytest.raises(UnsupportedUtterance):
             await espeak.speak(utterance, tmp_path / "said.mp3", 10)
 
 
@@ -198,7 +202,7 @@ async def test_the_catalogue_has_both_genders_in_each_language() -> None:
     assert all(voice.voice_id.isascii() and voice.voice_id.islower() for voice in VOICES)
 
 
-async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[Spoken]":
+async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[SpeechResult]":
     """A long job whose file is being written."""
     job = asyncio.create_task(_say(espeak, path, "今天天气很好，" * 140))
     await until(lambda: bool(_names(path.parent)))
@@ -212,7 +216,7 @@ async def test_a_child_killed_in_mid_speech_leaves_no_file_and_the_next_job_work
 
     os.kill(espeak.pids()[0], signal.SIGKILL)
 
-    with pytest.raises(EngineDied):
+    with pytest.raises(EngineCrashed):
         await job
     assert _names(tmp_path) == []
     assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
@@ -235,3 +239,14 @@ async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Pat
         await espeak.speak(Utterance("今天天气很好，" * 140, _PLAIN, 0.25), tmp_path / "said.mp3", 0.5)
     assert _names(tmp_path) == []
     await espeak.close()
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.25])
+async def test_a_sound_ends_at_its_bound_and_leaves_no_file(
+    espeak: Espeak, tmp_path: Path, speed: float
+) -> None:
+    path = tmp_path / "said.mp3"
+    with pytest.raises(SoundTooLong):
+        await espeak.speak(Utterance("今天天气很好，" * 10, _PLAIN, speed, sound_max_s=3.0), path, 60)
+    assert _names(tmp_path) == []
+    assert (await espeak.speak(Utterance("你好", _PLAIN, 1.0, sound_max_s=3.0), path, 60)).seconds < 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.engines.espeak_text import runs_of
+from myna.engines.espeak.text import runs_of
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,8 @@ def test_nothing_reaches_the_engine_that_it_would_drop(text: str, given: str) ->
 def test_the_servers_side_does_not_load_the_childs() -> None:
     """The library is under the GPL; it stays in a process of its own."""
     loaded = (
-        "import sys, myna.engines.espeak; print('espeakng_loader' in sys.modules, 'wetext' in sys.modules)"
+        "import sys, myna.engines.espeak.engine; "
+        "print('espeakng_loader' in sys.modules, 'wetext' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
@@ -68,12 +69,13 @@ def test_the_servers_side_does_not_load_the_childs() -> None:
 def test_only_a_text_that_is_stretched_has_numpy_loaded(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from myna.engines import espeak_child\n"
-        "from myna.engines.espeak_job import EspeakJob\n"
+        "from myna.engines.espeak import child as espeak_child\n"
+        "from myna.engines.espeak.job import EspeakJob\n"
         "library = espeak_child.Library()\n"
         f"folder = os.fsencode({str(tmp_path)!r})\n"
         "for speed, stretched in ((1.0, False), (4.0, True)):\n"
-        "    job = EspeakJob('hello', 'en-us', 'cmn', speed, folder + b'/said.part', folder + b'/said.mp3')\n"
+        "    files = folder + b'/said.part', folder + b'/said.mp3'\n"
+        "    job = EspeakJob('hello', 'en-us', 'cmn', speed, 60.0, *files)\n"
         "    assert espeak_child.speak(library, job).seconds > 0.1\n"
         "    assert ('numpy' in sys.modules) == stretched, speed\n"
     )

@@ -7,24 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from myna.disk_threads import Disk
-from myna.engines.openai import OpenAISpeech
-from myna.engines.spoken import (
-    EngineBusy,
-    EngineDown,
-    EngineFailed,
-    EngineTimedOut,
-    NothingSpoken,
-)
-from myna.outbound import Outbound
+from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, EngineUnavailable, NothingSpoken
+from myna.engines.openai.engine import OpenAISpeech
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import HttpClient
 from tests.engines.conftest import HELLO, KEY, names, speak
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
-from tests.outbound.faulty import Talk, answer
+from tests.http_client.faulty import Talk, answer
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_order_says_all_there_is_to_say(
+async def test_the_request_has_all_fields(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     await speak(engine, tmp_path)
@@ -43,9 +37,7 @@ async def test_the_order_says_all_there_is_to_say(
     assert request.header("content-type") == "application/json"
 
 
-async def test_the_audio_is_on_disk_as_it_was_sent_and_nothing_else_is(
-    engine: OpenAISpeech, tmp_path: Path
-) -> None:
+async def test_the_audio_is_stored_unchanged_as_the_only_file(engine: OpenAISpeech, tmp_path: Path) -> None:
     spoken = await speak(engine, tmp_path)
 
     audio = mp3(1.0)
@@ -56,8 +48,10 @@ async def test_the_audio_is_on_disk_as_it_was_sent_and_nothing_else_is(
 
 
 async def test_a_server_without_a_key_gets_no_authorization(upstream: SpeechUpstream, tmp_path: Path) -> None:
-    outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(outbound, Disk(), url=upstream.base, key=None, model="m", answer_max_bytes=200_000)
+    outbound = HttpClient(connections_max=1)
+    engine = OpenAISpeech(
+        outbound, DiskExecutor(), url=upstream.base, key=None, model="m", answer_max_bytes=200_000
+    )
 
     await speak(engine, tmp_path)
     await outbound.close()
@@ -80,7 +74,7 @@ async def test_a_long_text_is_spoken_in_pieces_and_joined(
     assert spoken.sha256 == hashlib.sha256(mp3(1.0) * 3).digest()
 
 
-async def test_the_limit_is_for_all_pieces_together(
+async def test_the_size_limit_is_for_all_pieces_together(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     upstream.speech = answer(mp3(10.0), "200 OK", AUDIO_MPEG)
@@ -93,7 +87,7 @@ async def test_the_limit_is_for_all_pieces_together(
     assert names(tmp_path) == []
 
 
-async def test_a_later_piece_that_fails_leaves_nothing(
+async def test_a_failed_later_piece_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     async def once_only(talk: Talk) -> None:
@@ -123,7 +117,6 @@ BAD: list[tuple[str, bytes, str]] = [
     ("no type", answer(mp3(1.0)), "sent something else"),
     ("bytes", answer(mp3(1.0), "200 OK", "Content-Type: application/octet-stream"), "octet-stream"),
     ("wav", answer(b"RIFF....WAVEfmt ", "200 OK", "Content-Type: audio/wav"), "sent audio/wav"),
-    ("empty", answer(b"", "200 OK", AUDIO_MPEG), "is empty"),
     ("a page that says it is mp3", answer(HTML * 100, "200 OK", AUDIO_MPEG), "isn't the mp3"),
     ("wav that says it is mp3", answer(b"RIFF" + bytes(9000), "200 OK", AUDIO_MPEG), "isn't the mp3"),
     (
@@ -137,7 +130,7 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("data", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-async def test_an_answer_that_is_no_mp3_is_a_failure_and_leaves_nothing(
+async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str
 ) -> None:
     async def once(talk: Talk) -> None:
@@ -152,7 +145,21 @@ async def test_an_answer_that_is_no_mp3_is_a_failure_and_leaves_nothing(
         assert secret not in str(failed.value)
 
 
-async def test_what_a_server_says_of_a_failure_is_logged_short_and_without_the_key(
+FACTS_ALONE = (b"\xff\xfb\x90\xc4" + bytes(17) + b"Info").ljust(417, b"\0")
+"""An mp3 of one frame, which describes the others: there are none."""
+
+
+@pytest.mark.parametrize("audio", [b"", FACTS_ALONE], ids=["empty", "no sound"])
+async def test_audio_without_sound_raises_nothing_spoken(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, audio: bytes
+) -> None:
+    upstream.speech = answer(audio, "200 OK", AUDIO_MPEG)
+    with pytest.raises(NothingSpoken):
+        await speak(engine, tmp_path)
+    assert names(tmp_path) == []
+
+
+async def test_the_body_of_a_failure_is_logged_short_and_without_the_key(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = f"bad key {KEY}\r\n".encode() + b"!" * 2000
@@ -161,13 +168,13 @@ async def test_what_a_server_says_of_a_failure_is_logged_short_and_without_the_k
     with caplog.at_level(logging.WARNING), pytest.raises(EngineBusy, match="answered 429"):
         await speak(engine, tmp_path)
 
-    [line] = [record.getMessage() for record in caplog.records if record.name == "myna.engines.openai"]
+    [line] = [record.getMessage() for record in caplog.records if record.name == "myna.engines.openai.engine"]
     assert "answered 429: 'bad key ***\\r\\n!!!!" in line
     assert KEY not in line
     assert len(line) < 560
 
 
-async def test_a_server_that_is_too_slow_ends_at_the_deadline_and_leaves_nothing(
+async def test_a_slow_server_times_out_and_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     async def stuck(talk: Talk) -> None:
@@ -182,7 +189,7 @@ async def test_a_server_that_is_too_slow_ends_at_the_deadline_and_leaves_nothing
     assert names(tmp_path) == []
 
 
-async def test_a_cancelled_call_leaves_nothing(
+async def test_a_cancelled_call_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     async def stuck(talk: Talk) -> None:
@@ -201,26 +208,26 @@ async def test_a_cancelled_call_leaves_nothing(
     await upstream.until_nobody_is_connected()
 
 
-async def test_a_server_that_is_down_is_told_from_one_that_fails(tmp_path: Path) -> None:
-    outbound = Outbound(connections_max=1)
+async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
+    outbound = HttpClient(connections_max=1)
     engine = OpenAISpeech(
-        outbound, Disk(), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
+        outbound, DiskExecutor(), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
     )
 
-    with pytest.raises(EngineDown):
+    with pytest.raises(EngineUnavailable):
         await speak(engine, tmp_path)
 
     assert names(tmp_path) == []
     await outbound.close()
 
 
-async def test_a_folder_that_is_not_there_is_made(engine: OpenAISpeech, tmp_path: Path) -> None:
+async def test_a_missing_folder_is_created(engine: OpenAISpeech, tmp_path: Path) -> None:
     await speak(engine, tmp_path / "missing" / "too")
 
     assert names(tmp_path / "missing" / "too") == ["a.mp3"]
 
 
-async def test_a_folder_that_cannot_be_made_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(EngineFailed, match=r"can't be written: Not a directory\.") as failed:
         await speak(engine, tmp_path / "file" / "missing")
@@ -228,11 +235,15 @@ async def test_a_folder_that_cannot_be_made_is_a_failure(engine: OpenAISpeech, t
     assert str(tmp_path) not in str(failed.value)
 
 
-async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstream, tmp_path: Path) -> None:
-    outbound = Outbound(connections_max=1)
-    engine = OpenAISpeech(outbound, Disk(), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9)
+async def test_a_key_that_is_no_valid_header_value_is_a_failure(
+    upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    outbound = HttpClient(connections_max=1)
+    engine = OpenAISpeech(
+        outbound, DiskExecutor(), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9
+    )
 
-    with pytest.raises(EngineDown) as failed:
+    with pytest.raises(EngineUnavailable) as failed:
         await speak(engine, tmp_path)
 
     await outbound.close()
@@ -241,7 +252,7 @@ async def test_a_key_that_no_header_can_hold_is_a_failure(upstream: SpeechUpstre
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\ud800"])
-async def test_a_text_with_nothing_in_it_asks_nobody(
+async def test_a_blank_text_sends_no_request(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(NothingSpoken):

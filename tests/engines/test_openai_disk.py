@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from myna.disk_threads import AT_ONCE, PATIENCE_S, WAITING_MAX, Disk
-from myna.engines.openai import OpenAISpeech
-from myna.engines.spoken import EngineBusy, EngineFailed, EngineTimedOut, Spoken, UtteranceRefused
+from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult, UtteranceRefused
+from myna.engines.openai.engine import OpenAISpeech
+from myna.files.disk_threads import CLEANUP_WAIT_S, QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.outbound.faulty import Talk, answer
-from tests.rig.disks import StillDisk, read_only
+from tests.http_client.faulty import Talk, answer
+from tests.rig.disks import StalledDisk, read_only
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
+async def test_a_call_cancelled_during_the_sync_leaves_no_file(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However late it is moved."""
@@ -36,7 +36,7 @@ async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
             raise PermissionError(errno.EACCES, "The process cannot access the file")
         unlink(path, missing_ok)
 
-    monkeypatch.setattr("myna.sound.landing.os.fsync", cancelled_meanwhile)
+    monkeypatch.setattr("myna.files.atomic_file.os.fsync", cancelled_meanwhile)
     monkeypatch.setattr("pathlib.Path.unlink", no_part)
     await asyncio.wait([call])
     over.set()
@@ -46,14 +46,14 @@ async def test_a_call_cancelled_while_its_file_is_made_durable_leaves_nothing(
     assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
 
 
-async def _idle(disk: Disk) -> None:
+async def _idle(disk: DiskExecutor) -> None:
     """What lands has landed, or not: each thread is done with what it had."""
-    everybody = threading.Barrier(AT_ONCE)
-    await asyncio.gather(*(disk.done(everybody.wait) for _ in range(AT_ONCE)))
-    await disk.named(lambda: None)
+    everybody = threading.Barrier(THREADS)
+    await asyncio.gather(*(disk.run(everybody.wait) for _ in range(THREADS)))
+    await disk.run_metadata(lambda: None)
 
 
-async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
+async def test_a_stalled_disk_is_a_timeout(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds up nothing else, and leaves nothing when it moves again."""
@@ -63,25 +63,25 @@ async def test_a_disk_that_stands_still_is_a_deadline_that_passed(
         asked.set()
         assert moves.wait(60)
 
-    monkeypatch.setattr("myna.sound.landing.os.fsync", stands_still)
+    monkeypatch.setattr("myna.files.atomic_file.os.fsync", stands_still)
     began_s = time.monotonic()
 
-    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await engine.speak(HELLO, tmp_path / "a.mp3", 3)
 
     assert asked.is_set()
-    assert time.monotonic() - began_s < 3 + PATIENCE_S + 5
+    assert time.monotonic() - began_s < 3 + CLEANUP_WAIT_S + 5
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     moves.set()
     await _idle(engine._disk)
     assert names(tmp_path) == []
 
 
-async def test_a_disk_that_has_enough_to_do_is_asked_for_nothing_more(
+async def test_a_full_disk_queue_refuses_calls(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    held = [engine._disk._bytes.do(moves.wait) for _ in range(AT_ONCE + WAITING_MAX)]
+    held = [engine._disk._data.run(moves.wait) for _ in range(THREADS + QUEUE_MAX)]
     await until(engine._disk.full)
     with pytest.raises(EngineBusy):
         await speak(engine, tmp_path)
@@ -91,11 +91,11 @@ async def test_a_disk_that_has_enough_to_do_is_asked_for_nothing_more(
     assert (await speak(engine, tmp_path)).seconds > 0
 
 
-async def test_a_disk_that_stands_still_delays_no_other_failure(
+async def test_a_stalled_disk_does_not_delay_other_failures(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves, began_s = threading.Event(), time.monotonic()
-    held = [engine._disk._bytes.do(moves.wait) for _ in range(2 * AT_ONCE)]
+    held = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
     upstream.speech = answer(b"", "422 Unprocessable Content")
     with pytest.raises(UtteranceRefused):
         await engine.speak(HELLO, tmp_path / "a.mp3", 30)
@@ -105,44 +105,44 @@ async def test_a_disk_that_stands_still_delays_no_other_failure(
     await asyncio.gather(*held)
 
 
-async def test_a_failure_is_told_as_what_it_is_however_long_clearing_up_takes(
+async def test_a_slow_cleanup_hides_no_failure(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves, held = threading.Event(), list[asyncio.Future[bool]]()
 
     async def refuses(talk: Talk) -> None:
-        held.append(engine._disk._names.do(moves.wait))
+        held.append(engine._disk._metadata.run(moves.wait))
         await talk.say(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
     async with asyncio.timeout(20):
         with pytest.raises(UtteranceRefused):
-            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * PATIENCE_S)
+            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * CLEANUP_WAIT_S)
     moves.set()
     assert await asyncio.gather(*held) == [True]
     await _idle(engine._disk)
 
 
-async def test_a_disk_that_opens_no_file_holds_up_nothing_else(
+async def test_a_stalled_open_blocks_nothing_else(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, really = StillDisk(), Path.open
+    disk, really = StalledDisk(), Path.open
 
     def stands_still(path: Path, *args: Any, **kwargs: Any) -> object:
-        return really(disk.take(path), *args, **kwargs)
+        return really(disk.block(path), *args, **kwargs)
 
     monkeypatch.setattr("pathlib.Path.open", stands_still)
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", 0.3))
-    await until(lambda: bool(disk.asked))
-    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to take the audio\.$"):
+    await until(lambda: bool(disk.calls))
+    with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await call
     assert upstream.requests == []
-    disk.goes_on()
+    disk.resume()
     await _idle(engine._disk)
-    assert len(disk.asked) == 1 and names(tmp_path) == []
+    assert len(disk.calls) == 1 and names(tmp_path) == []
 
 
-async def test_what_cannot_be_removed_hides_no_failure(
+async def test_a_failed_removal_hides_no_failure(
     upstream: SpeechUpstream,
     engine: OpenAISpeech,
     tmp_path: Path,
@@ -154,9 +154,9 @@ async def test_what_cannot_be_removed_hides_no_failure(
     with pytest.raises(EngineFailed, match=r"answered 503"):
         await speak(engine, tmp_path)
     monkeypatch.undo()
-    assert "stays: Read-only file system" in caplog.text
+    assert "was not removed: Read-only file system" in caplog.text
     assert "/secret/place" not in caplog.text
 
 
-async def _cancel(call: "asyncio.Future[Spoken]") -> None:
+async def _cancel(call: "asyncio.Future[SpeechResult]") -> None:
     call.cancel()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myna.engines.openai_text import INPUT_MAX_CHARS, cut
+from myna.engines.openai.text import INPUT_MAX_CHARS, cut
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ from myna.engines.openai_text import INPUT_MAX_CHARS, cut
         ("一。" + " " * 30, ["一。        "]),
     ],
 )
-def test_a_text_is_cut_at_the_best_place_that_fits_in_ten(text: str, pieces: list[str]) -> None:
+def test_a_text_is_split_at_the_best_place_that_fits(text: str, pieces: list[str]) -> None:
     assert cut(text, 10) == pieces
 
 
-def test_a_text_that_fits_is_left_alone() -> None:
+def test_a_text_that_fits_is_not_split() -> None:
     text = "好。" * (INPUT_MAX_CHARS // 2)
 
     assert cut(text) == [text]
@@ -42,7 +42,7 @@ def test_a_text_that_fits_is_left_alone() -> None:
 
 
 @given(st.text(alphabet="ab，。.!?, \n”…字", max_size=300), st.integers(1, 40))
-def test_nothing_is_lost_but_blanks_and_no_piece_is_too_long(text: str, max_chars: int) -> None:
+def test_only_blanks_are_dropped_and_no_piece_is_too_long(text: str, max_chars: int) -> None:
     pieces = cut(text, max_chars)
 
     assert all(0 < len(piece) <= max_chars for piece in pieces)

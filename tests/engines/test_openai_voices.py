@@ -6,21 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from myna.disk_threads import Disk
-from myna.engines.openai import OpenAISpeech
-from myna.engines.openai_voices import read_voices
-from myna.engines.spoken import EngineFailed, Voice
-from myna.outbound import Outbound
+from myna.engines.interface import EngineFailed, EngineVoice
+from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.openai.voices import read_voices
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.outbound.faulty import answer
+from tests.http_client.faulty import answer
 
-BELLA = Voice("af_bella", "af_bella", "female", "en-US")
-YUNXI = Voice("zm_yunxi", "zm_yunxi", "male", "zh-CN")
-AMY = Voice("amy", "Amy", "female", "en-GB")
+BELLA = EngineVoice("af_bella", "af_bella", "female", "en-US")
+YUNXI = EngineVoice("zm_yunxi", "zm_yunxi", "male", "zh-CN")
+AMY = EngineVoice("amy", "Amy", "female", "en-GB")
 AMY_OBJECT = {"name": "Amy", "gender": "Female", "language": "en_gb"}
 
 
-def read(answer: Any) -> tuple[Voice, ...]:
+def read(answer: Any) -> tuple[EngineVoice, ...]:
     return read_voices(msgspec.json.encode(answer))
 
 
@@ -35,13 +35,13 @@ def read(answer: Any) -> tuple[Voice, ...]:
         ({"voices": [{"name": "zm_yunxi"}]}, (YUNXI,)),
         ({"voices": {"amy": AMY_OBJECT, "af_bella": None}}, (AMY, BELLA)),
         ({"voices": []}, ()),
-        ([{"id": "x", "gender": "男", "lang": "zh"}], (Voice("x", "x", "male", "zh"),)),
-        ([{"id": "x", "language": "English"}], (Voice("x", "x", "neutral", "und"),)),
-        ([{"id": "x", "language": "zh_hant_TW"}], (Voice("x", "x", "neutral", "zh-Hant-TW"),)),
-        ([{"id": "af_x", "gender": "m", "language": "de"}], (Voice("af_x", "af_x", "male", "de"),)),
+        ([{"id": "x", "gender": "男", "lang": "zh"}], (EngineVoice("x", "x", "male", "zh"),)),
+        ([{"id": "x", "language": "English"}], (EngineVoice("x", "x", "neutral", "und"),)),
+        ([{"id": "x", "language": "zh_hant_TW"}], (EngineVoice("x", "x", "neutral", "zh-Hant-TW"),)),
+        ([{"id": "af_x", "gender": "m", "language": "de"}], (EngineVoice("af_x", "af_x", "male", "de"),)),
     ],
 )
-def test_voices_are_found_in_every_shape(listed: Any, voices: tuple[Voice, ...]) -> None:
+def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoice, ...]) -> None:
     assert read(listed) == voices
 
 
@@ -61,11 +61,11 @@ def test_voices_are_found_in_every_shape(listed: Any, voices: tuple[Voice, ...])
         ("alloy", "und", "neutral"),
     ],
 )
-def test_an_id_of_kokoro_tells_language_and_gender(voice_id: str, language: str, gender: str) -> None:
-    assert read([voice_id]) == (Voice(voice_id, voice_id, gender, language),)
+def test_a_kokoro_id_gives_language_and_gender(voice_id: str, language: str, gender: str) -> None:
+    assert read([voice_id]) == (EngineVoice(voice_id, voice_id, gender, language),)
 
 
-def test_an_entry_without_a_usable_id_is_left_out() -> None:
+def test_an_entry_without_a_usable_id_is_ignored() -> None:
     bad: list[Any] = [
         None,
         7,
@@ -92,11 +92,11 @@ def test_ids_in_other_scripts_and_with_spaces_are_usable() -> None:
     ]
 
 
-def test_a_name_that_can_not_be_shown_gives_way_to_the_id() -> None:
-    assert read([{"id": "x", "name": "a\u202eb"}]) == (Voice("x", "x", "neutral", "und"),)
+def test_an_unprintable_name_is_replaced_by_the_id() -> None:
+    assert read([{"id": "x", "name": "a\u202eb"}]) == (EngineVoice("x", "x", "neutral", "und"),)
 
 
-def test_a_voice_listed_twice_is_one_and_the_list_ends_at_500() -> None:
+def test_duplicates_and_voices_after_the_first_500_are_ignored() -> None:
     voices = read(["af_bella", "af_bella", *(f"v{i}" for i in range(1000))])
 
     assert len(voices) == 500
@@ -106,15 +106,17 @@ def test_a_voice_listed_twice_is_one_and_the_list_ends_at_500() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"7", b'"alloy"', b"{}", b'{"voices":"alloy"}', b"\xff", b"[" * 9999]
 )
-def test_what_holds_no_list_is_an_error(body: bytes) -> None:
+def test_a_response_without_a_list_is_an_error(body: bytes) -> None:
     with pytest.raises(ValueError):
         read_voices(body)
 
 
 @pytest.fixture
 async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = Outbound(connections_max=1)
-    yield OpenAISpeech(outbound, Disk(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1)
+    outbound = HttpClient(connections_max=1)
+    yield OpenAISpeech(
+        outbound, DiskExecutor(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1
+    )
     await outbound.close()
 
 
@@ -155,7 +157,7 @@ async def test_a_server_without_a_list_has_the_classic_voices(
         (answer(b"x" * 1_048_577), "more than is taken"),
     ],
 )
-async def test_a_list_that_can_not_be_had_is_a_failure(
+async def test_a_failed_request_for_the_list_is_a_failure(
     engine: OpenAISpeech, upstream: SpeechUpstream, data: bytes, message: str
 ) -> None:
     upstream.voices = data

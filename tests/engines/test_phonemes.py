@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myna.engines.process import Pool
-from myna.engines.sherpa_job import Phonemes, PhonemesJob
-from myna.engines.spoken import UnfitUtterance
+from myna.engines.interface import UnsupportedUtterance
+from myna.engines.pool.pool import Pool
+from myna.engines.sherpa.job import Phonemes, PhonemesJob
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
 async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
-    pool = Pool("myna.engines.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+    pool = Pool("myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
     await pool.start()
     yield pool
     await pool.close()
@@ -49,5 +49,5 @@ async def test_a_long_text_comes_in_pieces(phonemizer: Pool[Phonemes]) -> None:
 
 
 async def test_an_unknown_language_is_refused(phonemizer: Pool[Phonemes]) -> None:
-    with pytest.raises(UnfitUtterance):
+    with pytest.raises(UnsupportedUtterance):
         await phonemizer.run(PhonemesJob("nuqneH", "tlh"), 20)

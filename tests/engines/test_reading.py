@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from myna.engines.reading import spoken_form, warm
-from myna.engines.reading_numerals import cardinal, number
+from myna.engines.text.numerals import cardinal, number
+from myna.engines.text.reading import spoken_form, warm
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -217,7 +217,10 @@ def test_no_text_raises(text: str) -> None:
 
 
 def test_importing_the_module_loads_no_normaliser() -> None:
-    code = "import sys, myna.engines.reading; sys.exit('wetext' in sys.modules or 'kaldifst' in sys.modules)"
+    code = (
+        "import sys, myna.engines.text.reading; "
+        "sys.exit('wetext' in sys.modules or 'kaldifst' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
@@ -226,7 +229,7 @@ def test_warming_loads_the_normaliser_without_a_network() -> None:
         "import sys, socket\n"
         "def away(*_a, **_k): raise OSError('no network here')\n"
         "socket.socket.connect = socket.getaddrinfo = socket.create_connection = away\n"
-        "from myna.engines.reading import spoken_form, warm\n"
+        "from myna.engines.text.reading import spoken_form, warm\n"
         "warm()\n"
         "sys.exit('wetext' not in sys.modules or spoken_form('3个') != '三个')\n"
     )
@@ -239,7 +242,7 @@ def test_only_the_grammars_that_are_asked_are_read() -> None:
         "paths, real = [], kaldifst.TextNormalizer\n"
         "def read(path): paths.append(path); return real(path)\n"
         "kaldifst.TextNormalizer = read\n"
-        "from myna.engines.reading import spoken_form, warm\n"
+        "from myna.engines.text.reading import spoken_form, warm\n"
         "warm()\n"
         "assert kaldifst.TextNormalizer is read\n"
         "spoken_form('2024年5月1日，3个'), spoken_form('4个')\n"

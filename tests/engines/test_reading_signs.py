@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myna.engines.reading import spoken_form
-from myna.engines.reading_signs import plain, speakable
+from myna.engines.text.reading import spoken_form
+from myna.engines.text.signs import plain, speakable
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from myna.engines.espeak import Espeak
-from myna.engines.listener import Listener, Sample, SampleRefused
-from myna.engines.spoken import Utterance
+from myna.engines.espeak.engine import Espeak
+from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
+from myna.engines.interface import Utterance
 from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
 from tests.rig.shapes import FFMPEG_SHAPES, FILM, ffmpeg_file
 from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
@@ -27,10 +27,10 @@ _DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, 
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[Listener]:
-    listener = Listener()
-    yield listener
-    await listener.close()
+async def inspector() -> AsyncIterator[Inspector]:
+    inspector = Inspector()
+    yield inspector
+    await inspector.close()
 
 
 def _encoded(
@@ -57,10 +57,10 @@ def _put(folder: Path, data: bytes) -> Path:
     return path
 
 
-async def _sampled(listener: Listener, folder: Path, data: bytes) -> Sample:
+async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
     """The sample, after a look at its file."""
     target = folder / "sample.wav"
-    sample = await listener.sample(_put(folder, data), target)
+    sample = await inspector.sample(_put(folder, data), target)
     written = target.read_bytes()
     assert (sample.size_bytes, sample.sha256) == (len(written), hashlib.sha256(written).digest())
     told = soundfile.info(target)
@@ -69,9 +69,9 @@ async def _sampled(listener: Listener, folder: Path, data: bytes) -> Sample:
     return sample
 
 
-async def _refused(listener: Listener, folder: Path, data: bytes, says: str) -> None:
+async def _refused(inspector: Inspector, folder: Path, data: bytes, says: str) -> None:
     with pytest.raises(SampleRefused, match=says):
-        await listener.sample(_put(folder, data), folder / "sample.wav")
+        await inspector.sample(_put(folder, data), folder / "sample.wav")
     assert _names(folder) == ["upload"]
 
 
@@ -89,76 +89,74 @@ async def _refused(listener: Listener, folder: Path, data: bytes, says: str) -> 
     ],
 )
 async def test_a_recording_becomes_a_sample(
-    listener: Listener, tmp_path: Path, name: str, subtype: str, rate_hz: int
+    inspector: Inspector, tmp_path: Path, name: str, subtype: str, rate_hz: int
 ) -> None:
     data = _encoded(voice(5, rate_hz), name, subtype, rate_hz)
-    assert (await _sampled(listener, tmp_path, data)).seconds == pytest.approx(5, abs=0.15)
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.15)
 
 
-async def test_opus_in_ogg_becomes_a_sample(listener: Listener, tmp_path: Path) -> None:
+async def test_opus_in_ogg_becomes_a_sample(inspector: Inspector, tmp_path: Path) -> None:
     data = _encoded(voice(5, 48_000), "OGG", "OPUS", 48_000)
-    assert (await _sampled(listener, tmp_path, data)).seconds == pytest.approx(5, abs=0.01)
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.01)
 
 
 @pytest.mark.parametrize("name", FFMPEG_SHAPES)
-async def test_what_phones_and_browsers_record_becomes_a_sample(
-    listener: Listener, tmp_path: Path, name: str
+async def test_recordings_of_phones_and_browsers_become_samples(
+    inspector: Inspector, tmp_path: Path, name: str
 ) -> None:
     data = ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ))
-    assert (await _sampled(listener, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)
 
 
-async def test_of_a_film_only_the_sound_is_taken(listener: Listener, tmp_path: Path) -> None:
+async def test_the_sound_of_a_video_becomes_a_sample(inspector: Inspector, tmp_path: Path) -> None:
     data = ffmpeg_file("m4a", voice(5, FFMPEG_RATE_HZ), picture=True)
-    assert (await _sampled(listener, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.05)
 
 
-async def test_the_sound_stays_what_it_was(listener: Listener, tmp_path: Path) -> None:
+async def test_the_sound_is_preserved(inspector: Inspector, tmp_path: Path) -> None:
     sound = voice(5)
-    await _sampled(listener, tmp_path, _encoded(sound, "WAV", "FLOAT"))
+    await _sampled(inspector, tmp_path, _encoded(sound, "WAV", "FLOAT"))
     kept, _ = soundfile.read(tmp_path / "sample.wav", dtype="float32")
     assert np.abs(kept - sound).max() < 1 / 32_000
 
-    await _sampled(listener, tmp_path, _encoded(voice(5, 48_000), "FLAC", "PCM_24", 48_000))
+    await _sampled(inspector, tmp_path, _encoded(voice(5, 48_000), "FLAC", "PCM_24", 48_000))
     halved, _ = soundfile.read(tmp_path / "sample.wav", dtype="float32")
     steady = slice(1_000, 24_000)
     assert np.corrcoef(halved[steady], sound[steady])[0, 1] > 0.999
 
 
-async def test_channels_are_mixed(listener: Listener, tmp_path: Path) -> None:
+async def test_channels_are_mixed(inspector: Inspector, tmp_path: Path) -> None:
     sound = voice(5)
-    await _sampled(listener, tmp_path, _encoded(np.stack([sound, 0 * sound], axis=1), "WAV", "FLOAT"))
+    await _sampled(inspector, tmp_path, _encoded(np.stack([sound, 0 * sound], axis=1), "WAV", "FLOAT"))
     kept, _ = soundfile.read(tmp_path / "sample.wav", dtype="float32")
     assert np.abs(kept - sound / 2).max() < 1 / 32_000
 
 
-async def test_real_speech_is_a_good_sample(listener: Listener, espeak: Espeak, tmp_path: Path) -> None:
+async def test_real_speech_is_a_good_sample(inspector: Inspector, espeak: Espeak, tmp_path: Path) -> None:
     path = tmp_path / "said.mp3"
     text = "The weather is lovely today, shall we go for a walk in the park?"
     spoken = await espeak.speak(Utterance(text, "en-gb-male-1", 0.8), path, 30)
-    assert (await listener.sample(path, tmp_path / "s.wav")).seconds == pytest.approx(
+    assert (await inspector.sample(path, tmp_path / "s.wav")).seconds == pytest.approx(
         spoken.seconds, abs=0.01
     )
 
 
 async def test_the_samples_of_the_tests_are_good_from_4_to_60_seconds(
-    listener: Listener, tmp_path: Path
+    inspector: Inspector, tmp_path: Path
 ) -> None:
     for seconds in (4, 12, 60):
         source = write_voice(tmp_path / "voice.wav", seconds)
-        assert (await listener.sample(source, tmp_path / "sample.wav")).seconds == seconds
+        assert (await inspector.sample(source, tmp_path / "sample.wav")).seconds == seconds
 
 
-async def test_three_seconds_of_speech_are_enough(listener: Listener, tmp_path: Path) -> None:
+async def test_three_seconds_of_speech_are_enough(inspector: Inspector, tmp_path: Path) -> None:
     source = write_wav(tmp_path / "short.wav", voice(3.0))
-    assert (await listener.sample(source, tmp_path / "sample.wav")).seconds == pytest.approx(3.0, abs=0.01)
+    assert (await inspector.sample(source, tmp_path / "sample.wav")).seconds == pytest.approx(3.0, abs=0.01)
 
 
-async def test_a_minute_that_an_encoder_made_a_little_longer_is_a_minute(
-    listener: Listener, tmp_path: Path
-) -> None:
+async def test_encoder_padding_after_a_minute_is_accepted(inspector: Inspector, tmp_path: Path) -> None:
     data = ffmpeg_file("m4a", voice(60, FFMPEG_RATE_HZ))
-    assert 60 < (await _sampled(listener, tmp_path, data)).seconds < 60.1
+    assert 60 < (await _sampled(inspector, tmp_path, data)).seconds < 60.1
 
 
 def _quiet() -> NDArray[np.float32]:
@@ -201,108 +199,110 @@ def _tone() -> NDArray[np.float32]:
     ],
 )
 @pytest.mark.parametrize("name", ["WAV", "FLAC"])
-async def test_a_recording_that_is_no_use_is_refused(
-    listener: Listener, tmp_path: Path, name: str, sound: Callable[[], NDArray[np.float32]], says: str
+async def test_an_unusable_recording_is_refused(
+    inspector: Inspector, tmp_path: Path, name: str, sound: Callable[[], NDArray[np.float32]], says: str
 ) -> None:
-    await _refused(listener, tmp_path, _encoded(sound(), name), says)
+    await _refused(inspector, tmp_path, _encoded(sound(), name), says)
 
 
-async def test_a_little_clipping_is_let_pass(listener: Listener, tmp_path: Path) -> None:
+async def test_a_little_clipping_is_accepted(inspector: Inspector, tmp_path: Path) -> None:
     sound = voice(5)
     sound[1_000:1_100] = 1.0  # 100 of 120,000
-    await _sampled(listener, tmp_path, _encoded(sound, "WAV"))
+    await _sampled(inspector, tmp_path, _encoded(sound, "WAV"))
 
 
 @pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
-async def test_samples_that_are_no_numbers_are_refused(
-    listener: Listener, tmp_path: Path, what: float
+async def test_samples_that_are_not_finite_are_refused(
+    inspector: Inspector, tmp_path: Path, what: float
 ) -> None:
     sound = voice(5)
     sound[77_777] = what
-    await _refused(listener, tmp_path, _encoded(sound, "WAV", "FLOAT"), "samples that are no numbers")
+    await _refused(inspector, tmp_path, _encoded(sound, "WAV", "FLOAT"), "samples that are no numbers")
 
 
 @pytest.mark.parametrize("rate_hz", [1, 7_999, 192_001, 2**31 - 1])
-async def test_a_rate_that_no_microphone_has_is_refused(
-    listener: Listener, tmp_path: Path, rate_hz: int
+async def test_a_sample_rate_out_of_range_is_refused(
+    inspector: Inspector, tmp_path: Path, rate_hz: int
 ) -> None:
     says = f"^The file has {rate_hz} samples a second; export it with 8000 to 192000.$"
-    await _refused(listener, tmp_path, _encoded(voice(5), "WAV", rate_hz=rate_hz), says)
+    await _refused(inspector, tmp_path, _encoded(voice(5), "WAV", rate_hz=rate_hz), says)
 
 
-async def test_too_many_channels_are_refused(listener: Listener, tmp_path: Path) -> None:
+async def test_too_many_channels_are_refused(inspector: Inspector, tmp_path: Path) -> None:
     data = _encoded(np.tile(voice(4)[:, None], 9), "WAV")
-    await _refused(listener, tmp_path, data, "^The file has 9 channels; export it with one, or at most 8.$")
+    await _refused(inspector, tmp_path, data, "^The file has 9 channels; export it with one, or at most 8.$")
 
 
-async def test_a_file_over_20_mb_is_refused(listener: Listener, tmp_path: Path) -> None:
+async def test_a_file_over_20_mb_is_refused(inspector: Inspector, tmp_path: Path) -> None:
     source = write_voice(tmp_path / "large.wav", 60)
     with source.open("r+b") as file:
         file.truncate(20 * 2**20 + 1)
     with pytest.raises(
         SampleRefused, match=r"^The file is over 20 MB; send a shorter recording, or the same as mp3\.$"
     ):
-        await listener.sample(source, tmp_path / "sample.wav")
+        await inspector.sample(source, tmp_path / "sample.wav")
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"hello", b"#EXTM3U\n/etc/passwd\n", b"\x89PNG\r\n\x1a\n" + bytes(99), _NOISE.bytes(9_999)]
 )
-async def test_what_is_no_recording_is_refused(listener: Listener, tmp_path: Path, data: bytes) -> None:
+async def test_a_file_that_is_not_audio_is_refused(inspector: Inspector, tmp_path: Path, data: bytes) -> None:
     says = r"^The file is no recording that can be read here; send wav, flac, mp3, ogg, m4a or webm\.$"
-    await _refused(listener, tmp_path, data, says)
+    await _refused(inspector, tmp_path, data, says)
 
 
 @pytest.mark.parametrize(
     "head",
     [b"RIFF\0\0\0\0WAVE", b"fLaC", b"OggS", b"ID3\4\0\0\0\0\0\0", b"\0\0\0\x20ftypM4A ", b"\x1a\x45\xdf\xa3"],
 )
-async def test_a_good_head_on_garbage_is_refused(listener: Listener, tmp_path: Path, head: bytes) -> None:
-    await _refused(listener, tmp_path, head + _NOISE.bytes(9_999), _DAMAGED)
+async def test_a_valid_header_before_garbage_is_refused(
+    inspector: Inspector, tmp_path: Path, head: bytes
+) -> None:
+    await _refused(inspector, tmp_path, head + _NOISE.bytes(9_999), _DAMAGED)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
 @pytest.mark.parametrize("name", ["WAV", "FLAC", "OGG", "MP3"])
-async def test_a_file_that_breaks_off_is_refused(
-    listener: Listener, tmp_path: Path, name: str, share: float
+async def test_a_truncated_file_is_refused(
+    inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
     data = _ten_seconds(name)
-    await _refused(listener, tmp_path, data[: int(len(data) * share) + 1], _DAMAGED)
+    await _refused(inspector, tmp_path, data[: int(len(data) * share) + 1], _DAMAGED)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
 @pytest.mark.parametrize("name", [name for name in FFMPEG_SHAPES if name != "webm that states no length"])
-async def test_a_phones_or_browsers_recording_that_breaks_off_is_refused(
-    listener: Listener, tmp_path: Path, name: str, share: float
+async def test_a_truncated_m4a_or_webm_is_refused(
+    inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
     data = _ten_seconds(name)
-    await _refused(listener, tmp_path, data[: int(len(data) * share)], _DAMAGED)
+    await _refused(inspector, tmp_path, data[: int(len(data) * share)], _DAMAGED)
 
 
-async def test_a_file_cut_where_its_boxes_end_is_known_by_its_stated_length(
-    listener: Listener, tmp_path: Path
+async def test_a_file_truncated_between_boxes_is_refused_by_its_stated_length(
+    inspector: Inspector, tmp_path: Path
 ) -> None:
     webm = bytearray(ffmpeg_file("webm", voice(10, FFMPEG_RATE_HZ)))
     size_at = webm.index(b"\x18\x53\x80\x67") + 4
     webm[size_at : size_at + 8] = (
         b"\x01" + b"\xff" * 7
     )  # the Segment's size is unknown; its Info keeps the length
-    await _refused(listener, tmp_path, bytes(webm[: len(webm) // 2]), _DAMAGED)
+    await _refused(inspector, tmp_path, bytes(webm[: len(webm) // 2]), _DAMAGED)
 
     mp3 = write_mp3(
         tmp_path / "upload", voice(10)
     ).read_bytes()  # frames of 144 bytes, the first of them of facts
-    await _refused(listener, tmp_path, mp3[: 144 * 200], _DAMAGED)
+    await _refused(inspector, tmp_path, mp3[: 144 * 200], _DAMAGED)
 
 
-async def test_an_mp3_of_changing_bit_rate_that_states_no_length_is_never_taken_for_a_shorter_one(
-    listener: Listener, tmp_path: Path
+async def test_a_variable_bit_rate_mp3_without_a_length_is_not_shortened(
+    inspector: Inspector, tmp_path: Path
 ) -> None:
     loud = np.concatenate([_NOISE.normal(0, 0.1, 8 * RATE_HZ), np.zeros(20 * RATE_HZ)]).astype(np.float32)
     file = io.BytesIO()
     soundfile.write(file, np.concatenate([loud, voice(8)]), RATE_HZ, format="MP3", bitrate_mode="VARIABLE")
     facts_bytes = 192
-    await _refused(listener, tmp_path, file.getvalue()[facts_bytes:], _DAMAGED)
+    await _refused(inspector, tmp_path, file.getvalue()[facts_bytes:], _DAMAGED)
 
 
 def _mp3_in_matroska(*mp3s: bytes) -> bytes:
@@ -320,62 +320,62 @@ def _mp3_in_matroska(*mp3s: bytes) -> bytes:
     return file.getvalue()
 
 
-async def test_a_file_that_changes_midway_is_refused(listener: Listener, tmp_path: Path) -> None:
+async def test_a_file_whose_format_changes_midway_is_refused(inspector: Inspector, tmp_path: Path) -> None:
     says = r"^The file changes its sample rate or its channels midway; export it again\.$"
     mono, stereo = (_encoded(sound, "MP3") for sound in (voice(5), np.stack([voice(5)] * 2, axis=1)))
     slower = _encoded(voice(5, 16_000), "MP3", rate_hz=16_000)
 
-    await _sampled(listener, tmp_path, mono + mono)
+    await _sampled(inspector, tmp_path, mono + mono)
     (tmp_path / "sample.wav").unlink()
-    await _refused(listener, tmp_path, mono + stereo, says)
-    await _refused(listener, tmp_path, mono + slower, says)
+    await _refused(inspector, tmp_path, mono + stereo, says)
+    await _refused(inspector, tmp_path, mono + slower, says)
 
-    await _sampled(listener, tmp_path, _mp3_in_matroska(mono, mono))
+    await _sampled(inspector, tmp_path, _mp3_in_matroska(mono, mono))
     (tmp_path / "sample.wav").unlink()
-    await _refused(listener, tmp_path, _mp3_in_matroska(mono, stereo), says)
+    await _refused(inspector, tmp_path, _mp3_in_matroska(mono, stereo), says)
 
 
-async def test_a_film_without_sound_is_refused(listener: Listener, tmp_path: Path) -> None:
+async def test_a_video_without_sound_is_refused(inspector: Inspector, tmp_path: Path) -> None:
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=5, width=64, height=64, pix_fmt="yuv420p")
         for frame in [av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), format="rgb24"), None]:
             container.mux(stream.encode(frame))
     await _refused(
-        listener, tmp_path, file.getvalue(), "^The file has no sound in it; send a recording of a voice.$"
+        inspector, tmp_path, file.getvalue(), "^The file has no sound in it; send a recording of a voice.$"
     )
 
 
-async def test_a_coding_that_people_do_not_record_in_is_refused(listener: Listener, tmp_path: Path) -> None:
+async def test_an_unsupported_codec_is_refused(inspector: Inspector, tmp_path: Path) -> None:
     data = ffmpeg_file(FILM, voice(5, FFMPEG_RATE_HZ))
     await _refused(
-        listener, tmp_path, data, "^The sound of the file is coded in a way that isn't read here; send wav,"
+        inspector, tmp_path, data, "^The sound of the file is coded in a way that isn't read here; send wav,"
     )
 
 
-async def test_an_m4a_without_its_decoder_says_what_the_operator_installs(
+async def test_an_m4a_without_its_decoder_names_the_missing_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = tmp_path / "absent"
     absent.mkdir()
     (absent / "av.py").write_text("raise ImportError('not installed')")
     monkeypatch.setenv("PYTHONPATH", str(absent))
-    listener = Listener()
+    inspector = Inspector()
     source = tmp_path / "voice.m4a"
     for name, called in (("m4a", "mp4"), ("webm", "webm")):
         source.write_bytes(ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ)))
         says = f"^Files in {called} can't be read here; send wav, flac, mp3 or ogg, or have the operator"
         says += r" install Myna with its extra 'm4a'\.$"
         with pytest.raises(SampleRefused, match=says):
-            await listener.sample(source, tmp_path / "sample.wav")
-    assert await _sampled(listener, tmp_path, _encoded(voice(5), "OGG"))
-    await listener.close()
+            await inspector.sample(source, tmp_path / "sample.wav")
+    assert await _sampled(inspector, tmp_path, _encoded(voice(5), "OGG"))
+    await inspector.close()
 
 
-async def test_a_wav_may_hold_more_than_its_name_says(listener: Listener, tmp_path: Path) -> None:
+async def test_a_wav_may_contain_another_codec(inspector: Inspector, tmp_path: Path) -> None:
     """The size of a wav that was written to a pipe is unknown, and what is there is taken."""
     data = bytearray(write_wav(tmp_path / "voice.wav", voice(5)).read_bytes())
     (tmp_path / "voice.wav").unlink()
     struct.pack_into("<I", data, 4, 0xFFFF_FFFF)
     struct.pack_into("<I", data, 40, 0xFFFF_FFFF)
-    assert (await _sampled(listener, tmp_path, bytes(data))).seconds == 5
+    assert (await _sampled(inspector, tmp_path, bytes(data))).seconds == 5

@@ -5,7 +5,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myna.engines.sentences import sentences
+from myna.engines.text.sentences import sentences
 
 _SIGNS = st.text(
     st.sampled_from("你好，。！？…… .,!?\n\"”」'）)aB3.14—é👩\u200d🚀e\u0301 \u3000"), max_size=200

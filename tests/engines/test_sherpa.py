@@ -13,21 +13,22 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.sherpa import Sherpa
-from myna.engines.sherpa_models import SherpaEntry, VoiceEntry, described, inspect
-from myna.engines.spoken import (
-    EngineDied,
-    EngineDown,
+from myna.engines.interface import (
+    EngineCrashed,
     EngineFailed,
     EngineTimedOut,
+    EngineUnavailable,
     NothingSpoken,
-    Reference,
-    Spoken,
-    UnfitUtterance,
+    SpeechResult,
+    UnsupportedUtterance,
     Utterance,
     UtteranceRefused,
+    VoiceReference,
 )
-from tests.engines.conftest import runs, until
+from myna.engines.sherpa.engine import Sherpa
+from myna.engines.sherpa.models import SherpaEntry, VoiceEntry, described, inspect
+from tests.engines.conftest import until
+from tests.rig.processes import runs
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def zipvoice(models: Path) -> AsyncIterator[Sherpa]:
     await engine.close()
 
 
-def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> Reference:
+def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> VoiceReference:
     """Two seconds of noise that pass for a voice."""
     noise = np.random.default_rng(1).normal(0, loudness, 32_000).astype("<i2")
     with wave.open(str(path), "wb") as file:
@@ -69,7 +70,7 @@ def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> Reference
         file.setsampwidth(2)
         file.setframerate(16_000)
         file.writeframes(noise.tobytes())
-    return Reference(path, "你好世界", "zh-CN")
+    return VoiceReference(path, "你好世界", "zh-CN")
 
 
 async def _say(
@@ -79,8 +80,8 @@ async def _say(
     *,
     voice: int = 0,
     speed: float = 1.0,
-    reference: Reference | None = None,
-) -> Spoken:
+    reference: VoiceReference | None = None,
+) -> SpeechResult:
     voice_id = engine.voices[voice].voice_id if engine.voices else ""
     return await engine.speak(Utterance(text, voice_id, speed), path, 60, reference=reference)
 
@@ -223,7 +224,7 @@ async def test_what_an_engine_cannot_do_is_refused_before_it_begins(
     vits: Sherpa, zipvoice: Sherpa, tmp_path: Path
 ) -> None:
     reference = _reference(tmp_path / "voice.wav")
-    german = Reference(reference.wav, "hallo", "de-DE")
+    german = VoiceReference(reference.wav, "hallo", "de-DE")
     path = tmp_path / "said.mp3"
     for call in (
         vits.speak(Utterance(HAN, "nobody", 1), path, 60),
@@ -232,7 +233,7 @@ async def test_what_an_engine_cannot_do_is_refused_before_it_begins(
         zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60),
         zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60, reference=german),
     ):
-        with pytest.raises(UnfitUtterance):
+        with pytest.raises(UnsupportedUtterance):
             await call
     assert not path.exists()
 
@@ -283,7 +284,7 @@ async def test_a_process_that_is_killed_while_it_speaks_fails_its_job_and_is_rep
     [pid] = vits.pids()
     said = tmp_path / "said"
     said.mkdir()
-    with pytest.raises(EngineDied):
+    with pytest.raises(EngineCrashed):
         await vits.speak(
             Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
             said / "long.mp3",
@@ -323,16 +324,15 @@ async def test_a_voice_whose_speaker_the_model_lacks_stops_the_start(tmp_path: P
     folder = tiny_voices.vits(tmp_path / "model")
     voice = VoiceEntry(id="far", name="遥", language="zh-CN", speaker=2)
     engine = Sherpa(described(SherpaEntry(str(folder), voice=[voice])), queue_max=1, job_deadline_s=10)
-    with pytest.raises(
-        EngineDown, match=r"^The voice far is speaker 2 of a model that has 2, counted from 0"
-    ):
+    said = r"^The voice far is speaker 2 of a model that has 2, counted from 0"
+    with pytest.raises(EngineUnavailable, match=said):
         await engine.start()
     assert not engine.up() and not engine.pids()
 
 
 async def test_a_language_that_nobody_knows_the_sounds_of_stops_the_start(tmp_path: Path) -> None:
     engine = _engine(tiny_voices.piper(tmp_path / "model", voice="tlh"))
-    with pytest.raises(EngineDown, match="no phonemes"):
+    with pytest.raises(EngineUnavailable, match="no phonemes"):
         await engine.start()
     assert not engine.pids()
 
@@ -342,7 +342,7 @@ async def test_a_bad_model_ends_its_process_and_not_ours(tmp_path: Path, damage:
     folder = tiny_voices.vits(tmp_path / "model")
     (folder / "model.onnx").write_bytes(damage)
     engine = _engine(folder)
-    with pytest.raises(EngineDown, match="ended before it was ready"):
+    with pytest.raises(EngineUnavailable, match="ended before it was ready"):
         await engine.start()
     assert not engine.pids()
 
@@ -351,7 +351,7 @@ async def test_a_model_without_what_the_library_wants_to_know_ends_its_process(t
     """sherpa-onnx calls exit over it."""
     folder = tiny_voices.kokoro(tmp_path / "model")
     (folder / "voices.bin").write_bytes(b"short")
-    with pytest.raises(EngineDown, match="ended before it was ready"):
+    with pytest.raises(EngineUnavailable, match="ended before it was ready"):
         await _engine(folder).start()
 
 
@@ -362,7 +362,7 @@ async def test_without_the_extra_the_start_says_what_to_install(
         "raise ModuleNotFoundError(\"No module named 'sherpa_onnx'\", name='sherpa_onnx')"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(EngineDown, match=r"its extra 'neural'\.$"):
+    with pytest.raises(EngineUnavailable, match=r"its extra 'neural'\.$"):
         await _engine(tiny_voices.vits(tmp_path / "model")).start()
 
 
@@ -385,7 +385,7 @@ async def test_a_closed_engine_is_down_and_its_processes_are_gone(tmp_path: Path
     await engine.close()
     await until(lambda: not any(runs(pid) for pid in pids))
     assert not engine.up()
-    with pytest.raises(EngineDown):
+    with pytest.raises(EngineUnavailable):
         await _say(engine, tmp_path / "said.mp3", "hello")
 
 

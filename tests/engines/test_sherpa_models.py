@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from myna.engines.sherpa_known import KNOWN
-from myna.engines.sherpa_models import SherpaEntry, described, inspect
-from myna.engines.spoken import Voice
+from myna.engines.interface import EngineVoice
+from myna.engines.sherpa.known_models import KNOWN
+from myna.engines.sherpa.models import SherpaEntry, described, inspect
 from myna.errors import ConfigError
 
 VITS = ("model.onnx", "tokens.txt", "lexicon.txt")
@@ -157,7 +157,7 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
     model = described(entry, base=tmp_path)
     assert (model.threads, model.provider) == (3, "cuda") and model.folder == str(tmp_path / "vits-zh")
     (voice,) = model.voices
-    assert (voice.voice, voice.speaker) == (Voice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
+    assert (voice.voice, voice.speaker) == (EngineVoice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_model_that_only_clones_has_no_voices_to_name(tmp_path: Path) -> None:
     entry = _entry(
         '[[engine]]\nkind = "sherpa"\nfolder = "model"\n[[engine.voice]]\nid="a"\nname="a"\nlanguage="zh-CN"'
     )
-    with pytest.raises(ConfigError, match="no voices of its own"):
+    with pytest.raises(ConfigError, match="no built-in voices"):
         described(entry, base=tmp_path)
 
 

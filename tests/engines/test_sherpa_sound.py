@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from myna.engines.sherpa_sound import Tempo, is_audible, pcm_of, silence
-from myna.engines.spoken import EngineFailed
+from myna.engines.interface import EngineFailed
+from myna.engines.sherpa.sound import Tempo, is_audible, pcm_of, silence
 
 RATE_HZ = 24_000
 
@@ -33,7 +33,7 @@ def test_samples_are_clipped_and_never_wrapped() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_an_error(bad: float) -> None:
-    with pytest.raises(EngineFailed, match="no numbers"):
+    with pytest.raises(EngineFailed, match="not finite"):
         pcm_of(np.array([0, bad], np.float32))
 
 

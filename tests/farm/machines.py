@@ -14,7 +14,7 @@ from typing import Any
 
 import lameenc
 
-from myna.store.database import Connection, connect
+from myna.store.database import Transaction, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
@@ -22,7 +22,7 @@ from tests.rig.waiting import wait_until
 
 SPOKEN = {PROTOCOL_HEADER: str(PROTOCOL)}
 POLL_S = 20
-HEARD_DEADLINE_S = 5
+HEARD_DEADLINE_S = 30
 
 _numbers = itertools.count(1)
 
@@ -175,7 +175,7 @@ class Yard:
         url = self.service.env.get("MYNA_DATABASE_URL", "sqlite:")
         db = await connect(url, self.service.folder / "data")
 
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+        async def work(connection: Transaction) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in await connection.fetch(statement, *args)]
 
         try:

@@ -10,27 +10,31 @@ from pathlib import Path
 
 import pytest
 
-from myna import server
-from myna.access import Access
-from myna.edge import Edge, Limits
-from myna.engines.listener import Listener
-from myna.farm import upload
-from myna.farm.door import Door
-from myna.farm.upload import Uploads
-from myna.nodes import Nodes
+from myna.api.farm import uploads as upload
+from myna.api.farm.auth import NodeAuth
+from myna.api.farm.uploads import Uploads
+from myna.engines.inspector.inspector import Inspector
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.http import server
+from myna.http.asgi import Application
+from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.settings import Settings
-from myna.store.audio import AudioStore
-from myna.store.database import Connection, connect
+from myna.store.database import Transaction, connect
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
 from myna.store.migrate import migrate
-from myna.tasks import Tasks
-from tests.edge.inside import Line, until
+from myna.telemetry.access_log import AccessLog
 from tests.farm.machines import mp3
+from tests.http.inside import Line, until
 from tests.rig.disks import read_only
 from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 0.4
+SOON_S = 20.0
+"""An eighth of what the whole body would take at the rate of the slow clients here."""
 SLOWEST_BYTES_PER_S = 10_000
 TOKEN = "a-token"
 
@@ -71,19 +75,19 @@ class Dock:
 async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
     db = await connect("sqlite:", tmp_path / "data")
     await migrate(db)
-    nodes, tasks, listener = Nodes(db), Tasks(db, lease_s=60), Listener()
+    nodes, tasks, inspector = Nodes(db), Tasks(db, lease_s=60), Inspector()
     token = (await nodes.enroll("n")).token
     credential = (await nodes.join(token, "")).credential
     await db.transaction(_hold_a_preview)
     audio = AudioStore(tmp_path / "audio")
-    uploads = Uploads(Door(db, nodes, 5.0), tasks, audio, listener)
+    uploads = Uploads(NodeAuth(db, nodes, 5.0), tasks, audio, inspector, FreeSpace(tmp_path, 0))
     async with _serving(uploads) as port:
         yield Dock(port, credential, tmp_path / "audio")
-    await listener.close()
+    await inspector.close()
     await db.close()
 
 
-async def _hold_a_preview(db: Connection) -> None:
+async def _hold_a_preview(db: Transaction) -> None:
     await db.fetch("INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)")
     await db.fetch(
         "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
@@ -97,7 +101,12 @@ async def _hold_a_preview(db: Connection) -> None:
 @contextlib.asynccontextmanager
 async def _serving(uploads: Uploads) -> AsyncIterator[int]:
     settings = Settings(port=free_port())
-    app = Edge({"/up": {"POST": uploads.complete}}, _nothing_else, Limits(2**20, 1.0), Access())
+    app = Application(
+        {"/up": {"POST": uploads.complete}},
+        _nothing_else,
+        BodyLimits(2**20, 1.0, BodyBudget(2**24)),
+        AccessLog(len),
+    )
     running = server.Server(server.configure(app, settings))
     running.config.lifespan = "off"
     task = asyncio.create_task(running.serve(sockets=[server.listen(settings)]))
@@ -125,7 +134,7 @@ async def test_a_body_that_trickles_is_given_up_and_leaves_nothing(dock: Dock) -
     trickle = asyncio.create_task(drip(line, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
     status, body = await line.answer()
     assert (status, b"send it faster" in body) == (400, True)
-    assert time.monotonic() - began < 5 * PATIENCE_S
+    assert time.monotonic() - began < SOON_S
     assert dock.files == []
     assert await line.is_hung_up_on()
     trickle.cancel()
@@ -137,17 +146,21 @@ async def test_a_line_that_stands_still_is_given_up(dock: Dock) -> None:
     line.send(mp3(60)[:-1])
     began = time.monotonic()
     assert (await line.answer())[0] == 400
-    assert time.monotonic() - began < 5 * PATIENCE_S
+    assert time.monotonic() - began < SOON_S
     assert dock.files == []
     await line.hang_up()
 
 
-async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(dock: Dock) -> None:
+async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(
+    dock: Dock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 3.0  # a loaded machine may stall this test for a second or two
     audio = mp3(2)
-    seconds = len(audio) / (2 * SLOWEST_BYTES_PER_S)
-    assert seconds > 2 * PATIENCE_S
+    bytes_per_s = len(audio) / (2.2 * patience_s)
+    monkeypatch.setattr(upload, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(upload, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
     line = await dock.begin(audio)
-    await drip(line, audio, bytes_per_s=2 * SLOWEST_BYTES_PER_S)
+    await drip(line, audio, bytes_per_s)
     assert (await line.answer())[0] == 200
     (kept,) = dock.files
     assert kept.read_bytes() == audio
@@ -170,7 +183,7 @@ async def test_what_cannot_be_removed_hides_no_refusal(dock: Dock, monkeypatch: 
 async def test_behind_a_disk_that_stands_still_no_upload_is_begun(
     dock: Dock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("myna.disk_threads.WAITING_MAX", 0)
+    monkeypatch.setattr("myna.files.disk_threads.QUEUE_MAX", 0)
     line = await dock.begin(mp3(10))
     status, body = await line.answer()
     assert (status, b"Send it again." in body) == (503, True)

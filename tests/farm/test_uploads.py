@@ -7,7 +7,7 @@ from tests.farm.machines import Job, Machine, Yard, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
 
-PROMPT_S = 5
+PROMPT_S = 30
 
 
 @pytest.fixture(scope="session")
@@ -179,3 +179,36 @@ def test_a_long_upload_holds_nobody_up(yard: Yard, key: str, held: tuple[Machine
         wire.send(audio[-1:])
         assert wire.answer().status == 200
     assert call("GET", yard.task(key, job.id)["audio_url"]).body == audio
+
+
+def test_a_job_has_one_upload_at_a_time(yard: Yard, key: str, held: tuple[Machine, Job]) -> None:
+    machine, job = held
+    before = yard.audio()
+    with Wire(yard.service.root_url) as wire:
+        machine.begin(wire, job, mp3())
+        wire.send(mp3()[:100])
+        wait_until(lambda: yard.audio() != before, PROMPT_S, "the first upload has begun")
+        second = machine.complete(job, mp3())
+        assert second.status == 503, second
+        wire.send(mp3()[100:])
+        assert wire.answer().status == 200
+    assert machine.complete(job, mp3()).status == 200
+    assert yard.task(key, job.id)["status"] == 2
+
+
+def test_a_node_has_a_bounded_number_of_bytes_on_their_way(yard: Yard, key: str) -> None:
+    voice = new_voice()
+    machine, other = yard.machine(voice), yard.machine(voice)
+    for _ in range(4):
+        yard.order(key, voice)
+    jobs = [machine.take() for _ in range(3)]
+    before = len(yard.audio())
+    with Wire(yard.service.root_url) as first, Wire(yard.service.root_url) as second:
+        for wire, job in zip((first, second), jobs, strict=False):
+            machine.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES)
+            wire.send(mp3()[:100])
+        wait_until(lambda: len(yard.audio()) == before + 2, PROMPT_S, "both uploads have begun")
+        refused = machine.complete(jobs[2], mp3())
+        assert refused.status == 503, refused
+        assert other.complete(other.take(), mp3()).status == 200
+    wait_until(lambda: machine.complete(jobs[2], mp3()).status == 200, PROMPT_S, "there is room again")

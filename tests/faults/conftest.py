@@ -1,15 +1,33 @@
-"""Services that a test may kill, with an upstream that does as it's told."""
+"""Services that a test may kill, with an upstream that does as it's told; files on a disk, and synced."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.asking import Caller
+from tests.rig import postgres as rig
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 
 ServiceOn = Callable[..., Service]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server that answers a COMMIT once it is on the disk."""
+    server = rig.start(durable=True)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On the disk, unlike that of other tests."""
+    with tempfile.TemporaryDirectory(prefix="myna-faults-") as name:
+        yield Path(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -38,7 +38,7 @@ UNITS = 5
 LEASE_S, BEAT_S = 1.5, 0.2
 LIMITS = {"MYNA_LEASE_S": str(LEASE_S), "MYNA_BEAT_S": str(BEAT_S), "MYNA_SWEEP_EVERY_S": "0.2"}
 DEADLINE_S = 40
-PROMPT_S = 1.0
+PROMPT_S = 10.0
 """Measured: 10 to 40 ms from the order to the job. A machine that runs tests may be busy."""
 
 
@@ -183,7 +183,7 @@ def test_a_node_that_is_told_to_end_hands_back_and_another_one_goes_on_at_once(f
     leaving = farm.node("leaving").start()
     number, _ = farm.held_by(leaving)
     assert leaving.stop() == 0
-    assert leaving.messages(f"task {number}: handed back")
+    assert leaving.messages(f"task {number}: requeued")
     assert farm.task(number)["status"] == 0
     farm.node("living").start()
     farm.check_delivered(number)

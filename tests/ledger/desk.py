@@ -3,26 +3,26 @@
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from myna.config import ConfigCache
 from myna.errors import MynaError
-from myna.keys import Scope
-from myna.ledger import Call, Caller, Ledger, Order
-from myna.site import Site
-from myna.store.batch import NewTask, Replayed, Reservation
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Call, ChargeOrder, Ledger
+from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.store.books import Holder
 
 CLOSE_WAIT_S = 10.0
-Decide = Callable[[], Awaitable[Order[str]]]
+Decide = Callable[[], Awaitable[ChargeOrder[str]]]
 
 
 class Desk:
     """The parts of one process that move units."""
 
-    def __init__(self, db: Database, site: Site, *, charge_wait_s: float, queue_max: int) -> None:
-        self.db, self.site = db, site
+    def __init__(self, db: Database, config: ConfigCache, *, charge_wait_s: float, queue_max: int) -> None:
+        self.db, self.config = db, config
         self.commits = GroupCommit(db, queue_max)
-        self.ledger = Ledger(db, self.commits, site, charge_wait_s=charge_wait_s)
+        self.ledger = Ledger(db, self.commits, config, charge_wait_s=charge_wait_s)
 
     def order(
         self,
@@ -32,11 +32,11 @@ class Desk:
         pays: Scope = Scope.CHAT,
         task: NewTask | None = None,
     ) -> Decide:
-        """A decision for so many units; without them, for what a chat costs by the site's settings."""
+        """A decision for so many units; without them, for what a chat costs by the config's settings."""
 
-        async def decide() -> Order[str]:
-            price = self.site.settings.chat_units if units is None else units
-            return Order(pays, price, seconds, f"a plan at {price}", task)
+        async def decide() -> ChargeOrder[str]:
+            price = self.config.settings.chat_units if units is None else units
+            return ChargeOrder(pays, price, seconds, f"a plan at {price}", task)
 
         return decide
 
@@ -44,7 +44,7 @@ class Desk:
         self,
         holder: Holder,
         decide: Decide | None = None,
-        reservation: Reservation | None = None,
+        reservation: IdempotencyKey | None = None,
     ) -> Call:
         """A call that was charged."""
         admitted = await self.ledger.admit(asks(holder, reservation), decide or self.order())
@@ -52,14 +52,16 @@ class Desk:
         return admitted[0]
 
 
-def asks(holder: Holder, reservation: Reservation | None = None, scope: Scope = Scope.CHAT) -> Caller:
-    return Caller(holder.key_hash, scope, reservation)
+def asks(
+    holder: Holder, reservation: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
+) -> UnverifiedCaller:
+    return UnverifiedCaller(holder.key_hash, scope, reservation)
 
 
 def refuses(error: MynaError) -> Decide:
     """A decision that is none."""
 
-    async def decide() -> Order[str]:
+    async def decide() -> ChargeOrder[str]:
         raise error
 
     return decide
@@ -67,7 +69,7 @@ def refuses(error: MynaError) -> Decide:
 
 @contextlib.asynccontextmanager
 async def desk_on(db: Database, *, charge_wait_s: float = 5.0, queue_max: int = 1000) -> AsyncIterator[Desk]:
-    desk = Desk(db, await Site.read(db), charge_wait_s=charge_wait_s, queue_max=queue_max)
+    desk = Desk(db, await ConfigCache.read(db), charge_wait_s=charge_wait_s, queue_max=queue_max)
     desk.commits.start()
     yield desk
     await desk.commits.close(CLOSE_WAIT_S)

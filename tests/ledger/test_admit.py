@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from myna import accounts, keys, site
+from myna import accounts, keys
+from myna import config as site
 from myna.errors import (
-    DatabaseAway,
+    DatabaseUnavailable,
     InsufficientUnits,
     InvalidRequest,
     NoSpeechChannel,
@@ -14,12 +15,14 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
-from myna.keys import Scope
-from myna.ledger import Order
-from myna.store.batch import Replayed
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
+from myna.store.batch import NOT_STORED, Replayed
+from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.queries import config as site_store
+from myna.store.queries.config import Config
 from tests.ledger.desk import Desk, asks, desk_on, refuses
-from tests.store.books import Books, charge_of, keep_of, reserved, speech
-from tests.store.stalls import stalled_commits, until
+from tests.store.books import Books, reserved, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +40,7 @@ async def test_a_call_is_paid_when_it_is_admitted(books: Books, desk: Desk) -> N
     assert 29 < call.seconds_left <= 30
     assert await books.balance(holder) == 3
     async with call:
-        await call.keep("an answer", stored=False)
+        await call.keep("an answer")
 
 
 async def test_a_task_is_ordered_with_its_call(books: Books, desk: Desk) -> None:
@@ -70,12 +73,68 @@ async def test_a_price_that_changed_meanwhile_is_the_one_that_counts(books: Book
         pass
 
 
+async def test_a_refresh_that_is_late_restores_no_older_configuration(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await site_store.load(books.db)
+    await site.change(books.db, "chat_units", "7")
+    new = await site_store.load(books.db)
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def late(_: object) -> Config:
+        monkeypatch.setattr(site_store, "load", early)
+        begun.set()
+        await released.wait()
+        return old
+
+    async def early(_: object) -> Config:
+        return new
+
+    monkeypatch.setattr(site_store, "load", late)
+    refreshing = asyncio.ensure_future(desk.config.refresh())
+    await begun.wait()
+    await desk.config.refresh()
+    released.set()
+    await refreshing
+    assert desk.config.current is new
+    assert desk.config.settings.chat_units == 7
+
+
+async def test_a_restored_database_has_the_last_word_about_the_configuration(
+    books: Books, desk: Desk
+) -> None:
+    before = desk.config.current.version
+    await site.change(books.db, "chat_units", "7")
+    await desk.config.refresh()
+    await books.sql("UPDATE site SET version = $1", before)
+    await books.sql("DELETE FROM settings")
+    await desk.config.refresh()
+    assert (desk.config.current.version, desk.config.settings.chat_units) == (before, 1)
+
+
+async def test_a_decision_in_which_the_configuration_changed_is_made_again(books: Books, desk: Desk) -> None:
+    """Else it would carry the price of one version and the number of another."""
+    holder, old, prices = await books.holder(), desk.config.current, []
+    await site.change(books.db, "chat_units", "7")
+    await desk.config.refresh()
+
+    async def decide() -> ChargeOrder[str]:
+        if not prices:
+            desk.config._take(old)
+        prices.append(desk.config.settings.chat_units)
+        return ChargeOrder(Scope.CHAT, prices[-1], 30.0, "a plan")
+
+    async with await desk.admit(holder, decide) as call:
+        assert call.units == prices[-1] == 7
+    assert prices[0] == 1
+
+
 async def test_a_refusal_by_a_stale_configuration_is_decided_anew(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     await site.change(books.db, "chat_units", "3")
 
-    async def decide() -> Order[str]:
-        if desk.site.settings.chat_units != 3:
+    async def decide() -> ChargeOrder[str]:
+        if desk.config.settings.chat_units != 3:
             raise BAD_REQUEST
         return await desk.order()()
 
@@ -132,17 +191,32 @@ async def test_too_many_waiting_calls_are_refused_before_they_cost(books: Books)
 async def test_a_copy_gets_the_answer_that_was_kept(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order) as call:
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
 
     assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
     assert await books.balance(holder) == 9
+
+
+async def test_a_stored_answer_is_told_where_the_access_log_cant_ask_whose_it_is(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 "nothing was charged" would be wrong: the first call was."""
+    holder, order = await books.holder(), reserved()
+    async with await desk.admit(holder, reservation=order) as call:
+        await call.keep("the answer")
+
+    async def unavailable(_: UnverifiedCaller) -> int:
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(desk.ledger, "account_of", unavailable)
+    assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
 
 
 async def test_a_copy_gets_its_answer_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
     """The channel is gone, the balance is spent: the answer was paid for."""
     holder, order = await books.holder(units=1), reserved()
     async with await desk.admit(holder, reservation=order) as call:
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
 
     gone = refuses(NoSpeechChannel("nobody can speak"))
     assert await desk.ledger.admit(asks(holder, order), gone) == Replayed("the answer")
@@ -151,10 +225,49 @@ async def test_a_copy_gets_its_answer_where_a_new_call_would_be_refused(books: B
         await desk.ledger.admit(asks(holder, reserved(body="another")), gone)
 
 
+async def test_an_answer_that_is_too_large_to_be_stored_is_told_to_its_copy(books: Books, desk: Desk) -> None:
+    """Where the charge finds it, and where a new call would be refused before one."""
+    holder, order = await books.holder(), reserved()
+    async with await desk.admit(holder, reservation=order) as call:
+        await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
+
+    assert await books.answer(call.id) == [(NOT_STORED,)]
+    for decide in (desk.order(), refuses(NoSpeechChannel("nobody can speak"))):
+        copy = desk.ledger.admit(asks(holder, order), decide)
+        told = await asyncio.gather(copy, return_exceptions=True)
+        assert [str(error) for error in told] == [TOO_LARGE_TO_REPEAT]
+    assert await books.balance(holder) == 9
+    assert await books.counters(holder) == (1, 1, 1)
+
+
+async def test_the_largest_answer_that_is_stored_is_repeated(books: Books, desk: Desk) -> None:
+    holder, order, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
+    async with await desk.admit(holder, reservation=order) as call:
+        await call.keep(answer)
+
+    assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed(answer)
+
+
+async def test_a_copy_of_speech_is_not_answered_to_a_key_without_its_scope(books: Books, desk: Desk) -> None:
+    """Not by the charge, and not where the request is refused before one."""
+    holder, order = await books.holder(), reserved()
+    narrow = await books.second_key(holder, Scope.CHAT)
+    spoken, gone = desk.order(pays=Scope.TTS), refuses(NoSpeechChannel("nobody can speak"))
+    async with await desk.admit(holder, spoken, order) as call:
+        with pytest.raises(NoSpeechChannel):  # and doesn't wait for what it won't be told
+            await asyncio.wait_for(desk.ledger.admit(asks(narrow, order), gone), 5)
+        await call.keep("the audio's address")
+    with pytest.raises(SpeechNotInScope):
+        await desk.ledger.admit(asks(narrow, order), spoken)
+    with pytest.raises(NoSpeechChannel):
+        await desk.ledger.admit(asks(narrow, order), gone)
+    assert await desk.ledger.admit(asks(holder, order), gone) == Replayed("the audio's address")
+
+
 async def test_a_copy_is_only_answered_to_a_good_key(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order) as call:
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
     await keys.revoke(books.db, holder.key_id)
     for decide in (desk.order(), refuses(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
@@ -166,7 +279,7 @@ async def test_another_request_under_the_same_key_is_refused(books: Books, desk:
     async with await desk.admit(holder, reservation=reserved()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
             await desk.ledger.admit(asks(holder, reserved(body="another")), desk.order())
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
 
 
 async def test_a_copy_waits_for_the_first_call_in_another_process_too(books: Books, desk: Desk) -> None:
@@ -178,7 +291,7 @@ async def test_a_copy_waits_for_the_first_call_in_another_process_too(books: Boo
         ]
         await asyncio.wait(copies, timeout=0.2)
         assert not any(copy.done() for copy in copies)
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
         assert await asyncio.gather(*copies) == [Replayed("the answer")] * 2
     if other is not books.db:
         await other.close()
@@ -192,23 +305,5 @@ async def test_a_copy_of_a_call_that_fails_becomes_a_call_of_its_own(books: Book
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
     async with await copy as call:
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
     assert await books.counters(holder) == (2, 1, 1)
-
-
-async def test_a_charge_that_waits_too_long_is_refused_and_costs_nothing(books: Books) -> None:
-    holder = await books.holder()
-    async with desk_on(books.db, charge_wait_s=0.3) as desk:
-        async with stalled_commits(books):
-            with pytest.raises(DatabaseAway):
-                await desk.admit(holder)
-
-        call = charge_of(holder)
-        await desk.commits.charge(call, 10)  # behind the one that was given up
-        await desk.commits.end(keep_of(call), 10)
-
-        async def only_ours() -> bool:
-            return await books.sql("SELECT id FROM calls WHERE state <> 2") == [(call.call_id,)]
-
-        await until(only_ours, "the charge of the one who left is undone")
-    assert await books.balance(holder) == 9

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from myna import ledger as ledger_module
-from myna.errors import AnswerUnknown, CallLost
-from myna.store.batch import CallState, Charged, End
+from myna.errors import CallRefunded, CommitInDoubt
+from myna.store.batch import CallState, Charged, End, EndOutcome
+from myna.telemetry import access_log, logs
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import (
     AUDIO,
@@ -28,16 +29,28 @@ PAST_EVERY_DEADLINE_MS = 3_600_000
 async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder, desk.order(task=speech()), reserved()) as call:
-        await call.keep("the answer", stored=True, audio=AUDIO)
+        await call.keep("the answer", audio=AUDIO)
     assert (await books.task(call.id))[:2] == (2, AUDIO.name)
     assert await books.answer(call.id) == [("the answer",)]
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_an_answer_is_only_stored_where_it_may_be_asked_for_again(books: Books, desk: Desk) -> None:
-    async with await desk.admit(await books.holder(), reservation=reserved()) as call:
-        await call.keep("the answer", stored=False)
-    assert await books.answer(call.id) == [(None,)]
+async def test_an_answer_is_only_sent_to_the_database_where_it_may_be_asked_for_again(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[End] = []
+    end = desk.commits.end
+
+    async def noted(operation: End, wait_s: float | None) -> EndOutcome:
+        sent.append(operation)
+        return await end(operation, wait_s)
+
+    monkeypatch.setattr(desk.commits, "end", noted)
+    holder = await books.holder()
+    for reservation in (None, reserved()):
+        async with await desk.admit(holder, reservation=reservation) as call:
+            await call.keep("the answer")
+    assert [operation.answer for operation in sent] == [None, "the answer"]
 
 
 async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: Desk) -> None:
@@ -60,10 +73,10 @@ async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: De
 async def test_a_keep_that_comes_behind_the_refund_is_lost(books: Books, desk: Desk) -> None:
     """The sweep was faster: the units are back, so the answer must not leave."""
     holder = await books.holder()
-    with pytest.raises(CallLost):
+    with pytest.raises(CallRefunded):
         async with await desk.admit(holder) as call:
             await books.end(refund_of(charge_of(holder, call_id=call.id), "swept"))
-            await call.keep("the answer", stored=False)
+            await call.keep("the answer")
     assert await books.balance(holder) == 10
     assert await books.entries(call.id) == [(0, -1), (1, 1)]
 
@@ -77,10 +90,10 @@ async def test_a_keep_unknown_at_its_deadline_promises_nothing(
     call = await desk.admit(holder, desk.order(seconds=0.1))
     async with stalled_commits(books):
         other = asyncio.ensure_future(desk.commits.charge(refunded := charge_of(holder), 60))
-        with pytest.raises(AnswerUnknown):
+        with pytest.raises(CommitInDoubt):
             async with call:
                 await asyncio.wait([other], timeout=0.05)
-                await call.keep("the answer", stored=False)
+                await call.keep("the answer")
 
     async def ended() -> bool:
         return await books.state(call.id) == CallState.KEPT
@@ -97,12 +110,12 @@ async def test_a_keep_that_is_told_to_stop_promises_nothing(books: Books, desk: 
 
     async def work() -> None:
         async with call:
-            await call.keep("the answer", stored=False)
+            await call.keep("the answer")
 
     working = asyncio.ensure_future(work())
     await asyncio.wait([working], timeout=0)
     working.cancel()
-    with pytest.raises(AnswerUnknown):
+    with pytest.raises(CommitInDoubt):
         await working
 
     async def kept() -> bool:
@@ -130,7 +143,7 @@ async def test_the_sweep_leaves_calls_that_this_process_works_on(books: Books, d
     async with await desk.admit(holder) as call:
         await books.move_clock(PAST_EVERY_DEADLINE_MS)
         assert await desk.ledger.sweep() == 0
-        await call.keep("the answer", stored=False)
+        await call.keep("the answer")
     assert await books.counters(holder) == (1, 1, 1)
 
 
@@ -191,10 +204,23 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, desk: Desk
     await asyncio.wait([finishing], timeout=0.05)
     assert not finishing.done()
     async with call:
-        await call.keep("the answer", stored=False)
+        await call.keep("the answer")
     await finishing
 
 
 async def test_finishing_gives_up_at_its_deadline(books: Books, desk: Desk) -> None:
     async with await desk.admit(await books.holder()):
         await desk.ledger.finish(0.01)
+
+
+async def test_a_call_keeps_its_request_and_the_channel_that_answered(books: Books, desk: Desk) -> None:
+    details = access_log.begin()
+    logs.request_id.set("a-request")
+    async with await desk.admit(await books.holder()) as kept:
+        details.channel = "a channel"
+        await kept.keep("the answer")
+    async with await desk.admit(await books.holder()) as refunded:
+        pass
+    for call in (kept, refunded):
+        row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)
+        assert row == [("a-request", "a channel")]

@@ -2,14 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from myna import accounts
 from myna.errors import CommandError
-from myna.store.accounts import AccountRow
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
+from myna.store.queries.accounts import AccountRow
 from tests.ledger.desk import Desk
 from tests.store.books import Books, books_of, charge_of
 from tests.store.cutter import cutter_to
@@ -69,8 +70,27 @@ async def test_a_grant_nobody_heard_of_is_not_called_failed(postgres_url: str, t
         holder = await books.holder(units=5)
         db = await Postgresql.open(cutter.url)
         cutter.lose_answer_to(b"COMMIT")
-        with pytest.raises(CommandError, match="isn't known"):
+        with pytest.raises(CommandError, match="is unknown"):
             await accounts.grant(db, holder.name, 3, "")
         assert cutter.lost == 1
         await db.close()
         assert await books.balance(holder) == 8
+
+
+async def test_a_grant_is_told_though_the_database_is_lost_behind_its_commit(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Whoever reads "try again" grants twice."""
+    async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
+        holder = await books.holder(units=5)
+        db = await Postgresql.open(cutter.url)
+        committed = db.transaction
+
+        async def lost_behind(work: Any) -> Any:
+            result = await committed(work)
+            await cutter.close()
+            return result
+
+        db.transaction = lost_behind  # type: ignore[method-assign]
+        assert (await accounts.grant(db, holder.name, 3, "")).balance == 8
+        await db.close()

@@ -17,26 +17,38 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from msgspec import structs
 
 from myna import accounts, keys
 from myna.errors import CommandError
 from myna.keys import Scope
-from myna.store import ledger
 from myna.store.batch import (
     CallState,
     Charge,
     Charged,
     ChargeOutcome,
+    ChargeRefused,
     End,
     EndOutcome,
     NewTask,
-    Refusal,
-    Refused,
+    RefusalReason,
     Replayed,
     TaskStatus,
 )
+from myna.store.queries import ledger
 from tests.rig.postgres import Postgres
-from tests.store.books import AUDIO, Books, Holder, books_of, charge_of, keep_of, refund_of, reserved, speech
+from tests.store.books import (
+    AUDIO,
+    Books,
+    Holder,
+    books_of,
+    charge_of,
+    charged_of,
+    keep_of,
+    refund_of,
+    reserved,
+    speech,
+)
 
 T = TypeVar("T")
 LIFE_MS = 10_000
@@ -87,25 +99,26 @@ class Model:
 
     def charge(self, key: Key, charge: Charge) -> ChargeOutcome:
         if key.revoked or key.purse["disabled"] or not key.scopes & charge.scope:
-            return Refused(Refusal.KEY)
+            return ChargeRefused(RefusalReason.KEY)
+        stale = charge.config_version != 1
+        if not key.scopes & charge.pays:
+            return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
         order = charge.reservation
         place = (key.holder.account_id, order.key if order else "")
         if order and place in self.answers:
             fingerprint, _, answer = self.answers[place]
             if fingerprint != order.fingerprint:
-                return Refused(Refusal.REUSED)
-            return Refused(Refusal.PENDING) if answer is None else Replayed(answer)
-        if charge.config_version != 1:
-            return Refused(Refusal.STALE)
-        if not key.scopes & charge.pays:
-            return Refused(Refusal.RATE)
+                return ChargeRefused(RefusalReason.REUSED)
+            return ChargeRefused(RefusalReason.PENDING) if answer is None else Replayed(answer)
+        if stale:
+            return ChargeRefused(RefusalReason.STALE)
         if key.purse["units"] < charge.units:
-            return Refused(Refusal.UNITS, key.purse["units"])
+            return ChargeRefused(RefusalReason.UNITS, key.purse["units"])
         key.purse["units"] -= charge.units
         self.calls.append(paid := Paid(charge, key))
         if order:
             self.answers[place] = (order.fingerprint, paid, None)
-        return Charged(key.holder.account_id, 0)
+        return charged_of(key.holder, key.purse["units"])
 
 
 charges = st.fixed_dictionaries(
@@ -215,7 +228,7 @@ class Machine(RuleBasedStateMachine):
         for paid in self.model.calls:
             if paid.state is OPEN:
                 self.model.end(refund_of(paid.charge))
-        swept = self.run(ledger.overdue(self.books.db, 1000))
+        swept = self.run(ledger.overdue(self.books.db, 1000, "left open"))
         self.run(self.books.end(*[End(call_id, REFUNDED, reason="left open") for call_id in swept]))
 
     @invariant()
@@ -246,10 +259,19 @@ def wished(holder: Holder, wish: dict[str, Any]) -> Charge:
 
 
 def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
-    return Charged(outcome.account_id, 0) if isinstance(outcome, Charged) else outcome
+    return structs.replace(outcome, task_id=0) if isinstance(outcome, Charged) else outcome
 
 
-@pytest.mark.parametrize("database, examples", [("sqlite", 30), ("postgresql", 8)])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "database, examples",
+    [
+        ("sqlite", 10),
+        ("postgresql", 3),
+        pytest.param("sqlite", 100, marks=pytest.mark.slow),
+        pytest.param("postgresql", 15, marks=pytest.mark.slow),
+    ],
+)
 def test_whatever_happens_the_books_are_as_the_model_has_them(
     database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

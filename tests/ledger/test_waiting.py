@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from myna.errors import InvalidRequest, NoSpeechChannel
-from myna.ledger import Order
+from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
 from tests.ledger.desk import Decide, Desk, asks, desk_on, refuses
 from tests.store.books import Books, reserved
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def counted(decide: Decide, count: list[int]) -> Decide:
-    async def counting() -> Order[str]:
+    async def counting() -> ChargeOrder[str]:
         count[0] += 1
         return await decide()
 
@@ -29,7 +29,7 @@ async def test_a_copy_that_waits_is_decided_once(books: Books, desk: Desk) -> No
         copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), decide))
         await asyncio.wait([copy], timeout=0.3)
         assert not copy.done()
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
         assert await copy == Replayed("the answer")
     assert decided == [1]
 
@@ -41,7 +41,7 @@ async def test_a_copy_waits_where_a_new_call_would_be_refused(books: Books, desk
         copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), gone))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
-        await call.keep("the answer", stored=True)
+        await call.keep("the answer")
         assert await copy == Replayed("the answer")
 
 

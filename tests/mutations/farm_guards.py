@@ -2,23 +2,30 @@
 
 from tests.mutations.guards import Change, Guard, guard
 
-NODES = "myna/nodes.py"
-NODE_ROWS = "myna/store/nodes.py"
-DOOR = "myna/farm/door.py"
-UPLOAD = "myna/farm/upload.py"
+NODES = "myna/farm/nodes.py"
+NODE_ROWS = "myna/store/queries/farm/nodes.py"
+SITE_ROWS = "myna/store/queries/config.py"
+DOOR = "myna/api/farm/auth.py"
+UPLOAD = "myna/api/farm/uploads.py"
 KEYS = "myna/keys.py"
-KEY_ROWS = "myna/store/keys.py"
+KEY_ROWS = "myna/store/queries/keys.py"
 CLONES = "myna/clones.py"
-CLONE_ROWS = "myna/store/clones.py"
+CLONE_ROWS = "myna/store/queries/clones.py"
 VOICES = "myna/voices.py"
 PLAN = "myna/speech/plan.py"
-OUTLOOK = "myna/store/outlook.py"
+OUTLOOK = "myna/store/queries/farm/capacity.py"
+POLLS = "myna/farm/polls.py"
+FARM = "myna/api/farm/handlers.py"
+TASKS = "myna/farm/tasks.py"
 
 JOINING = "tests/farm/test_joining.py::test_"
 UPLOADS = "tests/farm/test_uploads.py::test_"
 CLONING = "tests/clones/test_clone.py::test_"
 DELETING = "tests/clones/test_delete.py::test_"
+CHANGES = "tests/tasks/test_node_changes.py::test_"
 QUEUES = "tests/tasks/test_outlook.py::test_"
+DISCONNECTS = "tests/tasks/test_disconnects.py::test_"
+POLLING = "tests/tasks/test_polls.py::test_"
 OWN_VOICES = "tests/tasks/test_own_voices.py::test_"
 
 ANY_CREDENTIAL = ("WHERE credential_hash = $1", "WHERE credential_hash = $1 OR credential_hash IS NOT NULL")
@@ -30,6 +37,21 @@ AT_THE_DOOR = (
         "SET token_hash = NULL, token_until = 0, credential_hash",
         "SET credential_hash",
         JOINING + "unknown_used_and_old_tokens_are_refused_in_the_same_words[sqlite]",
+    ),
+    guard(
+        "a node's change is none of chat's",
+        SITE_ROWS,
+        "CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END",
+        "1",
+        CHANGES + "chat_reads_nothing_again_while_a_node_changes_its_voices[sqlite]",
+    ),
+    guard(
+        "a node's changes are counted",
+        NODE_ROWS,
+        "AND changes_until <= now_ms() + $3 RETURNING",
+        "AND $3 >= 0 RETURNING",
+        CHANGES + "a_node_that_changes_its_voices_too_often_is_told_to_come_back[sqlite]",
+        by="Failed",
     ),
     guard(
         "a token ends",
@@ -92,7 +114,7 @@ OF_UPLOADS = (
         (
             Change(
                 UPLOAD,
-                "if not await self._door.wait(self._tasks.holds(node.id, announced.held)):",
+                "if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.held)):",
                 "if False:",
             ),
             IMPATIENT,
@@ -100,9 +122,23 @@ OF_UPLOADS = (
         UPLOADS + "who_lost_the_job_is_refused_before_a_byte_of_audio_is_sent[sqlite]",
     ),
     guard(
+        "an upload: one a lease",
+        UPLOAD,
+        "if lease in self._jobs:",
+        "if False:",
+        UPLOADS + "a_job_has_one_upload_at_a_time[sqlite]",
+    ),
+    guard(
+        "an upload: bytes of a node",
+        UPLOAD,
+        "if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:",
+        "if False:",
+        UPLOADS + "a_node_has_a_bounded_number_of_bytes_on_their_way[sqlite]",
+    ),
+    guard(
         "an upload: SHA-256",
         UPLOAD,
-        "if landing.sha256 != announced.sha256:",
+        "if file.sha256 != headers.sha256:",
         "if False:",
         UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-other hash]",
     ),
@@ -121,7 +157,7 @@ OF_UPLOADS = (
     guard(
         "an upload: audio",
         UPLOAD,
-        "await self._listen(landing, node_id)",
+        "await self._inspect(file, node_id)",
         "pass",
         UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-noise]",
     ),
@@ -145,16 +181,16 @@ OF_VOICES = (
     guard(
         "a voice is its account's",
         CLONE_ROWS,
-        "WHERE c.account_id = $1 AND c.status = $2 ORDER BY",
-        "WHERE $1 > 0 AND c.status = $2 ORDER BY",
+        "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
+        "WHERE $1 > 0 AND c.{READY} ORDER BY",
         OWN_VOICES + "a_voice_speaks_for_its_account_and_is_unknown_to_another[sqlite]",
         "Failed",
     ),
     guard(
         "a voice that is ready",
         CLONE_ROWS,
-        "WHERE c.account_id = $1 AND c.status = $2 ORDER BY",
-        "WHERE c.account_id = $1 AND $2 > 0 ORDER BY",
+        "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
+        "WHERE c.account_id = $1 ORDER BY",
         OWN_VOICES + "a_voice_that_is_not_made_yet_is_unknown_to_its_account_too[sqlite]",
         "Failed",
     ),
@@ -169,7 +205,7 @@ OF_VOICES = (
     guard(
         "a voice that nobody can speak now is not listed",
         VOICES,
-        "for clone in clones if _cloning(clone, config, nodes)]",
+        "for clone in clones if _cloning_nodes(clone, config, nodes)]",
         "for clone in clones]",
         OWN_VOICES + "a_voice_is_listed_while_somebody_can_speak_it[sqlite]",
     ),
@@ -183,14 +219,14 @@ OF_VOICES = (
     guard(
         "a deleted voice's tasks that a node holds",
         CLONE_ROWS,
-        'AND status = 1 AND lease_until > 0"',
-        'AND status = 9 AND lease_until > 0"',
+        'AND {LEASED}"',
+        'AND {LEASED} AND status = 9"',
         DELETING + "tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded[sqlite]",
     ),
     guard(
         "a deleted voice's tasks that the site is at",
         CLONE_ROWS,
-        'AND status = 1 AND lease_until > 0"',
+        'AND {LEASED}"',
         'AND status = 1"',
         DELETING + "what_the_site_itself_speaks_is_left_to_it[sqlite]",
     ),
@@ -211,9 +247,11 @@ OF_VOICES = (
     Guard(
         "consent",
         (
-            Change(CLONES, "if not wish.consent_by:", "if False:"),
+            Change(CLONES, "if not request.consent_by:", "if False:"),
             Change(
-                CLONES, '_check_line("The name of who gives the consent", wish', '_check_line("", "x" or wish'
+                CLONES,
+                '_check_line("The name of who gives the consent", request',
+                '_check_line("", "x" or request',
             ),
         ),
         CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
@@ -222,7 +260,7 @@ OF_VOICES = (
     guard(
         "the consent's text is told",
         CLONES,
-        "if not wish.consent_by:",
+        "if not request.consent_by:",
         "if False:",
         CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
     ),
@@ -239,16 +277,16 @@ OF_THE_QUEUE = (
     guard(
         "a queue that is too long",
         PLAN,
-        "> plan.wish.node_s:",
+        "> plan.request.node_s:",
         "> 9e9:",
         QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
         "Failed",
     ),
     guard(
         "every account has its turn",
-        "myna/outlook.py",
-        "before = min(1.0, turns / tasks[row.account_id])",
-        "before = 1.0",
+        "myna/farm/capacity.py",
+        "share = min(1.0, turns / tasks[row.account_id])",
+        "share = 1.0",
         QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
         "NoSpeechChannel",
     ),
@@ -269,4 +307,46 @@ OF_THE_QUEUE = (
     ),
 )
 
-OF_THE_FARM = (*AT_THE_DOOR, *OF_UPLOADS, *OF_VOICES, *OF_THE_QUEUE)
+OF_POLLS = (
+    guard(
+        "a lease whose client disconnects as it comes",
+        FARM,
+        "if found and disconnected.done():",
+        "if False:",
+        DISCONNECTS + "a_job_that_is_leased_as_its_client_disconnects_is_queued_again[sqlite]",
+    ),
+    guard(
+        "a lease whose client disconnects behind it",
+        FARM,
+        "if found:\n                await self._tasks.requeue",
+        "if False:\n                await self._tasks.requeue",
+        DISCONNECTS + "a_job_of_a_client_that_disconnected_behind_the_lease_is_queued_again[sqlite]",
+        by="TimeoutError",
+    ),
+    guard(
+        "a lease whose poll ended",
+        POLLS,
+        "elif jobs:  # the poll ended meanwhile",
+        "elif False:",
+        POLLING + "a_job_whose_poll_ended_while_it_was_leased_is_queued_again[sqlite]",
+        by="TimeoutError",
+    ),
+    guard(
+        "a lease whose poll is cancelled",
+        POLLS,
+        "if poll.result.done() and not poll.result.exception():",
+        "if False:",
+        DISCONNECTS + "a_job_whose_poll_is_cancelled_as_it_comes_is_queued_again[sqlite]",
+        by="TimeoutError",
+    ),
+    guard(
+        "a lease that is cancelled",
+        TASKS,
+        "await self.requeue(node_id, found)\n                raise",
+        "raise",
+        DISCONNECTS + "a_job_whose_lease_is_cancelled_on_its_way_is_queued_again[sqlite-True]",
+        by="TimeoutError",
+    ),
+)
+
+OF_THE_FARM = (*AT_THE_DOOR, *OF_UPLOADS, *OF_VOICES, *OF_THE_QUEUE, *OF_POLLS)

@@ -12,7 +12,7 @@ PG = "myna/store/migrations/0001_start.postgresql.sql"
 ROUTINES = "myna/store/migrations/routines.postgresql.sql"
 COMMITS = "myna/store/group_commit.py"
 LEDGER = "myna/ledger.py"
-GRANTS = "myna/store/ledger.py"
+GRANTS = "myna/store/queries/ledger.py"
 
 CHARGE = "tests/store/test_charge.py::test_"
 MANY = "tests/store/test_batch.py::test_"
@@ -21,9 +21,10 @@ TASKS = "tests/store/test_task_rows.py::test_"
 SCHEMA = "tests/store/test_guards.py::test_"
 GROUP = "tests/store/test_group_commit.py::test_"
 LOCKS = "tests/store/test_locks.py::test_"
-AWAY = "tests/store/test_away_postgresql.py::test_"
+AWAY = "tests/store/test_outages_postgresql.py::test_"
 ADMIT = "tests/ledger/test_admit.py::test_"
 ENDS = "tests/ledger/test_ends.py::test_"
+IN_DOUBT = "tests/ledger/test_in_doubt.py::test_"
 ASSERTION = "AssertionError"
 
 
@@ -54,13 +55,13 @@ STATEMENT_UNITS = Change(
 )
 STATEMENT_UNITS_ONE = Change(BATCH, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
 UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would have fallen below zero")', "pass")
-OPEN_READ = Change(BATCH, "\nWHERE c.state = 0", "")
-OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND state = 0", "id IN carray(?1)")
-OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND state = 0", "WHERE id = ?1")
+OPEN_READ = Change(BATCH, "\nWHERE c.{OPEN}", "")
+OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND {OPEN}", "id IN carray(?1)")
+OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND {OPEN}", "WHERE id = ?1")
 OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would have ended twice")', "pass")
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
-PG_UNITS = Change(ROUTINES, "IF rest < c.units THEN", "IF false THEN")
+PG_UNITS = Change(ROUTINES, "IF remaining < c.units THEN", "IF false THEN")
 GRANT_UNITS = Change(GRANTS, " AND balance + $2 >= 0", "")
 
 ON_SQLITE = (
@@ -72,14 +73,14 @@ ON_SQLITE = (
     Guard(
         "units, statement and check",
         (PYTHON_UNITS, STATEMENT_UNITS_ONE, LITE_CHECK),
-        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite-1]",
+        SCHEMA + "no_batch_makes_a_balance_negative[sqlite-1]",
     ),
     Guard(
         "units, statement of many and check",
         (PYTHON_UNITS, STATEMENT_UNITS, LITE_CHECK),
-        SCHEMA + "no_batch_brings_a_balance_below_zero[sqlite-2]",
+        SCHEMA + "no_batch_makes_a_balance_negative[sqlite-2]",
     ),
-    Guard("check", (LITE_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[sqlite]", "Failed"),
+    Guard("check", (LITE_CHECK,), SCHEMA + "no_statement_makes_a_balance_negative[sqlite]", "Failed"),
     Guard(
         "units, and the count of balances",
         (PYTHON_UNITS, UNITS_COUNT),
@@ -94,7 +95,7 @@ ON_SQLITE = (
         BATCH,
         "first.setdefault(end.call_id, end)",
         "first[end.call_id] = end",
-        MANY + "of_a_keep_and_a_refund_in_one_batch_the_first_wins_and_both_say_so[sqlite-True]",
+        MANY + "the_first_of_a_keep_and_a_refund_in_one_batch_wins[sqlite-True]",
     ),
     guard(
         "fingerprint",
@@ -108,21 +109,21 @@ ON_SQLITE = (
         BATCH,
         "oldest = now - RESERVATION_LIFE_MS",
         "oldest = 0",
-        ORDERS + "a_reservation_lives_for_a_day[sqlite]",
+        ORDERS + "an_idempotency_key_expires_after_a_day[sqlite]",
     ),
     guard(
         "reservation",
         BATCH,
         "db.execute(_RESERVE, ",
         "print(_RESERVE, ",
-        ORDERS + "copies_in_one_batch_are_charged_once[sqlite]",
+        ORDERS + "retries_in_one_batch_are_charged_once[sqlite]",
     ),
     guard(
         "reservation dropped",
         BATCH,
         "db.execute(_DROP_RESERVATIONS, ",
         "print(_DROP_RESERVATIONS, ",
-        ORDERS + "a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call[sqlite]",
+        ORDERS + "a_refund_deletes_the_idempotency_key[sqlite]",
     ),
     guard("revoked", BATCH, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[sqlite]"),
     guard(
@@ -154,16 +155,24 @@ ON_SQLITE = (
         CHARGE + "a_key_without_the_scope_that_pays_is_refused_for_its_rate[sqlite]",
     ),
     guard(
+        "rate before a stored answer, in the batch",
+        BATCH,
+        "if not key.scopes & charge.pays:",
+        "if not charge.reservation and not key.scopes & charge.pays:",
+        ADMIT + "a_copy_of_speech_is_not_answered_to_a_key_without_its_scope[sqlite]",
+        "Failed",
+    ),
+    guard(
         "version",
         BATCH,
-        "if charge.config_version != key.version:",
-        "if False:",
+        "    if stale:\n",
+        "    if False:\n",
         CHARGE + "a_charge_under_another_configuration_is_stale[sqlite]",
     ),
     guard(
         "refund's entry",
         BATCH,
-        "changes.enter(end.call_id, EntryKind.REFUND, account_id, units)",
+        "changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)",
         "changes.balances[account_id] += units",
         MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
     ),
@@ -201,14 +210,14 @@ ON_SQLITE = (
         BATCH,
         "db.execute(_FAIL_TASKS, ",
         "print(_FAIL_TASKS, ",
-        TASKS + "a_refund_fails_the_task_and_says_why[sqlite-1]",
+        TASKS + "a_refund_fails_the_task_with_its_reason[sqlite-1]",
     ),
     Guard(
         "a completed task stays",
         (
             OPEN_READ,
             OPEN_WRITTEN_ONE,
-            Change(BATCH, "WHERE call_id = ?1 AND status = 1", "WHERE call_id = ?1"),
+            Change(BATCH, "WHERE call_id = ?1 AND {PROCESSING}", "WHERE call_id = ?1"),
             Change(LITE, "WHEN old.status IN (2, 3)", "WHEN old.status IN (9)"),
         ),
         TASKS + "two_completions_of_one_task_keep_one_audio[sqlite-False]",
@@ -218,7 +227,7 @@ ON_SQLITE = (
         LITE,
         "WHEN old.status IN (2, 3)",
         "WHEN old.status IN (3)",
-        SCHEMA + "a_task_that_ended_never_moves_again[sqlite-0-True]",
+        SCHEMA + "an_ended_task_never_changes_its_status[sqlite-0-True]",
         "Failed",
     ),
     guard(
@@ -226,7 +235,7 @@ ON_SQLITE = (
         LITE,
         "WHEN old.status IN (2, 3)",
         "WHEN old.status IN (2)",
-        SCHEMA + "a_task_that_ended_never_moves_again[sqlite-0-False]",
+        SCHEMA + "an_ended_task_never_changes_its_status[sqlite-0-False]",
         "Failed",
     ),
     guard(

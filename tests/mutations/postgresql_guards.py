@@ -1,6 +1,7 @@
 """The guards on PostgreSQL."""
 
 from tests.mutations.guards import (
+    ADMIT,
     AWAY,
     CHARGE,
     COMMITS,
@@ -18,10 +19,14 @@ from tests.mutations.guards import (
     guard,
 )
 
-WRITER = "myna/store/postgresql.py"
+POSTGRESQL = "myna/store/postgresql.py"
+WRITER = "myna/store/postgresql_batch.py"
+CONTENTION = "tests/store/test_contention.py::test_"
+DEAD = "tests/store/test_dead_connections.py::test_"
 PG_LOCKS = (
     Change(ROUTINES, "ORDER BY a.id FOR NO KEY UPDATE\n", "ORDER BY a.id\n"),
-    Change(ROUTINES, "ORDER BY a.id FOR NO KEY UPDATE SKIP LOCKED", "ORDER BY a.id"),
+    Change(ROUTINES, "LIMIT 1\n            FOR NO KEY UPDATE SKIP LOCKED", "LIMIT 1"),
+    Change(ROUTINES, "LIMIT 1\n                    FOR NO KEY UPDATE", "LIMIT 1"),
 )
 
 ON_POSTGRESQL = (
@@ -32,13 +37,13 @@ ON_POSTGRESQL = (
         "CheckViolationError",
     ),
     Guard(
-        "units and check", (PG_UNITS, PG_CHECK), SCHEMA + "no_batch_brings_a_balance_below_zero[postgresql-1]"
+        "units and check", (PG_UNITS, PG_CHECK), SCHEMA + "no_batch_makes_a_balance_negative[postgresql-1]"
     ),
-    Guard("check", (PG_CHECK,), SCHEMA + "no_statement_brings_a_balance_below_zero[postgresql]", "Failed"),
+    Guard("check", (PG_CHECK,), SCHEMA + "no_statement_makes_a_balance_negative[postgresql]", "Failed"),
     guard(
         "running sum",
         ROUTINES,
-        "rest := rest - c.units;",
+        "remaining := remaining - c.units;",
         "",
         CHARGE + "the_last_unit_can_be_spent[postgresql]",
         "CheckViolationError",
@@ -48,7 +53,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "ORDER BY k.account_id, o.n\n",
         "ORDER BY k.account_id, o.n DESC\n",
-        MANY + "a_batch_grants_in_order_of_arrival_and_who_does_not_fit_fails_alone[postgresql]",
+        MANY + "a_batch_charges_in_order_and_a_refusal_affects_no_other[postgresql]",
     ),
     guard(
         "open", ROUTINES, "AND calls.state + 0 = 0 AND", "AND", MANY + "a_call_ends_once[postgresql-False]"
@@ -58,14 +63,14 @@ ON_POSTGRESQL = (
         ROUTINES,
         "AND calls.state + 0 = 0 AND",
         "AND calls.state = 0 AND",
-        MANY + "a_batch_never_looks_at_all_calls_that_are_open",
+        MANY + "a_batch_never_reads_all_open_calls",
     ),
     guard(
         "plans of empty tables",
         WRITER,
-        'await writer.execute("DISCARD PLANS")',
+        'await raw.execute("DISCARD PLANS")',
         "pass",
-        MANY + "how_a_batch_finds_its_rows_is_not_what_suited_empty_tables",
+        MANY + "a_batch_does_not_use_plans_made_for_empty_tables",
     ),
     guard(
         "who did not end",
@@ -86,7 +91,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "ORDER BY id, n\n",
         "ORDER BY id, n DESC\n",
-        MANY + "of_a_keep_and_a_refund_in_one_batch_the_first_wins_and_both_say_so[postgresql-True]",
+        MANY + "the_first_of_a_keep_and_a_refund_in_one_batch_wins[postgresql-True]",
     ),
     guard(
         "fingerprint",
@@ -100,14 +105,14 @@ ON_POSTGRESQL = (
         ROUTINES,
         " AND created_at > v_now - reservation_life",
         "",
-        ORDERS + "a_reservation_lives_for_a_day[postgresql]",
+        ORDERS + "an_idempotency_key_expires_after_a_day[postgresql]",
     ),
     guard(
         "reservation dropped",
         ROUTINES,
         "WHERE m.state = 2 AND call_id = m.id;",
         "WHERE false;",
-        ORDERS + "a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call[postgresql]",
+        ORDERS + "a_refund_deletes_the_idempotency_key[postgresql]",
     ),
     guard("revoked", ROUTINES, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[postgresql]"),
     guard(
@@ -134,9 +139,17 @@ ON_POSTGRESQL = (
     guard(
         "rate",
         ROUTINES,
-        "IF c.scopes & c.pays = 0 THEN",
-        "IF false THEN",
+        "IF c.scopes & c.pays = 0 THEN ",
+        "IF false THEN ",
         CHARGE + "a_key_without_the_scope_that_pays_is_refused_for_its_rate[postgresql]",
+    ),
+    guard(
+        "rate before a stored answer",
+        ROUTINES,
+        "IF c.scopes & c.pays = 0 THEN",
+        "IF c.key IS NULL AND c.scopes & c.pays = 0 THEN",
+        ADMIT + "a_copy_of_speech_is_not_answered_to_a_key_without_its_scope[postgresql]",
+        "Failed",
     ),
     guard(
         "version",
@@ -158,6 +171,7 @@ ON_POSTGRESQL = (
         "WHERE state = 2 GROUP BY account_id",
         "WHERE false GROUP BY account_id",
         MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+        "RaiseError",
     ),
     guard(
         "refund's cost",
@@ -179,7 +193,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "WHERE m.state = 2 AND tasks.call_id = m.id AND tasks.status IN (0, 1)",
         "WHERE false",
-        TASKS + "a_refund_fails_the_task_and_says_why[postgresql-1]",
+        TASKS + "a_refund_fails_the_task_with_its_reason[postgresql-1]",
     ),
     Guard(
         "a completed task stays",
@@ -195,7 +209,7 @@ ON_POSTGRESQL = (
         PG,
         "WHEN (old.status IN (2, 3))",
         "WHEN (old.status IN (3))",
-        SCHEMA + "a_task_that_ended_never_moves_again[postgresql-0-True]",
+        SCHEMA + "an_ended_task_never_changes_its_status[postgresql-0-True]",
         "Failed",
     ),
     guard(
@@ -203,7 +217,7 @@ ON_POSTGRESQL = (
         PG,
         "WHEN (old.status IN (2, 3))",
         "WHEN (old.status IN (2))",
-        SCHEMA + "a_task_that_ended_never_moves_again[postgresql-0-False]",
+        SCHEMA + "an_ended_task_never_changes_its_status[postgresql-0-False]",
         "Failed",
     ),
     guard(
@@ -226,7 +240,7 @@ ON_POSTGRESQL = (
         "all entries go",
         PG,
         "BEFORE TRUNCATE ON ledger",
-        "AFTER INSERT ON settings",
+        "AFTER INSERT ON channels",
         SCHEMA + "the_ledger_can_not_be_emptied_on_postgresql",
         "Failed",
     ),
@@ -234,41 +248,79 @@ ON_POSTGRESQL = (
         "the account's lock, for units",
         PG_LOCKS,
         LOCKS + "two_processes_never_spend_one_unit_twice",
-        "CheckViolationError",
+        "RaiseError",
     ),
     Guard(
-        "the account's lock, for keys", PG_LOCKS, LOCKS + "a_charge_that_waited_for_a_revocation_is_refused"
+        "the account's lock, for keys",
+        PG_LOCKS,
+        LOCKS + "a_charge_that_waited_for_a_revocation_is_refused",
+        "RaiseError",
     ),
     Guard(
         "an account that is held",
         (
-            Change(WRITER, "self._skipping = True", "self._skipping = False"),
-            Change(WRITER, "rows = await writer.fetch(_BATCH, *args, True)", "raise"),
+            Change(
+                ROUTINES,
+                "LIMIT 1\n            FOR NO KEY UPDATE SKIP LOCKED",
+                "LIMIT 1\n            FOR NO KEY UPDATE",
+            ),
         ),
-        AWAY + "an_account_that_somebody_else_holds_stops_nobody_else",
+        CONTENTION + "a_locked_account_delays_no_other_account[account]",
+        "CommitInDoubt",
+    ),
+    guard(
+        "a task that is held",
+        ROUTINES,
+        "            FOR NO KEY UPDATE SKIP LOCKED\n        ) AS t;",
+        "        ) AS t;",
+        CONTENTION + "a_locked_account_delays_no_other_account[task]",
+        "CommitInDoubt",
+    ),
+    guard(
+        "a call whose task is held",
+        ROUTINES,
+        "AND NOT calls.id = ANY (locked_tasks)",
+        "",
+        CONTENTION + "a_locked_account_delays_no_other_account[task]",
+        "CommitInDoubt",
+    ),
+    guard(
+        "a lock is no failure",
+        COMMITS,
+        "except self._db.locked:",
+        "except ZeroDivisionError:",
+        CONTENTION + "a_lock_timeout_does_not_count_as_an_unavailable_database",
+    ),
+    guard(
+        "a dead connection",
+        POSTGRESQL,
+        "        except _INTERRUPTED:\n            closing",
+        "        except ZeroDivisionError:\n            leaving",
+        DEAD + "a_dead_connection_is_given_up_at_the_deadline_and_replaced[read]",
         "TimeoutError",
     ),
     guard(
         "a charge that may be done",
         COMMITS,
-        "waiting.perhaps_done = True",
-        "waiting.perhaps_done = False",
-        AWAY + "a_charge_that_may_be_done_is_not_forgotten_with_its_caller",
+        "waiting.in_doubt = waiting.sent",
+        "waiting.in_doubt = False",
+        AWAY + "a_charge_in_doubt_is_refunded_after_its_caller_left",
         "TimeoutError",
     ),
     guard(
         "what rests",
         COMMITS,
-        "if not self._resting:",
-        "if True:",
-        AWAY + "what_rests_for_a_held_account_is_not_forgotten_at_the_end",
+        "self._defer(waiting, contended=False)",
+        "pass",
+        AWAY + "a_contended_operation_is_committed_at_shutdown",
+        "TimeoutError",
     ),
     guard(
         "sent until answered",
-        WRITER,
+        POSTGRESQL,
         "        asyncpg.PostgresConnectionError,\n",
         "",
-        AWAY + "a_commit_nobody_heard_of_counts_once[charge]",
+        AWAY + "a_commit_whose_reply_was_lost_counts_once[charge]",
         "ConnectionDoesNotExistError",
     ),
 )

@@ -2,10 +2,10 @@
 
 from tests.mutations.guards import GRANTS, Change, Guard, guard
 
-QUEUE = "myna/store/queue.py"
-ROWS = "myna/store/tasks.py"
-TASKS = "myna/tasks.py"
-NODES = "myna/store/nodes.py"
+QUEUE = "myna/store/queries/farm/queue.py"
+ROWS = "myna/store/queries/tasks.py"
+TASKS = "myna/farm/tasks.py"
+NODES = "myna/store/queries/farm/nodes.py"
 
 LEASE = "tests/tasks/test_lease.py::test_"
 ENDS = "tests/tasks/test_ends.py::test_"
@@ -16,15 +16,15 @@ PROOF = (
     guard(
         "proof: status",
         QUEUE,
-        "status = 1 AND epoch = $2",
+        "{PROCESSING} AND epoch = $2",
         "epoch = $2",
         ENDS + "a_beat_renews_what_is_held_and_names_the_rest[sqlite]",
     ),
     guard(
         "proof: epoch",
         QUEUE,
-        "status = 1 AND epoch = $2",
-        "status = 1 AND (epoch = $2 OR true)",
+        "{PROCESSING} AND epoch = $2",
+        "{PROCESSING} AND (epoch = $2 OR true)",
         ENDS + "a_wrong_epoch_is_stale[postgresql-beat]",
     ),
     guard(
@@ -51,15 +51,15 @@ PROOF = (
     guard(
         "proof of what was completed: token",
         QUEUE,
-        "status = 2 AND epoch = $2 AND token_hash = $3",
-        "status = 2 AND epoch = $2 AND (token_hash = $3 OR true)",
+        "{COMPLETED} AND epoch = $2 AND token_hash = $3",
+        "{COMPLETED} AND epoch = $2 AND (token_hash = $3 OR true)",
         ENDS + "who_never_held_a_completed_task_is_stale[sqlite-token]",
     ),
     guard(
         "proof of what was completed: epoch",
         QUEUE,
-        "status = 2 AND epoch = $2",
-        "status = 2 AND (epoch = $2 OR true)",
+        "{COMPLETED} AND epoch = $2",
+        "{COMPLETED} AND (epoch = $2 OR true)",
         ENDS + "who_never_held_a_completed_task_is_stale[sqlite-epoch]",
     ),
     guard(
@@ -80,15 +80,15 @@ PROOF = (
     guard(
         "complete: the proof",
         TASKS,
-        "if not await queue.hold(db, proof):\n                if await",
+        "if not await queue.lease(db, proof):\n                if await",
         "if False:\n                if await",
         ENDS + "a_wrong_token_is_stale[sqlite-complete]",
     ),
     guard(
         "fail: the proof",
         TASKS,
-        "if not await queue.hold(db, proof):\n                raise Stale\n            if not failure",
-        "if False:\n                raise Stale\n            if not failure",
+        "if not await queue.lease(db, proof):\n                raise StaleLease\n            if not failure",
+        "if False:\n                raise StaleLease\n            if not failure",
         ENDS + "a_wrong_token_is_stale[sqlite-fail]",
     ),
     guard(
@@ -104,7 +104,7 @@ TAKING = (
     guard(
         "take: status",
         QUEUE,
-        " AND status = 0{in_time}{db.skip_locked})",
+        " AND {QUEUED}{in_time}{db.skip_locked})",
         "{in_time}{db.skip_locked})",
         LEASE + "whoever_looked_before_the_job_was_taken_does_not_take_it_again[sqlite]",
     ),
@@ -125,16 +125,16 @@ TAKING = (
     guard(
         "take: waits for nobody",
         QUEUE,
-        "WHERE id = $1 AND status = 0{in_time}{db.skip_locked})",
-        "WHERE id = $1 AND status = 0{in_time})",
+        "WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})",
+        "WHERE id = $1 AND {QUEUED}{in_time})",
         LEASE + "a_job_in_somebodys_hands_is_left_out_without_waiting",
-        "TimeoutError",
+        "LockTimedOut",
     ),
     guard(
         "take: deadline",
         QUEUE,
-        "AND status = 0{in_time}{db.skip_locked})",
-        "AND status = 0{db.skip_locked})",
+        "AND {QUEUED}{in_time}{db.skip_locked})",
+        "AND {QUEUED}{db.skip_locked})",
         LEASE + "a_job_whose_deadline_passed_since_it_was_chosen_is_not_leased[sqlite]",
     ),
     guard(
@@ -147,7 +147,7 @@ TAKING = (
     guard(
         "what is overdue",
         QUEUE,
-        "WHERE status = 0 AND deadline > (SELECT now_ms())",
+        "WHERE {QUEUED} AND deadline > (SELECT now_ms())",
         "WHERE status = 0",
         LEASE + "an_overdue_task_is_not_leased_even_before_the_sweep[sqlite]",
     ),
@@ -189,7 +189,7 @@ TAKING = (
     guard(
         "a voice that is ready",
         QUEUE,
-        "c.status = 2 AND l.node_id = $1",
+        "c.{READY} AND l.node_id = $1",
         "l.node_id = $1",
         LEASE + "a_voice_that_failed_is_spoken_by_nobody[sqlite]",
     ),
@@ -203,15 +203,15 @@ TAKING = (
     guard(
         "a sample: the new voice's holder",
         QUEUE,
-        "c.status = 1 AND c.node_id = $1",
+        "c.{PROCESSING} AND c.node_id = $1",
         "c.status = 0",
         LEASE + "a_sample_is_only_for_the_node_that_holds_a_job_of_it[sqlite]",
     ),
     guard(
         "a sample: the task's lease",
         QUEUE,
-        "AND t.lease_until > 0 AND t.lease_until > now_ms()))",
-        "AND t.lease_until > 0))",
+        " AND t.lease_until > now_ms()))",
+        "))",
         LEASE + "a_sample_is_only_for_the_node_that_holds_a_job_of_it[sqlite]",
     ),
 )
@@ -220,8 +220,8 @@ LETTING_GO = (
     guard(
         "put back: token",
         QUEUE,
-        "status = 0, token_hash = $2, node_id = 0",
-        "status = 0, token_hash = coalesce(token_hash, $2), node_id = 0",
+        "{QUEUED}, token_hash = $2, node_id = 0",
+        "{QUEUED}, token_hash = coalesce(token_hash, $2), node_id = 0",
         ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
     ),
     guard(
@@ -255,22 +255,22 @@ LETTING_GO = (
     guard(
         "tries: a lease that goes on",
         QUEUE,
-        "SELECT call_id FROM tasks WHERE status = 1 AND lease_until > 0 AND lease_until <= now_ms()",
-        "SELECT call_id FROM tasks WHERE status = 1 AND lease_until > 0",
+        "SELECT call_id FROM tasks WHERE {LEASED} AND lease_until <= now_ms()",
+        "SELECT call_id FROM tasks WHERE {LEASED}",
         CLOCK + "a_task_in_its_last_try_is_left_to_its_node[sqlite]",
     ),
     guard(
         "tries: what the site is at",
         QUEUE,
-        'WHERE status = 1 AND lease_until > 0 AND lease_until <= now_ms()"\n            f',
-        'WHERE status = 1 AND lease_until <= now_ms()"\n            f',
+        'WHERE {LEASED} AND lease_until <= now_ms()"\n            f',
+        'WHERE {PROCESSING} AND lease_until <= now_ms()"\n            f',
         ENDS + "a_task_that_the_site_itself_is_at_is_no_nodes[sqlite-beat]",
     ),
     guard(
         "tries: voices",
         QUEUE,
-        "WHERE status = 1 AND lease_until <= now_ms() AND tries >= $1 RETURNING id",
-        "WHERE status = 1 AND lease_until <= now_ms() AND tries > $1 RETURNING id",
+        "WHERE {PROCESSING} AND lease_until <= now_ms() AND tries >= $1 RETURNING id",
+        "WHERE {PROCESSING} AND lease_until <= now_ms() AND tries > $1 RETURNING id",
         CLOCK + "a_voice_has_three_tries[sqlite]",
     ),
     guard(
@@ -283,8 +283,8 @@ LETTING_GO = (
     guard(
         "a hand-back in the last try",
         TASKS,
-        "if failure.handed_back or not (failure.final or last):",
-        "if not (failure.final or last):",
+        "if failure.handed_back or not (last or",
+        "if not (last or",
         ENDS + "a_task_handed_back_in_its_last_try_still_has_it[sqlite]",
     ),
     guard(
@@ -298,17 +298,24 @@ LETTING_GO = (
 
 DRAFTS = (
     guard(
+        "a large answer isn't stored with the completion",
+        TASKS,
+        "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
+        "draft.replace(AUDIO_MARK, audio.name) if draft",
+        ENDS + "who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft[sqlite]",
+    ),
+    guard(
         "the audio's name in the answer",
         TASKS,
-        "draft.replace(AUDIO_MARK, audio.name) if draft",
-        "draft if draft",
+        "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
+        "to_store(draft) if draft",
         ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
     ),
     guard(
         "the answer in the completion",
         TASKS,
-        "CallState.KEPT, answer, audio",
-        "CallState.KEPT, None, audio",
+        "answer=answer, audio=audio",
+        "answer=None, audio=audio",
         ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
     ),
     guard(
@@ -328,7 +335,7 @@ DRAFTS = (
     guard(
         "left to nodes: what ended",
         ROWS,
-        "WHERE call_id = $1 AND status = 1 AND lease_until = 0",
+        "WHERE call_id = $1 AND {LOCAL}",
         "WHERE call_id = $1 AND lease_until = 0",
         CLOCK + "a_call_that_ended_meanwhile_is_not_left_to_nodes[sqlite]",
         "ConstraintError",
@@ -336,7 +343,7 @@ DRAFTS = (
     guard(
         "left to nodes: what a node holds",
         ROWS,
-        "WHERE call_id = $1 AND status = 1 AND lease_until = 0",
+        "WHERE call_id = $1 AND {LOCAL}",
         "WHERE call_id = $1 AND status = 1",
         CLOCK + "what_a_node_holds_already_is_not_taken_from_it[sqlite]",
     ),
@@ -359,7 +366,7 @@ DRAFTS = (
         (
             Change(
                 TASKS,
-                "if not await queue.hold(db, proof):\n                if await",
+                "if not await queue.lease(db, proof):\n                if await",
                 "if False:\n                if await",
             ),
             Change(TASKS, "if outcome is not EndOutcome.DONE:", "if False:"),

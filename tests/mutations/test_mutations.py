@@ -13,10 +13,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.mutations.audit_guards import OF_THE_AUDIT
 from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
+from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
+from tests.mutations.refusal_guards import OF_REFUSALS
 from tests.mutations.shared_guards import ON_BOTH
+from tests.mutations.speech_guards import OF_SPEECH
+from tests.mutations.storage_guards import OF_STORAGE
 from tests.mutations.task_guards import OF_TASKS
 from tests.mutations.voice_guards import OF_VOICES
 from tests.rig.postgres import Postgres
@@ -29,11 +34,17 @@ GROUPS = {
     "both": ON_BOTH,
     "tasks": OF_TASKS,
     "farm": OF_THE_FARM,
+    "refusals": OF_REFUSALS,
     "voices": OF_VOICES,
+    "speech": OF_SPEECH,
+    "storage": OF_STORAGE,
+    "audit": OF_THE_AUDIT,
+    "http_client": OF_OUTBOUND,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
-COPIED = ("myna", *(f"tests/{name}" for name in ("rig", "store", "ledger", "tasks", "farm", "clones")))
+FOLDERS = ("rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client")
+COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 CONFTEST = """
 from pathlib import Path

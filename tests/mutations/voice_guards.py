@@ -2,13 +2,13 @@
 
 from tests.mutations.guards import guard
 
-QUEUE = "myna/store/queue.py"
-TASKS = "myna/tasks.py"
+QUEUE = "myna/store/queries/farm/queue.py"
+TASKS = "myna/farm/tasks.py"
 VOICES = "myna/voices.py"
 
 OWN = "tests/tasks/test_own_voices.py::test_"
 RESTING = "tests/tasks/test_resting.py::test_"
-HELD = "tests/store/test_others_hold.py::test_"
+HELD = "tests/store/test_locked_jobs.py::test_"
 
 OF_VOICES = (
     guard(
@@ -45,21 +45,21 @@ OF_VOICES = (
         QUEUE,
         " AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $4 AND n.disabled_at = 0)",
         "",
-        HELD + "a_node_that_is_disabled_while_a_beat_has_its_job_in_hand_holds_nothing",
+        HELD + "a_node_disabled_during_a_heartbeat_has_no_lease",
     ),
     guard(
         "a job in somebody's hands hides no other",
         TASKS,
         "queue.heads(db, node_id, HEADS_MAX)",
         "queue.heads(db, node_id, jobs - len(found))",
-        HELD + "a_node_that_wants_one_job_gets_the_next_where_the_first_is_in_somebodys_hands",
+        HELD + "a_locked_job_is_skipped_for_the_next_one",
         by="ValueError",
     ),
     guard(
         "a deleted voice makes what was decided stale",
-        "myna/store/clones.py",
-        "    await changed(db)  # what was decided",
-        "    # what was decided",
+        "myna/store/queries/clones.py",
+        "    await changed(db)  # a call that was decided",
+        "    # a call that was decided",
         "tests/clones/test_delete.py::test_an_order_that_was_decided_while_the_voice_was_there_is_decided_anew[sqlite]",
     ),
 )

@@ -51,7 +51,7 @@ def test_what_is_not_finished_within_the_grace_is_handed_back(
     assert node.stop() == 0
     (failure,) = farm_site.failed
     assert (failure.held.id, failure.handed_back, failure.final) == (job.id, True, False)
-    assert node.messages(f"task {job.id}: handed back")
+    assert node.messages(f"task {job.id}: requeued")
 
 
 def test_a_second_signal_hands_back_at_once(farm_site: FarmSite, joined: NodeWith, voices: VoicesOf) -> None:
@@ -75,7 +75,7 @@ def test_a_node_ends_in_time_while_its_site_is_away(
     farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is held")
     farm_site.stop()
     assert node.stop() == 0
-    assert node.messages("not handed back")
+    assert node.messages("not requeued")
     assert "Traceback" not in node.stderr
 
 

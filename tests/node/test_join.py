@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna.node.membership import in_the_clear, site_url
+from myna.node.credentials import is_unencrypted, site_url
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.farm_site import FarmSite
 from tests.rig.waiting import free_port
@@ -86,9 +86,9 @@ def test_another_protocol_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode)
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("not-json", "The site's answer is none of this protocol."),
-        ("garbled", "The site's answer is none of this protocol."),
-        ("redirect", "The address leads on to https://elsewhere.example; a node wants the site's own."),
+        ("not-json", "The service's answer does not follow this protocol."),
+        ("garbled", "The service's answer does not follow this protocol."),
+        ("redirect", "The address redirects to https://elsewhere.example; use the service's own address."),
         ("cut", "closed the connection without an answer."),
         ("status:500", "This is fault 500."),
     ],
@@ -140,7 +140,7 @@ def test_a_credential_that_is_not_whole_is_said_to_be(farm_site: FarmSite, fresh
     ],
 )
 def test_plain_http_off_this_machine_is_warned_of(url: str, clear: bool) -> None:
-    assert in_the_clear(site_url(url)) is clear
+    assert is_unencrypted(site_url(url)) is clear
 
 
 def test_the_warning_is_in_what_join_prints(farm_site: FarmSite, fresh: ComputeNode) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from myna.node.engines import Embedded, Engines
-from myna.node.outage import Outage
-from myna.node.program import Ending, Program
+from myna.http_client import HttpClient
+from myna.node.engines import Engines, EspeakEngine
+from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References
-from myna.node.site import Site
+from myna.node.retry import OutageLog
+from myna.node.server_client import ServerClient
 from myna.node.work import Work
-from myna.outbound import Outbound
+from myna.sandbox.confinement import AllowedPaths
 from tests.node.conftest import ONE_SLOT, NodeWith, Pair
 from tests.rig.compute_node import VoicesOf
 from tests.rig.disks import read_only
@@ -38,14 +39,14 @@ def test_an_outage_is_one_line_however_many_tries_it_takes(pair: Pair, voices: V
     speaking.stop()
     job = site.order()
     site.wait(lambda: bool(site.beats_of(job)), "the job is held")
-    site.away, tries = True, site.requests
+    site.unavailable, tries = True, site.requests
     site.tell()
     site.wait(lambda: site.requests > tries + 8, "polls and beats are tried again")
     speaking.go_on()
-    site.away = False
+    site.unavailable = False
     site.wait_completed(job)
     pair.node.wait_said(BACK)
-    assert pair.node.messages("Trying again.") == ["the site: The database is away. Trying again."]
+    assert pair.node.messages("Trying again.") == ["the service: The database is unavailable. Trying again."]
 
 
 @pytest.mark.parametrize("fault", ["cut", "status:500", "garbled", "not-json", "status:429", "lose"])
@@ -99,27 +100,27 @@ def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joine
     farm_site.wait(lambda: not farm_site.faults["complete"], "the audio is on its way")
     farm_site.admits = False
     farm_site.tell()
-    node.wait_said(f"task {job.id}: dropped: the site doesn't let this node in")
+    node.wait_said(f"task {job.id}: dropped: the service refuses this node's credential")
     node.wait_said("The operator has disabled this node.")
 
 
 @asynccontextmanager
 async def _inside(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
-    """A node in this process, which knocks more often than others."""
-    outbound, engines = Outbound(connections_max=4), Engines([Embedded(1)])
-    site, outage, references = (
-        Site(farm_site.url, farm_site.credential, outbound),
-        Outage(),
-        References(folder / "r"),
+    """A node in this process, with short pauses while its credential is refused."""
+    outbound, engines = HttpClient(connections_max=4), Engines([EspeakEngine(1)])
+    server = ServerClient(farm_site.url, farm_site.credential, outbound)
+    outages, references = OutageLog(), References(folder / "r")
+    work = Work(server, engines, references, outages, folder / "w")
+    program = NodeProgram(
+        server, engines, work, references, outages, slots=1, chars_per_s=1, refused_retry_s=0.1
     )
-    work = Work(site, engines, references, outage, folder / "w")
-    program = Program(site, engines, work, references, outage, slots=1, chars_per_s=1, knock_every_s=0.1)
-    await engines.start()
+    (folder / "w").mkdir(exist_ok=True)
+    await engines.start(AllowedPaths.of(writes=(folder / "w",)))
     try:
-        ending = Ending()
-        running = asyncio.create_task(program.run(ending, 0.0))
+        signals = StopSignals()
+        running = asyncio.create_task(program.run(signals, 0.0))
         yield
-        ending.tell()
+        signals.receive()
         await running
     finally:
         await engines.close()
@@ -133,7 +134,7 @@ async def test_a_node_that_is_let_in_again_works_again(
     caplog.set_level(logging.INFO)
     async with _inside(farm_site, tmp_path):
         farm_site.admits = False
-        await asyncio.to_thread(farm_site.wait, lambda: farm_site.requests > 4, "it knocks")
+        await asyncio.to_thread(farm_site.wait, lambda: farm_site.requests > 4, "the node retries")
         farm_site.admits = True
         await asyncio.to_thread(farm_site.wait_completed, farm_site.order())
     assert [record.levelname for record in caplog.records].count("WARNING") == 1

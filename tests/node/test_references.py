@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from demo.tiny_voices import zipvoice
-from myna.wire.farm import Reference
+from myna.wire.farm import JobReference
 from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode
 from tests.rig.farm_site import FarmSite
@@ -42,24 +42,24 @@ def cloner(
 
 
 @pytest.fixture
-def reference(farm_site: FarmSite, tmp_path: Path) -> Reference:
+def reference(farm_site: FarmSite, tmp_path: Path) -> JobReference:
     seconds = 4 + next(_numbers) / 10
     wav = write_voice(tmp_path / "sample.wav", seconds).read_bytes()
     return farm_site.keep_reference(wav, "你好世界三点", "zh-CN")
 
 
-def kept(cloner: ComputeNode, reference: Reference) -> bool:
+def kept(cloner: ComputeNode, reference: JobReference) -> bool:
     return f"{reference.sha256}.wav" in cloner.files("references")
 
 
-def wait_reported(farm_site: FarmSite, reference: Reference, reported: bool = True) -> None:
+def wait_reported(farm_site: FarmSite, reference: JobReference, reported: bool = True) -> None:
     """Until the node says, asking for jobs, that it has the recording."""
     names = farm_site.leases
     farm_site.wait(lambda: (reference.sha256 in names[-1].references) is reported, "it is reported, or not")
 
 
 def test_a_cloned_voice_is_spoken_from_its_recording_fetched_once(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     assert "zh" in farm_site.hellos[-1].clones
     jobs = [farm_site.order(TEXT, "vc_1", reference=reference) for _ in range(3)]
@@ -70,7 +70,7 @@ def test_a_cloned_voice_is_spoken_from_its_recording_fetched_once(
 
 
 def test_a_recording_is_its_owners_alone_and_reported_and_kept_over_a_restart(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
     folder = cloner.data / "references"
@@ -89,7 +89,7 @@ def test_a_recording_is_its_owners_alone_and_reported_and_kept_over_a_restart(
 
 
 def test_a_recording_that_the_site_names_is_deleted(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
     wait_reported(farm_site, reference)
@@ -100,14 +100,14 @@ def test_a_recording_that_the_site_names_is_deleted(
 
 @pytest.mark.parametrize("fault", ["cut", "status:500"])
 def test_a_recording_that_does_not_come_is_asked_for_again(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference, fault: str
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference, fault: str
 ) -> None:
     farm_site.faults["reference"] += [fault]
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
 
 
 def test_another_recording_than_the_announced_one_is_never_spoken_like(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     wav = farm_site.references[reference.sha256]
     farm_site.references[reference.sha256] = wav[:-1] + bytes([wav[-1] ^ 1])
@@ -117,7 +117,7 @@ def test_another_recording_than_the_announced_one_is_never_spoken_like(
 
 
 def test_a_recording_larger_than_announced_is_not_read(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.references[reference.sha256] *= 2
     job = farm_site.order(TEXT, "vc_1", reference=reference)
@@ -129,15 +129,15 @@ def test_a_recording_larger_than_announced_is_not_read(
 def test_a_site_cannot_name_a_file_outside_the_folder(
     farm_site: FarmSite, cloner: ComputeNode, name: str
 ) -> None:
-    said, before = len(cloner.messages("none of this protocol")), cloner.files("references")
-    farm_site.order(TEXT, "vc_1", reference=Reference(name, 10, "你好", "zh"))
-    cloner.wait(lambda: len(cloner.messages("none of this protocol")) > said, "the node refuses it")
+    said, before = len(cloner.messages("does not follow this protocol")), cloner.files("references")
+    farm_site.order(TEXT, "vc_1", reference=JobReference(name, 10, "你好", "zh"))
+    cloner.wait(lambda: len(cloner.messages("does not follow this protocol")) > said, "the node refuses it")
     assert name not in farm_site.fetched
     assert cloner.files("references") == before
 
 
 def test_a_language_that_no_engine_clones_in_may_be_another_nodes(
-    farm_site: FarmSite, cloner: ComputeNode, reference: Reference
+    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     wav = farm_site.references[reference.sha256]
     job = farm_site.order(TEXT, "vc_1", reference=farm_site.keep_reference(wav, "hallo", "de"))

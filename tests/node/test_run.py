@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import soundfile
 
-from myna.engines.espeak import VOICES
+from myna.engines.espeak.engine import VOICES
 from tests.node.conftest import ONE_SLOT, NodeWith, Pair
 from tests.rig.compute_node import ComputeNode, VoicesOf
 from tests.rig.farm_site import FarmSite
@@ -129,7 +129,7 @@ def test_what_the_site_takes_back_is_stopped_at_once(
     job = farm_site.order()
     farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is held")
     farm_site.cancelled.add(("task", job.id, job.epoch))
-    node.wait_said(f"task {job.id}: dropped: the site took it back")
+    node.wait_said(f"task {job.id}: dropped: the service cancelled it")
     assert not set(speaking) & set(voices(node).pids())
     farm_site.wait_completed(farm_site.order())
     assert farm_site.failed == []
@@ -144,7 +144,7 @@ def test_without_a_beat_that_is_heard_the_job_is_dropped_when_its_lease_is_over(
     voices(node).stop()
     job = farm_site.order()
     farm_site.faults["beat"] += ["status:500"] * 100
-    node.wait_said(f"task {job.id}: dropped: its lease ran out")
+    node.wait_said(f"task {job.id}: dropped: its lease expired")
     farm_site.faults["beat"].clear()
     farm_site.wait_completed(farm_site.order())
 

@@ -1,7 +1,7 @@
 """The real command line, many times, without paying for the imports each time.
 
-A child process imports all commands once and forks for every command; the fork runs `main()` with that
-command's arguments, environment and standard streams, as a new process would, without the imports,
+A child process imports all commands and both drivers once and forks for every command; the fork runs `main()`
+with that command's arguments, environment and standard streams, as a new process would, without the imports,
 which are most of what a short command does.
 """
 
@@ -67,6 +67,8 @@ class CommandLine:
 
 def _serve() -> None:
     importlib.import_module("myna.cli").build().resolved_commands()
+    for imported_late in ("myna.store.sqlite", "myna.store.postgresql"):
+        importlib.import_module(imported_late)
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         answers.write(json.dumps(_forked(json.loads(line))) + "\n")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig import processes
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.tether import tethered
 from tests.rig.waiting import wait_until
@@ -158,19 +159,17 @@ class Voices:
         self._stopped: list[int] = []
 
     def pids(self) -> list[int]:
-        children = Path(f"/proc/{self._node.pid}/task/{self._node.pid}/children").read_text().split()
-        return [int(pid) for pid in children]
+        return processes.children(self._node.pid)
 
     def stop(self) -> list[int]:
         for pid in self.pids():
-            os.kill(pid, signal.SIGSTOP)
+            processes.send(pid, signal.SIGSTOP)
             self._stopped.append(pid)
         return self._stopped
 
     def go_on(self) -> None:
         for pid in self._stopped:
-            if Path(f"/proc/{pid}").exists():
-                os.kill(pid, signal.SIGCONT)
+            processes.send(pid, signal.SIGCONT)
         self._stopped.clear()
 
 

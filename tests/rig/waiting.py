@@ -1,10 +1,13 @@
 """Waiting for a condition with a deadline, which is what tests do instead of sleeping."""
 
+import contextlib
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable
 
+SERVER_PORTS = range(10_000, 32_768)
 _PAUSE = threading.Event()
 
 
@@ -18,8 +21,10 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, e
 
 
 def free_port() -> int:
-    """A TCP port on the loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port on the loopback that nobody listens on. Linux gives no port as low to clients, so
+    no connection takes it before, or between, the starts of a server."""
+    while True:
+        port = SERVER_PORTS.start + secrets.randbelow(len(SERVER_PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -2,23 +2,23 @@
 
 import pytest
 
-from myna.engines.spoken import (
+from myna.engines.interface import (
     EngineBusy,
-    EngineDied,
-    EngineDown,
+    EngineCrashed,
     EngineFailed,
     EngineTimedOut,
+    EngineUnavailable,
     NothingSpoken,
-    UnfitUtterance,
+    UnsupportedUtterance,
 )
 from myna.errors import InvalidRequest, UpstreamFailed
 from myna.speech.plan import check_text, read_speed
-from myna.speech.synthesize import verdict
+from myna.speech.synthesize import error_for
 
 MUTE = NothingSpoken("m")
-UNFIT = UnfitUtterance("u")
+UNFIT = UnsupportedUtterance("u")
 BUSY = EngineBusy("b")
-DOWN = EngineDown("d")
+DOWN = EngineUnavailable("d")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
         ([], UpstreamFailed),
         ([DOWN], UpstreamFailed),
         ([EngineTimedOut("t")], UpstreamFailed),
-        ([EngineDied("x")], UpstreamFailed),
+        ([EngineCrashed("x")], UpstreamFailed),
         ([EngineFailed("x")], UpstreamFailed),
         ([BUSY], UpstreamFailed),
         ([BUSY, BUSY], UpstreamFailed),
@@ -84,4 +84,4 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
     ],
 )
 def test_the_worst_that_happened_is_what_is_told(failures: list[EngineFailed], told: type[Exception]) -> None:
-    assert type(verdict(failures)) is told
+    assert type(error_for(failures)) is told

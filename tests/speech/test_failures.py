@@ -46,7 +46,7 @@ def behind_a_url(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Ser
     assert files(service) == []
 
 
-def test_a_busy_channel_is_500_refunded_and_not_sent_to_rest(
+def test_a_busy_channel_is_500_refunded_and_opens_no_circuit(
     behind_a_url: Service, upstream: Upstream
 ) -> None:
     speak = speaker(behind_a_url)
@@ -57,7 +57,7 @@ def test_a_busy_channel_is_500_refunded_and_not_sent_to_rest(
     assert balance(behind_a_url) == 20
 
 
-def test_a_failing_channel_is_500_refunded_and_sent_to_rest(
+def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(
     behind_a_url: Service, upstream: Upstream
 ) -> None:
     speak = speaker(behind_a_url)
@@ -95,7 +95,8 @@ def test_a_text_without_a_sound_is_the_callers_mistake_and_refunded(make_service
         assert answer.json["error"]["message"].startswith("text: holds nothing that this voice can speak")
     assert balance(service) == 20
     assert files(service) == []
-    assert "espeak" not in call("GET", f"{service.root_url}/metrics").body.decode()
+    failures = 'myna_upstream_failures_total{channel="espeak"'
+    assert failures not in call("GET", f"{service.root_url}/metrics").body.decode()
     assert speak("hello").status == 200
     assert balance(service) == 19
     assert service.stop() == 0
@@ -135,7 +136,7 @@ def test_a_channel_that_hangs_makes_room_for_the_next_one_in_time(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     service = make_service(
-        chat_url="parrot:", speech="none", env={"MYNA_UPSTREAM_TIMEOUT_S": "0.5", "HANGS": upstream.key}
+        chat_url="parrot:", speech="none", env={"MYNA_UPSTREAM_IDLE_S": "0.5", "HANGS": upstream.key}
     ).start()
     upstream.behave("status:404")
     for name in ("first", "second"):
@@ -145,3 +146,19 @@ def test_a_channel_that_hangs_makes_room_for_the_next_one_in_time(
     answer = speaker(service)("hello")
     assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
     assert len(upstream.requests) == 2
+
+
+def test_a_timeout_that_the_text_explains_opens_no_circuit(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    """Long texts of one caller don't take the channel from everybody; short ones tell that it hangs."""
+    service = make_service(chat_url="parrot:", speech=upstream.url, env={"MYNA_UPSTREAM_IDLE_S": "0.2"})
+    upstream.behave("status:404")
+    service.start()
+    wait_until(lambda: len(service.cli("voice", "list")) > 1, WAIT_S, "the voices are known")
+    upstream.behave("hang")
+    long, short = speaker(service, speed="0.25"), speaker(service, speed="4.0")
+    assert [long("a long text").status for _ in range(FAILURES_MAX + 1)] == [500] * (FAILURES_MAX + 1)
+    assert [short("a").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
+    assert short("a").status == 503
+    assert service.stderr.count("circuit of channel 'default-speech' is open for 10 s") == 1

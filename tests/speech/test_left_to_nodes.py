@@ -1,27 +1,74 @@
 """Speech that the site began and leaves to the compute nodes."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from myna.channels import Channels, SpeechChannel
-from myna.disk_threads import Disk
-from myna.engines.openai import OpenAISpeech
-from myna.engines.spoken import Voice
-from myna.errors import UpstreamFailed
-from myna.outbound import Outbound
-from myna.outlook import Outlook
+from myna.engines.interface import EngineVoice
+from myna.engines.openai.engine import OpenAISpeech
+from myna.errors import CommitInDoubt, UpstreamFailed
+from myna.farm.capacity import Capacity
+from myna.farm.tasks import Tasks
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import HttpClient
+from myna.ledger import Call
+from myna.quota import Quota
 from myna.settings import Settings
-from myna.speech.plan import Planner, SpeechPlan, Wish
+from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Synthesizer
-from myna.store.audio import AudioStore
-from myna.store.batch import TaskStatus
-from myna.tasks import Tasks
-from myna.voices import Choice
-from tests.ledger.desk import asks, desk_on
-from tests.store.books import Books, speech
+from myna.store.batch import CallState, TaskStatus
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.postgresql import Postgresql
+from myna.voices import VoiceChoice
+from tests.ledger.desk import Desk, desk_on
+from tests.store.books import AUDIO, Books, speech
+from tests.store.cutter import cutter_to
+from tests.tasks.works import shown, works_on
 
 pytestmark = pytest.mark.anyio
 
+
+async def stays() -> None:
+    """A client that never disconnects."""
+    await asyncio.Event().wait()
+
+
+VOICE = speech().voice_id
 NOBODY_THERE = "http://127.0.0.1:9"
+
+
+class Shop:
+    """A site whose channel speaks nothing, so that its nodes must; `tasks` may be on another connection."""
+
+    def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
+        self.outbound = HttpClient(connections_max=1)
+        engine = OpenAISpeech(
+            self.outbound, DiskExecutor(), url=NOBODY_THERE, key=None, model="m", answer_max_bytes=1
+        )
+        channel = SpeechChannel("a channel", engine, (), up=True)
+        choice = VoiceChoice(EngineVoice(VOICE, "A voice", "female", "zh-CN"), (channel,), frozenset({1}))
+        self.plan = SpeechPlan(CheckedSpeech("hello", VOICE, 1.0, 5.0, 60.0), choice, 2.0, 1800)
+        settings = Settings()
+        channels = Channels(settings, {}, self.outbound, None)
+        space, quota = FreeSpace(books.folder, 0), Quota(books.db, desk.config)
+        planner = Planner(
+            books.db, desk.ledger, desk.config, channels, Capacity(books.db), space, quota, try_s=5.0
+        )
+        audio = AudioStore(books.folder / "audio")
+        self.speaks = Synthesizer(settings, desk.ledger, desk.config, channels, tasks, planner, audio)
+
+    async def deliver(self, call: Call) -> None:
+        """As POST /tts does."""
+        try:
+            async with call:
+                answers = Answers(lambda _: "", lambda *_: "")
+                spoken = await self.speaks.deliver(call, self.plan, answers, stays)
+                assert spoken is None
+        finally:
+            await self.outbound.close()
 
 
 async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
@@ -29,21 +76,58 @@ async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
 ) -> None:
     """It isn't told that nothing was charged: it was."""
     books = postgres_books
-    holder, outbound, settings = await books.holder(), Outbound(connections_max=1), Settings()
+    holder = await books.holder()
     away = await books.open_again()
     await away.close()
-    engine = OpenAISpeech(outbound, Disk(), url=NOBODY_THERE, key=None, model="m", answer_max_bytes=1)
-    channel = SpeechChannel("a channel", engine, (), up=True)
-    choice = Choice(Voice("a voice", "A voice", "female", "zh-CN"), (channel,), frozenset({1}))
     async with desk_on(books.db) as desk:
-        channels = Channels(settings, {}, outbound, None)
-        planner = Planner(books.db, desk.ledger, desk.site, channels, Outlook(books.db))
-        tasks, audio = Tasks(away, lease_s=30), AudioStore(books.folder / "audio")
-        speaks = Synthesizer(settings, desk.ledger, desk.site, channels, tasks, planner, audio)
         call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
-        plan = SpeechPlan(Wish("hello", "a voice", 1.0, 5.0, 60.0), choice)
         with pytest.raises(UpstreamFailed):
-            async with call:
-                await speaks.deliver(asks(holder), call, plan, Answers(lambda _: "", lambda *_: ""))
+            await Shop(books, desk, Tasks(away, lease_s=30)).deliver(call)
     assert await books.balance(holder) == 10
-    await outbound.close()
+
+
+async def test_where_the_answer_is_lost_and_no_node_was_faster_the_call_is_refunded(
+    postgres_books: Books,
+) -> None:
+    """The COMMIT that left the task to the nodes went through; the refund fails the task."""
+    books = postgres_books
+    holder = await books.holder()
+    async with desk_on(books.db) as desk, cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
+        cutter.lose_answer_to(b"COMMIT")
+        with pytest.raises(UpstreamFailed, match="refunded"):
+            await Shop(books, desk, Tasks(db, lease_s=30)).deliver(call)
+        assert cutter.lost == 1
+        await db.close()
+    assert await books.balance(holder) == 10
+    assert (await books.task(call.id))[0] == TaskStatus.FAILED
+
+
+async def test_where_the_answer_is_lost_and_a_node_was_faster_nothing_is_told(
+    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept, whoever says that it failed."""
+    books = postgres_books
+    async with works_on(books) as other, desk_on(books.db) as desk, cutter_to(books.url) as cutter:
+        node, holder = await other.node(VOICE), await books.holder()
+        db = await Postgresql.open(cutter.url)
+        tasks = Tasks(db, lease_s=30)
+        take_over = tasks.take_over
+
+        async def slowly(*asked: Any) -> bool:
+            try:
+                return await take_over(*asked)
+            finally:
+                (job,) = await other.tasks.lease(node, 1, 10)
+                assert await other.tasks.complete(node, shown(job), AUDIO)
+
+        monkeypatch.setattr(tasks, "take_over", slowly)
+        call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
+        cutter.lose_answer_to(b"COMMIT")
+        with pytest.raises(CommitInDoubt):
+            await Shop(books, desk, tasks).deliver(call)
+        assert cutter.lost == 1
+        await db.close()
+    assert await books.balance(holder) == 9
+    assert await books.state(call.id) == CallState.KEPT

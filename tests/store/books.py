@@ -11,25 +11,25 @@ from msgspec import structs
 from myna import accounts, keys
 from myna.ids import new_id
 from myna.keys import Scope
-from myna.store import audit
-from myna.store import keys as key_store
 from myna.store.batch import (
     Audio,
     CallState,
     Charge,
     Charged,
     ChargeOutcome,
+    ChargeRefused,
     End,
     EndOutcome,
+    IdempotencyKey,
     NewTask,
-    Refusal,
-    Refused,
-    Reservation,
+    RefusalReason,
     TaskStatus,
 )
-from myna.store.database import Connection, Database
+from myna.store.database import Database, Queries, Transaction
 from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
+from myna.store.queries import audit
+from myna.store.queries import keys as key_store
 from myna.store.sqlite import Sqlite, clock_ms
 
 EVERY_SCOPE = Scope.CHAT | Scope.TTS | Scope.RECORDS
@@ -37,7 +37,7 @@ FIRST_VERSION = 1
 """The site's configuration version in a new database."""
 AUDIO = Audio("0123456789abcdef0123456789abcdef.mp3", 5, b"s" * 32)
 DIFFERENT_AUDIO = Audio("fedcba9876543210fedcba9876543210.mp3", 6, b"t" * 32)
-KEY_REFUSED = Refused(Refusal.KEY)
+KEY_REFUSED = ChargeRefused(RefusalReason.KEY)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -151,13 +151,22 @@ class Books:
         return await self.sql("SELECT answer FROM reservations WHERE call_id = $1", call_id)
 
     async def sql(self, text: str, *args: object) -> list[tuple[Any, ...]]:
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+        async def work(connection: Transaction) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in await connection.fetch(text, *args)]
 
         return await self.db.transaction(work)
 
     async def audit(self) -> list[audit.Breach]:
-        return await self.db.snapshot(audit.breaches)
+        """Every rule, from the first entry on, in one snapshot and without a checkpoint."""
+
+        async def read(db: Queries) -> list[audit.Breach]:
+            known: dict[int, Any] = {}
+            page = (db, 0, audit.ID_MAX, audit.FIRST, known)
+            found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
+            found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
+            return found + audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
+
+        return await self.db.snapshot(read)
 
 
 @contextlib.asynccontextmanager
@@ -171,6 +180,11 @@ async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
         assert await books.audit() == []
     finally:
         await books.db.close()
+
+
+def charged_of(holder: Holder, balance: int, task_id: int = 0) -> Charged:
+    """The outcome of a charge of this holder's that left so much on the account."""
+    return Charged(holder.account_id, holder.key_id, balance, task_id)
 
 
 def charge_of(holder: Holder, **changes: Any) -> Charge:
@@ -187,8 +201,8 @@ def refund_of(call: Charge, reason: str = "") -> End:
     return End(call.call_id, CallState.REFUNDED, reason=reason)
 
 
-def reserved(key: str = "an order", body: str = "a body") -> Reservation:
-    return Reservation(key, body.encode().ljust(32, b"."))
+def reserved(key: str = "an order", body: str = "a body") -> IdempotencyKey:
+    return IdempotencyKey(key, body.encode().ljust(32, b"."))
 
 
 def speech(status: TaskStatus = TaskStatus.PROCESSING, text: str = "你好 👋") -> NewTask:

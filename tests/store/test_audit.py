@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from myna import audit
-from myna.store.audio import AudioStore
-from myna.store.audit import RULES, SHOWN_MAX, SWEEP_GRACE_MS
 from myna.store.batch import Audio, TaskStatus
+from myna.store.files.audio import AudioStore
 from myna.store.migrate import migrate
+from myna.store.queries.audit import (
+    BALANCE_RULE,
+    RANGE_RULES,
+    RULES_OF_NOW,
+    SHOWN_MAX,
+    SWEEP_GRACE_MS,
+    USAGE_RULE,
+)
 from myna.wire.farm import TRIES_MAX
 from tests.store.books import AUDIO, Books, keep_of, refund_of, speech
 
@@ -68,13 +75,17 @@ ONE_REFUND = "a refunded call has exactly one refund"
 NO_REFUND = "an open or kept call has no refund"
 OVERDUE = "no call is open past its deadline"
 TASKS_CALL = "a task's call is open while it runs"
-AUDIO_NAMED = "a completed task names its audio"
-WAITS = "a job that waits for a node"
-IS_HELD = "a job that a node holds"
-DEADLINE = "a task that a node does has its call's deadline"
-TRIES = "a job was leased for each of its tries"
-PREVIEW = "a cloned voice that is ready names its preview"
-REASON = "a cloned voice that failed says why"
+AUDIO_NAMED = "a completed task has audio"
+QUEUED_OR_LOCAL = "a queued or local task has no lease"
+IS_LEASED = "a leased task has a token"
+CLONE_QUEUED = "a queued clone has no lease"
+CLONE_LEASED = "a leased clone has a token"
+DEADLINE = "a queued or leased task has its call's deadline"
+TRIES = "a task was leased for each of its tries"
+CLONE_TRIES = "a clone was leased for each of its tries"
+KEYS_CALL = "a call is of a key and its account"
+PREVIEW = "a ready voice has a preview"
+REASON = "a failed voice has a reason"
 COUNTERS = "a key counts its calls"
 
 BREAKS = {
@@ -94,10 +105,12 @@ BREAKS = {
     "DELETE FROM calls WHERE state = 0 AND id IN (SELECT call_id FROM tasks)": TASKS_CALL,
     "UPDATE tasks SET audio = '' WHERE status = 2": AUDIO_NAMED,
     "UPDATE tasks SET audio = 'x' WHERE status = 3": AUDIO_NAMED,
-    "UPDATE tasks SET token_hash = $1 WHERE status = 1 AND lease_until = 0": WAITS,
-    "UPDATE tasks SET lease_until = deadline + 1 WHERE lease_until > 0": IS_HELD,
-    "UPDATE tasks SET deadline = 0 WHERE lease_until > 0": IS_HELD,
-    "UPDATE clones SET lease_until = 0 WHERE status = 1": IS_HELD,
+    "UPDATE tasks SET token_hash = $1 WHERE status = 1 AND lease_until = 0": QUEUED_OR_LOCAL,
+    "UPDATE tasks SET lease_until = deadline + 1 WHERE lease_until > 0": IS_LEASED,
+    "UPDATE tasks SET deadline = 0 WHERE lease_until > 0": IS_LEASED,
+    "UPDATE clones SET lease_until = 0 WHERE status = 1": CLONE_LEASED,
+    "UPDATE calls SET key_id = 99 WHERE state = 1": KEYS_CALL,
+    "UPDATE calls SET account_id = 98 WHERE state = 1": KEYS_CALL,
     "UPDATE tasks SET deadline = deadline + 1 WHERE status = 0": DEADLINE,
     "UPDATE tasks SET deadline = 0 WHERE status = 0": DEADLINE,
     "UPDATE tasks SET deadline = deadline + 1 WHERE lease_until > 0": DEADLINE,
@@ -113,34 +126,36 @@ BREAKS = {
     "UPDATE key_usage SET cost = cost - 1": COUNTERS,
 }
 OF_WHAT_WAITS = {
-    "node_id = 7": WAITS,
-    "token_hash = $1": WAITS,
-    "lease_until = 1": WAITS,
+    "node_id = 7": QUEUED_OR_LOCAL,
+    "token_hash = $1": QUEUED_OR_LOCAL,
+    "lease_until = 1": QUEUED_OR_LOCAL,
     f"epoch = {TRIES_MAX}, tries = {TRIES_MAX}": TRIES,
     "tries = -1": TRIES,
 }
 OF_WHAT_IS_HELD = {
-    "node_id = 0": IS_HELD,
-    "token_hash = $1": IS_HELD,
-    "epoch = 0": IS_HELD,
-    "tries = 0": IS_HELD,
+    "node_id = 0": IS_LEASED,
+    "token_hash = $1": IS_LEASED,
+    "epoch = 0": IS_LEASED,
+    "tries = 0": IS_LEASED,
     "tries = 2": TRIES,
     f"epoch = 9, tries = {TRIES_MAX + 1}": TRIES,
 }
-for jobs in ("tasks", "clones"):
-    BREAKS |= {f"UPDATE {jobs} SET {change} WHERE status = 0": rule for change, rule in OF_WHAT_WAITS.items()}
-    BREAKS |= {
-        f"UPDATE {jobs} SET {change} WHERE status = 1 AND lease_until > 0": rule
-        for change, rule in OF_WHAT_IS_HELD.items()
-    }
+OF_CLONES = {QUEUED_OR_LOCAL: CLONE_QUEUED, IS_LEASED: CLONE_LEASED, TRIES: CLONE_TRIES}
+for change, rule in OF_WHAT_WAITS.items():
+    BREAKS[f"UPDATE tasks SET {change} WHERE status = 0"] = rule
+    BREAKS[f"UPDATE clones SET {change} WHERE status = 0"] = OF_CLONES[rule]
+for change, rule in OF_WHAT_IS_HELD.items():
+    BREAKS[f"UPDATE tasks SET {change} WHERE status = 1 AND lease_until > 0"] = rule
+    BREAKS[f"UPDATE clones SET {change} WHERE status = 1 AND lease_until > 0"] = OF_CLONES[rule]
 
 
 def test_every_rule_is_broken_by_something() -> None:
-    assert {rule for rule in RULES if rule.startswith(tuple(BREAKS.values()))} == set(RULES)
+    rules = {*RANGE_RULES, *RULES_OF_NOW, BALANCE_RULE, USAGE_RULE}
+    assert {rule for rule in rules if rule.startswith(tuple(BREAKS.values()))} == rules
 
 
 @pytest.mark.parametrize("statement", BREAKS)
-async def test_the_audit_finds_what_must_not_be(broken: Books, statement: str) -> None:
+async def test_the_audit_finds_each_broken_rule(broken: Books, statement: str) -> None:
     await broken.sql(statement, *([b"n" * 16] if "$1" in statement else []))
     rules = [breach.rule for breach in await broken.audit()]
     assert any(rule.startswith(BREAKS[statement]) for rule in rules), rules
@@ -167,14 +182,14 @@ async def test_missing_short_and_altered_audio_is_found(books: Books, tmp_path: 
         audio = Audio(name, 5, hashlib.sha256(b"sound").digest())
         await books.end(keep_of(await books.opened(holder, task=speech()), None, audio))
         paths.append(path)
-    assert await audit.run(books.db, store, hash_audio=True) == []
+    assert (await audit.run(books.db, store, full=True, hash_audio=True)).breaches == []
 
     paths[0].unlink()
     paths[1].write_bytes(b"soun")
     paths[2].write_bytes(b"noise")
 
-    (quick,) = await audit.run(books.db, store, hash_audio=False)
-    (whole,) = await audit.run(books.db, store, hash_audio=True)
+    (quick,) = (await audit.run(books.db, store, full=True)).breaches
+    (whole,) = (await audit.run(books.db, store, full=True, hash_audio=True)).breaches
     assert (quick.rule, quick.count, whole.count) == (audit.AUDIO_RULE, 2, 3)
     await books.sql("UPDATE tasks SET audio_removed_at = 1")
-    assert await audit.run(books.db, store, hash_audio=True) == []
+    assert (await audit.run(books.db, store, full=True, hash_audio=True)).breaches == []

@@ -6,24 +6,24 @@ from typing import cast
 
 import pytest
 
-from myna.store import postgresql
-from myna.store.batch import CallState, Charge, Charged, EndOutcome, Refusal, Refused
+from myna.store import postgresql_batch
+from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
 from myna.store.postgresql import Postgresql
-from tests.store.books import Books, charge_of, keep_of, refund_of
+from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
 
 DONE, LOST = EndOutcome.DONE, EndOutcome.LOST
 
 
-async def test_a_batch_grants_in_order_of_arrival_and_who_does_not_fit_fails_alone(books: Books) -> None:
+async def test_a_batch_charges_in_order_and_a_refusal_affects_no_other(books: Books) -> None:
     holder = await books.holder(units=2)
     dear, cheap, late = (charge_of(holder, units=units) for units in (3, 1, 2))
 
     outcomes = await books.charge(dear, cheap, late)
 
-    granted = Charged(holder.account_id, 0)
-    assert outcomes == [Refused(Refusal.UNITS, 2), granted, Refused(Refusal.UNITS, 1)]
+    granted = charged_of(holder, 1)
+    assert outcomes == [ChargeRefused(RefusalReason.UNITS, 2), granted, ChargeRefused(RefusalReason.UNITS, 1)]
     assert await books.balance(holder) == 1
 
 
@@ -44,8 +44,8 @@ async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None
     outcomes = await books.charge(*[charge_of(holder) for holder in (poor, rich, poor, rich)])
 
     assert outcomes == [
-        Charged(poor.account_id, 0), Charged(rich.account_id, 0),
-        Refused(Refusal.UNITS, 0), Charged(rich.account_id, 0),
+        charged_of(poor, 0), charged_of(rich, 4),
+        ChargeRefused(RefusalReason.UNITS, 0), charged_of(rich, 3),
     ]  # fmt: skip
     assert (await books.balance(poor), await books.balance(rich)) == (0, 3)
 
@@ -73,7 +73,7 @@ async def test_a_batch_leaves_no_memory_behind(books: Books) -> None:
         gc.enable()
 
 
-async def test_a_keep_delivers_and_takes_nothing_more(books: Books) -> None:
+async def test_a_keep_changes_no_balance(books: Books) -> None:
     holder = await books.holder(units=10)
     call = await books.opened(holder, units=4)
 
@@ -95,21 +95,19 @@ async def test_a_refund_gives_back_the_calls_own_units(books: Books) -> None:
     assert await books.counters(holder) == (2, 0, 2)
 
 
-async def test_what_a_batch_refunds_can_be_spent_by_its_charges(books: Books) -> None:
+async def test_refunds_of_a_batch_can_be_spent_by_its_charges(books: Books) -> None:
     holder = await books.holder(units=3)
     call = await books.opened(holder, units=3)
 
     ended, charged = await books.db.commit_batch([refund_of(call)], [charge_of(holder, units=3)])
 
     assert ended == [DONE]
-    assert charged == [Charged(holder.account_id, 0)]
+    assert charged == [charged_of(holder, 0)]
     assert await books.balance(holder) == 0
 
 
 @pytest.mark.parametrize("keep_first", [True, False])
-async def test_of_a_keep_and_a_refund_in_one_batch_the_first_wins_and_both_say_so(
-    books: Books, keep_first: bool
-) -> None:
+async def test_the_first_of_a_keep_and_a_refund_in_one_batch_wins(books: Books, keep_first: bool) -> None:
     holder = await books.holder(units=1)
     call = await books.opened(holder)
     ends = [keep_of(call), refund_of(call)]
@@ -146,7 +144,7 @@ async def test_calls_of_one_batch_end_once(books: Books) -> None:
     assert await books.counters(holder) == (2, 0, 0)
 
 
-async def test_the_end_of_a_call_that_is_not_there_is_lost(books: Books) -> None:
+async def test_the_end_of_an_unknown_call_is_lost(books: Books) -> None:
     holder = await books.holder()
     assert await books.end(keep_of(charge_of(holder)), refund_of(charge_of(holder))) == [LOST, LOST]
 
@@ -160,37 +158,37 @@ async def test_a_batch_that_is_sent_again_counts_once(books: Books) -> None:
     first = await books.db.commit_batch(*batch)
     again = await books.db.commit_batch(*batch)
 
-    assert first == again == ([DONE], [Charged(holder.account_id, 0), Refused(Refusal.UNITS, 8)])
+    assert first == again == ([DONE], [charged_of(holder, 8), ChargeRefused(RefusalReason.UNITS, 8)])
     assert await books.balance(holder) == 8
     assert await books.counters(holder) == (2, 0, 2)
 
 
-async def test_a_charge_sent_again_is_done_although_its_key_is_revoked_by_now(
+async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
     books: Books,
 ) -> None:
     holder = await books.holder(units=2)
     call = await books.opened(holder, units=2)
     await books.sql("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
 
-    assert await books.charge(call) == [Charged(holder.account_id, 0)]
+    assert await books.charge(call) == [charged_of(holder, 0)]
     assert await books.balance(holder) == 0
     assert await books.counters(holder) == (1, 0, 2)
 
 
-async def test_an_empty_batch_is_nothing(books: Books) -> None:
+async def test_an_empty_batch_changes_nothing(books: Books) -> None:
     assert await books.db.commit_batch([], []) == ([], [])
 
 
 async def scans(books: Books) -> dict[str, tuple[int, int]]:
     """How often each index of a PostgreSQL database was asked, and how many entries it gave."""
-    writer = books.db._writer  # type: ignore[attr-defined]
+    writer = await books.db._writer.opened()  # type: ignore[attr-defined]
     await writer.fetch("SELECT pg_stat_force_next_flush()")
     await writer.fetch("SELECT 1")
     rows = await books.sql("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
     return {name: (asked, read) for name, asked, read in rows}
 
 
-async def test_a_batch_never_looks_at_all_calls_that_are_open(postgres_books: Books) -> None:
+async def test_a_batch_never_reads_all_open_calls(postgres_books: Books) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
     books = postgres_books
     holder = await books.holder(units=2000)
@@ -204,11 +202,11 @@ async def test_a_batch_never_looks_at_all_calls_that_are_open(postgres_books: Bo
     assert found["calls_open"] == (0, 0)
 
 
-async def test_how_a_batch_finds_its_rows_is_not_what_suited_empty_tables(
+async def test_a_batch_does_not_use_plans_made_for_empty_tables(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There a walk through all of an index is the cheapest."""
-    monkeypatch.setattr(postgresql, "PLANS_LIFE_S", 0.0)
+    monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", 0.0)
     books = postgres_books
     batches, size = 300, 10
     holder = await books.holder(units=batches * size)
@@ -223,14 +221,14 @@ async def test_how_a_batch_finds_its_rows_is_not_what_suited_empty_tables(
     assert read < 20 * batches * size
 
 
-async def test_plans_are_made_anew_when_they_are_old_and_no_sooner(
+async def test_plans_are_discarded_only_after_their_lifetime(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, holder = cast(Postgresql, postgres_books.db), await postgres_books.holder()
-    writer, asked = await db._open_writer(), []
+    writer, asked = await db._writer.opened(), []
     writer.add_query_logger(lambda query: asked.append(query.query))
     for life_s, anew in ((3600.0, 0), (0.0, 3)):
-        monkeypatch.setattr(postgresql, "PLANS_LIFE_S", life_s)
+        monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", life_s)
         await db.commit_batch([], [charge_of(holder)])
         asked.clear()
         for _ in range(3):

@@ -34,7 +34,7 @@ def _own_tables(books: Books, ends: list[End], charges: list[Charge]) -> list[st
 
 
 @pytest.mark.parametrize("spoken", [False, True])
-async def test_one_call_needs_no_table_in_between(tmp_path: Path, spoken: bool) -> None:
+async def test_a_batch_of_one_call_needs_no_temporary_table(tmp_path: Path, spoken: bool) -> None:
     async with books_of("", tmp_path) as books:
         call = charge_of(await books.holder(), task=speech() if spoken else None)
         assert _own_tables(books, [], [call]) == []

@@ -1,11 +1,13 @@
 """What a charge needs, in the order in which its caller is told of what's missing."""
 
 import pytest
+from msgspec import structs
 
-from myna import accounts, keys, site
+from myna import accounts, keys
+from myna import config as site
 from myna.keys import Scope
-from myna.store.batch import Charged, ChargeOutcome, Refusal, Refused, Replayed
-from tests.store.books import KEY_REFUSED, Books, charge_of, keep_of, reserved, speech
+from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
+from tests.store.books import KEY_REFUSED, Books, charge_of, charged_of, keep_of, refund_of, reserved, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +22,7 @@ async def test_a_charge_takes_its_units_and_opens_its_call(books: Books) -> None
 
     (outcome,) = await books.charge(call := charge_of(holder, units=3))
 
-    assert outcome == Charged(holder.account_id, 0)
+    assert outcome == charged_of(holder, 7)
     assert await books.balance(holder) == 7
     assert await books.entries(call.call_id) == [(0, -3)]
     assert await books.state(call.call_id) == 0
@@ -74,20 +76,20 @@ async def test_a_key_without_the_endpoints_scope_is_refused(books: Books) -> Non
 
 async def test_a_key_without_the_scope_that_pays_is_refused_for_its_rate(books: Books) -> None:
     holder = await books.holder(scopes=Scope.CHAT)
-    assert await books.charge(charge_of(holder, pays=int(Scope.TTS))) == [Refused(Refusal.RATE)]
+    assert await books.charge(charge_of(holder, pays=int(Scope.TTS))) == [ChargeRefused(RefusalReason.RATE)]
     assert await nothing_moved(books)
 
 
 async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
     holder = await books.holder()
     await site.change(books.db, "chat_units", "2")
-    assert await books.charge(charge_of(holder)) == [Refused(Refusal.STALE)]
+    assert await books.charge(charge_of(holder)) == [ChargeRefused(RefusalReason.STALE)]
     assert await nothing_moved(books)
 
 
 async def test_what_the_balance_does_not_cover_is_refused(books: Books) -> None:
     holder = await books.holder(units=2)
-    assert await books.charge(charge_of(holder, units=3)) == [Refused(Refusal.UNITS, 2)]
+    assert await books.charge(charge_of(holder, units=3)) == [ChargeRefused(RefusalReason.UNITS, 2)]
     assert await nothing_moved(books)
     assert await books.balance(holder) == 2
 
@@ -95,42 +97,67 @@ async def test_what_the_balance_does_not_cover_is_refused(books: Books) -> None:
 async def test_the_last_unit_can_be_spent(books: Books) -> None:
     holder = await books.holder(units=1)
     assert await books.charge(charge_of(holder), charge_of(holder)) == [
-        Charged(holder.account_id, 0), Refused(Refusal.UNITS, 0),
+        charged_of(holder, 0), ChargeRefused(RefusalReason.UNITS, 0),
     ]  # fmt: skip
     assert await books.balance(holder) == 0
 
 
-async def test_a_call_that_costs_nothing_is_a_call_with_an_empty_purse(books: Books) -> None:
+async def test_a_free_call_is_opened_with_a_balance_of_zero(books: Books) -> None:
     holder = await books.holder(units=0)
     call = await books.opened(holder, units=0)
     assert await books.end(keep_of(call)) == ["done"]
     assert await books.counters(holder) == (1, 1, 0)
 
 
-async def test_reasons_are_told_in_one_order_on_both_databases(books: Books) -> None:
-    """Key, then reservation, then configuration, then rate, then units: everything that is wrong at once."""
+async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> None:
+    """Key, then rate, then idempotency key, then configuration, then units: everything that is wrong at once.
+    A rate that was decided under an old configuration is decided again."""
     good = await books.holder(units=1)
     poor = await books.second_key(good, Scope.CHAT)
     order = reserved()
     stale, unpaid = {"config_version": 0}, {"pays": int(Scope.TTS)}
-    everything = {**stale, **unpaid, "units": 9}
+    dear = {**stale, "units": 9}
     first = await books.opened(good, reservation=order)
 
     async def told(**changes: object) -> ChargeOutcome:
         return (await books.charge(charge_of(poor, **changes)))[0]
 
-    assert await told(key_hash=b"?" * 32, reservation=order, **everything) == KEY_REFUSED
-    assert await told(reservation=reserved(body="another"), **everything) == Refused(Refusal.REUSED)
-    assert await told(reservation=order, **everything) == Refused(Refusal.PENDING)
+    assert await told(key_hash=b"?" * 32, reservation=order, **dear, **unpaid) == KEY_REFUSED
+    assert await told(reservation=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
+    assert await told(reservation=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await told(reservation=reserved(body="another"), **dear) == ChargeRefused(RefusalReason.REUSED)
+    assert await told(reservation=order, **dear) == ChargeRefused(RefusalReason.PENDING)
     await books.end(keep_of(first, "the answer"))
-    assert await told(reservation=order, **everything) == Replayed("the answer")
-    assert await told(**everything) == Refused(Refusal.STALE)
-    assert await told(**unpaid, units=9) == Refused(Refusal.RATE)
-    assert await told(units=9) == Refused(Refusal.UNITS, 0)
+    assert await told(reservation=order, **dear) == Replayed("the answer")
+    assert await told(reservation=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await told(**dear) == ChargeRefused(RefusalReason.STALE)
+    assert await told(units=9) == ChargeRefused(RefusalReason.UNITS, 0)
     assert await books.counters(poor) == (0, 0, 0)
 
 
-async def test_a_refused_charge_orders_no_task(books: Books) -> None:
+async def test_a_charge_returns_its_account_and_balance(books: Books) -> None:
+    holder = await books.holder(units=10)
+    calls = [charge_of(holder, units=units) for units in (3, 2)]
+
+    assert await books.charge(*calls) == [charged_of(holder, 7), charged_of(holder, 5)]
+    await books.end(refund_of(calls[1]))
+    assert await books.charge(calls[0]) == [charged_of(holder, 7)], "sent again: what is there now"
+
+
+async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
+    holder = await books.holder()
+    kept, other, refunded = [await books.opened(holder, request_id=f"req-{n}") for n in range(3)]
+    await books.end(
+        structs.replace(keep_of(kept), channel="main"),
+        structs.replace(keep_of(other), channel="spare"),
+        structs.replace(refund_of(refunded), channel="main"),
+    )
+    assert await books.sql("SELECT request_id, state, channel FROM calls ORDER BY request_id") == [
+        ("req-0", 1, "main"), ("req-1", 1, "spare"), ("req-2", 2, "main"),
+    ]  # fmt: skip
+
+
+async def test_a_refused_charge_creates_no_task(books: Books) -> None:
     holder = await books.holder(units=0)
     await books.charge(charge_of(holder, task=speech(), reservation=reserved()))
     assert await books.sql("SELECT id FROM tasks") == []

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from myna.ids import new_id
-from myna.store import ledger
+from myna.store.queries import ledger
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_the_ledger_can_not_be_emptied_on_postgresql(postgres_books: Books
         await postgres_books.sql("TRUNCATE ledger")
 
 
-async def test_no_statement_brings_a_balance_below_zero(books: Books) -> None:
+async def test_no_statement_makes_a_balance_negative(books: Books) -> None:
     holder = await books.holder(units=7)
     with pytest.raises(REFUSED, match=r"balance"):
         await books.sql("UPDATE accounts SET balance = balance - 8 WHERE id = $1", holder.account_id)
@@ -50,7 +50,7 @@ async def test_a_call_has_one_entry_of_a_kind(books: Books) -> None:
 
 @pytest.mark.parametrize("completed", [True, False])
 @pytest.mark.parametrize("status", [0, 1, 2, 3])
-async def test_a_task_that_ended_never_moves_again(books: Books, completed: bool, status: int) -> None:
+async def test_an_ended_task_never_changes_its_status(books: Books, completed: bool, status: int) -> None:
     call = await books.opened(await books.holder(), task=speech())
     await books.end(keep_of(call, None, AUDIO) if completed else refund_of(call))
     before = await books.task(call.call_id)
@@ -66,7 +66,7 @@ async def test_units_are_never_negative_in_a_charge(books: Books) -> None:
     assert await books.balance(holder) == 1
 
 
-async def test_a_batch_that_fails_leaves_nothing_of_itself(books: Books) -> None:
+async def test_a_failed_batch_changes_nothing(books: Books) -> None:
     holder = await books.holder(units=10)
     call = await books.opened(holder)
     with pytest.raises(REFUSED):
@@ -76,12 +76,12 @@ async def test_a_batch_that_fails_leaves_nothing_of_itself(books: Books) -> None
     assert await books.sql("SELECT count(*) FROM calls") == [(1,)]
 
 
-async def test_a_grant_takes_no_more_than_there_is(books: Books) -> None:
+async def test_a_negative_grant_is_limited_by_the_balance(books: Books) -> None:
     holder = await books.holder(units=5)
 
     async def grant(units: int) -> int | None:
         return await books.db.transaction(
-            lambda connection: ledger.grant(connection, new_id(), holder.account_id, units, "a memo")
+            lambda connection: ledger.grant(connection, holder.account_id, units, "a memo")
         )
 
     assert await grant(-6) is None
@@ -92,7 +92,7 @@ async def test_a_grant_takes_no_more_than_there_is(books: Books) -> None:
 
 
 @pytest.mark.parametrize("accounts", [1, 2])
-async def test_no_batch_brings_a_balance_below_zero(books: Books, accounts: int) -> None:
+async def test_no_batch_makes_a_balance_negative(books: Books, accounts: int) -> None:
     """The batch's own decision, the guard of its statement and the schema's check each hold it."""
     holders = [await books.holder(units=2) for _ in range(accounts)]
     with contextlib.suppress(*REFUSED, AssertionError):
@@ -101,14 +101,14 @@ async def test_no_batch_brings_a_balance_below_zero(books: Books, accounts: int)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE calls SET state = 3", "UPDATE tasks SET status = 4"])
-async def test_there_is_no_state_but_those_that_are_known(books: Books, statement: str) -> None:
+async def test_unknown_states_are_refused(books: Books, statement: str) -> None:
     call = await books.opened(await books.holder(), task=speech())
     with pytest.raises(REFUSED, match=r"(?i)check"):
         await books.sql(statement)
     assert await books.state(call.call_id) == 0
 
 
-async def test_there_is_no_entry_but_a_charge_a_refund_and_a_grant(books: Books) -> None:
+async def test_unknown_kinds_of_entries_are_refused(books: Books) -> None:
     with pytest.raises(REFUSED, match=r"(?i)check"):
         await books.sql(
             "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 3, 1, 1, 1)",

@@ -7,10 +7,10 @@ import asyncpg
 import pytest
 
 from myna import accounts, keys
-from myna.store import postgresql
-from myna.store.batch import Charged, Refusal, Refused
+from myna.store import postgresql_batch
+from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database
-from tests.store.books import KEY_REFUSED, Books, Holder, charge_of
+from tests.store.books import KEY_REFUSED, Books, Holder, charge_of, charged_of
 from tests.store.stalls import stalled_commits, until
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND dat
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch waits for an account as long as it takes, so that a test sees it wait."""
-    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT_MS", 30_000)
+    monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", 30_000)
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, o
     async with stalled_commits(books) as stalled:
         first = asyncio.ensure_future(books.charge(charge_of(holder)))
         await stalled()
-        second = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        second = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
         await somebody_waits(books)
-    assert await first == [Charged(holder.account_id, 0)]
-    assert (await second)[1] == [Refused(Refusal.UNITS, 0)]
+    assert await first == [charged_of(holder, 0)]
+    assert (await second)[1] == [ChargeRefused(RefusalReason.UNITS, 0)]
 
 
 async def test_a_charge_that_waited_for_a_revocation_is_refused(
@@ -60,7 +60,7 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
     async with hand.transaction():
         await hand.execute("UPDATE accounts SET balance = balance WHERE id = $1", holder.account_id)
         await hand.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
-        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
         await somebody_waits(books)
     await hand.close()
     assert (await charging)[1] == [KEY_REFUSED]
@@ -86,6 +86,6 @@ async def test_a_revocation_waits_for_the_charges_before_it(
         refusing = asyncio.ensure_future(refuse(books.db, holder))
         await asyncio.wait([refusing], timeout=0.2)
         assert not refusing.done()
-    assert (await charging)[1] == [Charged(holder.account_id, 0)]
+    assert (await charging)[1] == [charged_of(holder, 9)]
     await refusing
     assert await books.charge(charge_of(holder)) == [KEY_REFUSED]

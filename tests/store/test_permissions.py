@@ -33,13 +33,13 @@ async def make(file: Path) -> None:
     assert modes == {mode(file)}
 
 
-async def test_a_new_database_is_for_nobody_else_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     file = tmp_path / "above" / "data" / "myna.sqlite"
     await make(file)
     assert (mode(file.parent), mode(file)) == (0o700, 0o600)
 
 
-async def test_one_that_is_there_keeps_what_its_owner_gave_it(tmp_path: Path) -> None:
+async def test_an_existing_database_keeps_its_permissions(tmp_path: Path) -> None:
     file = tmp_path / "data" / "myna.sqlite"
     await make(file)
     file.parent.chmod(0o750)

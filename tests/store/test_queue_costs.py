@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from myna.store import queue, tasks
-from myna.store.database import Connection
+from myna.store.database import Transaction
+from myna.store.queries import tasks
+from myna.store.queries.farm import queue, refusals
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
 from tests.store.books import AUDIO, Books, books_of
@@ -35,13 +36,14 @@ CLONES = (
     " SELECT 'clone-' || i, 1, 'n', 'zh', 't', 's' || i, 1, CAST(i AS BLOB), 1, 'c', 'c', 1, 2, 'p' || i, 1"
     " FROM g"
 )
-Question = Callable[[Connection], Awaitable[object]]
+Question = Callable[[Transaction], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
     "a node's next job": lambda db: queue.heads(db, 1, 1),
     "a sample for a job": lambda db: queue.held_sample(db, 1, b"s" * 32),
     "whether a file is named": lambda db: tasks.named(db, ["f" * 32 + ".mp3"]),
-    "leases that ran out": lambda db: queue.put_back_lapsed(db, TRIES_MAX, 100),
-    "voices whose last lease ran out": lambda db: queue.fail_spent_clones(db, TRIES_MAX, "r"),
+    "leases that ran out": lambda db: queue.requeue_expired(db, TRIES_MAX, 100),
+    "voices whose last lease ran out": lambda db: queue.fail_exhausted_clones(db, TRIES_MAX, "r"),
+    "voices that no other node makes": lambda db: refusals.fail_refused_clones(db, 1, "r"),
 }
 
 
@@ -74,7 +76,7 @@ async def fill(books: Books, number: int) -> None:
 
 
 @pytest.mark.parametrize("what", QUESTIONS)
-async def test_what_is_not_asked_for_costs_nothing(works: Works, what: str) -> None:
+async def test_the_cost_of_a_query_does_not_depend_on_other_rows(works: Works, what: str) -> None:
     books: Any = works.books
     maker, holder = await works.node(clones=["zh"]), await books.holder()
     await works.clone(holder, sample=b"s" * 32)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from myna.store import ledger, tasks
-from myna.store.batch import AUDIO_MARK, TASK_MARK, Charged, Refusal, Refused, Replayed, TaskStatus
+from myna.keys import Scope
+from myna.store.batch import AUDIO_MARK, TASK_MARK, ChargeRefused, RefusalReason, Replayed, TaskStatus
 from myna.store.limits import RESERVATION_LIFE_MS
-from tests.store.books import Books, charge_of, keep_of, refund_of, reserved, speech
+from myna.store.queries import ledger, tasks
+from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of, reserved, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -13,10 +14,12 @@ DAY_MS = 24 * 3600 * 1000
 ODD_ANSWER = '{"content": "a\\u0000b \\"quoted\\" \\\\ 你好 👋"}'
 
 
-async def test_a_copy_waits_while_the_first_call_is_open_and_then_gets_its_answer(books: Books) -> None:
+async def test_a_retry_is_pending_while_the_first_call_is_open_and_then_replayed(books: Books) -> None:
     holder = await books.holder()
     call = await books.opened(holder, reservation=reserved())
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Refused(Refusal.PENDING)]
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [
+        ChargeRefused(RefusalReason.PENDING)
+    ]
 
     await books.end(keep_of(call, ODD_ANSWER))
 
@@ -25,30 +28,30 @@ async def test_a_copy_waits_while_the_first_call_is_open_and_then_gets_its_answe
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_copies_in_one_batch_are_charged_once(books: Books) -> None:
+async def test_retries_in_one_batch_are_charged_once(books: Books) -> None:
     holder = await books.holder()
     outcomes = await books.charge(*[charge_of(holder, reservation=reserved()) for _ in range(3)])
-    assert outcomes == [Charged(holder.account_id, 0), *[Refused(Refusal.PENDING)] * 2]
+    assert outcomes == [charged_of(holder, 9), *[ChargeRefused(RefusalReason.PENDING)] * 2]
 
 
 async def test_another_request_under_the_same_key_is_refused_open_or_kept(books: Books) -> None:
     holder = await books.holder()
     call = await books.opened(holder, reservation=reserved())
     other = reserved(body="another body")
-    assert await books.charge(charge_of(holder, reservation=other)) == [Refused(Refusal.REUSED)]
+    assert await books.charge(charge_of(holder, reservation=other)) == [ChargeRefused(RefusalReason.REUSED)]
     await books.end(keep_of(call, "the answer"))
-    assert await books.charge(charge_of(holder, reservation=other)) == [Refused(Refusal.REUSED)]
+    assert await books.charge(charge_of(holder, reservation=other)) == [ChargeRefused(RefusalReason.REUSED)]
 
 
-async def test_a_refund_drops_the_reservation_so_that_a_retry_is_a_new_call(books: Books) -> None:
+async def test_a_refund_deletes_the_idempotency_key(books: Books) -> None:
     holder = await books.holder()
     call = await books.opened(holder, reservation=reserved())
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Charged(holder.account_id, 0)]
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [charged_of(holder, 9)]
 
 
-async def test_a_refund_drops_the_reservation_of_an_answer_that_told_of_a_task(books: Books) -> None:
+async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> None:
     """The answer was given with the order; what it promised didn't come."""
     holder, order = await books.holder(), speech(TaskStatus.QUEUED)
     call = await books.opened(holder, task=order, reservation=reserved(), draft=TASK_MARK)
@@ -56,26 +59,28 @@ async def test_a_refund_drops_the_reservation_of_an_answer_that_told_of_a_task(b
     assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed(str(task_id))]
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Charged(holder.account_id, 0)]
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [charged_of(holder, 9)]
 
 
-async def test_an_answer_that_lacks_its_audio_is_not_given_yet(books: Books) -> None:
+async def test_an_answer_without_its_audio_is_not_replayed(books: Books) -> None:
     holder, order = await books.holder(), speech(TaskStatus.QUEUED)
     call = await books.opened(holder, task=order, reservation=reserved(), draft=f"{TASK_MARK} {AUDIO_MARK}")
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Refused(Refusal.PENDING)]
+    assert await books.charge(charge_of(holder, reservation=reserved())) == [
+        ChargeRefused(RefusalReason.PENDING)
+    ]
     assert await tasks.draft(books.db, call.call_id) == f"{task_id} {AUDIO_MARK}"
 
 
-async def test_a_reservation_belongs_to_the_account_whatever_its_key(books: Books) -> None:
+async def test_an_idempotency_key_belongs_to_the_account(books: Books) -> None:
     holder, stranger = await books.holder(), await books.holder()
     second = await books.second_key(holder)
     await books.opened(holder, reservation=reserved())
     outcomes = await books.charge(*[charge_of(key, reservation=reserved()) for key in (second, stranger)])
-    assert outcomes == [Refused(Refusal.PENDING), Charged(stranger.account_id, 0)]
+    assert outcomes == [ChargeRefused(RefusalReason.PENDING), charged_of(stranger, 9)]
 
 
-async def test_a_reservation_lives_for_a_day(books: Books) -> None:
+async def test_an_idempotency_key_expires_after_a_day(books: Books) -> None:
     assert RESERVATION_LIFE_MS == DAY_MS
     holder = await books.holder()
     call = await books.opened(holder, reservation=reserved())
@@ -85,11 +90,11 @@ async def test_a_reservation_lives_for_a_day(books: Books) -> None:
     assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed("the answer")]
     await books.move_clock(60_000)
     another = charge_of(holder, reservation=reserved(body="another body"))
-    assert await books.charge(another) == [Charged(holder.account_id, 0)]
+    assert await books.charge(another) == [charged_of(holder, 8)]
     assert await books.answer(another.call_id) == [(None,)]
 
 
-async def test_old_answers_are_forgotten_but_not_those_of_open_calls(books: Books) -> None:
+async def test_expired_answers_are_deleted_except_those_of_open_calls(books: Books) -> None:
     holder = await books.holder()
     kept = await books.opened(holder, reservation=reserved("kept"))
     still_open = await books.opened(holder, reservation=reserved("open"), deadline_ms=3 * DAY_MS)
@@ -108,13 +113,13 @@ async def test_old_answers_are_forgotten_but_not_those_of_open_calls(books: Book
     assert await books.answer(young.call_id) == [("a new answer",)]
 
 
-async def test_the_stored_answer_is_only_for_the_very_request(books: Books) -> None:
+async def test_the_stored_answer_is_only_for_the_same_request(books: Books) -> None:
     holder = await books.holder()
     call = await books.opened(holder, reservation=reserved())
     order = reserved()
 
-    async def stored(account_id: int, key: str, fingerprint: bytes) -> str | None:
-        found = await ledger.reserved(books.db, account_id, key, fingerprint)
+    async def stored(account_id: int, key: str, fingerprint: bytes, scopes: Scope = Scope.CHAT) -> str | None:
+        found = await ledger.reserved(books.db, account_id, int(scopes), key, fingerprint)
         return found.answer if found else None
 
     assert await stored(holder.account_id, order.key, order.fingerprint) is None
@@ -123,12 +128,13 @@ async def test_the_stored_answer_is_only_for_the_very_request(books: Books) -> N
     assert await stored(holder.account_id + 1, order.key, order.fingerprint) is None
     assert await stored(holder.account_id, "another", order.fingerprint) is None
     assert await stored(holder.account_id, order.key, b"!" * 32) is None
+    assert await stored(holder.account_id, order.key, order.fingerprint, Scope.TTS | Scope.RECORDS) is None
     await books.move_clock(DAY_MS)
     assert await stored(holder.account_id, order.key, order.fingerprint) is None
 
 
 @pytest.mark.parametrize("first, second", [("a", "b"), ("b", "a")])
-async def test_of_two_keeps_in_one_batch_the_first_ones_answer_is_stored(
+async def test_the_answer_of_the_first_of_two_keeps_in_one_batch_is_stored(
     books: Books, first: str, second: str
 ) -> None:
     holder = await books.holder()

@@ -2,14 +2,15 @@
 
 import pytest
 
-from myna.store import tasks
-from myna.store.batch import Charged, TaskStatus
+from myna.store.batch import TaskStatus
+from myna.store.queries import tasks
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
     Books,
     Holder,
     charge_of,
+    charged_of,
     keep_of,
     refund_of,
     reserved,
@@ -26,16 +27,16 @@ async def only_task(books: Books, holder: Holder) -> tasks.TaskRow:
     return row
 
 
-async def test_a_charge_orders_its_task_and_says_its_number(books: Books) -> None:
+async def test_a_charge_creates_its_task_and_returns_its_id(books: Books) -> None:
     holder = await books.holder()
     (outcome,) = await books.charge(charge_of(holder, task=speech(TaskStatus.PROCESSING, "你好 👋")))
     row = await only_task(books, holder)
-    assert outcome == Charged(holder.account_id, row.id)
+    assert outcome == charged_of(holder, 9, row.id)
     assert (row.status, row.text, row.chars, row.audio) == (1, "你好 👋", 4, "")
     assert await books.sql("SELECT voice_id, speed FROM tasks") == [("a voice", 1.5)]
 
 
-async def test_a_charge_sent_again_says_the_same_task(books: Books) -> None:
+async def test_a_charge_sent_again_returns_the_same_task(books: Books) -> None:
     holder = await books.holder()
     call = charge_of(holder, task=speech(), reservation=reserved())
     assert await books.charge(call) == await books.charge(call)
@@ -52,7 +53,7 @@ async def test_a_keep_completes_the_task_with_its_audio(books: Books) -> None:
 
 
 @pytest.mark.parametrize("status", [TaskStatus.QUEUED, TaskStatus.PROCESSING])
-async def test_a_refund_fails_the_task_and_says_why(books: Books, status: TaskStatus) -> None:
+async def test_a_refund_fails_the_task_with_its_reason(books: Books, status: TaskStatus) -> None:
     holder = await books.holder()
     call = await books.opened(holder, task=speech(status))
     await books.end(refund_of(call, "it was too loud"))
@@ -96,7 +97,7 @@ async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_b
 
 
 @pytest.mark.parametrize("reasons", [("a", "b"), ("b", "a")])
-async def test_of_two_refunds_in_one_batch_the_first_ones_reason_is_told(
+async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
     books: Books, reasons: tuple[str, str]
 ) -> None:
     holder = await books.holder()

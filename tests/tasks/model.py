@@ -7,6 +7,8 @@ from myna.store.batch import AUDIO_MARK, TASK_MARK
 from myna.wire.farm import TRIES_MAX
 
 LEASE_S = 300
+ONLINE_S = 40
+OPINION_GRACE_S = 600
 SWEPT_S = 60
 """Nothing is overdue for longer, since sweeps come more often than that."""
 QUEUED, HELD, DONE, FAILED = range(4)
@@ -21,6 +23,7 @@ class Node:
     works: bool = True
     failures: int = 0
     rests_until: int = 0
+    heard_at: int = 0
 
     def rest(self, now: int, *, handed_back: bool) -> None:
         self.failures += not handed_back
@@ -37,9 +40,11 @@ class Work:
     epoch: int = 0
     tries: int = 0
     node_id: int = 0
+    leased_at: int = 0
     lease_until: int = 0
     audio: str = ""
     gone: bool = False
+    refused_by: list[int] = field(default_factory=list)
 
     kind: ClassVar[str]
 
@@ -152,7 +157,7 @@ class Model:
             if not heads:
                 break
             for job in heads:
-                job.status, job.node_id = HELD, node_id
+                job.status, job.node_id, job.leased_at = HELD, node_id, self.now
                 job.epoch += 1
                 job.tries += 1
                 self.renew(job)
@@ -161,7 +166,7 @@ class Model:
         return found
 
     def _heads(self, node_id: int) -> list[Work]:
-        able = [job for job in self.jobs if self._can(self.nodes[node_id], job)]
+        able = [job for job in self.jobs if self._can(node_id, job)]
         first: dict[int, Work] = {}
         for job in able:  # voices come before tasks, and each in the order of their orders
             first.setdefault(job.account_id, job)
@@ -170,8 +175,21 @@ class Model:
     def _place(self, job: Work) -> tuple[int, int, int]:
         return (self.turns.get(job.account_id, 0), job.id if job.kind == "task" else 0, job.account_id)
 
-    def _can(self, node: Node, job: Work) -> bool:
-        if not node.works or node.rests_until > self.now or job.status != QUEUED:
+    def hear(self, node_id: int) -> None:
+        self.nodes[node_id].heard_at = self.now
+
+    def _can(self, node_id: int, job: Work) -> bool:
+        node = self.nodes[node_id]
+        if node.rests_until > self.now or job.status != QUEUED:
+            return False
+        if isinstance(job, Task) and job.deadline <= self.now:
+            return False
+        return self._able(node_id, job)
+
+    def _able(self, node_id: int, job: Work) -> bool:
+        """Whether the node may work, has what the job needs and hasn't refused it."""
+        node = self.nodes[node_id]
+        if not node.works or node_id in job.refused_by:
             return False
         if isinstance(job, Voice):
             return job.language in node.languages
@@ -181,7 +199,7 @@ class Model:
             for voice in self.voices
             if voice.status == DONE and voice.language in node.languages
         }
-        return job.deadline > self.now and (job.voice_id in node.voices or job.voice_id in ready)
+        return job.voice_id in node.voices or job.voice_id in ready
 
     def renew(self, job: Work) -> None:
         job.lease_until = self.now + LEASE_S
@@ -211,6 +229,9 @@ class Model:
         if self.holds(lease):
             lease.job.audio = audio
             self.nodes[lease.node_id].failures = 0
+            for node_id in lease.job.refused_by:
+                if node_id in self.nodes:
+                    self.nodes[node_id].rest(self.now, handed_back=False)
             self.end(lease.job, kept=True)
             return True
         return False if self.completed(lease) and lease.job.audio == audio else None
@@ -222,11 +243,22 @@ class Model:
         job = lease.job
         if not final:
             self.nodes[lease.node_id].rest(self.now, handed_back=handed_back)
-        if handed_back or not (final or job.tries >= TRIES_MAX):
+        last = job.tries >= TRIES_MAX
+        if final and not handed_back and not last:
+            job.refused_by.append(lease.node_id)
+            final = not self._another(job)
+        if handed_back or not (final or last):
             self._put_back(job, int(handed_back))
         else:
             self.end(job, kept=False)
         return True
+
+    def _another(self, job: Work) -> bool:
+        """Whether a node is online that can do the job and has not refused it."""
+        return any(
+            self._able(node_id, job) and node.heard_at > self.now - ONLINE_S
+            for node_id, node in self.nodes.items()
+        )
 
     def put(self, node_id: int, put: str) -> None:
         """`disable`, `enable`, `drain` or `remove`."""
@@ -243,6 +275,10 @@ class Model:
 
     def look_after_leases(self) -> tuple[int, int]:
         """How many were queued again, how many tasks were refunded."""
+        for voice in self.voices:
+            asked = voice.refused_by and voice.leased_at <= self.now - OPINION_GRACE_S
+            if voice.status == QUEUED and asked and not self._another(voice):
+                self.end(voice, kept=False)
         lapsed = [job for job in self.jobs if job.status == HELD and 0 < job.lease_until <= self.now]
         spent = [job for job in lapsed if job.tries >= TRIES_MAX]
         for job in lapsed:

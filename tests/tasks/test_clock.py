@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from myna.errors import Stale
+from myna.errors import StaleLease
+from myna.farm.tasks import NO_TRY_LEFT
 from myna.store.batch import CallState
-from myna.tasks import NO_TRY_LEFT
 from myna.wire.farm import TRIES_MAX
 from tests.ledger.desk import desk_on
 from tests.store.books import AUDIO, reserved
@@ -54,7 +54,7 @@ async def test_a_task_that_no_node_finished_in_all_its_tries_is_refunded(works: 
     assert await works.books.balance(holder) == 10
     assert await works.books.answer(call.call_id) == []
     assert await works.look_after_leases() == (0, 0)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await works.tasks.complete(node, shown(job), AUDIO)
 
 
@@ -97,7 +97,7 @@ async def test_a_task_that_is_held_at_its_deadline_fails_and_is_refunded(works: 
     call, job = await works.held(node, holder, deadline_ms=LEASE_MS // 2)
     await works.books.move_clock(LEASE_MS // 2 + 1)
     assert not await works.beats(node, shown(job))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await works.tasks.complete(node, shown(job), AUDIO)
     assert await works.desk.ledger.sweep() == 1
     assert await works.status(call) == 3
@@ -210,7 +210,7 @@ async def test_what_is_left_to_nodes_has_the_answer_to_its_copies(
 async def test_a_call_that_ended_meanwhile_is_not_left_to_nodes(works: Works) -> None:
     holder = await works.books.holder()
     call = await works.begun(holder)
-    await works.desk.ledger.refund_all([call.call_id], "swept")
+    await works.desk.ledger.refund_all({call.call_id: "swept"})
     before = await works.books.sql("SELECT * FROM calls")
     assert not await works.tasks.take_over(holder.account_id, call.call_id, 120.0, None)
     assert await works.books.sql("SELECT * FROM calls") == before
@@ -243,7 +243,7 @@ async def test_a_voice_that_can_not_be_made_failed(works: Works) -> None:
     job = await works.leased(node)
     await works.tasks.fail(node, failure(job, final=True))
     assert await works.clone_row(voice_id) == (3, "it was too loud", "")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await works.tasks.complete(node, shown(job), AUDIO)
 
 
@@ -264,9 +264,9 @@ async def test_a_voice_is_only_made_by_who_holds_it(works: Works, change: dict[s
     node, voice_id = await works.node(clones=["zh"]), await works.clone(await works.books.holder())
     job = await works.leased(node)
     for who, held in ((node, shown(job, **change)), (await works.node(clones=["zh"]), shown(job))):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleLease):
             await works.tasks.complete(who, held, AUDIO)
     await works.books.move_clock(LEASE_MS + 1)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await works.tasks.complete(node, shown(job), AUDIO)
     assert (await works.clone_row(voice_id))[0] == 1

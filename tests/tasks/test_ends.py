@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
-from myna.errors import Stale
-from myna.store.batch import AUDIO_MARK, TASK_MARK, Audio, CallState, Replayed
-from myna.wire.farm import TRIES_MAX, Held, Job
+from myna.errors import StaleLease
+from myna.store.batch import AUDIO_MARK, NOT_STORED, TASK_MARK, Audio, CallState, Replayed
+from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.wire.farm import TRIES_MAX, Job, LeaseProof
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, break_refunds, charge_of, mend_refunds, reserved
 from tests.store.stalls import until
 from tests.tasks.works import FREE, LEASE_MS, Works, failure, shown
@@ -38,6 +39,16 @@ async def test_who_completes_a_task_fills_in_the_answer_to_its_copies(works: Wor
     await works.tasks.complete(node, shown(job), AUDIO)
     answer = f'{{"id": {job.id}, "audio": "{AUDIO.name}"}}'
     assert await works.books.charge(charge_of(holder, reservation=reserved())) == [Replayed(answer)]
+
+
+async def test_who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft(
+    works: Works,
+) -> None:
+    holder, node = await works.books.holder(), await works.node()
+    draft = BOTH_MARKS + " " * STORED_ANSWER_MAX_BYTES
+    _, job = await works.held(node, holder, reservation=reserved(), draft=draft)
+    await works.tasks.complete(node, shown(job), AUDIO)
+    assert await works.books.sql("SELECT answer, draft FROM reservations") == [(NOT_STORED, None)]
 
 
 async def test_an_answer_that_lacks_but_the_tasks_id_is_stored_with_the_order(works: Works) -> None:
@@ -128,7 +139,7 @@ async def test_a_beat_renews_what_is_held_and_names_the_rest(works: Works) -> No
     await works.books.move_clock(LEASE_MS - 5000)
     assert [await works.beats(node, shown(job)) for job in jobs] == [True, False, True]
     await works.books.move_clock(LEASE_MS - 5000)
-    assert await works.tasks.holds(node, shown(jobs[0]))
+    assert await works.tasks.has_lease(node, shown(jobs[0]))
 
 
 # ---- retries of a completion
@@ -149,7 +160,7 @@ async def test_another_audio_for_a_completed_task_is_stale(works: Works) -> None
     node = await works.node()
     call, job = await works.held(node)
     await works.tasks.complete(node, shown(job), AUDIO)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleLease):
         await works.tasks.complete(node, shown(job), DIFFERENT_AUDIO)
     assert await works.books.task(call.call_id) == COMPLETED
 
@@ -161,8 +172,8 @@ async def test_who_never_held_a_completed_task_is_stale(works: Works, wrong: str
     await works.tasks.complete(node, shown(job), AUDIO)
     changes = {"token": {"token": "0" * 32}, "epoch": {"epoch": job.epoch + 1}, "node": {}}[wrong]
     who = other if wrong == "node" else node
-    assert not await works.tasks.holds(who, shown(job, **changes))
-    with pytest.raises(Stale):
+    assert not await works.tasks.has_lease(who, shown(job, **changes))
+    with pytest.raises(StaleLease):
         await works.tasks.complete(who, shown(job, **changes), AUDIO)
 
 
@@ -171,7 +182,7 @@ async def test_a_completion_sent_again_long_after_is_still_heard(works: Works) -
     _, job = await works.held(node)
     await works.tasks.complete(node, shown(job), AUDIO)
     await works.books.move_clock(10 * LEASE_MS)
-    assert await works.tasks.holds(node, shown(job))
+    assert await works.tasks.has_lease(node, shown(job))
     assert not await works.tasks.complete(node, shown(job), AUDIO)
 
 
@@ -185,7 +196,7 @@ async def test_many_completions_at_once_keep_one_audio(works: Works) -> None:
     assert found.count(True) == 1
     first = audios[found.index(True)]
     for audio, outcome in zip(audios, found, strict=True):
-        assert isinstance(outcome, bool if audio is first else Stale)
+        assert isinstance(outcome, bool if audio is first else StaleLease)
     assert (await works.books.task(call.call_id))[1] == first.name
     assert await works.books.counters(holder) == (1, 1, 1)
 
@@ -193,31 +204,31 @@ async def test_many_completions_at_once_keep_one_audio(works: Works) -> None:
 # ---- what the wrong one says
 
 
-async def beat(works: Works, node: int, held: Held) -> bool:
+async def beat(works: Works, node: int, held: LeaseProof) -> bool:
     return await works.beats(node, held)
 
 
-async def complete(works: Works, node: int, held: Held) -> bool:
+async def complete(works: Works, node: int, held: LeaseProof) -> bool:
     try:
         return await works.tasks.complete(node, held, AUDIO)
-    except Stale:
+    except StaleLease:
         return False
 
 
-async def fail(works: Works, node: int, held: Held) -> bool:
+async def fail(works: Works, node: int, held: LeaseProof) -> bool:
     said = failure(Job(held.kind, held.id, held.epoch, held.token, 0, "", "", 1.0), final=True)
     try:
         await works.tasks.fail(node, said)
-    except Stale:
+    except StaleLease:
         return False
     return True
 
 
-async def upload(works: Works, node: int, held: Held) -> bool:
-    return await works.tasks.holds(node, held)
+async def upload(works: Works, node: int, held: LeaseProof) -> bool:
+    return await works.tasks.has_lease(node, held)
 
 
-Says = Callable[[Works, int, Held], Awaitable[bool]]
+Says = Callable[[Works, int, LeaseProof], Awaitable[bool]]
 each_word = pytest.mark.parametrize("says", [beat, complete, fail, upload])
 
 
@@ -318,7 +329,7 @@ async def test_a_task_that_is_completed_is_stale(works: Works, says: Says) -> No
 async def test_a_job_that_is_not_there_is_stale(works: Works, says: Says) -> None:
     node = await works.node()
     for kind in ("task", "clone"):
-        assert not await says(works, node, Held(kind, 12345, 1, "0" * 32))  # type: ignore[arg-type]
+        assert not await says(works, node, LeaseProof(kind, 12345, 1, "0" * 32))  # type: ignore[arg-type]
 
 
 @each_word
@@ -327,7 +338,7 @@ async def test_a_task_that_the_site_itself_is_at_is_no_nodes(works: Works, says:
     call = await works.begun(await works.books.holder())
     ((task_id,),) = await works.books.sql("SELECT id FROM tasks")
     assert await works.tasks.lease(node, 1, 0) == []
-    assert not await says(works, node, Held("task", task_id, 0, ""))
+    assert not await says(works, node, LeaseProof("task", task_id, 0, ""))
     assert await works.look_after_leases() == (0, 0)
     assert await works.status(call) == 1
     assert await works.books.state(call.call_id) == CallState.OPEN
@@ -368,7 +379,7 @@ async def test_a_completion_and_a_refund_at_once_end_the_call_once(works: Works)
     node, holder = await works.node(), await works.books.holder(units=50)
     for _ in range(20):
         call, job = await works.held(node, holder)
-        refund = works.desk.ledger.refund_all([call.call_id], "somebody else")
+        refund = works.desk.ledger.refund_all({call.call_id: "somebody else"})
         kept, refunded = await asyncio.gather(complete(works, node, shown(job)), refund)
         assert kept is not bool(refunded)
         assert await works.status(call) == (2 if kept else 3)

@@ -7,9 +7,9 @@ import asyncpg
 import pytest
 
 from myna.clones import PREVIEW
-from myna.store import queue
-from myna.store.queue import TASK, Head
-from myna.wire.farm import Job, Reference
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.queue import TASK, Head
+from myna.wire.farm import Job, JobReference
 from tests.store.books import AUDIO, Books
 from tests.tasks.works import DEADLINE_MS, LEASE_MS, LEASE_S, TEXT, VOICE, Works, failure, shown, works_on
 
@@ -205,7 +205,7 @@ async def test_a_new_voice_is_made_by_a_node_that_clones_its_language(works: Wor
     other, node = await works.node(clones=["en"]), await works.node(clones=["en", "zh"])
     assert await works.tasks.lease(other, 1, 0) == []
     job = await works.leased(node)
-    reference = Reference((b"z" * 32).hex(), 8, "你好", "zh")
+    reference = JobReference((b"z" * 32).hex(), 8, "你好", "zh")
     assert job == Job(
         "clone", job.id, 1, job.token, LEASE_S, PREVIEW["zh"], voice_id, 1.0, reference
     )  # fmt: skip
@@ -224,7 +224,7 @@ async def test_a_cloned_voice_is_spoken_by_nodes_that_clone_its_language(works: 
     assert await works.tasks.lease(await works.node(), 1, 0) == []
     job = await works.leased(await works.node(clones=["zh"]))
     assert (job.kind, job.voice_id, job.text) == ("task", voice_id, TEXT)
-    assert job.reference == Reference((b"z" * 32).hex(), 8, "你好", "zh")
+    assert job.reference == JobReference((b"z" * 32).hex(), 8, "你好", "zh")
 
 
 async def test_a_voice_that_failed_is_spoken_by_nobody(works: Works) -> None:

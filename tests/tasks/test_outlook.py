@@ -2,10 +2,10 @@
 
 import pytest
 
-from myna.errors import NoSpeechChannel
-from myna.outlook import UNTRIED_CHARS_PER_S, Outlook
-from myna.store import site
-from myna.store.outlook import ONLINE_MS
+from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
+from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
+from myna.store.queries import config as site
+from myna.store.queries.farm.capacity import ONLINE_MS
 from tests.store.books import AUDIO, Holder
 from tests.tasks.works import HUNDRED, VOICE, Works, shown
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.anyio
 
 async def wait_s(works: Works, holder: Holder, chars: int = 100, voice: str = VOICE) -> float:
     """By a look of its own."""
-    outlook, config = Outlook(works.books.db), await site.load(works.books.db)
-    nodes = await outlook.nodes(config)
+    capacity, config = Capacity(works.books.db), await site.load(works.books.db)
+    nodes = await capacity.nodes(config)
     able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
-    return await outlook.wait_s(holder.account_id, chars, able, nodes, config)
+    return await capacity.wait_s(holder.account_id, chars, able, nodes, config)
 
 
 async def test_with_nobody_waiting_a_task_takes_as_long_as_the_slowest_speaks(works: Works) -> None:
@@ -28,7 +28,7 @@ async def test_with_nobody_waiting_a_task_takes_as_long_as_the_slowest_speaks(wo
 
 async def test_an_untried_node_is_trusted_with_the_speed_of_a_reader(works: Works) -> None:
     await works.node(slots=1)
-    assert await wait_s(works, await works.books.holder()) == pytest.approx(100 / UNTRIED_CHARS_PER_S)
+    assert await wait_s(works, await works.books.holder()) == pytest.approx(100 / DEFAULT_CHARS_PER_S)
 
 
 async def test_what_the_account_has_waiting_is_ahead_of_its_next_task(works: Works) -> None:
@@ -90,25 +90,25 @@ async def test_what_is_too_short_to_tell_shows_no_speed(works: Works) -> None:
 
 
 async def test_nodes_that_may_not_work_or_are_silent_are_not_counted_on(works: Works) -> None:
-    outlook, books = Outlook(works.books.db), works.books
+    capacity, books = Capacity(works.books.db), works.books
     await works.node(name="disabled")
     await works.node(name="draining")
     there = await works.node()
     await works.nodes.disable("disabled")
     await works.nodes.drain("draining")
-    assert set(await outlook.nodes(await site.load(books.db))) == {there}
+    assert set(await capacity.nodes(await site.load(books.db))) == {there}
     await books.move_clock(ONLINE_MS + 1)
-    assert await outlook.nodes(await site.load(books.db)) == {}
+    assert await capacity.nodes(await site.load(books.db)) == {}
 
 
 async def test_what_this_process_ordered_since_its_look_is_counted(works: Works) -> None:
     await works.node(slots=1, chars_per_s=10.0)
     holder = await works.books.holder()
-    outlook, config = Outlook(works.books.db), await site.load(works.books.db)
-    nodes = await outlook.nodes(config)
-    before = await outlook.wait_s(holder.account_id, 100, set(nodes), nodes, config)
-    outlook.ordered(holder.account_id, VOICE, 50)
-    after = await outlook.wait_s(holder.account_id, 100, set(nodes), nodes, config)
+    capacity, config = Capacity(works.books.db), await site.load(works.books.db)
+    nodes = await capacity.nodes(config)
+    before = await capacity.wait_s(holder.account_id, 100, set(nodes), nodes, config)
+    capacity.ordered(holder.account_id, VOICE, 50)
+    after = await capacity.wait_s(holder.account_id, 100, set(nodes), nodes, config)
     assert (before, after) == (pytest.approx(10), pytest.approx(15))
 
 
@@ -123,8 +123,9 @@ async def test_a_hog_is_refused_before_the_charge_and_another_accounts_first_tas
     for ahead in range(2):
         await works.admitted(hog)
         assert await works.books.balance(hog) == 9 - ahead
-    with pytest.raises(NoSpeechChannel, match="try again later"):
+    with pytest.raises(NoSpeechChannel, match="try again later") as refused:
         await works.admitted(hog)
+    assert int(refused.value.headers["Retry-After"]) >= 1
     assert await works.books.balance(hog) == 8
     assert await works.books.sql("SELECT count(*) FROM calls") == [(2,)]
 
@@ -138,6 +139,9 @@ async def test_a_hog_is_refused_before_the_charge_and_another_accounts_first_tas
 async def test_a_task_that_would_take_longer_than_it_may_is_refused(works: Works) -> None:
     await works.node(slots=1, chars_per_s=10.0)
     holder = await works.books.holder()
+    with pytest.raises(NoSpeechChannel) as refused:
+        await works.admitted(holder, node_s=4.5)
+    assert refused.value.headers == {"Retry-After": "6"}  # of 10 s it may take 4.5
     with pytest.raises(NoSpeechChannel):
         await works.admitted(holder, node_s=9.0)
     assert await works.books.balance(holder) == 10
@@ -150,4 +154,42 @@ async def test_where_no_node_is_online_nothing_is_charged(works: Works) -> None:
     await works.books.move_clock(ONLINE_MS + 1)
     with pytest.raises(NoSpeechChannel):
         await works.admitted(holder)
+    assert await works.books.balance(holder) == 10
+
+
+async def test_an_account_has_so_many_tasks_waiting_and_the_others_do_not_notice(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("myna.speech.plan.TASKS_MAX", 2)
+    await works.node(slots=4, chars_per_s=1000.0)
+    greedy, other = await works.books.holder(), await works.books.holder()
+    for _ in range(2):
+        await works.admitted(greedy)
+    with pytest.raises(Overloaded, match="as many texts waiting for compute nodes") as refused:
+        await works.admitted(greedy)
+    assert refused.value.headers == {"Retry-After": "1"}
+    await works.admitted(other)
+    assert [await works.books.balance(holder) for holder in (greedy, other)] == [8, 9]
+
+
+async def test_a_text_over_the_limit_is_refused_by_its_length_alone(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await works.node(slots=4, chars_per_s=1000.0)
+    holder = await works.books.holder()
+
+    async def nowhere(*_: object) -> None:
+        raise AssertionError("a text that is refused takes no thread")
+
+    monkeypatch.setattr("myna.speech.plan.asyncio.to_thread", nowhere)
+    with pytest.raises(InvalidRequest, match="has 1000000 characters"):
+        await works.admitted(holder, text=" " * 1_000_000)
+    assert await works.books.balance(holder) == 10
+
+
+async def test_a_text_that_makes_too_much_sound_is_no_task(works: Works) -> None:
+    await works.node(slots=4, chars_per_s=1000.0)
+    holder = await works.books.holder()
+    with pytest.raises(InvalidRequest, match="minutes of sound"):
+        await works.admitted(holder, text="ﷺ" * 1000)
     assert await works.books.balance(holder) == 10

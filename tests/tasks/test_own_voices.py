@@ -4,8 +4,9 @@ import pytest
 
 from myna import voices
 from myna.errors import InvalidRequest, NoSpeechChannel
-from myna.outlook import Outlook
-from myna.store import clones, site
+from myna.farm.capacity import Capacity
+from myna.store.queries import clones
+from myna.store.queries import config as site
 from tests.store.books import AUDIO, Holder
 from tests.tasks.works import Works, shown
 
@@ -75,5 +76,5 @@ async def test_a_voice_is_listed_while_somebody_can_speak_it(works: Works) -> No
     for put, there in ((works.nodes.drain, []), (works.nodes.enable, [voice_id])):
         await put("the node")
         config = await site.load(db)
-        own, nodes = await clones.ready(db, owner.account_id), await Outlook(db).nodes(config)
+        own, nodes = await clones.ready(db, owner.account_id), await Capacity(db).nodes(config)
         assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there

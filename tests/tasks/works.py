@@ -8,21 +8,25 @@ import msgspec
 
 from myna.channels import Channels
 from myna.clones import CONSENT
+from myna.engines.pool.admission import Slot
+from myna.farm.capacity import Capacity
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import NO_TRY_LEFT, Tasks
+from myna.http_client import HttpClient
 from myna.ids import new_id
-from myna.keys import Scope
-from myna.ledger import Call, Caller, Order
-from myna.nodes import Nodes
-from myna.outbound import Outbound
-from myna.outlook import Outlook
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Call, ChargeOrder
+from myna.quota import Quota
 from myna.settings import Settings
-from myna.speech.plan import Planner, SpeechPlan, Wish
-from myna.store import clones, site
+from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
-from myna.store.clones import NewClone
-from myna.store.database import Connection, Database
-from myna.store.nodes import Offer, OfferedVoice
-from myna.tasks import NO_TRY_LEFT, Tasks
-from myna.wire.farm import Beat, Failure, Held, Job
+from myna.store.database import Database, Transaction
+from myna.store.files.free_space import FreeSpace
+from myna.store.queries import clones
+from myna.store.queries import config as site
+from myna.store.queries.clones import NewClone
+from myna.store.queries.farm.nodes import NodeOffer, OfferedVoice
+from myna.wire.farm import Failure, Heartbeat, Job, LeaseProof
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import Books, Holder
 
@@ -43,6 +47,8 @@ class Works:
     def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
         self.books, self.desk, self.tasks = books, desk, tasks
         self.nodes = Nodes(desk.db)
+        self.space = FreeSpace(books.folder, 0)
+        self.quota = Quota(desk.db, desk.config)
 
     async def node(
         self,
@@ -59,28 +65,33 @@ class Works:
         offered = [
             OfferedVoice(voice, voice, "female", "zh-CN") for voice in voices or ([] if clones else [VOICE])
         ]
-        await self.nodes.hello(node, Offer(offered, clones, slots, chars_per_s, "1", False))
+        await self.nodes.hello(node, NodeOffer(offered, clones, slots, chars_per_s, "1", False))
         return node.id
 
     async def ordered(self, holder: Holder, voice: str = VOICE, text: str = TEXT, **changes: Any) -> Charge:
         """A task for a node, charged a unit; `changes` are fields of `Charge`."""
         return await self._charged(holder, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
 
-    async def admitted(self, holder: Holder, voice: str = VOICE, node_s: float = 20.0) -> Call:
-        """A call for a hundred characters by a node, as POST /tts makes it; its task is ordered."""
-        channels = Channels(Settings(speech="none"), {}, Outbound(connections_max=1), None)
+    async def admitted(
+        self, holder: Holder, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED
+    ) -> Call:
+        """A call for a text by a node, as POST /tts makes it; its task is ordered."""
+        channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
         desk = self.desk
-        planner = Planner(desk.db, desk.ledger, desk.site, channels, Outlook(desk.db))
-        caller = Caller(holder.key_hash, Scope.TTS)
+        capacity = Capacity(desk.db)
+        planner = Planner(
+            desk.db, desk.ledger, desk.config, channels, capacity, self.space, self.quota, try_s=5.0
+        )
+        caller = UnverifiedCaller(holder.key_hash, Scope.TTS)
 
-        async def decide() -> Order[SpeechPlan]:
-            plan = await planner.plan(caller, Wish(HUNDRED, voice, 1.0, 5.0, node_s))
-            return Order(Scope.TTS, 1, plan.seconds, plan, plan.task)
+        async def decide() -> ChargeOrder[SpeechPlan]:
+            plan = await planner.plan(caller, CheckedSpeech(text, voice, 1.0, 5.0, node_s), Slot())
+            return ChargeOrder(Scope.TTS, 1, plan.seconds, plan, plan.task)
 
         admitted = await desk.ledger.admit(caller, decide)
         assert not isinstance(admitted, Replayed)
         async with admitted[0] as call:
-            call.leave()
+            call.hand_over()
         return call
 
     async def begun(self, holder: Holder, voice: str = VOICE, **changes: Any) -> Charge:
@@ -98,7 +109,7 @@ class Works:
         what = ("小明", language, "你好", f"{voice_id}.wav", 8, sample, 3500, "its owner", CONSENT)
         new = NewClone(voice_id, holder.account_id, *what)
 
-        async def work(connection: Connection) -> bool:
+        async def work(connection: Transaction) -> bool:
             return await clones.add(connection, new, CLONES_MAX)
 
         assert await self.books.db.transaction(work)
@@ -118,14 +129,16 @@ class Works:
         call = await self.ordered(holder or await self.books.holder(), **changes)
         return call, await self.leased(node_id)
 
-    async def beats(self, node_id: int, held: Held, progress: float = 0.0) -> bool:
+    async def beats(self, node_id: int, held: LeaseProof, progress: float = 0.0) -> bool:
         """Whether the lease goes on."""
-        return not await self.tasks.beat(node_id, [Beat(held, progress)])
+        return not await self.tasks.beat(node_id, [Heartbeat(held, progress)])
 
     async def look_after_leases(self) -> tuple[int, int]:
         """As the clock does: how many jobs were queued again, how many were refunded."""
-        put_back = await self.tasks.put_back_lapsed()
-        return put_back, await self.desk.ledger.refund_all(await self.tasks.spent(), NO_TRY_LEFT)
+        put_back = await self.tasks.requeue_expired()
+        return put_back, await self.desk.ledger.refund_all(
+            dict.fromkeys(await self.tasks.exhausted(), NO_TRY_LEFT)
+        )
 
     async def lose(self, node_id: int) -> None:
         """The node takes its next job and falls silent; its lease runs out."""
@@ -153,9 +166,9 @@ class Works:
         return row.status, row.reason, row.preview
 
 
-def shown(job: Job, **changes: Any) -> Held:
-    """What a node shows for a job; `changes` are fields of `Held`."""
-    return msgspec.structs.replace(Held(job.kind, job.id, job.epoch, job.token), **changes)
+def shown(job: Job, **changes: Any) -> LeaseProof:
+    """What a node shows for a job; `changes` are fields of `LeaseProof`."""
+    return msgspec.structs.replace(LeaseProof(job.kind, job.id, job.epoch, job.token), **changes)
 
 
 def failure(job: Job, *, final: bool = False, handed_back: bool = False) -> Failure:

@@ -2,14 +2,18 @@
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from myna.errors import InvalidRequest
-from myna.wire.body import decode
-from myna.wire.complaint import COMPLAINT_MAX_CHARS
+from myna.wire.body import CONTAINERS_MAX, DEPTH_MAX, NAMES_MAX, decode, ignored
+from myna.wire.validation_errors import MESSAGE_MAX_CHARS, SEARCHED_MAX_BYTES
 
 
 class Deep(Struct, frozen=True):
@@ -67,8 +71,8 @@ def test_all_fields_come_back_beside_the_checked_ones(body: bytes) -> None:
         b'{"text":"x","a":1,"a":1,"n":1000e0}',
     ],
 )
-def test_a_name_that_stands_twice_is_refused(body: bytes) -> None:
-    assert "twice" in refused(body)
+def test_a_duplicate_name_is_refused(body: bytes) -> None:
+    assert "duplicate name" in refused(body)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,7 @@ def test_a_number_that_is_none_or_too_large_is_called_that_and_its_field_is_name
 def test_a_long_name_above_many_values_is_no_work() -> None:
     body = b'{"%b":[%b0]}' % (b"x" * 400_000, rb'"\u0041",' * 30_000 + rb'"\ud800",')
     began_s = time.process_time()
-    assert len(refused(body)) < 2 * COMPLAINT_MAX_CHARS
+    assert len(refused(body)) < 2 * MESSAGE_MAX_CHARS
     assert time.process_time() - began_s < 1
 
 
@@ -193,9 +197,21 @@ def test_where_one_is_missing_the_right_values_are_named_too() -> None:
     assert raised.value.message == 'model: is missing; send "a" or "b".'
 
 
-@pytest.mark.parametrize("depth", [2_000, 100_000])
+@pytest.mark.parametrize("depth", [DEPTH_MAX + 1, CONTAINERS_MAX, 100_000])
 def test_bottomless_nesting_is_refused(depth: int) -> None:
-    refused(b'{"text":"x","inner":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}")
+    inner = depth - 1
+    assert "objects and arrays" in refused(b'{"inner":' + b'{"a":' * inner + b"1" + b"}" * inner + b"}")
+    assert "objects and arrays" in refused(b"[{" * depth)
+
+
+def test_nesting_is_refused_at_the_same_depth_by_every_interpreter() -> None:
+    """What is taken can be written again. Brackets in strings and containers side by side are not nested."""
+    inner = DEPTH_MAX - 1
+    body = rb'{"text":"[\"{\\","a":%b}' % (b"[" * inner + b"[],{}" * 300 + b"]" * inner)
+    assert "nested deeper than 500 " in refused(body)
+    body = body.replace(b"[],{}" * 300, b"1,2")
+    assert json.loads(msgspec.json.encode(decode(body, Order)[0])) == json.loads(body)
+    decode(b'{"text":"x","a":[%b]}' % b",".join([b"[]"] * (2 * DEPTH_MAX)), Order)
 
 
 def test_a_long_complaint_is_cut_and_still_names_the_field() -> None:
@@ -206,5 +222,114 @@ def test_a_long_complaint_is_cut_and_still_names_the_field() -> None:
 
     with pytest.raises(InvalidRequest) as raised:
         decode(b'{"word":"%b"}' % (b"x" * 100_000), Choice)
-    assert len(raised.value.message) < COMPLAINT_MAX_CHARS + 100
+    assert len(raised.value.message) < MESSAGE_MAX_CHARS + 100
     assert raised.value.message.startswith('word: must be "a" or "b", not "xxx')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"text":"a:b","n":1e5,"m":1.50,"u":"\u003a\u003A:"}',
+        rb'{"text":"\\u003a","a":"\\\u003a"}',
+        rb'{"text":"x","\u003a":{":":":"}}',
+    ],
+)
+def test_colons_in_strings_are_no_members(body: bytes) -> None:
+    assert decode(body, Order)[0] == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"text":"x","a":1,"a":"\u003a"}',
+        rb'{"text":"x","a":"\\u003a","a":1}',
+        rb'{"text":"x","a":"\u003a","a":"\u003a"}',
+    ],
+)
+def test_an_escaped_colon_hides_no_duplicate(body: bytes) -> None:
+    assert "duplicate name" in refused(body)
+
+
+class Members(list[Any]):
+    """The members of an object, duplicates included."""
+
+
+NAMES = st.sampled_from(["a", "b", ":", "\\", '"', "\\u003a"])
+VALUES = st.recursive(
+    NAMES | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(NAMES, inner), max_size=3).map(Members),
+    max_leaves=8,
+)
+
+
+def written(value: Any, colon: str) -> str:
+    """JSON, with the colons of strings written as they are or escaped."""
+    if isinstance(value, Members):
+        return "{" + ",".join(f"{written(k, colon)}: {written(v, colon)}" for k, v in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(item, colon) for item in value) + "]"
+    return json.dumps(value).replace(":", colon)
+
+
+def has_duplicate(value: Any) -> bool:
+    if isinstance(value, Members):
+        names = [name for name, _ in value]
+        return len(set(names)) < len(names) or any(has_duplicate(part) for _, part in value)
+    return isinstance(value, list) and any(has_duplicate(part) for part in value)
+
+
+@given(VALUES, st.sampled_from([":", r"\u003a", r"\u003A"]))
+def test_a_body_is_refused_if_and_only_if_it_has_a_duplicate_name(value: Any, colon: str) -> None:
+    body = b'{"text":"x","more":%b}' % written(value, colon).encode()
+    if has_duplicate(value):
+        assert "duplicate name" in refused(body)
+    else:
+        assert decode(body, Order)[0] == json.loads(body)
+
+
+def test_a_large_body_is_refused_by_the_byte_that_is_wrong() -> None:
+    for wrong, why in ((b"NaN", "byte"), (rb'"\ud800"', "surrogate pair")):
+        said = refused(b'{"text":"x","a":[%b%b]}' % (b"1," * SEARCHED_MAX_BYTES, wrong))
+        assert said.startswith("The body is no valid JSON: ")
+        assert why in said
+    assert "duplicate name" in refused(b'{"text":"%b","a":1,"a":1}' % (b"x" * SEARCHED_MAX_BYTES))
+
+
+def test_objects_and_arrays_are_counted_outside_of_strings() -> None:
+    many = b",".join([b"[]"] * (CONTAINERS_MAX - 2))
+    assert decode(rb'{"text":"[\"{\\","a":[%b]}' % many, Order)
+    assert "objects and arrays" in refused(rb'{"text":"[\"{\\","a":[%b,{}]}' % many)
+
+
+@pytest.mark.parametrize(
+    "names, told",
+    [
+        ([], ""),
+        (["text", "count"], ""),
+        (["text", "voice", "format"], "voice, format"),
+        ([f"n{n}" for n in range(NAMES_MAX)], "n0, n1, n2, n3, n4, n5, n6, n7, n8, n9"),
+        (
+            ["count", *(f"n{n}" for n in range(NAMES_MAX + 3))],
+            "n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, 3 more",
+        ),
+        (["a\r\nSet-Cookie: b", "voice", "", "好", "c\n", "d, e", "f" * 41], "voice, 6 more"),
+        (["a\x00"], "1 more"),
+        (["f" * 40], "f" * 40),
+    ],
+    ids=["none", "known", "two", "ten", "thirteen", "hostile", "no name", "longest"],
+)
+def test_ignored_fields_are_named_as_a_header_may_name_them(names: list[str], told: str) -> None:
+    assert ignored(dict.fromkeys(names), Order) == told
+
+
+def test_many_ignored_fields_are_counted_without_a_look_at_each() -> None:
+    looked_at = []
+
+    class Fields(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            for name in super().__iter__():
+                looked_at.append(name)
+                yield name
+
+    assert ignored(Fields.fromkeys(f"好{n}" for n in range(1000)), Order) == "1000 more"
+    assert len(looked_at) == NAMES_MAX

@@ -1,21 +1,38 @@
--- The batch of charges and ends; its twin for SQLite is `store/sqlite_batch.py`.
+-- The batch of charges and ends. `store/sqlite_batch.py` is the same for SQLite.
 --
--- Accounts are locked first, ascending: the account's row is the lock of all that belongs to it. Every
--- statement behind the lock sees what was committed until then (READ COMMITTED, a snapshot a statement), so
--- a decision is never made on a stale balance. No statement changes a row twice.
+-- The states, as in `store/batch.py` and `store/states.py`:
+--   calls.state    0 open     1 kept         2 refunded
+--   ledger.kind    0 charge   1 refund       2 grant
+--   tasks.status   0 queued   1 processing   2 completed   3 failed
+--
+-- Accounts are locked first, in ascending order: an account's row is the lock of all its rows in other tables.
+-- Under READ COMMITTED each statement has its own snapshot, so each statement after the lock sees every commit
+-- until then, and no decision uses a stale balance. No statement changes a row twice.
 --
 -- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256, reason}.
--- Charges likewise; `c_more` holds {n, key, fingerprint, draft, voice_id, speed, text, status} where there is
--- a reservation or a task. `n` counts from 1 in each. With `skip`, accounts that somebody else holds are left
--- out and their operations answered `busy`. Of two ends of one call in one batch the first to arrive wins. A
--- charge whose call is there already was committed before, by a batch that could not say so: it is answered
--- as charged, and nothing moves.
-CREATE OR REPLACE FUNCTION commit_batch(
-    e_ids bytea[], e_states bigint[], e_more json,
+-- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, status} for each charge with
+-- an idempotency key or a task. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
+-- A charge whose call exists was committed by an earlier batch whose result was lost: its outcome is `charged`,
+-- and nothing changes.
+--
+-- A long snapshot, such as a dump's, keeps all row versions of a balance. A lookup by id reads all of them, the
+-- oldest first, since the index orders equal keys by their place in the table.
+-- `id >= x AND id <= x ORDER BY id DESC LIMIT 1` reads the same entries backwards and finds the current version
+-- first. Its `ctid` stays valid while the account is locked.
+--
+-- `lock_policy` is for rows that another session has locked. Operations that are left out get the outcome `busy`.
+--   none      waits for nothing: leaves out locked accounts, and calls whose task is locked
+--   account   as `none`, but where every account is locked it waits for one of them, with no other lock taken
+--   all       waits for every lock: for the end of a call in a transaction that has locked its account
+DROP FUNCTION IF EXISTS commit_batch;
+CREATE FUNCTION commit_batch(
+    e_ids bytea[], e_states bigint[], e_channels text[], e_more json,
     c_ids bytea[], c_hashes bytea[], c_scopes bigint[], c_pays bigint[], c_units bigint[],
-    c_lives bigint[], c_versions bigint[], c_more json,
-    reservation_life bigint, skip boolean
-) RETURNS TABLE (part text, n bigint, outcome text, account bigint, number bigint, stored text)
+    c_lives bigint[], c_versions bigint[], c_requests text[], c_more json,
+    reservation_life bigint, lock_policy text
+) RETURNS TABLE (
+    part text, n bigint, outcome text, account bigint, key_id bigint, balance bigint, task bigint, stored text
+)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -23,23 +40,39 @@ DECLARE
     v_version bigint;
     wanted bigint[];
     locked bigint[];
+    one bigint;
+    free_tasks bytea[];
+    locked_tasks bytea[];
     m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
-    rest bigint;
-    holder bigint := -1;
+    remaining bigint;
+    changed bigint;
+    current_account bigint := -1;
     c record;
     reserved record;
-    task bigint;
 BEGIN
     SELECT array_agg(id) INTO wanted FROM (
         SELECT k.account_id AS id FROM unnest(c_hashes) AS h(hash) JOIN keys k ON k.hash = h.hash
         UNION
         SELECT calls.account_id FROM unnest(e_ids) AS e(id) JOIN calls ON calls.id = e.id
     ) AS w;
-    IF skip THEN
-        SELECT array_agg(id) INTO locked FROM (
-            SELECT a.id FROM accounts a WHERE a.id = ANY (wanted) ORDER BY a.id FOR NO KEY UPDATE SKIP LOCKED
+    IF lock_policy <> 'all' THEN
+        SELECT array_agg(l.id) INTO locked
+        FROM (SELECT id FROM unnest(wanted) AS w(id) ORDER BY id) AS w CROSS JOIN LATERAL (
+            SELECT a.id FROM accounts a WHERE a.id >= w.id AND a.id <= w.id ORDER BY a.id DESC LIMIT 1
+            FOR NO KEY UPDATE SKIP LOCKED
         ) AS l;
+        IF lock_policy = 'account' AND locked IS NULL THEN
+            SELECT id INTO one FROM unnest(wanted) AS w(id) ORDER BY random() LIMIT 1;
+            BEGIN
+                SELECT array_agg(id) INTO locked FROM (
+                    SELECT a.id FROM accounts a WHERE a.id >= one AND a.id <= one ORDER BY a.id DESC LIMIT 1
+                    FOR NO KEY UPDATE
+                ) AS l;
+            EXCEPTION WHEN lock_not_available THEN
+                locked := NULL;  -- still locked: all are busy
+            END;
+        END IF;
     ELSE
         SELECT array_agg(id) INTO locked FROM (
             SELECT a.id FROM accounts a WHERE a.id = ANY (wanted) ORDER BY a.id FOR NO KEY UPDATE
@@ -47,15 +80,28 @@ BEGIN
     END IF;
     v_now := now_ms();
 
+    IF lock_policy <> 'all' AND (2 = ANY (e_states) OR json_array_length(e_more) > 0) THEN
+        SELECT array_agg(call_id) INTO free_tasks FROM (
+            SELECT call_id FROM tasks WHERE call_id = ANY (e_ids) AND account_id = ANY (locked) AND status IN (0, 1)
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS t;
+        SELECT array_agg(call_id) INTO locked_tasks FROM tasks
+        WHERE call_id = ANY (e_ids) AND account_id = ANY (locked) AND status IN (0, 1)
+          AND NOT call_id = ANY (coalesce(free_tasks, '{}'));
+    END IF;
+    locked_tasks := coalesce(locked_tasks, '{}');
+
     IF cardinality(e_ids) > 0 THEN
-        -- `+ 0` keeps the index of open calls out of it: that has an entry for each call since the last vacuum.
+        -- `+ 0` keeps the planner from the index of open calls, which has an entry for each call since the last vacuum.
         WITH moved AS (
-            UPDATE calls SET state = e.state, ended_at = v_now
+            UPDATE calls SET state = e.state, ended_at = v_now, channel = e.channel
             FROM (
-                SELECT DISTINCT ON (id) id, state, n
-                FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) ORDER BY id, n
+                SELECT DISTINCT ON (id) id, state, channel, n
+                FROM unnest(e_ids, e_states, e_channels) WITH ORDINALITY AS e(id, state, channel, n)
+                ORDER BY id, n
             ) AS e
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)
+              AND NOT calls.id = ANY (locked_tasks)
             RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state
         )
         SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
@@ -71,7 +117,15 @@ BEGIN
                 SELECT account_id, sum(units) AS units
                 FROM unnest(m_accounts, m_units, m_states) AS m(account_id, units, state)
                 WHERE state = 2 GROUP BY account_id
-            ) AS m WHERE accounts.id = m.account_id;
+            ) AS m CROSS JOIN LATERAL (
+                SELECT a.ctid AS place FROM accounts a WHERE a.id >= m.account_id AND a.id <= m.account_id
+                ORDER BY a.id DESC LIMIT 1
+            ) AS current
+            WHERE accounts.ctid = current.place;
+            GET DIAGNOSTICS changed = ROW_COUNT;
+            IF changed <> (SELECT count(DISTINCT a.id) FROM unnest(m_accounts, m_states) AS a(id, state)
+                           WHERE state = 2)
+            THEN RAISE EXCEPTION 'a balance that is refunded changed meanwhile'; END IF;
             UPDATE tasks SET status = 3, ended_at = v_now, reason = coalesce(more.reason, '')
             FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
                  LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = m.n
@@ -87,7 +141,7 @@ BEGIN
                  ON more.n = m.n
             WHERE m.state = 1 AND more.audio IS NOT NULL
               AND tasks.call_id = m.id AND tasks.status = 1;
-            UPDATE reservations SET answer = more.answer
+            UPDATE reservations SET answer = more.answer, draft = NULL
             FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
                  JOIN json_to_recordset(e_more) AS more(n bigint, answer text) ON more.n = m.n
             WHERE m.state = 1 AND more.answer IS NOT NULL
@@ -95,46 +149,57 @@ BEGIN
         END IF;
 
         IF cardinality(m_ns) = cardinality(e_ids) THEN
-            RETURN QUERY SELECT 'end', m.n, 'done', 0::bigint, 0::bigint, NULL::text FROM unnest(m_ns) AS m(n);
+            RETURN QUERY
+            SELECT 'end', m.n, 'done', 0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text
+            FROM unnest(m_ns) AS m(n);
         ELSE
             RETURN QUERY
             SELECT 'end', e.n,
                    CASE WHEN calls.account_id IS NOT NULL AND NOT calls.account_id = ANY (coalesce(locked, '{}'))
-                        THEN 'busy' WHEN calls.state = e.state THEN 'done' ELSE 'lost' END,
-                   0::bigint, 0::bigint, NULL::text
+                          OR calls.id = ANY (locked_tasks) THEN 'busy' WHEN calls.state = e.state THEN 'done' ELSE 'lost' END,
+                   0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text
             FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) LEFT JOIN calls ON calls.id = e.id;
         END IF;
     END IF;
 
     IF cardinality(c_ids) > 0 THEN
+        -- After the locks, which assign the transaction id: see `store/queries/audit_state.py` on the fence.
         SELECT version INTO v_version FROM site;
         FOR c IN
             SELECT o.n, o.id, o.hash, o.scope, o.pays, o.units, o.life, o.version,
-                   k.id AS key_id, k.account_id, k.scopes, a.balance, a.id = ANY (coalesce(locked, '{}')) AS held,
+                   k.id AS key_id, k.account_id, k.scopes, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
                    k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > v_now) AND a.disabled_at = 0 AS usable,
                    done.account_id AS done, more.key, more.fingerprint, more.draft, more.voice_id, more.speed,
                    more.text, more.status
             FROM unnest(c_ids, c_hashes, c_scopes, c_pays, c_units, c_lives, c_versions)
                  WITH ORDINALITY AS o(id, hash, scope, pays, units, life, version, n)
             LEFT JOIN keys k ON k.hash = o.hash
-            LEFT JOIN accounts a ON a.id = k.account_id
+            LEFT JOIN LATERAL (
+                SELECT * FROM accounts WHERE accounts.id >= k.account_id AND accounts.id <= k.account_id
+                ORDER BY accounts.id DESC LIMIT 1
+            ) AS a ON true
             LEFT JOIN calls done ON done.id = o.id
             LEFT JOIN json_to_recordset(c_more) AS more(
                 n bigint, key text, fingerprint text, draft text, voice_id text, speed double precision,
                 text text, status bigint) ON more.n = o.n
             ORDER BY k.account_id, o.n
         LOOP
-            part := 'charge'; n := c.n; account := c.account_id; number := 0; stored := NULL;
-            IF c.account_id IS DISTINCT FROM holder THEN
-                holder := c.account_id; rest := c.balance;
+            part := 'charge'; n := c.n; account := c.account_id; key_id := c.key_id; task := 0; stored := NULL;
+            IF c.account_id IS DISTINCT FROM current_account THEN
+                current_account := c.account_id; remaining := c.balance;
             END IF;
+            balance := remaining;
             IF c.done IS NOT NULL THEN
                 outcome := 'charged';
-                SELECT coalesce(max(id), 0) INTO number FROM tasks WHERE call_id = c.id;
+                SELECT coalesce(max(id), 0) INTO task FROM tasks WHERE call_id = c.id;
                 RETURN NEXT; CONTINUE;
             END IF;
-            IF c.account_id IS NOT NULL AND NOT c.held THEN outcome := 'busy'; RETURN NEXT; CONTINUE; END IF;
+            IF c.account_id IS NOT NULL AND NOT c.locked THEN outcome := 'busy'; RETURN NEXT; CONTINUE; END IF;
             IF c.usable IS NOT TRUE OR c.scopes & c.scope = 0 THEN outcome := 'key'; RETURN NEXT; CONTINUE; END IF;
+            IF c.scopes & c.pays = 0 THEN  -- a stored response needs the same scope as the call
+                outcome := CASE WHEN c.version = v_version THEN 'rate' ELSE 'stale' END;
+                RETURN NEXT; CONTINUE;
+            END IF;
             IF c.key IS NOT NULL THEN
                 SELECT fingerprint, answer INTO reserved FROM reservations
                 WHERE account_id = c.account_id AND key = c.key AND created_at > v_now - reservation_life;
@@ -146,10 +211,9 @@ BEGIN
                 END IF;
             END IF;
             IF c.version <> v_version THEN outcome := 'stale'; RETURN NEXT; CONTINUE; END IF;
-            IF c.scopes & c.pays = 0 THEN outcome := 'rate'; RETURN NEXT; CONTINUE; END IF;
-            IF rest < c.units THEN outcome := 'units'; number := rest; RETURN NEXT; CONTINUE; END IF;
+            IF remaining < c.units THEN outcome := 'units'; RETURN NEXT; CONTINUE; END IF;
 
-            rest := rest - c.units;
+            remaining := remaining - c.units; balance := remaining;
             g_ns := g_ns || c.n; g_keys := g_keys || c.key_id; g_accounts := g_accounts || c.account_id;
             g_units := g_units || c.units;
             IF c.text IS NOT NULL THEN
@@ -157,10 +221,9 @@ BEGIN
                 VALUES (c.account_id, c.id, c.status, c.voice_id, c.speed, c.text, char_length(c.text), v_now,
                         CASE c.status WHEN 0 THEN v_now + c.life ELSE 0 END)
                 RETURNING id INTO task;
-                number := task;
             END IF;
             IF c.key IS NOT NULL THEN
-                c.draft := replace(c.draft, chr(2), number::text);
+                c.draft := replace(c.draft, chr(2), task::text);
                 DELETE FROM reservations WHERE account_id = c.account_id AND key = c.key;
                 INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
                 VALUES (c.account_id, c.key, decode(c.fingerprint, 'hex'), c.id, v_now,
@@ -170,8 +233,8 @@ BEGIN
             RETURN NEXT;
         END LOOP;
 
-        INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)
-        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, 0, v_now, v_now + c_lives[g.n]
+        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, state, created_at, deadline)
+        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], 0, v_now, v_now + c_lives[g.n]
         FROM unnest(g_ns, g_accounts, g_keys, g_units) AS g(n, account_id, key_id, units);
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT c_ids[g.n], 0, g.account_id, -g.units, v_now
@@ -180,14 +243,32 @@ BEGIN
         FROM (
             SELECT account_id, sum(units) AS units
             FROM unnest(g_accounts, g_units) AS g(account_id, units) GROUP BY account_id
-        ) AS g WHERE accounts.id = g.account_id;
+        ) AS g CROSS JOIN LATERAL (
+            SELECT a.ctid AS place FROM accounts a WHERE a.id >= g.account_id AND a.id <= g.account_id
+            ORDER BY a.id DESC LIMIT 1
+        ) AS current
+        WHERE accounts.ctid = current.place;
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        IF changed <> (SELECT count(DISTINCT a.id) FROM unnest(g_accounts) AS a(id))
+        THEN RAISE EXCEPTION 'a balance that is charged changed meanwhile'; END IF;
     END IF;
 
-    INSERT INTO key_usage (key_id, calls, ok_calls, cost)
-    SELECT key_id, count(*), count(*) FILTER (WHERE state = 1),
-           coalesce(sum(units) FILTER (WHERE state = 1), 0)
-    FROM unnest(m_keys, m_units, m_states) AS m(key_id, units, state) GROUP BY key_id ORDER BY key_id
-    ON CONFLICT (key_id) DO UPDATE SET
-        calls = key_usage.calls + excluded.calls, ok_calls = key_usage.ok_calls + excluded.ok_calls,
-        cost = key_usage.cost + excluded.cost;
+    IF m_keys IS NOT NULL THEN
+        WITH counted AS (
+            SELECT key_id, count(*) AS calls, count(*) FILTER (WHERE state = 1) AS ok_calls,
+                   coalesce(sum(units) FILTER (WHERE state = 1), 0) AS cost
+            FROM unnest(m_keys, m_units, m_states) AS m(key_id, units, state) GROUP BY key_id
+        ), found AS (
+            UPDATE key_usage SET calls = key_usage.calls + c.calls, ok_calls = key_usage.ok_calls + c.ok_calls,
+                                 cost = key_usage.cost + c.cost
+            FROM counted AS c CROSS JOIN LATERAL (
+                SELECT u.ctid AS place FROM key_usage u WHERE u.key_id >= c.key_id AND u.key_id <= c.key_id
+                ORDER BY u.key_id DESC LIMIT 1
+            ) AS current
+            WHERE key_usage.ctid = current.place
+            RETURNING key_usage.key_id
+        )
+        INSERT INTO key_usage (key_id, calls, ok_calls, cost)
+        SELECT key_id, calls, ok_calls, cost FROM counted WHERE key_id NOT IN (SELECT key_id FROM found);
+    END IF;
 END $$;

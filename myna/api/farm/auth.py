@@ -1,0 +1,64 @@
+"""Authentication of compute nodes."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from myna.errors import BodyTooLarge, BodyTooSlow, NodeTooOld
+from myna.farm.nodes import Nodes
+from myna.http.asgi import Request
+from myna.store.database import Database, in_time
+from myna.store.queries.farm.nodes import NodeRow
+from myna.wire.body import decode
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
+
+JOIN_BODY_MAX_BYTES = 4 * 1024
+"""Limit on the body of a request without a credential."""
+JOIN_BODY_TIMEOUT_S = 2.0
+"""How long that body may take to arrive."""
+
+
+class NodeAuth:
+    """Authenticates nodes. Every request queries the database, so disabling a node takes effect at once."""
+
+    def __init__(self, db: Database, nodes: Nodes, wait_s: float) -> None:
+        self._db = db
+        self._nodes = nodes
+        self._wait_s = wait_s
+
+    async def node(self, request: Request) -> NodeRow:
+        """The node of the request's credential. Raises NodeTooOld, NodeRefused."""
+        _check_protocol(request)
+        return await self.wait(self._nodes.verify(request.authorization))
+
+    async def unauthenticated_body(self, request: Request, shape: type[S]) -> S:
+        """The body of a request without a credential, within tighter limits."""
+        _check_protocol(request)
+        declared = request.declared_bytes
+        if declared is None or declared > JOIN_BODY_MAX_BYTES:
+            raise BodyTooLarge(JOIN_BODY_MAX_BYTES)
+        try:
+            async with asyncio.timeout(JOIN_BODY_TIMEOUT_S):
+                body = await request.body()
+        except TimeoutError:
+            raise BodyTooSlow(JOIN_BODY_TIMEOUT_S) from None
+        return decode(body, shape)[1]
+
+    async def node_and_body(self, request: Request, shape: type[S]) -> tuple[NodeRow, S]:
+        """The authenticated node and the decoded body."""
+        node = await self.node(request)
+        return node, decode(await request.body(), shape)[1]
+
+    async def wait(self, query: Awaitable[T]) -> T:
+        """Waits at most `wait_s` for a query. Raises DatabaseUnavailable."""
+        return await in_time(self._db, query, self._wait_s)
+
+
+def _check_protocol(request: Request) -> None:
+    if request.header(PROTOCOL_HEADER.encode()) != str(PROTOCOL).encode():
+        raise NodeTooOld(PROTOCOL)

@@ -1,0 +1,64 @@
+"""Limits on concurrent requests per node and per address."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from myna.errors import Unavailable
+from myna.http.asgi import Handler, Request, Response
+from myna.wire.farm import SLOTS_MAX
+
+T = TypeVar("T")
+
+PER_NODE_MAX = 2 * SLOTS_MAX
+"""Per slot: an upload or a sample, and one more for polls and heartbeats."""
+PER_ADDRESS_MAX = 1024
+"""Behind a proxy all nodes have the proxy's address."""
+JOINS_MAX = 64
+"""Join requests of all addresses together."""
+
+
+class ConcurrencyLimits:
+    """Counts the requests to /farm/v1 in one process, by address and by credential as sent. Join requests
+    have no credential; they are counted separately, so that untrusted clients can't exhaust the limits of
+    nodes."""
+
+    def __init__(self) -> None:
+        self._addresses: Counter[str] = Counter()
+        self._nodes: Counter[bytes] = Counter()
+        self._joins: Counter[str] = Counter()
+
+    def limited(self, handler: Handler) -> Handler:
+        """`handler` that raises Unavailable if too many requests are being served."""
+
+        async def serve(request: Request) -> Response:
+            with (
+                _slot(self._addresses, request.address, PER_ADDRESS_MAX, "address"),
+                _slot(self._nodes, request.authorization or b"", PER_NODE_MAX, "node"),
+            ):
+                return await handler(request)
+
+        return serve
+
+    def limited_join(self, handler: Handler) -> Handler:
+        """Like `limited`, for requests without a credential."""
+
+        async def serve(request: Request) -> Response:
+            with _slot(self._joins, "", JOINS_MAX, "site"):
+                return await handler(request)
+
+        return serve
+
+
+@contextmanager
+def _slot(counts: Counter[T], key: T, limit: int, kind: str) -> Iterator[None]:
+    if counts[key] >= limit:
+        raise Unavailable(f"This {kind} has {limit} requests open, as many as it may; end some of them.")
+    counts[key] += 1
+    try:
+        yield
+    finally:
+        counts[key] -= 1
+        if not counts[key]:
+            del counts[key]

@@ -1,0 +1,176 @@
+"""POST /complete: writes the audio of a job to a file, then completes the job with its name.
+
+A file that no job names is removed at once, unless the commit is in doubt: then the maintenance job that
+removes orphans decides later.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct, structs
+
+from myna.api.farm.auth import NodeAuth
+from myna.engines.inspector.inspector import Inspector
+from myna.engines.interface import EngineFailed, NoAudio
+from myna.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    DiskFull,
+    InvalidRequest,
+    MynaError,
+    StaleLease,
+    Unavailable,
+)
+from myna.farm.tasks import Tasks
+from myna.files.atomic_file import AtomicFile
+from myna.files.disk_threads import DiskExecutor
+from myna.http.asgi import Request, Response, envelope
+from myna.store.batch import Audio
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.wire.encode import to_json
+from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, LeaseProof
+
+PATIENCE_S = 30.0
+"""How long a client may send nothing."""
+SLOWEST_BYTES_PER_S = 8 * 1024
+"""Minimum average rate of an upload: a slower one would take a place for hours."""
+NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
+"""Limit on the bytes of a node's uploads in progress, over all its jobs."""
+_JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+DONE = to_json(Done()).encode()
+
+
+class UploadHeaders(Struct, frozen=True):
+    """The headers that describe the body."""
+
+    held: LeaseProof
+    sha256: bytes
+    size_bytes: int
+
+
+class Uploads:
+    """Receives the audio of finished jobs."""
+
+    def __init__(
+        self, node_auth: NodeAuth, tasks: Tasks, audio: AudioStore, inspector: Inspector, space: FreeSpace
+    ) -> None:
+        self._node_auth = node_auth
+        self._tasks = tasks
+        self._audio = audio
+        self._inspector = inspector
+        self._space = space
+        self._disk = DiskExecutor()
+        self._jobs: set[tuple[str, int, int]] = set()
+        self._bytes: Counter[int] = Counter()
+
+    async def complete(self, request: Request) -> Response:
+        """Completes a job; succeeds again for a completed one. An error closes the connection, since the rest
+        of the body is not read."""
+        try:
+            await self._complete(request)
+        except MynaError as refusal:
+            return structs.replace(envelope(refusal), close=True)
+        return Response(DONE)
+
+    async def _complete(self, request: Request) -> None:
+        node = await self._node_auth.node(request)
+        if self._space.low:
+            raise DiskFull("The server has no space for new audio; send it again later.")
+        headers = _upload_headers(request)
+        if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.held)):
+            raise StaleLease
+        with self._in_flight(node.id, headers):
+            audio = await self._received(request, headers, node.id)
+        try:
+            named = await self._tasks.complete(node.id, headers.held, audio)
+        except StaleLease:
+            await self._audio.discard(audio.name)
+            raise
+        if not named:
+            await self._audio.discard(audio.name)
+
+    @contextmanager
+    def _in_flight(self, node_id: int, headers: UploadHeaders) -> Iterator[None]:
+        """Raises Unavailable for a second upload of one lease, or if the node's uploads exceed
+        NODE_BYTES_MAX."""
+        held, size_bytes = headers.held, headers.size_bytes
+        lease = (held.kind, held.id, held.epoch)
+        if lease in self._jobs:
+            raise Unavailable("Audio for this job is being sent already; send it again when that is over.")
+        if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:
+            raise Unavailable(f"This node is sending {NODE_BYTES_MAX} bytes at a time; send it again later.")
+        self._jobs.add(lease)
+        self._bytes[node_id] += size_bytes
+        try:
+            yield
+        finally:
+            self._jobs.discard(lease)
+            self._bytes[node_id] -= size_bytes
+            if not self._bytes[node_id]:
+                del self._bytes[node_id]
+
+    async def _received(self, request: Request, headers: UploadHeaders, node_id: int) -> Audio:
+        """Writes the body to a file, checks its hash and audio, and makes it durable."""
+        if self._disk.full():
+            raise Unavailable("Too many disk writes are waiting. Send it again.")
+        name, path = self._audio.new(".mp3")
+        file = AtomicFile(path)
+        try:
+            await self._disk.run_metadata(file.begin)
+            await _receive_into(request, file)
+            if file.sha256 != headers.sha256:
+                raise InvalidRequest(f"{SHA256_HEADER}: isn't that of the body; send the audio again.")
+            await self._disk.run(file.flush)
+            await self._inspect(file, node_id)
+            await self._disk.run(file.commit)
+        except BaseException:
+            await self._disk.clean_up(file.undo)
+            raise
+        return Audio(name, file.size_bytes, headers.sha256)
+
+    async def _inspect(self, file: AtomicFile, node_id: int) -> None:
+        try:
+            await self._inspector.speech(file.part, sender=node_id)
+        except NoAudio as failure:
+            raise InvalidRequest(f"The body is no audio that can be kept: {failure}") from None
+        except EngineFailed as failure:
+            raise Unavailable(f"The audio can't be listened to now: {failure} Send it again.") from None
+
+
+async def _receive_into(request: Request, file: AtomicFile) -> None:
+    """Writes the body to `file`. Raises BodyTooSlow below SLOWEST_BYTES_PER_S or after PATIENCE_S of
+    silence."""
+    clock = asyncio.get_running_loop().time
+    began, more = clock(), True
+    while more:
+        until = min(clock(), began + file.size_bytes / SLOWEST_BYTES_PER_S) + PATIENCE_S
+        try:
+            async with asyncio.timeout_at(until):
+                data, more = await request.part()
+        except TimeoutError:
+            raise BodyTooSlow(round(clock() - began, 1)) from None
+        file.write(data)
+
+
+def _upload_headers(request: Request) -> UploadHeaders:
+    size_bytes = request.declared_bytes
+    if not size_bytes:
+        raise InvalidRequest("Content-Length: the body must be audio, its size told before.")
+    if size_bytes > AUDIO_MAX_BYTES:
+        raise BodyTooLarge(AUDIO_MAX_BYTES)
+    job = _JOB.fullmatch((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
+    if not job:
+        raise InvalidRequest(f"{JOB_HEADER}: must be kind, id, epoch and token of a job.")
+    sha256 = (request.header(SHA256_HEADER.encode()) or b"").decode("latin-1")
+    if not _SHA256.fullmatch(sha256):
+        raise InvalidRequest(f"{SHA256_HEADER}: must be 64 hex digits.")
+    kind, job_id, epoch, token = job.groups()
+    held = LeaseProof(
+        kind="task" if kind == "task" else "clone", id=int(job_id), epoch=int(epoch), token=token
+    )
+    return UploadHeaders(held, bytes.fromhex(sha256), size_bytes)

@@ -1,0 +1,121 @@
+"""myna settings list|get|set, myna audit"""
+
+import os
+import sys
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from myna import audit as books
+from myna import config as site
+from myna import settings as process_settings
+from myna.cli.console import Json, moment, read_settings, show, show_rows, with_database
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.queries import config as store
+from myna.store.queries.audit import Counts
+from myna.store.queries.config import Config
+
+settings = App(name="settings", help="Site settings, and what this process would start with.")
+
+
+@settings.command(name="list")
+def list_settings(*, json: Json = False) -> None:
+    """List site settings and the process's own, each with where its value comes from."""
+    config = with_database(store.load, json=json)
+    rows = [
+        {"name": name, "value": value, "source": source, "meaning": site.SETTINGS[name].meaning}
+        for name, value, source in site.applied(config)
+    ]
+    for found in process_settings.load(os.environ)[1]:
+        name = process_settings.PREFIX + found.name.upper()
+        meaning = process_settings.MEANINGS[found.name]
+        rows.append({"name": name, "value": found.value, "source": found.source, "meaning": meaning})
+    show_rows(rows, json, empty="")
+    _warn(config)
+
+
+@settings.command(name="get")
+def get_setting(name: str, *, json: Json = False) -> None:
+    """Print one site setting."""
+    _show_setting(with_database(store.load, json=json), name, json)
+
+
+def _show_setting(config: Config, name: str, json: bool) -> None:
+    site.check_name(name)
+    for found, value, source in site.applied(config):
+        if found == name:
+            show({"name": name, "value": value, "source": source}, json)
+    _warn(config, name)
+
+
+def _warn(config: Config, only: str | None = None) -> None:
+    """Warns on stderr of stored values that this build can't read."""
+    for one in site.unreadable(config):
+        if only in (None, one.name):
+            print(f"myna: the stored site setting {one}; its default applies", file=sys.stderr)
+
+
+@settings.command(name="set")
+def set_setting(name: str, value: str, *, json: Json = False) -> None:
+    """Change one site setting; running servers use it at once."""
+    site.check(name, value)
+
+    async def work(db: Database) -> Config:
+        await site.change(db, name, value)
+        return await store.load(db)
+
+    _show_setting(with_database(work, json=json), name, json)
+
+
+def audit(
+    *,
+    full: Annotated[bool, Parameter(negative="", help="Check everything, and the checkpoints too.")] = False,
+    audio: Annotated[
+        bool, Parameter(negative="", help="Hash every audio file as well; implies --full.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""
+    folder = read_settings().data_folder / "audio"
+
+    async def work(db: Database) -> books.Report:
+        return await books.run(db, AudioStore(folder), full=full or audio, hash_audio=audio)
+
+    report = with_database(work, json=json)
+    if json:
+        show(_report(report), True)
+    else:
+        print("The books have breaches." if report.breaches else "The books are whole.")
+        for line in _counted(report):
+            print(line)
+    for breach in report.breaches:
+        print(f"myna: {breach.rule}: {breach.count} ({'; '.join(breach.examples)})", file=sys.stderr)
+    return 1 if report.breaches else 0
+
+
+def _report(report: books.Report) -> dict[str, object]:
+    return {
+        "ok": not report.breaches,
+        "full": report.full,
+        "checked": books.counted_of(report),
+        "before": msgspec.structs.asdict(report.before),
+        "since": report.since_ms // 1000,
+        "breaches": [msgspec.structs.asdict(breach) for breach in report.breaches],
+    }
+
+
+def _counted(report: books.Report) -> list[str]:
+    """Lines that say what this audit checked, and what earlier ones did."""
+    holders = f"{report.accounts} accounts' balances, {report.keys} keys' counters"
+    lines = [f"Checked: {holders}, {_listed(report.checked)}."]
+    if report.since:
+        before = f"Checked by audits before: {_listed(report.before)}"
+        lines.append(f"{before}, all from before {moment(report.since_ms // 1000)}.")
+    return lines
+
+
+def _listed(counts: Counts) -> str:
+    found = f"{counts.calls} calls, {counts.entries} ledger entries, {counts.tasks} speech tasks"
+    return f"{found}, {counts.files} audio files"

@@ -1,0 +1,248 @@
+"""Shared by all commands: settings, an open database, and output."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import pwd
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from cyclopts import Parameter, Token
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from myna import settings as settings_module
+from myna.errors import CommandError, ConfigError
+from myna.settings import Settings, Source
+from myna.store.database import Database, connect
+from myna.store.migrate import newest, schema_version
+
+T = TypeVar("T")
+UNBROKEN_CHARS = 100_000
+"""The width of a table that is not printed to a terminal, so that each row is one line."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+MOVED = ".moved-"
+"""Appended, with the time, to the name of an SQLite database that was moved."""
+
+
+def whole_number(_: type, tokens: Sequence[Token]) -> int:
+    """Parses a whole number. The default parser would round a fraction."""
+    text = tokens[0].value
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,30}")
+Whole = Annotated[int, Parameter(converter=whole_number)]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+
+
+def read_settings() -> Settings:
+    """The settings of this process. Raises ConfigError."""
+    return settings_module.load(os.environ)[0]
+
+
+def with_database(work: Callable[[Database], Awaitable[T]], *, json: bool, older: bool = False) -> T:
+    """Runs `work` on the site's database and, unless `json`, names that database on stderr. Raises
+    CommandError if there is none: creating one would hide that the command lacks the service's settings.
+    `older` allows the schema of an earlier build.
+    """
+    settings, sources = settings_module.load(os.environ)
+    _check_there(settings, sources)
+    return asyncio.run(_with_database(settings, work, quiet=json, older=older))
+
+
+@contextlib.asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """Opens the site's database without changing it. Raises CommandError with the database's message if it
+    can't be opened or is unavailable."""
+    try:
+        db = await connect(settings.database_url or "sqlite:", settings.data_folder)
+    except Exception as error:
+        message = f"The database {settings.database_place} can't be opened: {_reason(error, settings)}."
+        raise CommandError(message) from None
+    try:
+        yield db
+    except db.unavailable as error:
+        place, reason = settings.database_place, _reason(error, settings)
+        raise CommandError(f"The database {place} is unavailable or busy: {reason}; try again.") from None
+    finally:
+        await db.close()
+
+
+def _reason(error: Exception, settings: Settings) -> str:
+    """The message of the system or the database, in one line and without secrets of the database's URL; the
+    error's type if there is no message."""
+    if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode:
+        return os.strerror(error.errno)
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    message = str(error).strip().partition("\n")[0].rstrip(".")
+    for secret in _secrets_of(settings.database_url):
+        message = message.replace(secret, "***")
+    return message or type(error).__name__
+
+
+def _secrets_of(url: str) -> list[str]:
+    """The password and the query values of a URL, both encoded and decoded, the longest first."""
+    parts = urlsplit(url)
+    written = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+    return sorted({*written, *map(unquote, written)} - {""}, key=len, reverse=True)
+
+
+@contextlib.contextmanager
+def exclusive(settings: Settings) -> Iterator[None]:
+    """Locks the data folder, which is created if it is missing, against serving processes. Raises
+    CommandError if a process serves from it, ConfigError if the folder can't be used."""
+    lock = FileLock(settings.data_folder / "serving.lock")
+    try:
+        settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise CommandError(f"Another process serves from {settings.data_folder}; stop it first.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"MYNA_DATA: {settings.data_folder} can't be written to: {error.strerror}."
+        ) from None
+    with lock:
+        yield
+
+
+def check_not_moved(settings: Settings) -> None:
+    """Raises CommandError if a new SQLite database would replace one that `myna move` moved."""
+    if settings.on_sqlite and not settings.sqlite_file.exists():
+        moved = sorted(settings.data_folder.glob(f"{settings.sqlite_file.name}{MOVED}*Z"))
+        if moved:
+            raise CommandError(
+                f"The database of {settings.data_folder} was moved to PostgreSQL: set MYNA_DATABASE_URL. (To"
+                f" use the old one again, name {moved[-1].name} {settings.sqlite_file.name}.)"
+            )
+
+
+def owner_of_files(settings: Settings) -> tuple[int, int] | None:
+    """The user and group that must own the files of a command, so that the service can read them; None if it
+    runs as the service's user. Raises CommandError for any user but that one and root."""
+    made = (settings.sqlite_file, settings.data_folder / "audio")  # created by the service
+    found = next((path for path in made if path.exists()), settings.data_folder).stat()
+    owner = found.st_uid
+    if os.geteuid() not in (0, owner):
+        raise CommandError(
+            f"The service's files belong to {_user(owner)}, who couldn't read what this command writes:"
+            " run it as that user, or as root."
+        )
+    return (owner, found.st_gid) if os.geteuid() == 0 else None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _check_there(settings: Settings, sources: Sequence[Source]) -> None:
+    check_not_moved(settings)
+    if settings.on_sqlite and not settings.sqlite_file.exists():
+        raise CommandError(
+            f"There is no database in {settings.data_folder}, which {_decided_by('data', sources)} names. Run"
+            " the command in the service's folder and with its settings; to make a database: 'myna serve'."
+        )
+
+
+def _decided_by(name: str, sources: Sequence[Source]) -> str:
+    """The name of a setting where the operator sets it: the variable, or the key and the file."""
+    source = next(found.source for found in sources if found.name == name)
+    variable = settings_module.PREFIX + name.upper()
+    known = {"environment": variable, "default": f"the default of {variable}"}
+    return known.get(source, f"{name} in {source}")
+
+
+async def _with_database(
+    settings: Settings, work: Callable[[Database], Awaitable[T]], *, quiet: bool, older: bool
+) -> T:
+    async with open_database(settings) as db:
+        await check_schema(db, settings, older=older)
+        if not quiet:
+            print(f"myna: database: {settings.database_place}", file=sys.stderr)
+        return await work(db)
+
+
+async def check_schema(db: Database, settings: Settings, *, older: bool = False) -> None:
+    """Raises CommandError if the database is empty or has another schema. Commands never migrate it."""
+    if not await db.has_schema():
+        raise CommandError(
+            f"The database {settings.database_place} is empty: there is no Myna in it. Check the settings;"
+            " to set it up: 'myna serve' or 'myna migrate'."
+        )
+    version, known = await schema_version(db), newest(db.dialect)
+    if version < known and not older:
+        raise CommandError(f"The database has schema {version}, not {known}: run 'myna migrate'.")
+    if version > known:
+        raise CommandError(f"The database has schema {version}, this build knows {known}: use a newer Myna.")
+
+
+def show(data: Mapping[str, object], as_json: bool) -> None:
+    """Prints an object: JSON, or a line for each field. Fields that end in `_at` are Unix seconds."""
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    width = max(len(name) for name in data)
+    for name, value in data.items():
+        print(f"{name:<{width}}  {_plain(name, value)}")
+
+
+def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool, *, empty: str) -> None:
+    """Prints rows: a JSON array, or a table. `empty` is printed instead of an empty table."""
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_plain(name, value)) for name, value in row.items()))
+    width = None if sys.stdout.isatty() else UNBROKEN_CHARS
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
+
+
+def seconds(millis: int) -> int:
+    """Unix milliseconds to Unix seconds."""
+    return millis // 1000
+
+
+def moment(unix_s: int) -> str:
+    """Formats Unix seconds in UTC."""
+    if not unix_s:
+        return "never"
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError):
+        return "after the year 9999"
+
+
+def _plain(name: str, value: object) -> str:
+    """A value as text. Control characters are replaced."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_at"):
+        return moment(value)
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))

@@ -1,0 +1,113 @@
+"""myna ledger, myna calls"""
+
+import uuid
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from myna import accounts
+from myna.cli.console import Json, Whole, seconds, show_rows, with_database
+from myna.errors import CommandError
+from myna.keys import Scope
+from myna.store.batch import CallState, EntryKind
+from myna.store.database import Database, Queries
+from myna.store.queries import history
+from myna.store.queries.history import PAST_ALL, CallRow, Entry
+
+Limit = Annotated[Whole, Parameter(validator=Number(gte=1, lte=10_000))]
+
+
+def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = False) -> None:
+    """Show what moved an account's units, newest first."""
+    place = _entry(before) if before else None
+
+    async def read(db: Queries) -> list[Entry]:
+        owner = await accounts.find(db, account)
+        found = await history.entries(db, owner.id, place, limit)
+        if found is None:
+            raise CommandError(f"{account!r} has no entry {before!r}; take one of the list.")
+        return found
+
+    async def work(db: Database) -> list[Entry]:
+        return await db.snapshot(read)
+
+    rows = with_database(work, json=json)
+    show_rows([_shown_entry(row) for row in rows], json, empty="Nothing moved the account's units.")
+
+
+def calls(
+    *,
+    request_id: str = "",
+    account: str = "",
+    call: str = "",
+    limit: Limit = 50,
+    before: str = "",
+    json: Json = False,
+) -> None:
+    """Show calls, newest first: those of a request, of an account, or one."""
+    if [bool(request_id), bool(account), bool(call)].count(True) != 1:
+        raise CommandError("Say whose calls: --request-id, --account or --call, one of them.")
+    call_id = _call_id(call) if call else b""
+    last = _call_id(before) if before else PAST_ALL
+
+    async def read(db: Queries) -> list[CallRow]:
+        if call_id:
+            return await history.call(db, call_id)
+        if request_id:
+            return await history.calls_of_request(db, request_id, last, limit)
+        owner = await accounts.find(db, account)
+        return await history.calls_of_account(db, owner.id, last, limit)
+
+    async def work(db: Database) -> list[CallRow]:
+        return await db.snapshot(read)
+
+    show_rows(
+        [_shown_call(row) for row in with_database(work, json=json)], json, empty="There is no such call."
+    )
+
+
+def _entry(text: str) -> tuple[bytes, EntryKind]:
+    """An entry as it is listed: the id of its call, and its kind."""
+    call_id, _, kind = text.rpartition("-")
+    if kind.upper() not in EntryKind.__members__:
+        raise CommandError(f"{text!r} is no entry of the ledger; take one of the list.")
+    return _call_id(call_id), EntryKind[kind.upper()]
+
+
+def _call_id(text: str) -> bytes:
+    try:
+        return uuid.UUID(text).bytes
+    except ValueError:
+        raise CommandError(f"{text!r} is no call's id, which has 32 hexadecimal digits.") from None
+
+
+def _shown_entry(row: Entry) -> dict[str, object]:
+    kind = EntryKind(row.kind)
+    return {
+        "entry": f"{row.call_id.hex()}-{kind.name.lower()}",
+        "created_at": seconds(row.created_at),
+        "kind": kind.name.lower(),
+        "units": row.units,
+        "balance": row.balance,
+        "call": "" if kind is EntryKind.GRANT else row.call_id.hex(),
+        "request_id": row.request_id,
+        "memo": row.memo,
+    }
+
+
+def _shown_call(row: CallRow) -> dict[str, object]:
+    return {
+        "call": row.id.hex(),
+        "account": row.account,
+        "key": row.key_id,
+        "state": CallState(row.state).name.lower(),
+        "rate": "speech" if row.pays & Scope.TTS else "chat",
+        "units": row.units,
+        "channel": row.channel,
+        "request_id": row.request_id,
+        "task": row.task_id,
+        "created_at": seconds(row.created_at),
+        "deadline_at": seconds(row.deadline),
+        "ended_at": seconds(row.ended_at),
+    }

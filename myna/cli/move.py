@@ -1,0 +1,139 @@
+"""myna move"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from msgspec import structs
+
+from myna import audit
+from myna import settings as settings_module
+from myna.backup import backup as backups
+from myna.backup.archive import ArchiveReader, ArchiveWriter, Manifest
+from myna.backup.backup import RestoreInDoubt
+from myna.cli.backup import counted
+from myna.cli.console import MOVED, Json, check_schema, exclusive, open_database, show
+from myna.errors import CommandError, ConfigError
+from myna.settings import PREFIX, Settings
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.queries.audit import OVERDUE_RULE
+from myna.store.sqlite_handover import WriterHandover
+
+
+def move(
+    *,
+    to: Annotated[str, Parameter(help="postgresql://…, instead of MYNA_DATABASE_URL's.")] = "",
+    json: Json = False,
+) -> None:
+    """Move the data folder's SQLite database to PostgreSQL, while nothing serves from it."""
+    environ: Mapping[str, str] = os.environ
+    if to:
+        settings_module.checked("--to", "database_url", to)
+        environ = {**os.environ, PREFIX + "DATABASE_URL": to}
+    target = settings_module.load(environ)[0]
+    source = structs.replace(target, database_url="")
+    if target.on_sqlite:
+        raise ConfigError("--to: must be postgresql://USER:PASSWORD@HOST/NAME.")
+    if not source.sqlite_file.exists():
+        raise CommandError(f"There is no SQLite database in {source.data_folder}.")
+    with exclusive(source):
+        manifest, left = asyncio.run(_move(source, target))
+    moved = {"from": source.database_place, "to": target.database_place, **counted(manifest)}
+    show({**moved, "old": str(left), "next": "set MYNA_DATABASE_URL for the service and its commands"}, json)
+
+
+async def _move(source: Settings, target: Settings) -> tuple[Manifest, Path]:
+    """Copies the rows through a private backup file; the audio stays in place. Returns what was moved and
+    the new path of the old database."""
+    async with open_database(source) as db:
+        await check_schema(db, source)
+        before = await _breaches(db, source)
+    with (
+        _no_writer(source),  # until the old database is renamed: a write after the copy would be lost
+        tempfile.TemporaryDirectory(prefix=".move-", dir=source.data_folder) as folder,
+    ):
+        file = Path(folder) / "rows"
+        async with open_database(source) as db:
+            with ArchiveWriter(file, replace=False) as out:
+                await backups.write(db, source.data_folder, out, kinds=())
+        with ArchiveReader(file) as archive:
+            async with open_database(target) as db:
+                manifest = await _restore(db, folder, archive, target)
+                try:
+                    _check_equal(before, await _breaches(db, target))
+                    return manifest, _rename_moved(source.sqlite_file)
+                except BaseException:
+                    await _undo(db, target)
+                    raise
+
+
+async def _restore(db: Database, folder: str, archive: ArchiveReader, target: Settings) -> Manifest:
+    try:
+        return await backups.restore(db, Path(folder), archive, in_place=True)
+    except RestoreInDoubt:
+        raise _copy_left(target, "may be") from None
+
+
+def _copy_left(target: Settings, whether: str) -> CommandError:
+    return CommandError(
+        f"Nothing was moved, but a copy {whether} left in {target.database_place}, which is unavailable: drop"
+        " that database and create it again before you move again."
+    )
+
+
+@contextlib.contextmanager
+def _no_writer(source: Settings) -> Iterator[None]:
+    """Blocks writes of other commands. Raises CommandError if one of them is writing and does not end."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(WriterHandover(source.data_folder).acquire())
+        except TimeoutError:
+            raise CommandError(
+                f"Nothing was moved: another command writes to {source.database_place}; try again."
+            ) from None
+        yield
+
+
+async def _breaches(db: Database, settings: Settings) -> Counter[str]:
+    """The number of breaches of each rule in a full audit, without calls past their deadline: their number
+    grows with time, and the first start refunds them."""
+    audio = AudioStore(settings.data_folder / "audio")
+    report = await audit.run(db, audio, full=True)
+    return Counter({one.rule: one.count for one in report.breaches if one.rule != OVERDUE_RULE})
+
+
+def _check_equal(here: Counter[str], there: Counter[str]) -> None:
+    """Raises CommandError if the two audits differ."""
+    differing = sorted(rule for rule in here.keys() | there.keys() if here[rule] != there[rule])
+    if differing:
+        rule = differing[0]
+        raise CommandError(
+            f"Nothing was moved: the audit finds {there[rule]} breaches there and {here[rule]} here of the"
+            f" rule {rule!r}; {len(differing)} rules differ."
+        )
+
+
+async def _undo(db: Database, target: Settings) -> None:
+    """Empties the target. Raises CommandError if it is unavailable."""
+    try:
+        await backups.undo(db)
+    except db.unavailable:
+        raise _copy_left(target, "is") from None
+
+
+def _rename_moved(file: Path) -> Path:
+    """Renames the old database and its WAL files, so that it is no longer served. Returns the new path."""
+    left = file.with_name(f"{file.name}{MOVED}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    file.rename(left)
+    for ending in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):  # they exist only while another process reads
+            Path(f"{file}{ending}").rename(f"{left}{ending}")
+    return left

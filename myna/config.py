@@ -1,0 +1,191 @@
+"""The operator's configuration: settings, channels and voices, kept in the database and cached per process.
+
+A change applies in every process from its next call on, without a restart.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, get_type_hints
+
+from msgspec import Struct, structs
+
+from myna.errors import CommandError, DatabaseUnavailable
+from myna.store.database import Database, Transaction
+from myna.store.queries import config as store
+from myna.store.queries.config import Config
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+MIB = 2**20
+_SHOWN_CHARS = 40
+
+Change = Callable[[Transaction], Awaitable[bool]]
+"""A change of the configuration in an open transaction; False where there was nothing to change."""
+
+
+class Setting(Struct, frozen=True):
+    """What a setting means, and how its text is parsed. `parse` raises ValueError with what it must be."""
+
+    meaning: str
+    parse: Callable[[str], object]
+
+
+def _whole(least: int, most: int, meaning: str) -> Setting:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return int(text)
+
+    return Setting(meaning, parse)
+
+
+def _owner(text: str) -> str:
+    if not text.strip() or len(text) > 100 or not text.isprintable():
+        raise ValueError("must be 1 to 100 printable characters")
+    return text
+
+
+def _language(text: str) -> str:
+    if text not in ("zh", "en"):
+        raise ValueError("must be zh or en")
+    return text
+
+
+class SiteSettings(Struct, frozen=True):
+    """The site settings: name with unit, type, accepted values, meaning and default."""
+
+    tts_max_chars: Annotated[int, _whole(1, 100_000, "characters of the longest text of a request")] = 1000
+    tts_max_sound_s: Annotated[int, _whole(1, 36_000, "seconds of sound that one text may make")] = 1800
+    owner: Annotated[str, Setting("the owner label of GET /models", _owner)] = "myna"
+    language: Annotated[str, Setting("the language of status texts: zh or en", _language)] = "zh"
+    chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
+    tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
+    task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
+    audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
+    account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
+
+
+SETTINGS: dict[str, Setting] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(SiteSettings, include_extras=True).items()
+}
+
+
+class UnreadableSetting(Struct, frozen=True):
+    """A stored site setting that this build can't parse. Its default applies."""
+
+    name: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.why}, it is {self.value[:_SHOWN_CHARS]!r}"
+
+
+class ConfigCache:
+    """This process's copy of the configuration: `current`, and its site settings parsed as `settings`."""
+
+    current: Config
+
+    def __init__(self, db: Database, config: Config) -> None:
+        self._db = db
+        self._reported: tuple[int, list[UnreadableSetting]] = (0, [])
+        self._take(config)
+
+    @classmethod
+    async def read(cls, db: Database) -> "ConfigCache":
+        return cls(db, await store.load(db))
+
+    async def refresh(self) -> None:
+        """Reads the configuration. It replaces the copy even if it is older: the database may have been
+        restored. If another refresh has replaced the copy meanwhile, only a newer version does."""
+        before = self.current
+        config = await store.load(self._db)
+        if self.current is before or config.version > self.current.version:
+            self._take(config)
+
+    async def at(self, version: int) -> None:
+        """Refreshes the copy unless it has this version, which a key check returned."""
+        if self.current.version != version:
+            await self.refresh()
+
+    async def with_nodes(self) -> Config:
+        """The configuration with the current voices of the compute nodes. Raises DatabaseUnavailable."""
+        known = self.current.nodes_version
+        try:
+            if known and known != await store.nodes_version(self._db):
+                nodes = await store.load_nodes(self._db)
+                self.current = structs.replace(self.current, **structs.asdict(nodes))
+        except self._db.unavailable:
+            raise DatabaseUnavailable from None
+        return self.current
+
+    def _take(self, config: Config) -> None:
+        self.current = config
+        self.settings = settings_of(config)
+        self._report(unreadable(config))
+
+    def _report(self, found: list[UnreadableSetting]) -> None:
+        """Logs the settings that can't be parsed, once per version of the configuration."""
+        if self._reported != (self.current.version, found):
+            self._reported = self.current.version, found
+            for one in found:
+                default = getattr(self.settings, one.name)
+                log.error("the stored site setting %s; its default applies: %r", one, default)
+
+
+def settings_of(config: Config) -> SiteSettings:
+    """The stored values over the defaults. A value that can't be parsed counts as not stored."""
+    return SiteSettings(**_parsed(config)[0])
+
+
+def unreadable(config: Config) -> list[UnreadableSetting]:
+    """The stored values that this build can't parse, by name."""
+    return _parsed(config)[1]
+
+
+def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
+    values: dict[str, Any] = {}
+    failed: list[UnreadableSetting] = []
+    for name, text in sorted(config.settings.items()):
+        if name not in SETTINGS:
+            continue
+        try:
+            values[name] = SETTINGS[name].parse(text)
+        except ValueError as error:
+            failed.append(UnreadableSetting(name, text, str(error)))
+    return values, failed
+
+
+def check_name(name: str) -> None:
+    """Raises CommandError if there is no site setting of this name."""
+    if name not in SETTINGS:
+        raise CommandError(f"There is no site setting {name!r}; there are {', '.join(SETTINGS)}.")
+
+
+def check(name: str, value: str) -> None:
+    """Raises CommandError if there is no site setting of this name, or not with this value."""
+    check_name(name)
+    try:
+        SETTINGS[name].parse(value)
+    except ValueError as error:
+        raise CommandError(f"{name}: {error}.") from None
+
+
+async def change(db: Database, name: str, value: str) -> None:
+    """Stores a site setting. It applies in every process from its next call on."""
+    check(name, value)
+
+    async def work(connection: Transaction) -> None:
+        await store.set_setting(connection, name, value)
+
+    await db.transaction(work)
+
+
+def applied(config: Config) -> list[tuple[str, object, str]]:
+    """Every site setting: name, value, and source: `database`, `default`, or `unreadable` for the default in
+    place of a stored value that can't be parsed."""
+    stored, failed = _parsed(config)
+    sources = dict.fromkeys(stored, "database") | {one.name: "unreadable" for one in failed}
+    values = structs.asdict(SiteSettings(**stored))
+    return [(name, value, sources.get(name, "default")) for name, value in values.items()]

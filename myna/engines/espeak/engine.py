@@ -1,0 +1,159 @@
+"""The embedded voices: espeak-ng, small, fast and without a download, in child processes.
+
+Only `espeak/child.py`, the program of the children, loads the library.
+"""
+
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from myna.engines.espeak.job import EspeakJob
+from myna.engines.interface import (
+    NO_CLIENT,
+    SPEED_MAX,
+    SPEED_MIN,
+    Client,
+    EngineVoice,
+    SpeechResult,
+    UnsupportedUtterance,
+    Utterance,
+)
+from myna.engines.output_file import DurableFiles
+from myna.engines.pool.admission import Admission, is_long
+from myna.engines.pool.child_main import path_bytes
+from myna.engines.pool.pool import Pool
+from myna.sandbox.confinement import AllowedPaths
+
+
+class _Timbre(msgspec.Struct, frozen=True):
+    """A voice and its name in espeak-ng: a language, `+`, and a variant, which sets the timbre."""
+
+    voice: EngineVoice
+    language: str
+    variant: str
+
+    @property
+    def native(self) -> str:
+        return f"{self.language}+{self.variant}"
+
+    @property
+    def han(self) -> str:
+        """The voice for Han characters: Mandarin in the same variant for English voices, which can't read
+        them."""
+        return f"cmn+{self.variant}" if self.language.startswith("en") else self.native
+
+
+def _timbre(voice_id: str, name: str, gender: str, code: str, espeak: str) -> _Timbre:
+    language, _, variant = espeak.partition("+")
+    return _Timbre(EngineVoice(voice_id=voice_id, name=name, gender=gender, language=code), language, variant)
+
+
+_TIMBRES: Final = (
+    _timbre("zh-female-1", "清禾", "female", "zh-CN", "cmn+f3"),
+    _timbre("zh-female-2", "安妮", "female", "zh-CN", "cmn+Annie"),
+    _timbre("zh-female-3", "若溪", "female", "zh-CN", "cmn+f2"),
+    _timbre("zh-female-4", "知夏", "female", "zh-CN", "cmn+f4"),
+    _timbre("zh-male-1", "沐阳", "male", "zh-CN", "cmn+m3"),
+    _timbre("zh-male-2", "景行", "male", "zh-CN", "cmn+m7"),
+    _timbre("zh-male-3", "思远", "male", "zh-CN", "cmn+m2"),
+    _timbre("yue-female-1", "嘉欣", "female", "zh-HK", "yue+f3"),
+    _timbre("yue-female-2", "慧儀", "female", "zh-HK", "yue+f2"),
+    _timbre("yue-male-1", "家豪", "male", "zh-HK", "yue+m3"),
+    _timbre("en-us-female-1", "Emma", "female", "en-US", "en-us+f3"),
+    _timbre("en-us-female-2", "Annie", "female", "en-US", "en-us+Annie"),
+    _timbre("en-us-male-1", "James", "male", "en-US", "en-us+m3"),
+    _timbre("en-gb-female-1", "Alice", "female", "en-GB", "en+f3"),
+    _timbre("en-gb-male-1", "Oliver", "male", "en-GB", "en+m3"),
+)
+_BY_ID: Final = {timbre.voice.voice_id: timbre for timbre in _TIMBRES}
+
+VOICES: Final[tuple[EngineVoice, ...]] = tuple(timbre.voice for timbre in _TIMBRES)
+
+
+class Espeak:
+    """Speaks with `processes` children; `queue_max` jobs may wait, each may run `job_deadline_s` seconds.
+
+    Calls of accounts first acquire a slot of `admission`. An account has at most `account_max` slots, and at
+    most one per process and half of the queue.
+    """
+
+    suffix = ".mp3"
+
+    def __init__(
+        self, *, processes: int, queue_max: int, job_deadline_s: float, account_max: int = 64
+    ) -> None:
+        self._pool = Pool(
+            "myna.engines.espeak.child",
+            SpeechResult,
+            processes=processes,
+            queue_max=queue_max,
+            job_deadline_s=job_deadline_s,
+        )
+        self._files = DurableFiles(self._pool, at_once=processes)
+        self.admission = Admission(
+            processes=processes,
+            slots_max=processes + queue_max,
+            account_max=min(account_max, processes + queue_max // 2),
+        )
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Waits until all children are ready; they may open only `files`. Raises EngineUnavailable."""
+        await self._pool.start(files)
+
+    def up(self) -> bool:
+        """Whether it can speak now."""
+        return self._pool.up()
+
+    def full(self) -> bool:
+        """Whether the queue is full."""
+        return self._pool.full()
+
+    def pids(self) -> list[int]:
+        """The process ids, for monitoring."""
+        return self._pool.pids()
+
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
+    ) -> SpeechResult:
+        """Writes the utterance as an mp3 (22,050 Hz, mono) to `path`, durably, within `deadline_s` seconds.
+
+        Raises an EngineFailed. For files after a failure see `DurableFiles.write`.
+        """
+        timbre = _BY_ID.get(utterance.voice_id)
+        if timbre is None:
+            raise UnsupportedUtterance("This engine does not have this voice.")
+        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
+            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+
+        def run(part: Path) -> Awaitable[SpeechResult]:
+            job = _job(timbre, utterance, path, part)
+            return self._pool.run(
+                job,
+                deadline_s,
+                queue_key=client.queue_key,
+                long=is_long(client.sound_s),
+                disconnected=client.disconnected,
+            )
+
+        result = await self._files.write(path, deadline_s, run)
+        if client.sound_s:
+            self.admission.measured(client.sound_s, result.took_s)
+        return result
+
+    async def close(self) -> None:
+        """Ends the children; jobs that wait or run fail. May be called twice."""
+        await self._pool.close()
+
+
+def _job(timbre: _Timbre, utterance: Utterance, path: Path, part: Path) -> EspeakJob:
+    return EspeakJob(
+        text=utterance.encodable,
+        voice=timbre.native,
+        han_voice=timbre.han,
+        speed=utterance.speed,
+        sound_max_s=utterance.sound_max_s,
+        part=path_bytes(part),
+        target=path_bytes(path),
+    )

@@ -1,0 +1,82 @@
+"""Text for espeak-ng: runs of one voice each, without parts that the engine would drop.
+
+The engine (1.52) ends a text at a NUL, silently drops phonemes after the first 200 of a word and 1000 of a
+clause, and its English voices read each Han character as "Chinese letter".
+"""
+
+from collections.abc import Iterator
+
+import regex
+
+from myna.engines.text import reading
+from myna.engines.text.signs import fractions_in_han, plain
+
+Run = tuple[str, str]  # espeak-ng's name of a voice, and its text
+
+_HAN = regex.compile(r"\p{Script=Han}")
+# From a Han character, with the digits before it, to the last one before a Latin letter.
+_HAN_RUN = regex.compile(
+    r"[\d.,]*\p{Script=Han}(?:[^\p{Script=Latin}]*\p{Script=Han})?[\d.,%]*[^\p{L}\p{N}\s]*"
+)
+_SPEAKABLE = regex.compile(r"[^\p{Z}\p{P}\p{C}]")
+_INVISIBLE = regex.compile(r"\p{Cf}")
+_CONTROL = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
+
+_NUMBER_TOO_LONG = regex.compile(r"\d{8,}")
+_WORD_TOO_LONG = regex.compile(r"([^\s\p{Script=Han}]{40})(?=[^\s\p{Script=Han}])")
+# Characters that a voice names, as in "Cyrillic letter": a few of them fill a word.
+_NAMED = r"[^\s\p{Script=Han}\p{Script=Latin}\p{M}\p{N}\p{P}]"
+_NAMES_TOO_MANY = regex.compile(rf"({_NAMED}{{7}})(?={_NAMED})")
+
+_PIECE = regex.compile(
+    r"(?P<stop>[，。！？；：、…]|[,.;:!?](?=\s)|\n\s*\n)|(?P<han>[㐀-鿿])|(?P<number>\d+)|(?P<latin>\p{Script=Latin}+)"
+    r"|(?P<space>\s+)|(?P<named>.)",
+    regex.DOTALL,
+)
+_SOUNDS = {"han": 5.0, "number": 7.0, "latin": 1.5, "named": 20.0, "space": 0.0}  # a character, at most
+_CLAUSE_SOUNDS_MAX = 500.0  # of the 1000; a hundred Han characters, about as long as a breath
+
+
+def runs_of(text: str, voice: str, han_voice: str) -> list[Run]:
+    """The text in runs of one voice each, with the numbers beside Han written out in Chinese.
+
+    A Chinese voice also reads Latin words, by English rules, so its text is one run.
+    """
+    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    if voice == han_voice:
+        text = fractions_in_han(text)
+    if voice == han_voice or not _HAN.search(text):
+        return [(voice, _breathing(reading.spoken_form(text)))]
+    runs = _alternating(text, voice, han_voice)
+    return [(reader, _breathing(part)) for reader, part in runs if _SPEAKABLE.search(part)]
+
+
+def _alternating(text: str, voice: str, han_voice: str) -> Iterator[Run]:
+    at = 0
+    for found in _HAN_RUN.finditer(text):
+        yield voice, text[at : found.start()]
+        yield han_voice, reading.spoken_form(found[0])
+        at = found.end()
+    yield voice, text[at:]
+
+
+def _breathing(text: str) -> str:
+    """The text with long words split, long numbers as single digits, and commas in long clauses."""
+    text = _NUMBER_TOO_LONG.sub(lambda number: " ".join(number[0]), text)
+    text = _NAMES_TOO_MANY.sub(r"\1 ", _WORD_TOO_LONG.sub(r"\1 ", text))
+    return "".join(_with_commas(text))
+
+
+def _with_commas(text: str) -> Iterator[str]:
+    clause = 0.0
+    for piece in _PIECE.finditer(text):
+        kind: str = piece.lastgroup
+        if kind == "stop":
+            clause = 0.0
+        else:
+            sounds = _SOUNDS[kind] * len(piece[0])
+            if clause + sounds > _CLAUSE_SOUNDS_MAX:
+                yield ", "
+                clause = 0.0
+            clause += sounds
+        yield piece[0]

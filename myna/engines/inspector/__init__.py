@@ -1,0 +1,1 @@
+"""Decoding of audio that strangers send, in a child process."""

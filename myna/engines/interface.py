@@ -1,0 +1,134 @@
+"""The requests, results and errors of all speech engines.
+
+EngineFailed              the engine made no audio; no file is left at the path
+├── EngineBusy            the queue is full; the job was not started
+├── EngineUnavailable     no process of the engine runs, or it is closing
+├── EngineTimedOut        the deadline passed; the job was ended
+├── EngineCrashed         the process died during the job
+├── CallerDisconnected    the client disconnected while the job waited; it was not started
+├── NothingSpoken         the text makes no sound in this voice
+├── UtteranceRefused      the engine refused this text, voice or speed; others may work
+├── UnsupportedUtterance  the engine does not have the voice, or the speed is out of range
+├── SoundTooLong          the text makes more sound than the limit
+├── SampleRefused         the recording can't be a voice sample; the message says what to change
+└── NoAudio               the file is not an mp3 with sound
+
+Messages contain no text, path or secret, so they may be logged and shown.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+SPEED_MIN = 0.25
+SPEED_MAX = 4.0
+SOUND_MAX_S = 3600.0
+"""Upper limit of the sound of one text, for all engines and requests."""
+
+
+class EngineVoice(msgspec.Struct, frozen=True):
+    """A voice of the catalogue: `gender` is female, male or neutral, `language` a BCP-47 code like zh-CN."""
+
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+
+
+class Utterance(msgspec.Struct, frozen=True):
+    """A text to speak. `speed` is relative to the voice's normal speed, 0.25 to 4. The engine fails at more
+    than `sound_max_s` seconds of sound."""
+
+    text: str
+    voice_id: str
+    speed: float
+    sound_max_s: float = SOUND_MAX_S
+
+    @property
+    def encodable(self) -> str:
+        """The text without lone surrogates, which UTF-8 can't encode."""
+        return self.text.encode(errors="ignore").decode()
+
+
+class Client(msgspec.Struct, frozen=True):
+    """The client of a call, for an engine with a queue.
+
+    The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
+    without a slot. `disconnected` returns when the client has disconnected, see `Pool.run`.
+    """
+
+    queue_key: Hashable = None
+    sound_s: float = 0.0
+    disconnected: Callable[[], Awaitable[None]] | None = None
+
+
+NO_CLIENT: Final = Client()
+"""A call that waits until its deadline."""
+
+
+class VoiceReference(msgspec.Struct, frozen=True):
+    """A voice to clone: a mono wav of 16 bits, its transcript, and its language, like zh-CN."""
+
+    wav: Path
+    transcript: str
+    language: str
+
+
+class SpeechResult(msgspec.Struct, frozen=True):
+    """A finished audio file: its length in seconds, its size and its SHA-256 (32 bytes). `took_s` is the time
+    that a process worked on it, 0 if unknown."""
+
+    seconds: float
+    size_bytes: int
+    sha256: bytes
+    took_s: float = 0.0
+
+
+class EngineFailed(Exception):
+    """The engine made no audio."""
+
+
+class EngineBusy(EngineFailed):
+    """The queue is full; the job was not started."""
+
+
+class EngineUnavailable(EngineFailed):
+    """No process of the engine runs, or it is closing."""
+
+
+class EngineTimedOut(EngineFailed):
+    """The deadline passed before the audio was finished."""
+
+
+class EngineCrashed(EngineFailed):
+    """The process died during the job."""
+
+
+class CallerDisconnected(EngineFailed):
+    """The client disconnected while the job waited; it was not started."""
+
+
+class NothingSpoken(EngineFailed):
+    """The text makes no sound in this voice."""
+
+
+class UtteranceRefused(EngineFailed):
+    """The engine refused this text, voice or speed; others may work."""
+
+
+class UnsupportedUtterance(EngineFailed):
+    """The engine has no such voice, or the speed is out of its range."""
+
+
+class SoundTooLong(EngineFailed):
+    """The text makes more sound than the limit."""
+
+
+class SampleRefused(EngineFailed):
+    """The recording can't be a voice sample; the message says what to change."""
+
+
+class NoAudio(EngineFailed):
+    """The file is not an mp3 with sound."""

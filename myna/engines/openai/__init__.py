@@ -1,0 +1,1 @@
+"""Speech servers with OpenAI's POST /audio/speech."""

@@ -1,0 +1,239 @@
+"""Speech by servers with OpenAI's POST /audio/speech: OpenAI, Kokoro-FastAPI, LocalAI and others."""
+
+import asyncio
+import logging
+import mmap
+import re
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from myna.audio.mpeg import duration_s, info_frames
+from myna.engines.interface import (
+    NO_CLIENT,
+    Client,
+    EngineBusy,
+    EngineFailed,
+    EngineTimedOut,
+    EngineUnavailable,
+    EngineVoice,
+    NothingSpoken,
+    SoundTooLong,
+    SpeechResult,
+    Utterance,
+    UtteranceRefused,
+)
+from myna.engines.openai.text import cut
+from myna.engines.openai.voices import CLASSIC, read_voices
+from myna.files.atomic_file import AtomicFile
+from myna.files.disk_threads import DiskExecutor
+from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
+
+VOICES_MAX_BYTES: Final = 1_048_576
+LOGGED_MAX_CHARS: Final = 500
+
+# Statuses of servers without a list of voices, such as LocalAI.
+_NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+_ERRORS_BY_STATUS: Final[dict[int, type[EngineFailed]]] = {
+    HTTPStatus.TOO_MANY_REQUESTS: EngineBusy,
+    HTTPStatus.BAD_REQUEST: UtteranceRefused,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: UtteranceRefused,
+    HTTPStatus.UNPROCESSABLE_ENTITY: UtteranceRefused,
+}
+_MP3: Final = ("audio/mpeg", "audio/mp3")
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,40}")
+
+log = logging.getLogger(__name__)
+
+
+class _SpeechBody(msgspec.Struct, frozen=True):
+    """The body of POST /audio/speech."""
+
+    model: str
+    input: str
+    voice: str
+    response_format: str
+    speed: float
+
+
+class OpenAISpeech:
+    """Speaks through the server at `url`, a base such as http://host:8880/v1.
+
+    A response of another type than mp3 is a failure. The audio of an utterance is at most `answer_max_bytes`,
+    in however many requests. No state is kept between calls.
+    """
+
+    suffix: Final = ".mp3"
+
+    def __init__(
+        self,
+        http_client: HttpClient,
+        disk: DiskExecutor,
+        *,
+        url: str,
+        key: str | None,
+        model: str,
+        answer_max_bytes: int,
+    ) -> None:
+        self._http_client = http_client
+        self._disk = disk
+        self._url = url.rstrip("/")
+        self._key = key
+        self._model = model
+        self._answer_max_bytes = answer_max_bytes
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    async def voices(self, deadline_s: float) -> tuple[EngineVoice, ...]:
+        """The server's voices, at most 500; OpenAI's six original voices if it has no list.
+
+        Raises EngineFailed if the request fails or the response is not a list of voices.
+        """
+        url = f"{self._url}/audio/voices?model={quote(self._model, safe='')}"
+        try:
+            answer = await self._http_client.request(
+                "GET",
+                url,
+                headers={**self._headers, "Accept": "application/json"},
+                body=None,
+                deadline_s=deadline_s,
+                answer_max_bytes=VOICES_MAX_BYTES,
+            )
+        except RequestFailed as error:
+            raise _failure(error) from error
+        if answer.status in _NO_VOICE_LIST:
+            return CLASSIC
+        if answer.status != HTTPStatus.OK:
+            raise self._refusal(answer)
+        try:
+            return read_voices(answer.body)
+        except ValueError as error:
+            raise EngineFailed("The speech server's list of voices can't be read.") from error
+
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
+    ) -> SpeechResult:
+        """Writes the utterance as an mp3 to `path`, durably, within `deadline_s` seconds in all.
+
+        There is no queue, so `client` has no effect. A text over 4096 characters is spoken in several
+        requests, whose mp3s are joined. `path` must be used by this call only. On failure or cancellation it
+        is removed; a removal that takes over a second continues in the background. Raises an EngineFailed.
+        """
+        texts = cut(utterance.encodable)
+        if not texts:
+            raise NothingSpoken("There is nothing to speak in the text.")
+        if self._disk.full():
+            raise EngineBusy("Too many files wait for the disk.")
+        try:
+            file = AtomicFile(path)
+            try:
+                return await self._download(file, texts, utterance, deadline_s)
+            except BaseException:
+                await self._disk.clean_up(file.undo)
+                raise
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise EngineFailed(f"The audio can't be written: {reason}.") from error
+
+    async def _download(
+        self, file: AtomicFile, texts: list[str], utterance: Utterance, deadline_s: float
+    ) -> SpeechResult:
+        timeout_message = disk_message = "The disk took too long to store the audio."
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._disk.run_metadata(file.begin)
+                timeout_message = "The speech server took too long."
+                for text in texts:
+                    await self._append(file, text, utterance, deadline_s)
+                timeout_message = disk_message
+                return await self._disk.run(partial(_finish, file, utterance.sound_max_s))
+        except TimeoutError as error:
+            raise EngineTimedOut(timeout_message) from error
+
+    async def _append(self, file: AtomicFile, text: str, utterance: Utterance, deadline_s: float) -> None:
+        """Makes one request and appends its mp3 to the file."""
+        request = _SpeechBody(
+            model=self._model,
+            input=text,
+            voice=utterance.voice_id,
+            response_format="mp3",
+            speed=utterance.speed,
+        )
+        before = file.size_bytes
+        try:
+            answer = await self._http_client.download(
+                "POST",
+                f"{self._url}/audio/speech",
+                headers={**self._headers, "Content-Type": "application/json", "Accept": "audio/mpeg"},
+                body=msgspec.json.encode(request),
+                deadline_s=deadline_s,
+                answer_max_bytes=self._answer_max_bytes - before,
+                sink=file.write,
+                accept=_is_mp3,
+            )
+        except RequestFailed as error:
+            raise _failure(error) from error
+        if not _is_mp3(answer.status, answer.headers):
+            raise self._refusal(answer)
+        if file.size_bytes == before:
+            raise NothingSpoken("The speech server's audio is empty.")
+
+    def _refusal(self, answer: ClientResponse) -> EngineFailed:
+        """The error for a response without audio. Its body is logged and not shown to the client."""
+        body = answer.body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
+        if self._key:
+            body = body.replace(self._key, "***")
+        if password := urlsplit(self._url).password:
+            body = body.replace(password, "***").replace(unquote(password), "***")
+        log.warning("a speech server answered %d: %.*r", answer.status, LOGGED_MAX_CHARS, body)
+        if answer.status == HTTPStatus.OK:
+            return EngineFailed(
+                f"The speech server was asked for mp3 and sent {_media_type(answer.headers)}."
+            )
+        return _ERRORS_BY_STATUS.get(answer.status, EngineFailed)(
+            f"The speech server answered {answer.status}."
+        )
+
+
+def _media_type(headers: Mapping[str, str]) -> str:
+    """The content type without parameters; "something else" if it is not plain, since it goes into a
+    message."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type if _MEDIA_TYPE.fullmatch(media_type) else "something else"
+
+
+def _is_mp3(status: int, headers: Mapping[str, str]) -> bool:
+    return status == HTTPStatus.OK and _media_type(headers) in _MP3
+
+
+def _failure(error: RequestFailed) -> EngineFailed:
+    if isinstance(error, TimedOut):
+        return EngineTimedOut("The speech server took too long.")
+    if isinstance(error, Unreachable):
+        return EngineUnavailable("The speech server can't be reached.")
+    if isinstance(error, AnswerTooLarge):
+        return EngineFailed("The speech server sent more than is taken.")
+    return EngineFailed("The connection to the speech server broke.")
+
+
+def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
+    """Measures the sound and makes the file durable. Blocking. Raises EngineFailed, SoundTooLong, and
+    NothingSpoken for an mp3 without sound."""
+    output.flush()
+    with (
+        output.part.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        seconds, silent = duration_s(data), bool(info_frames(data))
+    if not seconds and silent:
+        raise NothingSpoken("The speech server's audio has no sound in it.")
+    if not seconds:
+        raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
+    if seconds > sound_max_s:
+        raise SoundTooLong("The speech server's audio is longer than one text's may be.")
+    size_bytes, sha256 = output.commit()
+    return SpeechResult(seconds, size_bytes, sha256)

@@ -1,0 +1,121 @@
+"""Parses the list of voices of a speech server, in the formats in use."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from myna.engines.interface import EngineVoice
+
+VOICES_MAX: Final = 500
+ID_MAX_CHARS: Final = 100
+UNKNOWN_LANGUAGE: Final = "und"  # BCP 47 for "undetermined"
+
+# Every speech model of OpenAI has these. Some of its models, and most compatible servers, refuse the newer
+# ones (ash, coral, sage, marin, …).
+CLASSIC: Final = tuple(
+    EngineVoice(voice_id=name, name=name.capitalize(), gender="neutral", language=UNKNOWN_LANGUAGE)
+    for name in ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
+)
+
+# Kokoro's ids begin with a letter for the language and one for the gender: af_bella, zm_yunxi.
+_KOKORO: Final = re.compile(r"([abefhijpz])([fm])_")
+_KOKORO_LANGUAGES: Final = {
+    "a": "en-US",
+    "b": "en-GB",
+    "e": "es",
+    "f": "fr-FR",
+    "h": "hi",
+    "i": "it",
+    "j": "ja",
+    "p": "pt-BR",
+    "z": "zh-CN",
+}
+_GENDERS: Final = {
+    "f": "female",
+    "female": "female",
+    "woman": "female",
+    "女": "female",
+    "m": "male",
+    "male": "male",
+    "man": "male",
+    "男": "male",
+}
+_LANGUAGE: Final = re.compile(r"([A-Za-z]{2,3})((?:[-_][A-Za-z0-9]{2,8})*)")
+
+
+def read_voices(body: bytes) -> tuple[EngineVoice, ...]:
+    """The voices in a response to GET /audio/voices. Raises ValueError if it has no list of voices.
+
+    Formats in use: a list, bare or under `voices` or `data`, of ids or of objects with an id and optional
+    name, gender and language; or an object of objects, by id. Entries without a usable id, duplicates, and
+    entries after the first 500 are ignored.
+    """
+    found: dict[str, EngineVoice] = {}
+    for item in _items(_decoded(body)):
+        voice = _voice(item)
+        if voice is not None:
+            found.setdefault(voice.voice_id, voice)
+        if len(found) == VOICES_MAX:
+            break
+    return tuple(found.values())
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _items(answer: Any) -> list[Any]:
+    if isinstance(answer, dict):
+        answer = answer.get("voices", answer.get("data"))
+    if isinstance(answer, dict):
+        return [{**entry, "id": key} if isinstance(entry, dict) else key for key, entry in answer.items()]
+    if not isinstance(answer, list):
+        raise ValueError("no list of voices")
+    return answer
+
+
+def _voice(item: Any) -> EngineVoice | None:
+    entry = item if isinstance(item, dict) else {"id": item}
+    voice_id = _first(entry, "id", "voice_id", "voice", "name")
+    if not _usable(voice_id):
+        return None
+    name = _first(entry, "display_name", "name", "label")
+    kokoro = _KOKORO.match(voice_id)
+    gender = _GENDERS.get(_first(entry, "gender", "sex").lower())
+    language = _tag(_first(entry, "language", "lang", "locale", "language_code"))
+    return EngineVoice(
+        voice_id=voice_id,
+        name=name if _usable(name) else voice_id,
+        gender=gender or (_GENDERS[kokoro[2]] if kokoro else "neutral"),
+        language=language or (_KOKORO_LANGUAGES[kokoro[1]] if kokoro else UNKNOWN_LANGUAGE),
+    )
+
+
+def _first(entry: dict[str, Any], *names: str) -> str:
+    """The first of these fields that is a non-blank string; else empty."""
+    values = (entry.get(name) for name in names)
+    return next((value.strip() for value in values if isinstance(value, str) and value.strip()), "")
+
+
+def _usable(text: str) -> bool:
+    """Whether it is short and printable: letters and digits of any script, and printable ASCII."""
+    return 0 < len(text) <= ID_MAX_CHARS and all(char.isalnum() or " " <= char <= "~" for char in text)
+
+
+def _tag(text: str) -> str:
+    """A language code in BCP 47 form (zh_cn becomes zh-CN); empty for anything else, such as "English"."""
+    match = _LANGUAGE.fullmatch(text)
+    if match is None:
+        return ""
+    parts = match[2].replace("_", "-").split("-")[1:]
+    return "-".join([match[1].lower(), *(_subtag(part) for part in parts)])
+
+
+def _subtag(part: str) -> str:
+    if len(part) == 2:
+        return part.upper()
+    return part.title() if len(part) == 4 and part.isalpha() else part.lower()

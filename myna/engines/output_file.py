@@ -1,0 +1,66 @@
+"""An engine's output files: durable on disk, or removed.
+
+The process that speaks only writes to the page cache and starts its next job. The fsync happens here, in
+threads. A power loss before it may leave a damaged file. No row names that file, so it is deleted with the
+other files without a row.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult
+from myna.engines.pool.pool import Pool
+from myna.files.disk_threads import DiskExecutor
+from myna.files.fsync import make_durable, remove
+
+
+class DurableFiles:
+    """The output files of a pool's jobs; up to `at_once` are synced at a time.
+
+    A job that waits for the disk counts in the pool's queue, so a slow disk fills the queue like a slow
+    engine.
+    """
+
+    def __init__(self, pool: Pool[Any], at_once: int) -> None:
+        self._pool = pool
+        self._disk = DiskExecutor(at_once)
+
+    async def write(
+        self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]
+    ) -> SpeechResult:
+        """Runs `speak`, which writes `path`, and makes the file durable, within `deadline_s` seconds in all.
+
+        `speak` takes the temporary name, in the folder of `path`. `path` must be used by this call only. On
+        failure or cancellation both files are removed; a removal that takes over a second continues in the
+        background, and a failed one is logged. Raises an EngineFailed.
+        """
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+        part = path.with_name(f".{secrets.token_hex(8)}.part")
+        with ExitStack() as waiting:
+            if self._disk.full():
+                raise EngineBusy("Too many files wait for the disk.")
+            try:
+                spoken = await speak(part)
+                waiting.enter_context(self._pool.counted_as_waiting())
+                await self._make_durable(path, ends_at)
+            except EngineBusy:  # no file was made
+                raise
+            except BaseException:
+                await self._disk.clean_up(partial(remove, part, path))
+                raise
+            return spoken
+
+    async def _make_durable(self, path: Path, ends_at: float) -> None:
+        try:
+            async with asyncio.timeout_at(ends_at):
+                await self._disk.run(partial(make_durable, path))
+        except TimeoutError as error:
+            raise EngineTimedOut("The disk took too long to store the audio.") from error
+        except OSError as error:
+            # The error's text names the path; its strerror does not ("No space left on device").
+            raise EngineFailed(error.strerror or type(error).__name__) from error

@@ -1,0 +1,160 @@
+"""Admission control of an engine: reserves a slot for a request before it is charged.
+
+The slot is released when the call ends, so requests that are being charged count as well as those that wait
+or run. The limits are per account: an account that exceeds its share is refused alone.
+"""
+
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Final, Self
+
+from msgspec import Struct
+
+LONG_S: Final = 600.0
+"""A text that makes more sound than this is long: long texts use at most half of the processes."""
+PACE_INITIAL: Final = 0.01
+"""Seconds of work for a second of sound until the engine is measured: twice what one core takes."""
+PACE_WEIGHT: Final = 0.1
+PACE_SOUND_S: Final = 60.0
+"""A shorter text weighs less, since its fixed cost dominates."""
+WAIT_SHARE_MAX: Final = 0.75
+"""The estimate may fill this share of a job's time. The rest is a margin for its error."""
+ACCOUNT_FULL: Final = (
+    "This account has as many texts waiting to be spoken as one account may have; nothing was charged, try"
+    " again when one of them is done."
+)
+ENGINE_FULL: Final = "As many texts wait to be spoken as may; nothing was charged, try again later."
+TOO_LATE: Final = (
+    "The embedded voice has more to speak than it can in time; nothing was charged, try again later."
+)
+
+
+def is_long(sound_s: float) -> bool:
+    """Whether a text of `sound_s` seconds of sound is long."""
+    return sound_s > LONG_S
+
+
+def long_max(processes: int) -> int:
+    """How many of the processes may run long texts at a time."""
+    return max(1, processes // 2)
+
+
+class _AccountUse(Struct):
+    """The slots of one account and their estimated seconds of sound."""
+
+    count: int = 0
+    sound_s: float = 0.0
+
+
+class Admission:
+    """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account."""
+
+    def __init__(self, *, processes: int, slots_max: int, account_max: int) -> None:
+        self._processes = processes
+        self._slots_max = slots_max
+        self._account_max = account_max
+        self._in_use = 0
+        self._counts: dict[Hashable, int] = {}
+        self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
+        self._pace = PACE_INITIAL
+
+    def refusal(self, account: Hashable, sound_s: float, within_s: float) -> str:
+        """Why a text of the account with `sound_s` seconds of sound gets no slot; empty if it gets one.
+
+        `within_s` is its time limit, waiting included.
+        """
+        if self._counts.get(account, 0) >= self._account_max:
+            return ACCOUNT_FULL
+        if self._in_use >= self._slots_max:
+            return ENGINE_FULL
+        ahead_s = self._ahead_s(account, sound_s)
+        # An idle engine always gets the text: without jobs its measured pace could never improve.
+        if ahead_s and (ahead_s + sound_s) * self._pace > WAIT_SHARE_MAX * within_s:
+            return TOO_LATE
+        return ""
+
+    def retry_s(self, account: Hashable, sound_s: float, within_s: float) -> float:
+        """Seconds until a refused text may get a slot, at the measured pace: when each account has had one
+        more text spoken and the texts ahead leave this one enough time."""
+        uses = [use for lane in self._lanes.values() for use in lane.values()]
+        round_s = sum(use.sound_s / use.count for use in uses) * self._pace / self._processes
+        late_s = (self._ahead_s(account, sound_s) + sound_s) * self._pace - WAIT_SHARE_MAX * within_s
+        return max(round_s, late_s)
+
+    def acquire(self, account: Hashable, sound_s: float) -> None:
+        """Adds a slot to the account's. `release` takes the same arguments."""
+        self._in_use += 1
+        self._counts[account] = self._counts.get(account, 0) + 1
+        use = self._lanes[is_long(sound_s)].setdefault(account, _AccountUse())
+        use.count += 1
+        use.sound_s += sound_s
+
+    def release(self, account: Hashable, sound_s: float) -> None:
+        """Releases a slot that `acquire` added."""
+        self._in_use -= 1
+        self._counts[account] -= 1
+        if not self._counts[account]:
+            del self._counts[account]
+        lane = self._lanes[is_long(sound_s)]
+        use = lane[account]
+        use.count -= 1
+        use.sound_s -= sound_s
+        if not use.count:
+            del lane[account]
+
+    def measured(self, sound_s: float, took_s: float) -> None:
+        """Records that a process took `took_s` for a text estimated at `sound_s` seconds of sound."""
+        weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)
+        self._pace += weight * (took_s / sound_s - self._pace)
+
+    def _ahead_s(self, account: Hashable, sound_s: float) -> float:
+        """Seconds of sound ahead of the account's next text, for each process that speaks them.
+
+        All texts of the account are ahead. Of each other account, as many as the account has itself are: the
+        queue is fair.
+        """
+        long = is_long(sound_s)
+        lane = self._lanes[long]
+        own = lane.get(account, _AccountUse())
+        others_s = sum(
+            use.sound_s * min(1.0, (own.count + 1) / use.count)
+            for other, use in lane.items()
+            if other != account
+        )
+        for_long = long_max(self._processes)
+        speaking = for_long if long else max(1, self._processes - (for_long if self._lanes[True] else 0))
+        return (own.sound_s + others_s) / speaking
+
+
+class Slot:
+    """A request's slot, if it has one: a context manager that releases it."""
+
+    def __init__(self) -> None:
+        self._admission: Admission | None = None
+        self._account: Hashable = None
+        self._sound_s = 0.0
+
+    def acquire(self, admission: Admission, account: Hashable, sound_s: float, within_s: float) -> str:
+        """Acquires a slot, or returns why there is none. Releases an earlier slot first."""
+        self.release()
+        refusal = admission.refusal(account, sound_s, within_s)
+        if not refusal:
+            admission.acquire(account, sound_s)
+            self._admission = admission
+            self._account = account
+            self._sound_s = sound_s
+        return refusal
+
+    def release(self) -> None:
+        """Releases the slot, if there is one."""
+        if self._admission is not None:
+            self._admission.release(self._account, self._sound_s)
+            self._admission = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

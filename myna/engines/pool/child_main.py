@@ -1,0 +1,188 @@
+"""The child's side of `pool.py`: jobs arrive on stdin, replies leave on the former stdout.
+
+A frame is its length in four bytes, big-endian, and that many bytes of msgpack. The parent sends `Setup`
+first; the child answers `ChildReady`, or `JobFailed` with the number 0 and exits. For each `StartJob` the
+child sends `JobStarted` before it starts, `JobProgress` as often as the work reports it, and then `JobDone`
+or `JobFailed`, all with the job's number: the parent knows whether a child that crashed had started the job.
+"""
+
+import ctypes
+import errno
+import functools
+import importlib
+import os
+import queue
+import signal
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from myna.engines.interface import EngineFailed
+from myna.sandbox.confinement import AllowedPaths, Confinement, confine
+
+FRAME_MAX_BYTES = 1 << 20
+LENGTH = struct.Struct(">I")
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+
+
+class Setup(msgspec.Struct, frozen=True, array_like=True):
+    """Parent to child, first: `setup` is the argument of the module's `warm`, or nil. `files` are the only
+    files that the child may open; nil does not restrict it."""
+
+    setup: msgspec.Raw
+    files: AllowedPaths | None = None
+
+
+class StartJob(msgspec.Struct, frozen=True, array_like=True):
+    """Parent to child: run this job."""
+
+    number: int
+    job: msgspec.Raw
+
+
+class ChildReady(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """The child is ready for its first job."""
+
+    confinement: Confinement
+
+
+class JobStarted(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """The child starts this job."""
+
+    number: int
+
+
+class JobProgress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
+    """The fraction of the job that is done, 0 to 1."""
+
+    number: int
+    fraction: float
+
+
+class JobDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """The job's result."""
+
+    number: int
+    result: msgspec.Raw
+
+
+class JobFailed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """The job failed: `kind` is the name of an error of `interface.py`."""
+
+    number: int
+    kind: str
+    message: str
+
+
+Reply = ChildReady | JobStarted | JobProgress | JobDone | JobFailed
+ReportProgress = Callable[[float], None]
+"""Reports the fraction of the job that is done, 0 to 1, to the parent."""
+Work = Callable[[bytes, ReportProgress], msgspec.Struct]
+"""Runs a job, given in msgpack, and returns its result."""
+
+
+def framed(message: msgspec.Struct) -> bytes:
+    """The message as one frame. Raises ValueError over FRAME_MAX_BYTES."""
+    body = msgspec.msgpack.encode(message)
+    if len(body) > FRAME_MAX_BYTES:
+        raise ValueError(f"A frame of {len(body)} bytes is over the limit of {FRAME_MAX_BYTES}.")
+    return LENGTH.pack(len(body)) + body
+
+
+def path_bytes(path: Path) -> bytes:
+    """The path for a job: absolute, since a child may have another working folder."""
+    return os.fsencode(path.absolute())
+
+
+def serve(module: str, parent_pid: int) -> None:
+    """Runs jobs until the parent ends. The module's `warm` takes the setup in msgpack and returns the `Work`.
+
+    The module is imported after the process is confined: libraries start threads and read files when they are
+    imported. An EngineFailed of `warm` or of a job is reported as such. Any other error of a job is reported
+    by its type, with the trace on stderr unless the disk is full. Any other error of `warm` ends the process.
+    """
+    replies = _take_stdout()
+    _bind_to_parent(parent_pid)
+    setup = msgspec.msgpack.decode(_read_frame(sys.stdin.buffer), type=Setup)
+    confinement = confine(setup.files)
+    jobs: queue.SimpleQueue[StartJob] = queue.SimpleQueue()
+    threading.Thread(target=_read_jobs, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    try:
+        work: Work = importlib.import_module(module).warm(bytes(setup.setup))
+    except EngineFailed as error:
+        _send(replies, JobFailed(0, type(error).__name__, str(error)))
+        return
+    _send(replies, ChildReady(confinement))
+    while True:
+        job = jobs.get()
+        _send(replies, JobStarted(job.number))
+        _send(replies, _run(work, job, functools.partial(_report_progress, replies, job.number)))
+
+
+def _run(work: Work, job: StartJob, report_progress: ReportProgress) -> Reply:
+    try:
+        result = work(bytes(job.job), report_progress)
+        return JobDone(job.number, msgspec.Raw(msgspec.msgpack.encode(result)))
+    except EngineFailed as error:
+        return JobFailed(job.number, type(error).__name__, str(error))
+    except Exception as error:
+        if not (isinstance(error, OSError) and error.errno in _NO_ROOM):
+            traceback.print_exc()
+        # An OSError's text names the path; its strerror does not ("No space left on device").
+        reason = error.strerror if isinstance(error, OSError) else None
+        return JobFailed(job.number, EngineFailed.__name__, reason or type(error).__name__)
+
+
+def _report_progress(replies: BinaryIO, number: int, fraction: float) -> None:
+    _send(replies, JobProgress(number, min(max(fraction, 0.0), 1.0)))
+
+
+def _take_stdout() -> BinaryIO:
+    """The pipe to the parent under another descriptor; output of C code to fd 1 now goes to stderr."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return replies
+
+
+def _send(replies: BinaryIO, reply: Reply) -> None:
+    replies.write(framed(reply))
+    replies.flush()
+
+
+def _read_jobs(stream: BinaryIO, jobs: "queue.SimpleQueue[StartJob]") -> None:
+    """Queues jobs. A closed stdin means that the parent has ended, and ends the process, busy or not."""
+    decoder = msgspec.msgpack.Decoder(StartJob)
+    while True:
+        jobs.put(decoder.decode(_read_frame(stream)))
+
+
+def _read_frame(stream: BinaryIO) -> bytes:
+    """The next frame. Ends the process at the end of the stream."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        os._exit(0)
+    return stream.read(LENGTH.unpack(head)[0])
+
+
+def _bind_to_parent(parent_pid: int) -> None:
+    """Lowers the priority, and ignores SIGINT and SIGTERM: the parent drains its work and then ends the
+    child.
+
+    On Linux the kernel kills the child when the thread that started it ends, even by SIGKILL.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.platform != "win32":
+        os.nice(_NICENESS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent_pid:  # it died before the line above
+            os._exit(0)

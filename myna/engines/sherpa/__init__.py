@@ -1,0 +1,1 @@
+"""Neural models by sherpa-onnx in child processes."""

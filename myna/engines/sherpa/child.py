@@ -1,0 +1,190 @@
+"""The child program that speaks with a neural model, run by `child_program.py`.
+
+sherpa-onnx may end the process over a bad model, and a large model takes long to load. This module relies on
+the behaviour of sherpa-onnx 2.0: a failure gives no samples and a line on stderr; an unknown speaker is
+replaced by the first; a result's samples are a list, those of the callback an array; and its output while it
+speaks contains the text.
+"""
+
+import functools
+import os
+import sys
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from myna.audio.mp3 import Mp3File
+from myna.engines.interface import (
+    EngineFailed,
+    EngineUnavailable,
+    NothingSpoken,
+    SpeechResult,
+    UnsupportedUtterance,
+    UtteranceRefused,
+)
+from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
+from myna.engines.sherpa.sound import Samples, Tempo, is_audible, pcm_of, silence
+from myna.engines.sherpa.text import is_chinese, pieces, readable
+from myna.engines.sherpa.words import Words
+from myna.engines.sound_limit import bounded
+from myna.engines.text import reading
+
+_PAUSE_S: Final = 0.25  # between sentences, at speed 1
+_STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model
+_FIXED_SPEED: Final = ("pocket",)  # families whose speed can't be set
+_REFERENCES_MAX: Final = 16
+_SAMPLE_BYTES: Final = 2
+
+
+class LoadedModel:
+    """A loaded model. Raises EngineUnavailable; sherpa-onnx may end the process instead."""
+
+    def __init__(self, model: SherpaModel) -> None:
+        self._model = model
+        self._sherpa = _library()
+        # Files are given as comma-separated lists, and the folder's path may have a comma.
+        os.chdir(model.folder)
+        files = {role: ",".join(names) for role, names in model.files.items()}
+        family = getattr(self._sherpa, f"OfflineTts{model.family.title()}ModelConfig")(**files)
+        config = self._sherpa.OfflineTtsConfig(
+            model=self._sherpa.OfflineTtsModelConfig(
+                **{model.family: family}, num_threads=model.threads, provider=model.provider
+            )
+        )
+        if not config.validate():
+            raise EngineUnavailable("The model's files are not valid; the engine's stderr says why.")
+        self._tts = self._sherpa.OfflineTts(config)
+        self._words = Words(tuple(map(Path, model.files.get("lexicon", ()))))
+        self.info = ModelInfo(max(1, self._tts.num_speakers), self._tts.sample_rate, self._tts.lang)
+
+    def speak(self, job: SpeakJob, report_progress: ReportProgress) -> SpeechResult:
+        """Writes the job's audio to its target. Raises EngineFailed or OSError, and then leaves no file."""
+        settings = self._settings(job)
+        texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
+        part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
+        with Mp3File(part, target, self.info.rate_hz) as file:
+            write = bounded(file.write, self.info.rate_hz, job.sound_max_s)
+            self._speak_into(write, texts, settings, job, report_progress)
+            finished = file.finish()
+        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256)
+
+    def _settings(self, job: SpeakJob) -> Any:
+        settings = self._sherpa.GenerationConfig()
+        settings.sid = self._speaker(job)
+        settings.speed = 1.0 if self._model.family in _FIXED_SPEED else job.speed
+        settings.num_steps = _STEPS.get(self._model.family, settings.num_steps)
+        if job.reference is not None:
+            path = os.fsdecode(job.reference.wav)
+            samples, rate_hz = _reference_samples(path, Path(path).stat().st_mtime_ns)
+            settings.reference_audio = samples
+            settings.reference_sample_rate = rate_hz
+            settings.reference_text = readable(job.reference.transcript, job.language)
+        return settings
+
+    def _speaker(self, job: SpeakJob) -> int:
+        if job.reference is not None:
+            return 0
+        if not 0 <= job.speaker < self.info.speakers:
+            raise UnsupportedUtterance("The model does not have this speaker.")
+        return job.speaker
+
+    def _speak_into(
+        self,
+        write: Callable[[bytes], None],
+        texts: list[str],
+        settings: Any,
+        job: SpeakJob,
+        report_progress: ReportProgress,
+    ) -> None:
+        """Raises NothingSpoken if all of the sound is silent, UtteranceRefused if a piece has no sound."""
+        tempo = Tempo(self.info.rate_hz, job.speed) if self._model.family in _FIXED_SPEED else None
+        paced = write if tempo is None else lambda pcm: write(tempo.feed(pcm))
+        total, done, silent, audible = sum(map(len, texts)), 0, 0, False
+        for text in texts:
+            if done > 0:
+                paced(silence(_PAUSE_S / settings.speed, self.info.rate_hz))
+            pcm = self._generate(text, settings, phonemes=job.phonemes is not None)
+            silent += not pcm
+            audible = audible or is_audible(pcm)
+            paced(pcm)
+            done += len(text)
+            report_progress(done / total)
+        if not audible:
+            raise NothingSpoken("This voice has no sound for the text.")
+        if silent:
+            raise UtteranceRefused("This voice has no sound for a sentence of the text.")
+        if tempo is not None:
+            write(tempo.flush())
+
+    def _generate(self, text: str, settings: Any, *, phonemes: bool) -> bytes:
+        """The PCM of one piece, empty if the model has no sound for it."""
+        if not self._words.any_in(text):
+            return b""
+        settings.phoneme_codepoints = [[ord(char) for char in text]] if phonemes else []
+        blocks: list[bytes] = []
+
+        def receive(samples: Samples, _fraction: float) -> int:
+            blocks.append(pcm_of(samples))
+            return 1  # continue
+
+        self._tts.generate("" if phonemes else text, settings, receive)
+        return b"".join(blocks)
+
+
+def _library() -> Any:
+    """sherpa-onnx, which is an extra."""
+    try:
+        import sherpa_onnx
+    except ModuleNotFoundError as error:
+        raise EngineUnavailable(
+            "Neural voices need sherpa-onnx: install Myna with its extra 'neural'."
+        ) from error
+    return sherpa_onnx
+
+
+@functools.lru_cache(_REFERENCES_MAX)
+def _reference_samples(path: str, _changed_ns: int) -> tuple[Samples, int]:
+    """A reference's samples and their rate, cached for the next text in this voice."""
+    try:
+        with wave.open(path, "rb") as file:
+            valid = (
+                file.getnchannels() == 1 and file.getsampwidth() == _SAMPLE_BYTES and file.getnframes() > 0
+            )
+            pcm, rate_hz = file.readframes(file.getnframes()), file.getframerate()
+    except (wave.Error, EOFError) as error:
+        raise EngineFailed("The reference is not a wav.") from error
+    if not valid:
+        raise EngineFailed("The reference must be a mono wav of 16 bits.")
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768), rate_hz
+
+
+def _silence_libraries() -> None:
+    """Discards output of C++ code. Python's traces still go to stderr."""
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 2)
+    os.close(devnull)
+
+
+def warm(setup: bytes) -> Work:
+    """Loads the model and returns the work."""
+    model = msgspec.msgpack.decode(setup, type=SherpaModel)
+    loaded = LoadedModel(model)
+    languages = [*model.clones, *(voice.voice.language for voice in model.voices)]
+    if any(map(is_chinese, languages)):
+        reading.warm()
+    decoder: msgspec.msgpack.Decoder[Describe | SpeakJob] = msgspec.msgpack.Decoder(Describe | SpeakJob)
+    _silence_libraries()
+
+    def work(packed: bytes, report_progress: ReportProgress) -> JobAnswer:
+        job = decoder.decode(packed)
+        return JobAnswer(
+            loaded.info, loaded.speak(job, report_progress) if isinstance(job, SpeakJob) else None
+        )
+
+    return work

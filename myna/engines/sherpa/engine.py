@@ -1,0 +1,237 @@
+"""Neural voices: models of sherpa-onnx, which is an extra, each in a child process.
+
+Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take phonemes, espeak-ng
+(`espeak/phonemes_child.py`).
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Hashable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from myna.engines.interface import (
+    SPEED_MAX,
+    SPEED_MIN,
+    EngineFailed,
+    EngineUnavailable,
+    EngineVoice,
+    SpeechResult,
+    UnsupportedUtterance,
+    Utterance,
+    VoiceReference,
+)
+from myna.engines.output_file import DurableFiles
+from myna.engines.pool.child_main import path_bytes
+from myna.engines.pool.pool import Pool
+from myna.engines.sherpa.job import (
+    CLONERS,
+    Describe,
+    JobAnswer,
+    ModelInfo,
+    Phonemes,
+    PhonemesJob,
+    ReferenceWav,
+    SherpaModel,
+    SherpaVoice,
+    SpeakJob,
+)
+from myna.sandbox.confinement import AllowedPaths
+
+__all__ = ["ModelInfo", "Sherpa", "SherpaModel", "SherpaVoice", "VoiceReference"]
+
+START_DEADLINE_S: Final = 600.0  # a large model on a slow disk
+DEFAULT_VOICES_MAX: Final = 100
+_DESCRIBE_S: Final = 60.0
+_PHONEMES_S: Final = 30.0
+_CODES: Final = {"cmn": "zh-CN", "yue": "zh-HK", "": "und"}  # espeak-ng's codes that are not BCP-47
+_TRIAL_WORD: Final = "a"
+
+
+class Sherpa:
+    """Speaks with one process that has loaded the model; `queue_max` jobs may wait.
+
+    A job may run `job_deadline_s` seconds, and loading the model may take `start_deadline_s`.
+    """
+
+    suffix = ".mp3"
+
+    def __init__(
+        self,
+        model: SherpaModel,
+        *,
+        queue_max: int,
+        job_deadline_s: float,
+        start_deadline_s: float = START_DEADLINE_S,
+    ) -> None:
+        self._model = model
+        self._voices = {voice.voice.voice_id: voice for voice in model.voices}
+        self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
+        self._pool = Pool(
+            "myna.engines.sherpa.child",
+            JobAnswer,
+            processes=1,
+            queue_max=queue_max,
+            job_deadline_s=job_deadline_s,
+            setup=model,
+            start_deadline_s=start_deadline_s,
+        )
+        self._files = DurableFiles(self._pool, at_once=1)
+        self._phonemizer = Pool(
+            "myna.engines.espeak.phonemes_child",
+            Phonemes,
+            processes=1,
+            queue_max=queue_max,
+            job_deadline_s=_PHONEMES_S,
+        )
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Loads the model and checks its voices. Its process may open only the model and `files`.
+
+        Raises EngineUnavailable, and then no process runs.
+        """
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            await self._pool.start(_with_model(files, self._model))
+            try:
+                self.info = (await self._pool.run(Describe(), _DESCRIBE_S)).info
+                self._check_voices()
+                if self._model.phonemes:
+                    await self._start_phonemizer()
+            except EngineFailed as failure:
+                raise EngineUnavailable(str(failure)) from failure
+            undo.pop_all()
+
+    def up(self) -> bool:
+        """Whether it can speak now."""
+        return self._pool.up() and (not self._model.phonemes or self._phonemizer.up())
+
+    def full(self) -> bool:
+        """Whether the queue is full."""
+        return self._pool.full()
+
+    def pids(self) -> list[int]:
+        """The process ids, for monitoring."""
+        return [*self._pool.pids(), *self._phonemizer.pids()]
+
+    @property
+    def voices(self) -> tuple[EngineVoice, ...]:
+        """The model's voices. Default voices are known after `start`."""
+        return tuple(voice.voice for voice in self._voices.values())
+
+    @property
+    def clones(self) -> tuple[str, ...]:
+        """The languages, like zh, in which it can clone a voice."""
+        return self._model.clones
+
+    async def speak(
+        self,
+        utterance: Utterance,
+        path: Path,
+        deadline_s: float,
+        *,
+        reference: VoiceReference | None = None,
+        progress: Callable[[float], None] | None = None,
+        queue_key: Hashable = None,
+    ) -> SpeechResult:
+        """Writes the utterance as an mp3 (mono, the model's rate) to `path`, durably, within `deadline_s`.
+
+        The voice of a `reference` replaces that of the utterance. `progress` is called with the fraction that
+        is done, 0 to 1. The queue is fair over `queue_key`. Raises an EngineFailed. For files after a failure
+        see `DurableFiles.write`.
+        """
+        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
+            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        speaker, language = self._speaker_of(utterance, reference)
+        text = utterance.encodable
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+        phonemes = (
+            await self._phonemes(text, language, deadline_s, queue_key) if self._model.phonemes else None
+        )
+        left_s = ends_at - asyncio.get_running_loop().time()
+
+        async def run(part: Path) -> SpeechResult:
+            job = SpeakJob(
+                text=text,
+                phonemes=phonemes,
+                language=language,
+                speaker=speaker,
+                speed=utterance.speed,
+                sound_max_s=utterance.sound_max_s,
+                reference=ReferenceWav(path_bytes(reference.wav), reference.transcript)
+                if reference
+                else None,
+                part=path_bytes(part),
+                target=path_bytes(path),
+            )
+            answer = await self._pool.run(job, left_s, queue_key=queue_key, progress=progress)
+            if answer.speech is None:
+                raise EngineFailed("The engine's process did not speak.")
+            return answer.speech
+
+        return await self._files.write(path, left_s, run)
+
+    async def close(self) -> None:
+        """Ends the processes; jobs that wait or run fail. May be called twice."""
+        await self._pool.close()
+        await self._phonemizer.close()
+
+    def _speaker_of(self, utterance: Utterance, reference: VoiceReference | None) -> tuple[int, str]:
+        """The speaker number and the language of the text."""
+        if reference is not None:
+            if reference.language.lower().partition("-")[0] not in self._model.clones:
+                raise UnsupportedUtterance("This engine can't clone a voice of that language.")
+            return 0, "zh" if "zh" in self._model.clones else reference.language
+        voice = self._voices.get(utterance.voice_id)
+        if voice is None:
+            raise UnsupportedUtterance("This engine does not have this voice.")
+        return voice.speaker, voice.voice.language
+
+    async def _phonemes(self, text: str, language: str, deadline_s: float, queue_key: Hashable) -> list[str]:
+        job = PhonemesJob(text, self.info.language or language)
+        return (await self._phonemizer.run(job, deadline_s, queue_key=queue_key)).pieces
+
+    def _check_voices(self) -> None:
+        """Checks the speaker of each voice. Without voices, each speaker gets a default voice."""
+        if self._model.family in CLONERS:
+            return
+        if not self._voices:
+            self._voices = _default_voices(self._model, self.info)
+        for voice in self._voices.values():
+            if voice.speaker >= self.info.speakers:
+                raise EngineUnavailable(
+                    f"The voice {voice.voice.voice_id} is speaker {voice.speaker} of a model that has"
+                    f" {self.info.speakers}, counted from 0."
+                )
+
+    async def _start_phonemizer(self) -> None:
+        """Also tries each language, since espeak-ng does not have all."""
+        await self._phonemizer.start(AllowedPaths())
+        for language in {voice.language for voice in self.voices}:
+            await self._phonemes(_TRIAL_WORD, language, _PHONEMES_S, None)
+
+
+def _default_voices(model: SherpaModel, info: ModelInfo) -> dict[str, SherpaVoice]:
+    """A voice for each speaker, up to DEFAULT_VOICES_MAX, named after the model's folder."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model.folder).name).strip("-._")[:90] or "voice"
+    first, _, region = info.language.partition("-")
+    language = model.language or _CODES.get(first, f"{first}-{region.upper()}" if region else first)
+    count = min(info.speakers, DEFAULT_VOICES_MAX)
+    voices = {}
+    for speaker in range(count):
+        voice_id = stem if count == 1 else f"{stem}-{speaker}"
+        voices[voice_id] = SherpaVoice(
+            EngineVoice(voice_id=voice_id, name=voice_id, gender="neutral", language=language), speaker
+        )
+    return voices
+
+
+def _with_model(files: AllowedPaths | None, model: SherpaModel) -> AllowedPaths | None:
+    """Adds the model's files, and the targets of links among them. Providers other than `cpu` open devices
+    and files that are not known here, so their processes are not restricted."""
+    if files is None or model.provider != "cpu":
+        return None
+    folder = Path(model.folder)
+    linked = [path.resolve() for path in folder.rglob("*") if path.is_symlink()]
+    return AllowedPaths((*files.reads, *map(path_bytes, (folder, *linked))), files.writes)

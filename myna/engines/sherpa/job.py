@@ -1,0 +1,100 @@
+"""The jobs of the neural engine's children. A module that all of these processes import."""
+
+from typing import Literal
+
+import msgspec
+
+from myna.engines.interface import EngineVoice, SpeechResult
+
+Family = Literal["vits", "matcha", "kokoro", "zipvoice", "pocket"]
+CLONERS = ("zipvoice", "pocket")
+"""Families without built-in voices: they clone the voice of a reference."""
+
+
+class SherpaVoice(msgspec.Struct, frozen=True):
+    """A voice and its speaker number in the model."""
+
+    voice: EngineVoice
+    speaker: int
+
+
+Provider = Literal["cpu", "cuda", "coreml", "directml"]
+"""An execution provider of sherpa-onnx. Its standard wheels have only `cpu`."""
+
+
+class SherpaModel(msgspec.Struct, frozen=True):
+    """A model on this machine, see `models.py`.
+
+    `files` maps fields of sherpa-onnx's configuration of the family to file names in `folder`. With
+    `phonemes` the model takes phonemes instead of text. `language` is that of its lexicon, like zh-CN, or
+    empty. If `voices` is empty, each speaker gets a default voice. `clones` are the languages, like zh, in
+    which it can clone a voice.
+    """
+
+    family: Family
+    folder: str
+    files: dict[str, tuple[str, ...]]
+    phonemes: bool
+    language: str
+    threads: int
+    provider: Provider
+    voices: tuple[SherpaVoice, ...]
+    clones: tuple[str, ...]
+
+
+class Describe(msgspec.Struct, frozen=True, tag="describe"):
+    """Requests only the model's info."""
+
+
+class ReferenceWav(msgspec.Struct, frozen=True):
+    """A voice to clone: the path of a wav, encoded by `os.fsencode`, and its transcript."""
+
+    wav: bytes
+    transcript: str
+
+
+class SpeakJob(msgspec.Struct, frozen=True, tag="speak"):
+    """Speak `text` to the file `target`, written as `part` in the same folder.
+
+    Both paths are absolute, encoded by `os.fsencode`. `phonemes` are the text's pieces for a model that takes
+    phonemes, else None. `language` is a BCP-47 code. `speaker` is ignored with a `reference`. `speed` is 0.25
+    to 4. More than `sound_max_s` seconds of sound is an error.
+    """
+
+    text: str
+    phonemes: list[str] | None
+    language: str
+    speaker: int
+    speed: float
+    sound_max_s: float
+    reference: ReferenceWav | None
+    part: bytes
+    target: bytes
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """Properties of the loaded model; `language` is an espeak-ng code like en-us, or empty."""
+
+    speakers: int
+    rate_hz: int
+    language: str
+
+
+class JobAnswer(msgspec.Struct, frozen=True):
+    """`speech` is set for a SpeakJob."""
+
+    info: ModelInfo
+    speech: SpeechResult | None = None
+
+
+class PhonemesJob(msgspec.Struct, frozen=True):
+    """Convert the text to phonemes in the language, an espeak-ng or BCP-47 code."""
+
+    text: str
+    language: str
+
+
+class Phonemes(msgspec.Struct, frozen=True):
+    """The text's pieces in IPA, with their punctuation."""
+
+    pieces: list[str]

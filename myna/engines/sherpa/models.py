@@ -1,0 +1,215 @@
+"""Detects sherpa-onnx models in folders, as they are downloaded and unpacked, by their files.
+
+vits       one model, tokens.txt, and lexicon.txt, or espeak-ng-data/ or *.onnx.json, or none of them
+matcha     an acoustic model, tokens.txt, a vocoder, and lexicon.txt or espeak-ng-data/
+kokoro     one model, tokens.txt, voices.bin, and lexicon*.txt or espeak-ng-data/
+zipvoice   encoder, decoder, vocoder, tokens.txt, lexicon.txt
+pocket     lm_main, lm_flow, encoder, decoder, text_conditioner, vocab.json, token_scores.json
+
+Of the same model in two precisions the smaller, `.int8.onnx`, is used. A lexicon is used if there is one.
+espeak-ng-data/ only shows that the model takes phonemes: Myna uses the espeak-ng that it ships.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+import regex
+from msgspec import Meta
+
+from myna.engines.interface import EngineVoice
+from myna.engines.sherpa.job import CLONERS, Family, Provider, SherpaModel, SherpaVoice
+from myna.errors import ConfigError
+from myna.wire.farm import Label, Language, VoiceId
+
+THREADS_MAX: Final = 64
+
+Files = dict[str, tuple[str, ...]]
+
+_VOCODERS: Final = ("voco*.onnx", "hifigan*.onnx", "*vocoder*.onnx")
+_OTHER_MODELS: Final = (*_VOCODERS, "lm_*.onnx", "encoder*.onnx", "decoder*.onnx", "text_*.onnx")
+_HAN: Final = regex.compile(r"\p{Script=Han}")
+_ENGLISH: Final = ("lexicon-en*.txt", "lexicon-us-en.txt", "lexicon-gb-en.txt")
+
+
+class VoiceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A voice in node.toml."""
+
+    id: VoiceId
+    name: Label
+    language: Language
+    gender: Literal["female", "male", "neutral"] = "neutral"
+    speaker: Annotated[int, Meta(ge=0)] = 0
+
+
+class SherpaEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sherpa"):
+    """A model in node.toml. Without voices each speaker gets one, named after the folder."""
+
+    folder: str
+    threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 2
+    provider: Provider = "cpu"
+    voice: list[VoiceEntry] = []
+
+
+def described(entry: SherpaEntry, *, base: Path = Path()) -> SherpaModel:
+    """The entry's model, its folder relative to `base`. Raises ConfigError, which names what is missing."""
+    model = inspect(base / entry.folder)
+    if entry.voice and not _has_voices(model.family):
+        raise ConfigError(f"{entry.folder} has no built-in voices; it clones.")
+    voices = tuple(
+        SherpaVoice(
+            EngineVoice(voice_id=voice.id, name=voice.name, gender=voice.gender, language=voice.language),
+            voice.speaker,
+        )
+        for voice in entry.voice
+    )
+    return msgspec.structs.replace(model, threads=entry.threads, provider=entry.provider, voices=voices)
+
+
+def inspect(folder: Path) -> SherpaModel:
+    """The model in the folder, on the CPU with two threads and without voices. Raises ConfigError."""
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {folder}.")
+    family = _family(folder)
+    files = _FILES[family](folder)
+    phonemes = _has_voices(family) and "lexicon" not in files and _takes_phonemes(folder)
+    return SherpaModel(
+        family=family,
+        folder=str(folder.absolute()),
+        files=files,
+        phonemes=phonemes,
+        language=_language(folder, files.get("lexicon", ())),
+        threads=2,
+        provider="cpu",
+        voices=(),
+        clones=_clones(family, folder),
+    )
+
+
+def _family(folder: Path) -> Family:
+    if _names(folder, "lm_*.onnx"):
+        return "pocket"
+    if (folder / "voices.bin").is_file():
+        return "kokoro"
+    if _names(folder, "encoder*.onnx") or _names(folder, "decoder*.onnx"):
+        return "zipvoice"
+    if _names(folder, "model-steps-*.onnx") or _names(folder, *_VOCODERS):
+        return "matcha"
+    if _names(folder, "*.onnx"):
+        return "vits"
+    raise ConfigError(f"{folder} has no model in it: there is no file *.onnx.")
+
+
+def _has_voices(family: Family) -> bool:
+    return family not in CLONERS
+
+
+def _takes_phonemes(folder: Path) -> bool:
+    """Whether it was trained with espeak-ng. Other models without a lexicon take characters."""
+    return (folder / "espeak-ng-data").is_dir() or bool(_names(folder, "*.onnx.json"))
+
+
+def _clones(family: Family, folder: Path) -> tuple[str, ...]:
+    if family == "pocket":
+        return ("en",)
+    if family == "zipvoice":
+        return ("zh", "en") if _names(folder, *_ENGLISH) else ("zh",)
+    return ()
+
+
+def _vits(folder: Path) -> Files:
+    return {"model": _model(folder), "tokens": _one(folder, "tokens.txt"), **_lexicon(folder, several=False)}
+
+
+def _matcha(folder: Path) -> Files:
+    return {
+        "acoustic_model": _model(folder),
+        "vocoder": _one(folder, *_VOCODERS),
+        "tokens": _one(folder, "tokens.txt"),
+        **_lexicon(folder),
+    }
+
+
+def _kokoro(folder: Path) -> Files:
+    return {
+        "model": _model(folder),
+        "voices": _one(folder, "voices.bin"),
+        "tokens": _one(folder, "tokens.txt"),
+        **_lexicon(folder),
+    }
+
+
+def _zipvoice(folder: Path) -> Files:
+    return {
+        "encoder": _one(folder, "encoder*.onnx"),
+        "decoder": _one(folder, "decoder*.onnx"),
+        "vocoder": _one(folder, *_VOCODERS),
+        "tokens": _one(folder, "tokens.txt"),
+        "lexicon": _one(folder, "lexicon.txt") + _names(folder, "lexicon-*.txt"),
+    }
+
+
+def _pocket(folder: Path) -> Files:
+    return {
+        "lm_flow": _one(folder, "lm_flow*.onnx"),
+        "lm_main": _one(folder, "lm_main*.onnx"),
+        "encoder": _one(folder, "encoder*.onnx"),
+        "decoder": _one(folder, "decoder*.onnx"),
+        "text_conditioner": _one(folder, "text_conditioner*.onnx"),
+        "vocab_json": _one(folder, "vocab.json"),
+        "token_scores_json": _one(folder, "token_scores.json"),
+    }
+
+
+_FILES: Final = {
+    "vits": _vits,
+    "matcha": _matcha,
+    "kokoro": _kokoro,
+    "zipvoice": _zipvoice,
+    "pocket": _pocket,
+}
+
+
+def _model(folder: Path) -> tuple[str]:
+    """The only model file that is not a vocoder or another part."""
+    others = set(_names(folder, *_OTHER_MODELS))
+    models = [name for name in _names(folder, "*.onnx") if name not in others]
+    if not models:
+        raise ConfigError(f"{folder} lacks its model, a file *.onnx.")
+    if len({name.replace(".int8.onnx", ".onnx") for name in models}) > 1:
+        raise ConfigError(f"{folder} has several models in it, {' and '.join(models)}: leave one.")
+    return (_smallest(models),)
+
+
+def _lexicon(folder: Path, *, several: bool = True) -> Files:
+    """The lexicon files. Of American and British English only the American one is used."""
+    names = _names(folder, "lexicon*.txt")
+    if "lexicon-us-en.txt" in names and "lexicon-gb-en.txt" in names:
+        names = tuple(name for name in names if name != "lexicon-gb-en.txt")
+    if not names:
+        return {}
+    used = names if several else (("lexicon.txt",) if "lexicon.txt" in names else names[:1])
+    return {"lexicon": used}
+
+
+def _language(folder: Path, lexicon: tuple[str, ...]) -> str:
+    """Chinese if the lexicon has a Han character, else English; empty without a lexicon."""
+    if any(_HAN.search((folder / name).read_text("utf-8", "replace")) for name in lexicon):
+        return "zh-CN"
+    return "en-US" if lexicon else ""
+
+
+def _one(folder: Path, *patterns: str) -> tuple[str]:
+    names = _names(folder, *patterns)
+    if not names:
+        raise ConfigError(f"{folder} lacks {' or '.join(patterns)}.")
+    return (_smallest(names),)
+
+
+def _smallest(names: "tuple[str, ...] | list[str]") -> str:
+    return min(names, key=lambda name: (not name.endswith(".int8.onnx"), name))
+
+
+def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
+    found = {path.name for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return tuple(sorted(found))

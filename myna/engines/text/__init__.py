@@ -1,0 +1,1 @@
+"""Text before it is spoken: numbers, signs and sentences."""

@@ -1,0 +1,103 @@
+"""Which compute nodes are online, and the estimated wait of a new task."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from myna.errors import DatabaseUnavailable
+from myna.store.database import Database
+from myna.store.queries.config import Config
+from myna.store.queries.farm import capacity as store
+from myna.store.queries.farm.capacity import OnlineNode, Queued
+
+FRESH_S = 0.25
+"""The longest time that a reading of the queue is cached. The process adds its own new tasks to it."""
+DEFAULT_CHARS_PER_S = 15.0
+"""The estimated speed of a node without a measured one: that of reading aloud."""
+
+Nodes = Mapping[int, OnlineNode]
+NO_NODES: Nodes = {}
+
+
+class Capacity:
+    """The online nodes and their queue."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._queued: list[Queued] = []
+        self._read_at = float("-inf")
+
+    async def nodes(self, config: Config) -> Nodes:
+        """The online nodes by id. Runs no query if no node has ever reported a voice."""
+        if not config.node_voices and not config.node_clones:
+            return NO_NODES
+        try:
+            return {node.id: node for node in await store.online(self._db)}
+        except self._db.unavailable:
+            raise DatabaseUnavailable from None
+
+    async def wait_s(
+        self, account_id: int, chars: int, capable: Iterable[int], nodes: Nodes, config: Config
+    ) -> float:
+        """The estimated seconds until one of the `capable` nodes has spoken a new task of the account. Uses
+        the measured speeds, and fair queueing between accounts."""
+        ahead = _ahead(account_id, await self._read())
+        capable = set(capable)
+        chars_ahead = sum(
+            queued * _share(capable, _nodes_with(voice_id, nodes, config), nodes)
+            for voice_id, queued in ahead.items()
+        )
+        slowest = min(_speed(nodes[node]) for node in capable)
+        return chars_ahead / sum(_capacity(nodes[node]) for node in capable) + chars / slowest
+
+    async def tasks_of(self, account_id: int) -> int:
+        """The number of the account's tasks that are queued or leased."""
+        return sum(row.tasks for row in await self._read() if row.account_id == account_id)
+
+    def ordered(self, account_id: int, voice_id: str, chars: int) -> None:
+        """Counts a task that was just added to the queue."""
+        self._queued.append(Queued(account_id=account_id, voice_id=voice_id, tasks=1, chars=chars))
+
+    async def _read(self) -> list[Queued]:
+        now = time.monotonic()
+        if now - self._read_at > FRESH_S:
+            try:
+                self._queued = await store.queued(self._db)
+            except self._db.unavailable:
+                raise DatabaseUnavailable from None
+            self._read_at = now
+        return self._queued
+
+
+def _ahead(account_id: int, queued: list[Queued]) -> Counter[str]:
+    """The characters that will be spoken before a new task of the account, by voice: those of its own tasks,
+    and of as many tasks of each other account, at that account's average length."""
+    tasks: defaultdict[int, int] = defaultdict(int)
+    for row in queued:
+        tasks[row.account_id] += row.tasks
+    turns = tasks[account_id] + 1
+    ahead: Counter[str] = Counter()
+    for row in queued:
+        share = min(1.0, turns / tasks[row.account_id])
+        ahead[row.voice_id] += round(row.chars * share)
+    return ahead
+
+
+def _nodes_with(voice_id: str, nodes: Nodes, config: Config) -> set[int]:
+    """The online nodes that have this voice; for a cloned voice, all online nodes that clone."""
+    with_voice = {row.node_id for row in config.node_voices if row.voice_id == voice_id}
+    return (with_voice or {row.node_id for row in config.node_clones}) & nodes.keys()
+
+
+def _share(capable: set[int], with_voice: set[int], nodes: Nodes) -> float:
+    """The part of a voice's tasks that the capable nodes will speak, by their part of its capacity."""
+    total = sum(_capacity(nodes[node]) for node in with_voice)
+    return sum(_capacity(nodes[node]) for node in with_voice & capable) / total if total else 0.0
+
+
+def _speed(node: OnlineNode) -> float:
+    return node.chars_per_s or DEFAULT_CHARS_PER_S
+
+
+def _capacity(node: OnlineNode) -> float:
+    return _speed(node) * node.slots

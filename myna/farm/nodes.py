@@ -1,0 +1,205 @@
+"""Compute nodes: registration, authentication and capabilities.
+
+invited ──join──► offline ◄──heartbeat, silence──► online     a join token is valid once, for an hour
+in any state: disabled (all requests are refused), draining (it gets no more jobs), removed
+
+Only the answer to a join has a node's credential in plain text. It is valid for `/farm` only.
+"""
+
+import hashlib
+import re
+import secrets
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+from myna.errors import CommandError, NodeRefused, Unavailable
+from myna.store.database import Database, Transaction
+from myna.store.queries.farm import nodes as store
+from myna.store.queries.farm.nodes import NodeOffer, NodeRow
+
+TOKEN_PREFIX, CREDENTIAL_PREFIX = "mynajoin_", "mynanode_"
+TOKEN_LIFE_MS = 3_600_000
+NAME_MAX_CHARS = 100
+HEARD_AGAIN_MS = 5_000
+"""The time of a node's last request is recorded at most once in this interval."""
+CHANGES_TOO_OFTEN = (
+    f"This node changes its voices more often than every {store.CHANGE_EVERY_MS // 1000} seconds;"
+    " retry later."
+)
+_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(mynanode_[0-9a-f]{40}) *")
+_TOKEN = re.compile(r"mynajoin_[0-9a-f]{40}")
+
+
+class NodeState(StrEnum):
+    """The state of a node in the output of `myna node list`."""
+
+    INVITED = "invited"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    DISABLED = "disabled"
+    DRAINING = "draining"
+
+
+class Invitation(Struct, frozen=True):
+    """A join token in plain text, which is not shown again. `expires_at` in Unix seconds."""
+
+    name: str
+    token: str
+    expires_at: int
+
+
+class JoinedNode(Struct, frozen=True):
+    """A new node: its name, and its credential in plain text, which is not shown again."""
+
+    name: str
+    credential: str
+
+
+class NodeStatus(Struct, frozen=True):
+    """A node, its state, the ids of its voices, its languages for clones, and the number of its leased
+    jobs."""
+
+    node: NodeRow
+    state: NodeState
+    voices: list[str]
+    clones: list[str]
+    jobs: int
+
+
+class Nodes:
+    """The compute nodes of the service."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def enroll(self, name: str, *, again: bool = False) -> Invitation:
+        """A join token for a new node, or for one that has not joined; it replaces an earlier token.
+
+        With `again` also for a node that has joined. Its credential stays valid until the token is used.
+        Raises CommandError.
+        """
+        if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+            raise CommandError(f"A node needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+        token = TOKEN_PREFIX + secrets.token_hex(20)
+
+        async def work(connection: Transaction) -> int | None:
+            return await store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
+
+        until = await self._db.transaction(work)
+        if until is None:
+            raise CommandError(
+                f"The node {name!r} has joined already; 'myna node enroll NAME --again' makes a token that"
+                " replaces its credential when it is used."
+            )
+        return Invitation(name, token, until // 1000)
+
+    async def join(self, token: str, version: str) -> JoinedNode:
+        """Exchanges a join token for a credential. Raises NodeRefused."""
+        credential = CREDENTIAL_PREFIX + secrets.token_hex(20)
+
+        async def work(connection: Transaction) -> str | None:
+            return await store.join(connection, _hash(token.encode()), _hash(credential.encode()), version)
+
+        name = await self._db.transaction(work) if _TOKEN.fullmatch(token) else None
+        if name is None:
+            raise NodeRefused(
+                "This join token is unknown, used or older than an hour; ask the operator for a new one."
+            )
+        return JoinedNode(name, credential)
+
+    async def verify(self, authorization: bytes | None) -> NodeRow:
+        """The node whose credential is in an Authorization header. Raises NodeRefused."""
+        match = _BEARER.fullmatch(authorization or b"")
+        if not match:
+            raise NodeRefused(
+                "A compute node shows its credential as 'Authorization: Bearer <credential>': mynanode_ and"
+                " 40 hex digits."
+            )
+        node = await store.by_credential(self._db, _hash(match[1]))
+        if node is None:
+            raise NodeRefused("This node is unknown here: it was removed or has joined again; join again.")
+        if node.disabled_at:
+            raise NodeRefused("The operator has disabled this node; ask the operator.")
+        return node
+
+    async def hello(self, node: NodeRow, offer: NodeOffer) -> None:
+        """Records the node's capabilities. Raises NodeRefused if the node was removed meanwhile, and
+        Unavailable if its voices change too often."""
+
+        async def work(connection: Transaction) -> bool:
+            return await store.offer(connection, node.id, offer)
+
+        try:
+            exists = await self._db.transaction(work)
+        except store.TooManyChanges:
+            raise Unavailable(CHANGES_TOO_OFTEN) from None
+        if not exists:
+            raise NodeRefused("This node was removed; ask the operator.")
+
+    async def heard(self, node: NodeRow) -> None:
+        """Records the time of the node's request, unless it was recorded in the last HEARD_AGAIN_MS."""
+        if node.heard_at > node.now - HEARD_AGAIN_MS:
+            return
+
+        async def work(connection: Transaction) -> None:
+            await store.heard(connection, node)
+
+        await self._db.transaction(work)
+
+    async def list(self) -> list[NodeStatus]:
+        """All nodes, by name."""
+        return [
+            NodeStatus(
+                node=node,
+                state=state_of(node),
+                voices=offered.voices,
+                clones=offered.clones,
+                jobs=offered.jobs,
+            )
+            for node, offered in await store.everyone(self._db)
+        ]
+
+    async def disable(self, name: str) -> None:
+        """Nothing opens to the node from the moment this returns; what it holds is queued again."""
+        await self._put(name, "disable")
+
+    async def enable(self, name: str) -> None:
+        """Lets a node work that was disabled or draining."""
+        await self._put(name, "enable")
+
+    async def drain(self, name: str) -> None:
+        """The node finishes its jobs and gets no more."""
+        await self._put(name, "drain")
+
+    async def remove(self, name: str) -> None:
+        """Deletes the node with its credential and voices, and requeues its jobs."""
+
+        async def work(connection: Transaction) -> bool:
+            return await store.remove(connection, name)
+
+        if not await self._db.transaction(work):
+            raise CommandError(f"There is no node {name!r}.")
+
+    async def _put(self, name: str, state: Literal["enable", "disable", "drain"]) -> None:
+        async def work(connection: Transaction) -> bool:
+            return await store.put(connection, name, state)
+
+        if not await self._db.transaction(work):
+            raise CommandError(f"There is no node {name!r}.")
+
+
+def state_of(node: NodeRow) -> NodeState:
+    """The state of a node. What the operator has set precedes whether it is online."""
+    if node.disabled_at:
+        return NodeState.DISABLED
+    if not node.joined_at:
+        return NodeState.INVITED
+    if node.draining:
+        return NodeState.DRAINING
+    return NodeState.ONLINE if node.online else NodeState.OFFLINE
+
+
+def _hash(plain: bytes) -> bytes:
+    return hashlib.sha256(plain).digest()

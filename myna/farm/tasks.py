@@ -1,0 +1,334 @@
+"""The jobs of compute nodes: speech tasks and the previews of cloned voices.
+
+    0 queued ──lease──► 1 processing ──complete──► 2 completed    the call is kept
+       ▲  │                 │  │
+       │  └─── deadline ────┼──┴─ deadline, last try, refused by all ──► 3 failed   the call is refunded
+       └─── lease expired, ─┘
+            requeued
+
+2 and 3 are final. The same transaction ends the task and its call. Each lease has an epoch and a token. A
+request with another epoch or token, or after the expiry, raises StaleLease. A task that the service speaks
+itself is at 1 without a lease, and is not changed here.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from myna.clones import preview_text
+from myna.errors import DatabaseUnavailable, StaleLease
+from myna.farm.polls import Polls
+from myna.files.disk_threads import wait_shielded
+from myna.store.batch import AUDIO_MARK, Audio, CallState, End, EndOutcome, TaskStatus, to_store
+from myna.store.database import Database, Transaction
+from myna.store.notifications import Notifications
+from myna.store.queries import accounts, tasks
+from myna.store.queries.farm import capacity as outlook_store
+from myna.store.queries.farm import queue, refusals
+from myna.store.queries.farm.queue import CLONE, TASK, Head, LeasedJob, Proof
+from myna.store.queries.tasks import TaskRow
+from myna.telemetry import metrics
+from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobReference, LeaseProof
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+HEADS_MAX = SLOTS_MAX + 100
+"""The accounts whose next jobs a lease considers: as many as a node may lease, and some that are locked."""
+NO_TRY_LEFT = "no compute node finished it"
+OPINION_GRACE_MS = 600_000
+"""How long after its last lease began a refused clone waits for another node, where none is online. A task
+has its deadline."""
+IN_DOUBT = "The database doesn't answer; whether this was recorded isn't known, send it again."
+REQUEUE_S = 2.0
+"""How long to wait until jobs are requeued that were not delivered. After that their leases expire."""
+ENDED_GRACE_S = 20.0
+"""How long after its deadline a task may end: one or two sweeps and their commits."""
+
+
+class Tasks:
+    """The queue in one process: nodes lease and end its jobs, calls wait for their tasks."""
+
+    def __init__(self, db: Database, *, lease_s: float) -> None:
+        self._db = db
+        self._lease_ms = int(lease_s * 1000)
+        self._work = Notifications(db, "myna_work")
+        self._done = Notifications(db, "myna_done")
+        self._lease_lock = (
+            asyncio.Lock()
+        )  # leases are serial: only one of a process waits for the lock of the queue
+        self._polls = Polls(db=db, work=self._work, lease=self._lease, requeue=self.requeue)
+        self._closing = False
+
+    async def start(self) -> None:
+        await self._work.start()
+        await self._done.start()
+        self._polls.start()
+
+    async def close(self) -> None:
+        """Ends all long polls."""
+        self._closing = True
+        await self._polls.close()
+        await self._work.close()
+        await self._done.close()
+
+    def ordered(self) -> None:
+        """Notifies the waiting nodes of a new job."""
+        self._work.notify()
+
+    # ---- requests of nodes
+
+    async def lease(self, node_id: int, jobs: int, wait_s: float) -> list[Job]:
+        """Leases up to `jobs` jobs to the node, as soon as there is one. None after `wait_s` seconds, when
+        the node polls again, is disabled, draining or removed, or when the process ends. Requeues them if
+        cancelled."""
+        if wait_s <= 0 or self._closing:
+            return await self._lease(node_id, jobs)
+        return await self._polls.wait(node_id, jobs, wait_s)
+
+    async def _lease(self, node_id: int, jobs: int) -> list[Job]:
+        """Leases what is queued now, without waiting."""
+        if not await queue.heads(self._db, node_id, 1):  # without a transaction, as the queue is often empty
+            return []
+        found: list[Job] = []
+        async with self._lease_lock:
+            try:
+                await self._db.transaction(lambda db: self._take(db, node_id, jobs, found))
+            except asyncio.CancelledError:  # the transaction may have been committed
+                await self.requeue(node_id, found)
+                raise
+        return found
+
+    async def requeue(self, node_id: int, jobs: list[Job]) -> None:
+        """Requeues leased jobs that were not delivered to their node. This does not count as a try. Waits up
+        to REQUEUE_S, also when cancelled. A failure is logged, and the leases expire."""
+        await wait_shielded(asyncio.ensure_future(self._requeue(node_id, jobs)), REQUEUE_S)
+
+    async def _requeue(self, node_id: int, jobs: list[Job]) -> None:
+        async def work(db: Transaction) -> bool:
+            for job in jobs:
+                lease = LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)
+                if await queue.lease(db, _proof(node_id, lease)):
+                    await queue.requeue(db, job.kind, job.id, tries_back=1)
+            return False
+
+        try:
+            await self._move(work)
+        except Exception:
+            log.exception("jobs that were not delivered stay leased until their leases expire")
+
+    async def _take(self, db: Transaction, node_id: int, jobs: int, found: list[Job]) -> None:
+        """Adds one job of each account per round to `found`, until there are enough or no more can be leased.
+        Skips a job that another transaction has locked; that delays its account only."""
+        await db.fetch(db.queue_lock)
+        while len(found) < jobs:
+            count = len(found)
+            for head in await queue.heads(db, node_id, HEADS_MAX):
+                job = await self._take_one(db, head, node_id)
+                if job:
+                    found.append(job)
+                if len(found) == jobs:
+                    break
+            if len(found) == count:
+                break
+
+    async def _take_one(self, db: Transaction, head: Head, node_id: int) -> Job | None:
+        token = secrets.token_hex(16)
+        taken = await queue.take(db, head, node_id, _hash(token), self._lease_ms)
+        return _job(taken, token) if taken else None
+
+    async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
+        """Extends the leases of these jobs. Returns those that the node has lost."""
+
+        async def work(db: Transaction) -> list[LeaseProof]:
+            lost = []
+            for beat in beats:
+                percent = min(99, int(beat.progress * 100))
+                if not await queue.extend(db, _proof(node_id, beat.held), self._lease_ms, percent):
+                    lost.append(beat.held)
+            return lost
+
+        return await self._db.transaction(work) if beats else []
+
+    async def has_lease(self, node_id: int, lease: LeaseProof) -> bool:
+        """Whether the node has the lease of the job, or had it when it completed the job."""
+        return await queue.has_lease(self._db, _proof(node_id, lease))
+
+    async def complete(self, node_id: int, held: LeaseProof, audio: Audio) -> bool:
+        """1 → 2 with this audio, which is then named; False where that was done before by the same holder
+        with the same audio. Raises StaleLease, and DatabaseUnavailable where it isn't known."""
+        proof = _proof(node_id, held)
+
+        async def work(db: Transaction) -> bool:
+            place = await self._lock(db, proof)
+            if not await queue.lease(db, proof):
+                if await queue.completed_with(db, proof, audio.sha256):
+                    return False
+                raise StaleLease
+            await refusals.done(db, proof.kind, proof.id, node_id)
+            if proof.kind == CLONE:
+                await queue.clone_ready(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
+                return True
+            await outlook_store.spoke(db, node_id, proof.id)
+            draft = await tasks.draft(db, place.call_id)
+            answer = to_store(draft.replace(AUDIO_MARK, audio.name)) if draft else None
+            await self._end(db, End(call_id=place.call_id, state=CallState.KEPT, answer=answer, audio=audio))
+            return True
+
+        done = await self._move(work)
+        if done and proof.kind == TASK:
+            metrics.calls("kept").inc()
+        return done
+
+    async def fail(self, node_id: int, failure: Failure) -> None:
+        """1 → 3 where no node could do it or the last try is over, else 1 → 0. A final failure is one node's
+        opinion: another node that is online gets the job, once. Raises StaleLease."""
+        proof = _proof(node_id, failure.held)
+
+        async def work(db: Transaction) -> bool:
+            place = await self._lock(db, proof)
+            if not await queue.lease(db, proof):
+                raise StaleLease
+            if not failure.final:  # a job that no node could do says nothing of this one
+                await queue.begin_cooldown(db, node_id, handed_back=failure.handed_back)
+            last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX
+            if failure.handed_back or not (last or await self._refused_by_all(db, proof, failure)):
+                await queue.requeue(db, proof.kind, proof.id, tries_back=int(failure.handed_back))
+                return False
+            if proof.kind == CLONE:
+                await queue.clone_failed(db, proof.id, failure.reason)
+                return False
+            await self._end(db, End(place.call_id, CallState.REFUNDED, reason=failure.reason))
+            return True
+
+        if await self._move(work):
+            metrics.calls("refunded").inc()
+
+    async def _refused_by_all(self, db: Transaction, proof: Proof, failure: Failure) -> bool:
+        """Whether the failure is final and no other node is there that could do the job."""
+        if not failure.final:
+            return False
+        await refusals.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
+        return not await refusals.another(db, proof.kind, proof.id)
+
+    async def reference(self, node_id: int, sha256: bytes) -> str | None:
+        """The stored sample's name, if a job that this node holds refers to it."""
+        return await queue.held_sample(self._db, node_id, sha256)
+
+    async def forgotten(self, sha256s: Sequence[str]) -> list[str]:
+        """Those of these samples that no cloned voice uses any more."""
+        used = await queue.samples_known(self._db, [bytes.fromhex(name) for name in sha256s])
+        return [name for name in sha256s if bytes.fromhex(name) not in used]
+
+    async def _lock(self, db: Transaction, proof: Proof) -> queue.JobOwner:
+        """Locks the account's row, which every transaction locks before the job's. Raises StaleLease."""
+        place = await queue.place(db, proof.kind, proof.id)
+        if place is None:
+            raise StaleLease
+        await accounts.lock(db, place.account_id)
+        return place
+
+    async def _end(self, db: Transaction, end: End) -> None:
+        (outcome,) = await db.end([end])
+        if outcome is not EndOutcome.DONE:
+            raise StaleLease
+
+    async def _move(self, work: Callable[[Transaction], Awaitable[bool]]) -> bool:
+        try:
+            moved = await self._db.transaction(work)
+        except self._db.unavailable:
+            raise DatabaseUnavailable(IN_DOUBT) from None
+        self._work.notify()
+        self._done.notify()
+        return moved
+
+    # ---- maintenance
+
+    async def requeue_expired(self) -> int:
+        """1 → 0 for jobs whose lease expired and that have a try left. Clones without one fail, and
+        refused ones that no other node can make. Returns the number of requeued jobs."""
+
+        async def work(db: Transaction) -> int:
+            await queue.fail_exhausted_clones(db, TRIES_MAX, NO_TRY_LEFT)
+            await refusals.fail_refused_clones(db, OPINION_GRACE_MS, NO_TRY_LEFT)
+            return await queue.requeue_expired(db, TRIES_MAX, PAGE)
+
+        count = await self._db.transaction(work)
+        if count:
+            self._work.notify()
+        return count
+
+    async def exhausted(self) -> list[bytes]:
+        """The ids of the calls to refund: the last lease of their task expired."""
+        return await queue.exhausted(self._db, TRIES_MAX, PAGE)
+
+    # ---- speech in this process
+
+    async def take_over(self, account_id: int, call_id: bytes, seconds: float, draft: str | None) -> bool:
+        """Moves a task that this process could not speak to the queue of the nodes, with a deadline in
+        `seconds`. False if its call has ended."""
+
+        async def work(db: Transaction) -> bool:
+            await accounts.lock(db, account_id)
+            return await tasks.leave_to_nodes(db, call_id, int(seconds * 1000), draft)
+
+        return await self._move(work)
+
+    async def ended(self, task_id: int, seconds: float) -> TaskRow | None:
+        """Waits for the end of a task whose deadline is in `seconds`. None if it has not ended long after
+        that."""
+        until = time.monotonic() + seconds + ENDED_GRACE_S
+        while True:
+            event = self._done.next_event()
+            task = await self._task(task_id)
+            if task and task.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
+                return task
+            left = until - time.monotonic()
+            if left <= 0 or self._closing:
+                return None
+            await self._done.wait(event, left)
+
+    async def _task(self, task_id: int) -> TaskRow | None:
+        try:
+            return await tasks.by_id(self._db, task_id)
+        except self._db.unavailable as error:  # the next query may succeed
+            log.warning(
+                "the database is unavailable (%s) while a call waits for its task", type(error).__name__
+            )
+            return None
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _proof(node_id: int, held: LeaseProof) -> Proof:
+    return Proof(kind=held.kind, id=held.id, epoch=held.epoch, token_hash=_hash(held.token), node_id=node_id)
+
+
+def _job(taken: LeasedJob, token: str) -> Job:
+    reference = None
+    if taken.reference:
+        row = taken.reference
+        reference = JobReference(
+            sha256=row.sha256.hex(),
+            size_bytes=row.size_bytes,
+            transcript=row.transcript,
+            language=row.language,
+        )
+    text = preview_text(taken.text) if taken.kind == CLONE else taken.text
+    lease_s = taken.lease_ms / 1000
+    return Job(
+        kind=taken.kind,
+        id=taken.id,
+        epoch=taken.epoch,
+        token=token,
+        lease_s=lease_s,
+        text=text,
+        voice_id=taken.voice_id,
+        speed=taken.speed,
+        reference=reference,
+    )

@@ -1,0 +1,1 @@
+"""Atomic files, and threads that a stalled disk may block."""

@@ -1,0 +1,1 @@
+"""The HTTP server: connections, limits on bodies, routes and the error envelope."""

@@ -1,0 +1,397 @@
+"""The ASGI application: exact routes, error envelope, request id, limits on the size and time of a body.
+
+The paths of /v1 and /farm/v1 are looked up in a dict, without middleware. All other paths go to the fallback
+application, whose errors have the same envelope.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+
+from myna.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    CallAbandoned,
+    CommitInDoubt,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    MynaError,
+    ShuttingDown,
+    TooManyBodies,
+    Unauthorized,
+)
+from myna.http.asgi_types import (
+    BODY_COMPLETE,
+    EOF_RECEIVED,
+    REQUEST_ID,
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    abort,
+    linger,
+    stopping,
+    with_headers,
+)
+from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
+from myna.http.cors import Cors
+from myna.ids import new_name
+from myna.telemetry import access_log as access
+from myna.telemetry import logs
+from myna.telemetry.access_log import AccessLog, CompletedRequest
+from myna.wire.encode import to_json
+from myna.wire.v1 import ErrorAnswer, ErrorBody
+
+log = logging.getLogger(__name__)
+
+JSON = b"application/json"
+METRICS_PATH = "/metrics"
+HEALTH_PATHS = (b"/healthz", b"/readyz", METRICS_PATH.encode())
+"""Health checks and metrics are also answered over the limit on connections."""
+CORS_PREFIX = "/v1/"
+"""CORS applies to the paths below this prefix."""
+LOGGED_PATH_MAX_CHARS = 200
+QUERY_PARAMETERS_MAX = 100
+UNANSWERED = 0
+"""The status in log and metrics of a request that got no response."""
+IN_DOUBT = "commit_in_doubt"
+"""The error type in the access log of a request that got no response because a commit is in doubt."""
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
+"""Possibly an API key of Myna or a vendor, a node's credential or a join token. None may reach the log."""
+
+
+class Response(Struct, frozen=True):
+    """A response. `close` closes the connection after it and discards what the client still sends."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+    close: bool = False
+    media_type: bytes = JSON
+
+
+class Request:
+    """A request as passed to a handler. Header names are in lower case."""
+
+    __slots__ = ("_counted_bytes", "_headers", "_key_hash", "_receive", "_scope", "limits")
+
+    def __init__(self, scope: Scope, receive: Receive, limits: "BodyLimits") -> None:
+        self._scope = scope
+        self._receive = receive
+        self.limits = limits
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._counted_bytes = 0
+        self._key_hash = b""
+
+    @property
+    def path(self) -> str:
+        return str(self._scope["path"])
+
+    @property
+    def address(self) -> str:
+        return str((self._scope.get("client") or ("",))[0])
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
+        value = self._headers.get(name)
+        if value is not None and len(self._headers) < len(self._scope["headers"]) and self._duplicate(name):
+            raise InvalidRequest(f"{name.decode()}: duplicate header; send it once.")
+        return value
+
+    def _duplicate(self, name: bytes) -> bool:
+        return [key for key, _ in self._scope["headers"]].count(name) > 1
+
+    @property
+    def authorization(self) -> bytes | None:
+        """The Authorization header, or None. Raises Unauthorized for a duplicate header."""
+        try:
+            return self.header(b"authorization")
+        except InvalidRequest as duplicate:
+            raise Unauthorized(duplicate.message) from None
+
+    def query(self) -> dict[str, str]:
+        """The query parameters. Raises InvalidRequest for duplicates, too many or invalid UTF-8."""
+        parameters: dict[str, str] = {}
+        try:
+            pairs = parse_qsl(
+                self._scope["query_string"].decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=QUERY_PARAMETERS_MAX,
+            )
+        except UnicodeDecodeError:
+            raise InvalidRequest("The query is not valid UTF-8.") from None
+        except ValueError:
+            raise InvalidRequest(f"The query has more than {QUERY_PARAMETERS_MAX} parameters.") from None
+        for name, value in pairs:
+            if name in parameters:
+                raise InvalidRequest(f"{name[:40]}: duplicate parameter in the query; send it once.")
+            parameters[name] = value
+        return parameters
+
+    @property
+    def declared_bytes(self) -> int | None:
+        """Content-Length; None for a chunked body."""
+        value = self.header(b"content-length")
+        if value is not None:
+            return int(value) if value.isdigit() else 0
+        return None if self.header(b"transfer-encoding") else 0
+
+    async def body(self, key_hash: bytes = b"") -> bytes:
+        """The complete body. Its bytes count against the budget of the API key until `release`.
+
+        A large body is returned in a separate iteration of the event loop (see `Pacer`); the caller decodes
+        it before it awaits anything else. Raises BodyTooLarge before more than the limit is read,
+        TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
+        and ShuttingDown if the process is told to stop before the body has arrived."""
+        body = await self._read_limited(key_hash)
+        if len(body) > SMALL_BODY_BYTES:
+            await self.limits.pacer.wait()
+        return body
+
+    async def _read_limited(self, key_hash: bytes) -> bytes:
+        max_bytes = self.limits.body_max_bytes
+        self._key_hash = key_hash
+        if (self.declared_bytes or 0) > max_bytes:
+            raise BodyTooLarge(max_bytes)
+        if BODY_COMPLETE in self._scope:  # the usual case needs no timeout
+            body, _ = await self.part()
+            if len(body) > max_bytes:
+                raise BodyTooLarge(max_bytes)
+            self._count(len(body))
+            return body
+        try:
+            async with asyncio.timeout(self.limits.body_timeout_s):
+                return await self._read(max_bytes)
+        except TimeoutError:
+            raise BodyTooSlow(self.limits.body_timeout_s) from None
+
+    def _count(self, size_bytes: int) -> None:
+        """Counts `size_bytes` of this body against the budget. Raises TooManyBodies."""
+        more = size_bytes - self._counted_bytes
+        if size_bytes > SMALL_BODY_BYTES and more > 0:
+            self.limits.budget.take(more, self._key_hash)
+            self._counted_bytes = size_bytes
+
+    def release(self) -> None:
+        """Returns the bytes of the body to the budget."""
+        if self._counted_bytes:
+            self.limits.budget.release(self._counted_bytes, self._key_hash)
+            self._counted_bytes = 0
+
+    async def part(self) -> tuple[bytes, bool]:
+        """The next part of the body, and whether more follow. Raises InvalidRequest if it ends early."""
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise InvalidRequest("The body ended early.")
+        return message.get("body", b""), bool(message.get("more_body"))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is shutting down: long polls end now."""
+        return stopping(self._scope)
+
+    async def disconnected(self) -> None:
+        """Returns when the client has closed the connection or its sending side. The two can't be told apart
+        before something is written. Call it after the body has been read."""
+        while not self._scope.get(EOF_RECEIVED, bool)():
+            if (await self._receive())["type"] == "http.disconnect":
+                return
+
+    async def _read(self, max_bytes: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            part, more = await self.part()
+            if more and self.stopping:
+                raise ShuttingDown
+            parts.append(part)
+            size += len(part)
+            if size > max_bytes:
+                raise BodyTooLarge(max_bytes)
+            self._count(size)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+Routes = Mapping[str, Mapping[str, Handler]]
+"""Handlers by path and method."""
+
+
+class Application:
+    """The ASGI application of the server."""
+
+    def __init__(
+        self, routes: Routes, fallback: App, limits: BodyLimits, access: AccessLog, cors: Cors | None = None
+    ) -> None:
+        self._routes = routes
+        self._fallback = fallback
+        self._limits = limits
+        self._access = access
+        self._cors = cors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._fallback(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = request_id_of(scope)
+        logs.request_id.set(request_id)
+        details = access.begin()
+        methods = self._routes.get(scope["path"])
+        if self._cors is not None and scope["path"].startswith(CORS_PREFIX):
+            send = with_headers(send, self._cors.answer(scope["headers"]))
+        if methods is None:
+            status = await self._fall_back(scope, receive, send, request_id)
+        else:
+            status = await self._serve(methods, scope, receive, send, request_id)
+        seconds = time.perf_counter() - started
+        path = scope["path"]
+        route, logged_path = (path, path) if methods is not None else ("other", _loggable(path))
+        self._access.record(
+            CompletedRequest(
+                request_id=request_id,
+                method=scope["method"],
+                route=route,
+                path=logged_path,
+                status=status,
+                seconds=seconds,
+                ended_at=time.time(),
+                details=details,
+            )
+        )
+
+    def log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
+        """Logs a connection or an invalid request that the server refused without this application."""
+        self._access.record(
+            CompletedRequest(
+                request_id=request_id,
+                method="",
+                route=access.REFUSED,
+                path="",
+                status=status,
+                seconds=0.0,
+                ended_at=time.time(),
+                details=access.RequestDetails(error_type=error.type),
+            )
+        )
+
+    async def _serve(
+        self, methods: Mapping[str, Handler], scope: Scope, receive: Receive, send: Send, request_id: str
+    ) -> int:
+        request = Request(scope, receive, self._limits)
+        try:
+            handler = methods.get(scope["method"]) or self._preflight(methods, scope)
+            if handler is None:
+                raise MethodNotAllowed(scope["method"], ", ".join(methods))
+            if scope["method"] == "POST" and stopping(scope):
+                raise ShuttingDown
+            response = await handler(request)
+        except CommitInDoubt as doubt:
+            log.error(
+                "the charge of this call is in doubt; the connection is closed without a response",
+                exc_info=doubt.__cause__,
+            )
+            access.details().error_type = IN_DOUBT
+            await abort(scope, receive)
+            return UNANSWERED
+        except asyncio.CancelledError:
+            response = envelope(CallAbandoned())
+        except Exception as error:
+            response = envelope(public_error(error))
+        finally:
+            request.release()
+        await _respond(response, receive, send, request_id)
+        return response.status
+
+    def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
+        if self._cors is None or not scope["path"].startswith(CORS_PREFIX):
+            return None
+        headers = self._cors.preflight(scope["method"], scope["headers"], methods)
+        if headers is None:
+            return None
+
+        async def answer(request: Request) -> Response:
+            return Response(b"", headers=headers)
+
+        return answer
+
+    async def _fall_back(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Runs the fallback application and adds X-Request-Id. Starlette answers an unhandled exception and
+        raises it again; once a response has started, that exception is already answered and logged."""
+        status = 0
+        if scope["path"] == METRICS_PATH:
+            self._access.flush()
+
+        async def send_and_note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send_with_id(message)
+
+        send_with_id = with_headers(send, [(b"x-request-id", request_id.encode())])
+        try:
+            await self._fallback(scope, receive, send_and_note_status)
+        except Exception as error:
+            if not status:
+                response = envelope(public_error(error))
+                await _respond(response, receive, send, request_id)
+                return response.status
+        return status
+
+
+def public_error(error: Exception) -> MynaError:
+    """The error to send to the client: a MynaError, or an InternalError whose cause is only in the log."""
+    if isinstance(error, MynaError):
+        if isinstance(error, InternalError):
+            log.error("%s", error.message)
+        return error
+    log.error("unhandled exception", exc_info=error)
+    return InternalError("Something went wrong on our side; the log has it under this request's id.")
+
+
+def envelope(error: MynaError) -> Response:
+    """The response for an error. Records the type of the error for the access log."""
+    access.details().error_type = error.type
+    body = ErrorAnswer(ErrorBody(error.message, error.type, int(error.status)))
+    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
+    return Response(body=to_json(body).encode(), status=int(error.status), headers=error.headers, close=close)
+
+
+def _loggable(path: str) -> str:
+    return logs.masked(path[:LOGGED_PATH_MAX_CHARS])
+
+
+def request_id_of(scope: Scope) -> str:
+    """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one."""
+    if REQUEST_ID not in scope:
+        sent = (value for name, value in scope["headers"] if name == b"x-request-id")
+        valid = (value for value in sent if _REQUEST_ID.fullmatch(value) and not _SECRET.search(value))
+        scope[REQUEST_ID] = str(next(valid, b""), "ascii") or new_name()
+    return str(scope[REQUEST_ID])
+
+
+async def _respond(response: Response, receive: Receive, send: Send, request_id: str) -> None:
+    headers = [
+        (b"content-type", response.media_type),
+        (b"content-length", str(len(response.body)).encode()),
+        (b"x-request-id", request_id.encode()),
+    ]
+    for name, value in (response.headers or {}).items():
+        headers.append((name.lower().encode(), value.encode()))
+    if response.close:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": response.close})
+    if response.close:
+        await linger(receive)
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,64 @@
+"""The types of ASGI, and what Myna's server adds to a scope."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ABORT = "myna.abort"
+"""A function that closes the connection without a response."""
+BODY_COMPLETE = "myna.whole"
+"""Present once the complete body of the request has arrived."""
+EOF_RECEIVED = "myna.ended"
+"""A function: whether the client has closed its sending side of the connection."""
+REQUEST_ID = "myna.request_id"
+"""The id of the request, once `request_id_of` was called."""
+STOPPING = "myna.stopping"
+"""A function: whether the process is shutting down."""
+LINGER_S = 2.0
+LINGER_MAX_BYTES = 16 * 2**20
+
+
+def with_headers(send: Send, more: list[tuple[bytes, bytes]]) -> Send:
+    """`send` that adds headers to the response."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *more]
+        await send(message)
+
+    return send_with_headers
+
+
+def stopping(scope: Scope) -> bool:
+    """Whether the process is shutting down: it finishes the calls in flight and starts no new ones."""
+    is_stopping = scope.get(STOPPING)
+    return bool(is_stopping and is_stopping())
+
+
+async def linger(receive: Receive) -> None:
+    """Discards the rest of the body for a short time: a client that still sends would otherwise get a reset
+    instead of the response."""
+    discarded_bytes = 0
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while discarded_bytes < LINGER_MAX_BYTES:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    return
+                discarded_bytes += len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+async def abort(scope: Scope, receive: Receive) -> None:
+    """Closes the connection without a response. Returns when the server knows it, so that the server doesn't
+    send a 500."""
+    scope[ABORT]()
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,65 @@
+"""Limits on request bodies: on the size of each, on the memory of all in one process, and on the time that
+decoding large ones takes from the event loop.
+"""
+
+import asyncio
+from collections import Counter
+
+from msgspec import Struct, field
+
+from myna.errors import TooManyBodies
+
+SMALL_BODY_BYTES = 64 * 1024
+"""Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""
+KEY_SHARES = 4
+"""One API key may use at most 1 / KEY_SHARES of the budget."""
+
+
+class BodyBudget:
+    """The bytes of larger request bodies in the memory of one process. One API key may use at most its share:
+    a quarter, or one body of the largest size if that is more."""
+
+    def __init__(self, max_bytes: int, body_max_bytes: int = 0) -> None:
+        self.max_bytes = max_bytes
+        self.share_max_bytes = max(max_bytes // KEY_SHARES, body_max_bytes)
+        self.in_use_bytes = 0
+        self._bytes_by_key: Counter[bytes] = Counter()
+
+    def take(self, size_bytes: int, key_hash: bytes) -> None:
+        """Raises TooManyBodies. `key_hash` is empty for compute nodes, which have no share."""
+        over_share = key_hash and self._bytes_by_key[key_hash] + size_bytes > self.share_max_bytes
+        if over_share or self.in_use_bytes + size_bytes > self.max_bytes:
+            raise TooManyBodies
+        self.in_use_bytes += size_bytes
+        self._bytes_by_key[key_hash] += size_bytes
+
+    def release(self, size_bytes: int, key_hash: bytes) -> None:
+        self.in_use_bytes -= size_bytes
+        self._bytes_by_key[key_hash] -= size_bytes
+        if not self._bytes_by_key[key_hash]:
+            del self._bytes_by_key[key_hash]
+
+
+class Pacer:
+    """Admits one large body per iteration of the event loop, in order of arrival.
+
+    Decoding one takes up to 50 ms. If many arrive together, other callbacks run between them. The first one
+    doesn't wait.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def wait(self) -> None:
+        """Returns to one waiter per iteration of the event loop."""
+        await self._lock.acquire()
+        asyncio.get_running_loop().call_soon(self._lock.release)
+
+
+class BodyLimits(Struct, frozen=True):
+    """Limits on each request body, and on all of them together."""
+
+    body_max_bytes: int
+    body_timeout_s: float
+    budget: BodyBudget
+    pacer: Pacer = field(default_factory=Pacer)

@@ -1,0 +1,50 @@
+"""Cross-origin requests of browsers (CORS, see the Fetch standard), for origins that the operator allows.
+
+Every visitor of a web page can read a key in it, so no origin is allowed by default. CORS credentials, such
+as cookies, are never allowed: a key is sent as a header.
+"""
+
+import re
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
+EXPOSED = ("X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "Retry-After")
+PREFLIGHT_MAX_AGE_S = 600
+_STAINLESS = re.compile(rb"x-stainless-[a-z0-9-]{1,40}", re.IGNORECASE)
+"""Headers that OpenAI's client library for browsers adds. They are allowed and ignored."""
+_VARY = (b"vary", b"Origin")
+
+
+class Cors:
+    """CORS headers for pages of the allowed origins, each such as `https://app.example.com`."""
+
+    def __init__(self, origins: Iterable[str]) -> None:
+        self._origins = frozenset(origin.encode() for origin in origins)
+
+    def answer(self, headers: Headers) -> Headers:
+        """The CORS headers of every response, errors included. Vary keeps responses to two origins apart in
+        caches."""
+        origin = self._origin(headers)
+        if origin is None:
+            return [_VARY]
+        exposed = ", ".join(EXPOSED).encode()
+        return [_VARY, (b"access-control-allow-origin", origin), (b"access-control-expose-headers", exposed)]
+
+    def preflight(self, method: str, headers: Headers, methods: Iterable[str]) -> dict[str, str] | None:
+        """The headers of the response to a preflight, in addition to those of `answer`; None if this is no
+        preflight from an allowed origin. A preflight carries no key."""
+        values = dict(headers)
+        if method != "OPTIONS" or b"access-control-request-method" not in values or not self._origin(headers):
+            return None
+        more = _STAINLESS.findall(values.get(b"access-control-request-headers", b""))
+        return {
+            "Access-Control-Allow-Methods": ", ".join(methods),
+            "Access-Control-Allow-Headers": ", ".join([*ALLOWED, *(name.decode() for name in more)]),
+            "Access-Control-Max-Age": str(PREFLIGHT_MAX_AGE_S),
+        }
+
+    def _origin(self, headers: Headers) -> bytes | None:
+        origins = [value for name, value in headers if name == b"origin"]
+        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None

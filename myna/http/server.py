@@ -1,0 +1,153 @@
+"""uvicorn with Myna's connections, a graceful shutdown, and exit code 0."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from prometheus_client import multiprocess as metric_files
+from uvicorn.supervisors import multiprocess
+
+from myna.aio.timeouts import Timeouts
+from myna.aio.write_buffer import FlushQueue
+from myna.errors import CommandError, ConfigError
+from myna.http.asgi_types import App
+from myna.http.connection import Protocol, ServerConfig
+from myna.sandbox.confinement import keep_to_ourselves
+from myna.settings import Settings
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+CLOSE_WAIT_S = 1.0
+"""Time to send the last responses after all calls have ended."""
+TICK_S = 0.1
+OTHER_FILES = 256
+"""Open files and pipes other than connections."""
+
+
+class Server(uvicorn.Server):
+    """Shuts down after the calls in flight have ended, with exit code 0."""
+
+    config: ServerConfig
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        keep_to_ourselves()  # here, since each worker is a new process
+        await super().startup(sockets)
+        for listening in sockets or []:
+            host, port = listening.getsockname()[:2]
+            log.info("ready: listening on %s port %d; base URL %s/v1", host, port, self.config.base_url)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Keeps the socket open until the calls have ended: new requests, and requests whose body has not
+        arrived, are answered with 503."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.config.grace_s
+        self.config.stopping = True
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Protocol):
+                connection.stop_reading_body()
+        calls = set(self.server_state.tasks)
+        while calls and not self.force_exit and clock() < until:
+            _, calls = await asyncio.wait(calls, timeout=min(TICK_S, until - clock()))
+        self.config.timeout_graceful_shutdown = max(until - clock(), CLOSE_WAIT_S)  # type: ignore[assignment]
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with contextlib.suppress(KeyboardInterrupt), super().capture_signals():
+            try:
+                yield
+            finally:
+                self._captured_signals.clear()  # else uvicorn raises them again
+
+
+class Worker(multiprocess.Process):
+    """One of several serving processes."""
+
+    @property
+    def server(self) -> Server:
+        if self._server is None:
+            self._server = Server(self.config)
+        return self._server  # type: ignore[return-value]  # made above
+
+    def join(self) -> None:
+        super().join()
+        if self.pid is not None:
+            metric_files.mark_process_dead(self.pid)  # type: ignore[no-untyped-call]
+
+
+def configure(app: App | str, settings: Settings) -> ServerConfig:
+    """Configures uvicorn without its access log and headers. `app` as a string is a factory to import."""
+    options: dict[str, Any] = {
+        "factory": isinstance(app, str),
+        "workers": settings.workers,
+        "http": Protocol,
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "timeout_keep_alive": settings.keep_alive_s,
+    }
+    config = ServerConfig(app, **options)
+    config.connections_max = settings.connections_max
+    config.grace_s = settings.shutdown_grace_s
+    config.base_url = settings.base_url
+    config.flush_queue = FlushQueue()
+    config.keep_alive_timeouts = Timeouts()
+    return config
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket that all workers share. Raises ConfigError for an invalid host, CommandError for
+    another error."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        socket.getaddrinfo(settings.host, settings.port, family, socket.SOCK_STREAM)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"MYNA_HOST: {settings.host!r} is no address and no name of one.") from None
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(f"MYNA_HOST: {settings.host} is no address of this machine.") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CommandError(f"Can't listen on {settings.host} port {settings.port}: {reason}.") from None
+
+
+def run(app: App | str, settings: Settings) -> None:
+    """Serves until told to stop. With several workers, `app` must be a string. Raises CommandError if the
+    service can't start."""
+    listening = listen(settings)
+    _allow_files(2 * settings.connections_max + settings.outbound_connections_max + OTHER_FILES)
+    config = configure(app, settings)
+    failed = CommandError("The service can't start; the log above says why.")
+    if settings.workers == 1:
+        try:
+            Server(config).run(sockets=[listening])
+        except SystemExit:
+            raise failed from None
+        return
+    multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn has no other way to replace its Server
+    supervisor = multiprocess.Multiprocess(config, sockets=[listening])
+    supervisor.run()
+    if any(process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes):
+        raise failed
+
+
+def _allow_files(wanted: int) -> None:
+    """Raises the soft limit on open files, since every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(wanted, soft)
+    if soft < wanted and soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    if hard < wanted:
+        log.warning("the limit on open files is %d; the configured connections need %d", hard, wanted)

@@ -1,0 +1,313 @@
+"""One HTTP/1.1 connection on asyncio's transports, parsed by httptools (Node's llhttp)."""
+
+import asyncio
+import select
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import httptools
+import msgspec
+
+from myna.aio.timeouts import Timeouts
+from myna.aio.write_buffer import FlushQueue, WriteBuffer
+from myna.http_client.errors import AnswerTooLarge, ConnectionBroken, IdleTimedOut, TimedOut, Unreachable
+from myna.http_client.target import Origin
+
+HEAD_MAX_BYTES: Final = 65_536
+REFUSED_BODY_MAX_BYTES: Final = 65_536
+# The size of a read. uvloop reads a busy connection up to 32 times in one event loop iteration.
+READ_MAX_BYTES: Final = 16_384
+# A chunk of 20 bytes takes 24 on the wire. A response in much smaller chunks wastes CPU time.
+BODY_BYTES_PER_FRAMING_BYTE: Final = 4
+
+Sink = Callable[[bytes], object]
+Accept = Callable[[int, Mapping[str, str]], bool]
+
+# Linux reports a closed connection with POLLRDHUP, other systems with POLLHUP or not at all.
+_ENDED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+# RFC 9110, 15.5.9: a server may send it on an idle connection before it closes it.
+_REQUEST_TIMEOUT: Final = (b"HTTP/1.1 408", b"HTTP/1.0 408")
+
+
+class ClientResponse(msgspec.Struct, frozen=True, gc=False):
+    """A whole response. Names in `headers` are lower-case; duplicate headers are joined by `, `."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Exchange(msgspec.Struct, frozen=True, gc=False):
+    """A request and the limits of its response. `deadline` is a time of `time.monotonic()`. `idle_s` is how
+    long the server may send nothing, before the response and within it."""
+
+    message: bytes
+    deadline: float
+    idle_s: float
+    answer_max_bytes: int
+    sink: Sink | None
+    accept: Accept | None
+
+
+class NotSent(Unreachable):
+    """The connection was unusable before a byte was sent; the request may use another one."""
+
+
+class Guarded(WriteBuffer):
+    """Polls the socket for unread bytes right before it sends a request on a reused connection.
+
+    Bytes received before the request are not its response. Bytes received between the poll and the write, a
+    few microseconds later, can't be told from the response; `idle.py` explains why that is unlikely.
+    """
+
+    used = False
+
+    def __init__(
+        self, transport: asyncio.Transport, queue: FlushQueue, on_unread: Callable[[bool], None]
+    ) -> None:
+        super().__init__(transport, queue)
+        self.on_unread = on_unread
+        self._poller = select.poll()
+        self._poller.register(
+            transport.get_extra_info("socket").fileno(), select.POLLIN | getattr(select, "POLLRDHUP", 0)
+        )
+
+    def flush(self) -> None:
+        """Sends the buffered data, or calls `on_unread(closed)` if bytes or the connection's end arrived."""
+        if self.used and self.unsent and (events := self._poller.poll(0)):
+            self.on_unread(bool(events[0][1] & _ENDED))
+        else:
+            super().flush()
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One connection, one call at a time. httptools calls the `on_…` methods from `feed_data`."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        flush_queue: FlushQueue,
+        timeouts: Timeouts,
+        buffer: memoryview,
+        on_closed: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.origin = origin
+        self.open = True
+        self.stray = False
+        self.idle_since = 0.0
+        self._flush_queue = flush_queue
+        self._timeouts = timeouts
+        self._buffer = buffer
+        self._on_closed = on_closed
+        self._future: asyncio.Future[ClientResponse] | None = None
+        self._status = 0
+        self._keep_alive = False
+
+    # The call:
+
+    async def exchange(self, call: Exchange) -> ClientResponse:
+        """Sends the request and returns its response. Raises RequestFailed; NotSent if no byte was sent."""
+        if not self.open:
+            raise self._not_sent()
+        future: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
+        self._future = future
+        self._call = call
+        self._max_bytes = call.answer_max_bytes
+        self._sink = call.sink
+        self._headers: dict[str, list[str]] = {}
+        self._body = bytearray()
+        self._status = self._body_bytes = self._wire_bytes = 0
+        self._keep_alive = self._truncate = self._complete = self._extra = False
+        self._received_at = time.monotonic()
+        self._transport.write(call.message)
+        self._set_timeout(future)
+        try:
+            return await future
+        finally:
+            self._timeouts.remove(future)
+            self._future = None
+            del future  # its exception refers to this frame: a reference cycle
+
+    def reusable(self) -> bool:
+        """True after a whole response, with no unsent data and no unexpected bytes."""
+        transport = self._transport
+        return self._keep_alive and not transport.is_closing() and not transport.get_write_buffer_size()
+
+    def fail(self, error: Exception) -> None:
+        """Ends the call with `error` and closes the connection."""
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(error)
+        self.abort()
+
+    def abort(self) -> None:
+        """Closes immediately; `on_closed` is called after that."""
+        self._keep_alive = False
+        self._transport.abort()
+
+    def _not_sent(self) -> NotSent:
+        return NotSent(
+            f"{self.origin} closed the connection, or sent bytes on it, before the request was sent."
+        )
+
+    def _set_timeout(self, future: asyncio.Future[ClientResponse]) -> None:
+        deadline = min(self._call.deadline, self._received_at + self._call.idle_s)
+        self._timeouts.add(future, deadline, self._timed_out)
+
+    def _timed_out(self) -> None:
+        now = time.monotonic()
+        if now >= self._call.deadline:
+            self.fail(TimedOut(f"{self.origin} sent no whole response before the deadline."))
+        elif now >= self._received_at + self._call.idle_s:
+            self.fail(IdleTimedOut(f"{self.origin} sent nothing for {self._call.idle_s:g} s."))
+        elif self._future is not None:
+            self._set_timeout(self._future)
+
+    def _finish(self) -> None:
+        if self._future is not None and not self._future.done():
+            headers = {name: ", ".join(values) for name, values in self._headers.items()}
+            self._future.set_result(ClientResponse(self._status, headers, bytes(self._body)))
+
+    # Called by asyncio:
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = Guarded(
+            cast(asyncio.Transport, transport), self._flush_queue, self._unread_before_sending
+        )
+        self._parser = httptools.HttpResponseParser(self)
+        # An interim response of an old server may be HTTP/1.0 or have `close`; the final one still follows.
+        self._parser.set_dangerous_leniencies(lenient_keep_alive=True)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Shared by all connections of an event loop: each read is parsed before the next one."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._parse(self._buffer[:nbytes])
+
+    def _parse(self, data: memoryview) -> None:
+        if self._future is None or self._future.done() or self._transport.unsent:
+            return self._unexpected(data)
+        self._received_at = time.monotonic()
+        self._wire_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if not self._complete:
+                return self.fail(ConnectionBroken(f"{self.origin} sent an answer that is not HTTP/1.1."))
+            self._extra = True
+        if self._complete:
+            return self._complete_response()
+        framing = self._wire_bytes - self._body_bytes
+        if (
+            framing > HEAD_MAX_BYTES + self._body_bytes // BODY_BYTES_PER_FRAMING_BYTE
+            and not self._future.done()
+        ):
+            self.fail(AnswerTooLarge(f"{self.origin} sent more framing than content."))
+        return None
+
+    def _complete_response(self) -> None:
+        """Finishes the call. On a reused connection, two responses in one read are rejected: the first may
+        repeat the earlier one."""
+        if self._extra:
+            self.stray = True
+            if self._transport.used:
+                return self.fail(ConnectionBroken(f"{self.origin} sent more than one response."))
+        self._transport.used = True
+        self._finish()
+        if self._extra:
+            self.abort()
+        return None
+
+    def _unexpected(self, data: memoryview) -> None:
+        """Bytes without a request, or before it was sent, belong to no response."""
+        self.stray = self.stray or not bytes(data[:12]).startswith(_REQUEST_TIMEOUT)
+        self.fail(self._not_sent())
+
+    def _unread_before_sending(self, closed: bool) -> None:
+        """Bytes arrived before the request was sent. Over TLS they may be a session ticket."""
+        self.stray = not closed and not self.origin.secure
+        self.fail(self._not_sent())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        if self._future is not None and not self._future.done():
+            if self._transport.unsent:
+                self.fail(self._not_sent())
+            elif exc is None and self._status and not self._framed():
+                self._finish()
+            else:
+                where = "within its answer" if self._wire_bytes else "without an answer"
+                self.fail(ConnectionBroken(f"{self.origin} closed the connection {where}."))
+        del self._parser  # refers to this connection's methods: a reference cycle
+        del self._transport.on_unread  # likewise
+        self._on_closed(self)
+
+    def _framed(self) -> bool:
+        """True if the head has the body's length or coding; otherwise the body ends with the connection."""
+        return "content-length" in self._headers or "transfer-encoding" in self._headers
+
+    # Called by httptools:
+
+    def on_message_begin(self) -> None:
+        self._extra = self._complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._status:  # otherwise it is a trailer, which is ignored
+            self._headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        if self._complete:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers = {}  # an interim response; the final one follows
+            return
+        self._status = status
+        if self._call.accept is not None and not self._accepted(self._call.accept):
+            self._sink = None
+            self._truncate = True
+            self._max_bytes = REFUSED_BODY_MAX_BYTES
+        length = self._headers.get("content-length", ["0"])
+        if int(length[0]) > self._max_bytes and not self._truncate:
+            self._too_large()
+
+    def _accepted(self, accept: Accept) -> bool:
+        try:
+            return accept(self._status, {name: ", ".join(values) for name, values in self._headers.items()})
+        except Exception as error:
+            self.fail(error)
+            return False
+
+    def on_body(self, body: bytes) -> None:
+        if self._complete or self._future is None or self._future.done():
+            return
+        room = self._max_bytes - self._body_bytes
+        self._body_bytes += len(body)
+        if self._sink is not None:
+            self._write_to_sink(self._sink, body, room)
+        elif len(body) <= room:
+            self._body += body
+        elif self._truncate:
+            self._body += body[:room]
+            self._finish()
+            self.abort()
+        else:
+            self._too_large()
+
+    def _write_to_sink(self, sink: Sink, body: bytes, room: int) -> None:
+        if len(body) > room:
+            return self._too_large()
+        try:
+            sink(body)
+        except Exception as error:
+            self.fail(error)
+        return None
+
+    def _too_large(self) -> None:
+        self.fail(AnswerTooLarge(f"{self.origin} sent a response of more than {self._max_bytes} bytes."))
+
+    def on_message_complete(self) -> None:
+        if self._status and not self._complete and not self._transport.is_closing():
+            self._keep_alive = self._parser.should_keep_alive()
+            self._complete = True

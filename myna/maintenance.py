@@ -1,0 +1,241 @@
+"""Periodic jobs: the sweep of open calls, removal of old audio and responses, voices of channels, the audit.
+
+Each job is a task: one that fails or hangs stops no other. The sweep reads only the calls and
+their tasks.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from myna import audit, clones
+from myna.channels import Channels, record_circuits, record_voices
+from myna.config import DAY_MS, ConfigCache, unreadable
+from myna.engines.interface import EngineFailed
+from myna.farm.tasks import NO_TRY_LEFT, Tasks
+from myna.ledger import Ledger
+from myna.quota import Quota
+from myna.settings import Settings
+from myna.store.database import Database, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.group_commit import GroupCommit
+from myna.store.queries import audit_state
+from myna.store.queries import ledger as ledger_store
+from myna.store.queries import tasks as tasks_store
+from myna.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+CLEAN_EVERY_S = 60.0
+VOICES_EVERY_S = 300.0
+CIRCUITS_EVERY_S = 1.0
+FREE_SPACE_EVERY_S = 1.0
+LEFTOVERS_EVERY_S = 3600.0
+LEFTOVER_AGE_S = 3600.0
+AUDIT_LOOK_S = 60.0
+"""How often a process checks whether an audit is due, and reads the result of the last one."""
+PAGE = 200
+_counted = msgspec.json.Decoder(dict[str, int])
+
+
+class Maintenance:
+    """The periodic jobs of one process. Every process runs them: each job is idempotent."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        commits: GroupCommit,
+        ledger: Ledger,
+        tasks: Tasks,
+        config: ConfigCache,
+        channels: Channels,
+        audio: AudioStore,
+        samples: SampleStore,
+        space: FreeSpace,
+        quota: Quota,
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._commits = commits
+        self._ledger = ledger
+        self._tasks = tasks
+        self._config = config
+        self._channels = channels
+        self._audio = audio
+        self._samples = samples
+        self._space = space
+        self._quota = quota
+        self._running: list[asyncio.Task[None]] = []
+        self._checked_until = float("-inf")
+
+    def start(self) -> None:
+        sweep_s = self._settings.sweep_every_s
+        every = {
+            self.sweep: sweep_s,
+            self.refresh_config: sweep_s,
+            self.check_quota: sweep_s,
+            self.requeue_expired: sweep_s / 2,  # bounds the delay until an expired lease is requeued
+            self.refund_exhausted: sweep_s / 2,
+            self.remove_old_answers: CLEAN_EVERY_S,
+            self.remove_old_audio: CLEAN_EVERY_S,
+            self.remove_leftovers: LEFTOVERS_EVERY_S,
+            self.refresh_voices: VOICES_EVERY_S,
+            self.record_circuits: CIRCUITS_EVERY_S,
+            self.check_free_space: FREE_SPACE_EVERY_S,
+            self.audit: min(self._settings.audit_every_s, AUDIT_LOOK_S),
+        }
+        self._running = [
+            asyncio.create_task(self._repeat(job, seconds), name=job.__name__)
+            for job, seconds in every.items()
+        ]
+
+    async def close(self) -> None:
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Refunds calls that are open past their deadline."""
+        metrics.COMMITS_WAITING.set(self._commits.waiting)
+        refunded = await self._ledger.sweep()
+        if refunded:
+            log.warning("%d calls were left open past their deadline and are refunded", refunded)
+
+    async def refresh_config(self) -> None:
+        """Reads the configuration, also in a process that receives no calls."""
+        await self._config.refresh()
+        self._channels.warn_of_missing_keys(self._config.current)
+
+    async def requeue_expired(self) -> None:
+        """Requeues jobs whose lease expired."""
+        if requeued := await self._tasks.requeue_expired():
+            log.warning("%d jobs with expired leases are requeued", requeued)
+
+    async def refund_exhausted(self) -> None:
+        """Refunds the tasks whose tries are exhausted."""
+        if refunded := await self._ledger.refund_all(
+            dict.fromkeys(await self._tasks.exhausted(), NO_TRY_LEFT)
+        ):
+            log.warning("%d tasks with exhausted tries failed and are refunded", refunded)
+
+    async def remove_old_answers(self) -> None:
+        """Removes expired stored responses, a page at a time."""
+        while await self._db.transaction(_remove_page_of_answers) == PAGE:
+            pass
+
+    async def remove_old_audio(self) -> None:
+        """Removes audio older than `audio_keep_days`, a page at a time."""
+        while await self._remove_page_of_audio() == PAGE:
+            pass
+
+    async def remove_leftovers(self) -> None:
+        """Removes files that interrupted jobs left. It walks the whole store."""
+        if removed := await self._remove_leftovers(time.time() - LEFTOVER_AGE_S):
+            log.info("%d files of interrupted jobs are removed", removed)
+
+    async def refresh_voices(self) -> None:
+        """Records the voices that the speech channels with a URL have now."""
+        for channel in self._channels.all(self._config.current):
+            if channel.kind == "speech" and channel.enabled and channel.url.startswith("http"):
+                try:
+                    await record_voices(self._db, self._channels, channel)
+                except EngineFailed as failure:
+                    log.warning("speech channel %r doesn't tell its voices: %s", channel.name, failure)
+                except Exception:  # continues with the next channel
+                    log.exception("the voices of speech channel %r can't be recorded", channel.name)
+        await self._config.refresh()
+
+    async def record_circuits(self) -> None:
+        """Stores which circuits opened and closed, for the command line."""
+        await record_circuits(self._db, self._channels)
+
+    async def check_free_space(self) -> None:
+        """Checks whether the disk has room for new audio."""
+        await self._space.look()
+
+    async def check_quota(self) -> None:
+        """Checks which accounts have reached the storage quota."""
+        await self._quota.look()
+
+    async def audit(self) -> None:
+        """Audits the books if an audit is due and no other process runs one. Sets the metrics to the result
+        of the last audit of any process."""
+        every_ms = int(self._settings.audit_every_s * 1000)
+        if await self._db.transaction(lambda connection: audit_state.claim(connection, every_ms)):
+            for breach in (await audit.run(self._db, self._audio)).breaches:
+                log.error("audit: %s: %d rows, such as %s", breach.rule, breach.count, breach.examples[0])
+        state = await audit_state.state(self._db)
+        if state.audited_at:
+            metrics.AUDIT_BREACHES.set(state.breaches)
+            metrics.AUDIT_TIME.set(state.audited_at / 1000)
+            for kind, number in _counted.decode(state.counted).items():
+                metrics.AUDIT_CHECKED.labels(kind).set(number)
+
+    async def _remove_leftovers(self, before: float) -> int:
+        """Removes unreferenced files written before `before` (Unix seconds). Returns how many."""
+        removed = 0
+        for folder in ("audio", "samples"):
+            removed += await asyncio.to_thread(remove_parts, self._settings.data_folder / folder, before)
+        removed += await clones.remove_orphans(self._db, self._samples, before)
+        files = await asyncio.to_thread(lambda: list(self._audio.between(self._checked_until, before)))
+        for start in range(0, len(files), PAGE):
+            page = files[start : start + PAGE]
+            orphans = set(page) - await tasks_store.named(self._db, page)
+            for name in orphans:
+                await asyncio.to_thread(self._audio.delete, name)
+            removed += len(orphans)
+            await asyncio.sleep(0)  # lets calls run in between
+        self._checked_until = before  # each file is checked once
+        return removed
+
+    async def _remove_page_of_audio(self) -> int:
+        days = self._config.settings.audio_keep_days
+        if not days or "audio_keep_days" in {one.name for one in unreadable(self._config.current)}:
+            return 0  # the default must not remove audio for good
+        old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
+        # The files first: if the process dies in between, the next run repeats both.
+        await asyncio.to_thread(self._delete, [name for _, name in old])
+
+        async def record(connection: Transaction) -> None:
+            for task_id, _ in old:
+                await tasks_store.audio_removed(connection, task_id)
+
+        await self._db.transaction(record)
+        return len(old)
+
+    def _delete(self, names: list[str]) -> None:
+        for name in names:
+            self._audio.delete(name)
+
+    async def _repeat(self, job: Callable[[], Awaitable[None]], seconds: float) -> None:
+        while True:
+            try:
+                await job()
+            except Exception as error:  # the next round tries again
+                log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
+            await asyncio.sleep(seconds)
+
+
+def remove_parts(folder: Path, before: float) -> int:
+    """Removes the part files below `folder` last written before `before` (Unix seconds): a child that is
+    killed together with the server leaves one. Returns how many."""
+    removed = 0
+    for part in folder.glob("*/.*.part"):
+        try:
+            if part.stat().st_mtime < before:
+                part.unlink()
+                removed += 1
+        except FileNotFoundError:  # its job ended, or another process removed it
+            continue
+    return removed
+
+
+async def _remove_page_of_answers(connection: Transaction) -> int:
+    return await ledger_store.forget_old_answers(connection, PAGE)

@@ -1,0 +1,106 @@
+"""Measures the speed of an engine with one sentence."""
+
+import asyncio
+import contextlib
+import io
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import EngineFailed, Utterance, VoiceReference
+from myna.node.engines import Engine
+from myna.sandbox.confinement import AllowedPaths
+
+TRIAL_MAX_S: Final = 120.0
+SENTENCES: Final = {
+    "zh-HK": "今日天氣好好，我哋一齊去公園散步啦。",
+    "yue": "今日天氣好好，我哋一齊去公園散步啦。",
+    "zh": "今天天气很好，我们一起去公园散步吧。",
+    "en": "The weather is lovely today, so let us take a walk in the park.",
+}
+"""By language, with or without region. Other languages get the English sentence."""
+
+
+class BenchmarkResult(Struct, frozen=True):
+    """The sentence's characters, the seconds it took and the seconds of its audio. `voice_id` is empty if the
+    engine only clones."""
+
+    voice_id: str
+    chars: int
+    took_s: float
+    audio_s: float
+
+    @property
+    def chars_per_s(self) -> float:
+        return self.chars / self.took_s
+
+    @property
+    def speed(self) -> float:
+        """As a multiple of real time."""
+        return self.audio_s / self.took_s
+
+
+async def trial(engine: Engine, folder: Path) -> BenchmarkResult:
+    """Speaks a sentence in the engine's first voice. An engine that only clones gets a reference spoken by
+    espeak-ng.
+
+    Raises EngineFailed with the engine's label. No file is left in the folder.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        path, wav = (folder / f"{secrets.token_hex(16)}.{suffix}" for suffix in ("mp3", "wav"))
+        stack.callback(path.unlink, missing_ok=True)
+        stack.callback(wav.unlink, missing_ok=True)
+        if engine.voices:
+            voice_id, language = engine.voices[0].voice_id, engine.voices[0].language
+        else:
+            voice_id, language = "", engine.clones[0]
+        text = sentence(language)
+        try:
+            reference = None if engine.voices else await _reference(language, wav)
+            started = time.monotonic()
+            async with asyncio.timeout(TRIAL_MAX_S):
+                spoken = await engine.speak(Utterance(text, voice_id, 1.0), path, reference, lambda _: None)
+        except TimeoutError:
+            raise EngineFailed(f"{engine.label}: a sentence took over {TRIAL_MAX_S:g} s.") from None
+        except EngineFailed as failure:
+            raise type(failure)(f"{engine.label}: {failure}") from failure
+        except OSError as error:
+            raise EngineFailed(f"{engine.label}: a sentence can't be kept: {error.strerror}.") from error
+        return BenchmarkResult(
+            voice_id=voice_id, chars=len(text), took_s=time.monotonic() - started, audio_s=spoken.seconds
+        )
+
+
+def sentence(language: str) -> str:
+    """The sentence in this language."""
+    return SENTENCES.get(language) or SENTENCES.get(language.partition("-")[0]) or SENTENCES["en"]
+
+
+async def _reference(language: str, wav: Path) -> VoiceReference:
+    """A reference spoken by espeak-ng, in this language if it has a voice for it."""
+    candidates = (voice for voice in VOICES if voice.language.partition("-")[0] == language.partition("-")[0])
+    voice = next(candidates, VOICES[0])
+    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S)
+    mp3 = wav.with_suffix(".mp3")
+    try:
+        await espeak.start(AllowedPaths.of(writes=(mp3.parent,)))
+        text = sentence(voice.language)
+        await espeak.speak(Utterance(text, voice.voice_id, 1.0), mp3, TRIAL_MAX_S)
+        await asyncio.to_thread(_decode, mp3, wav)
+    finally:
+        await espeak.close()
+        mp3.unlink(missing_ok=True)
+    return VoiceReference(wav, text, language)
+
+
+def _decode(mp3: Path, wav: Path) -> None:
+    import soundfile  # imports numpy, which only engines that clone need
+
+    samples, rate_hz = soundfile.read(mp3, dtype="int16")
+    file = io.BytesIO()  # libsndfile does not report the reason of a failed write
+    soundfile.write(file, samples, rate_hz, format="WAV", subtype="PCM_16")
+    wav.write_bytes(file.getvalue())

@@ -1,0 +1,233 @@
+"""The client of /farm/v1: one method for each request of the protocol.
+
+ServerFailed               a request failed; the message is a sentence without secrets
+├── ServerUnavailable      no answer, a 5xx or an answer of another protocol: a retry may succeed
+└── RequestRefused         a 4xx or a redirect: a retry would fail as well
+    ├── ReportRefused      400: the service does not accept the values sent
+    ├── CredentialRefused  401: the credential is not valid now
+    ├── LeaseLost          409: the job has ended or is leased to another node
+    └── ProtocolTooOld     426: the service requires a newer protocol
+"""
+
+import hashlib
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+
+from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed
+from myna.wire.farm import (
+    JOB_HEADER,
+    PREFIX,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    SHA256_HEADER,
+    Done,
+    Failure,
+    Heartbeats,
+    HeartbeatsAnswer,
+    Hello,
+    JobReference,
+    Join,
+    Joined,
+    Lease,
+    Leased,
+    LeaseProof,
+    Welcome,
+)
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+ANSWER_WAIT_S: Final = 15.0
+"""Timeout of a request. For a long poll it is added to the time that the poll waits."""
+ANSWER_MAX_BYTES: Final = 32 * 2**20
+REFERENCE_MAX_BYTES: Final = 64 * 2**20
+BODY_BYTES_PER_S: Final = 16_000
+"""The slowest connection that can transfer a body in time."""
+MESSAGE_MAX_CHARS: Final = 300
+
+
+class ServerFailed(Exception):
+    """A request failed."""
+
+
+class ServerUnavailable(ServerFailed):
+    """No answer, a 5xx or an answer of another protocol."""
+
+
+class RequestRefused(ServerFailed):
+    """The service refused the request."""
+
+
+class ReportRefused(RequestRefused):
+    """The service does not accept the values sent."""
+
+
+class CredentialRefused(RequestRefused):
+    """The credential is not valid: the node is disabled or removed."""
+
+
+class LeaseLost(RequestRefused):
+    """The job has ended or is leased to another node."""
+
+
+class ProtocolTooOld(RequestRefused):
+    """The service requires a newer protocol."""
+
+
+_REFUSALS: Final[Mapping[int, type[RequestRefused]]] = {
+    HTTPStatus.BAD_REQUEST: ReportRefused,
+    HTTPStatus.UNAUTHORIZED: CredentialRefused,
+    HTTPStatus.CONFLICT: LeaseLost,
+    HTTPStatus.UPGRADE_REQUIRED: ProtocolTooOld,
+}
+_RETRYABLE: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+
+
+class _ErrorBody(msgspec.Struct):
+    message: str
+
+
+class _Envelope(msgspec.Struct):
+    error: _ErrorBody
+
+
+class ServerClient:
+    """The service at `url`, without a trailing slash, for the node with this credential.
+
+    Each method raises ServerFailed.
+    """
+
+    def __init__(self, url: str, credential: str, http_client: HttpClient) -> None:
+        self.url = url
+        self._http_client = http_client
+        self._headers = _headers({"Authorization": f"Bearer {credential}"})
+
+    async def hello(self, hello: Hello) -> Welcome:
+        """Reports the capabilities of the node."""
+        return await self._post("hello", hello, Welcome)
+
+    async def lease(self, lease: Lease) -> Leased:
+        """Leases jobs, as soon as there are any; none after `lease.wait_s` seconds."""
+        return await self._post("lease", lease, Leased, lease.wait_s + ANSWER_WAIT_S)
+
+    async def beat(self, beats: Heartbeats, within_s: float) -> HeartbeatsAnswer:
+        """Extends the leases. Waits `within_s` seconds for the answer."""
+        return await self._post("beat", beats, HeartbeatsAnswer, within_s)
+
+    async def reference(self, reference: JobReference) -> bytes:
+        """Fetches the wav of a cloned voice. Checks its size and its SHA-256."""
+        if not 0 < reference.size_bytes <= REFERENCE_MAX_BYTES:
+            raise RequestRefused(
+                f"The service's reference has an invalid size: {reference.size_bytes} bytes."
+            )
+        path = f"reference?sha256={reference.sha256}"
+        wait_s = ANSWER_WAIT_S + reference.size_bytes / BODY_BYTES_PER_S
+        wav = await self._call("GET", path, None, {}, wait_s, reference.size_bytes)
+        if hashlib.sha256(wav).hexdigest() != reference.sha256:
+            raise RequestRefused("The SHA-256 of the service's reference is wrong.")
+        return wav
+
+    async def complete(self, lease: LeaseProof, audio: bytes, sha256: str) -> None:
+        """Uploads the job's mp3. Idempotent."""
+        headers = {
+            "Content-Type": "audio/mpeg",
+            JOB_HEADER: f"{lease.kind} {lease.id} {lease.epoch} {lease.token}",
+            SHA256_HEADER: sha256,
+        }
+        wait_s = ANSWER_WAIT_S + len(audio) / BODY_BYTES_PER_S
+        _decoded(await self._call("POST", "complete", audio, headers, wait_s, ANSWER_MAX_BYTES), Done)
+
+    async def fail(self, failure: Failure) -> None:
+        """Reports that the job failed."""
+        await self._post("fail", failure, Done)
+
+    async def _post(
+        self, path: str, body: msgspec.Struct, answer: type[S], wait_s: float = ANSWER_WAIT_S
+    ) -> S:
+        content = msgspec.json.encode(body)
+        headers = {"Content-Type": "application/json"}
+        return _decoded(await self._call("POST", path, content, headers, wait_s, ANSWER_MAX_BYTES), answer)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        wait_s: float,
+        max_bytes: int,
+    ) -> bytes:
+        return await _exchange(
+            self._http_client,
+            method,
+            f"{self.url}{PREFIX}/{path}",
+            body,
+            self._headers | headers,
+            wait_s,
+            max_bytes,
+        )
+
+
+async def join(url: str, token: str, version: str, http_client: HttpClient) -> Joined:
+    """Exchanges a join token for a credential. Raises ServerFailed."""
+    headers = _headers({"Content-Type": "application/json"})
+    body = msgspec.json.encode(Join(token, version))
+    path = f"{url}{PREFIX}/join"
+    return _decoded(
+        await _exchange(http_client, "POST", path, body, headers, ANSWER_WAIT_S, ANSWER_MAX_BYTES), Joined
+    )
+
+
+def _headers(more: Mapping[str, str]) -> dict[str, str]:
+    return {PROTOCOL_HEADER: str(PROTOCOL), **more}
+
+
+async def _exchange(
+    http_client: HttpClient,
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    wait_s: float,
+    max_bytes: int,
+) -> bytes:
+    try:
+        answer = await http_client.request(
+            method, url, headers=headers, body=body, deadline_s=wait_s, answer_max_bytes=max_bytes
+        )
+    except AnswerTooLarge as failure:
+        raise RequestRefused(str(failure)) from failure
+    except RequestFailed as failure:
+        raise ServerUnavailable(str(failure)) from failure
+    if answer.status == HTTPStatus.OK:
+        return answer.body
+    raise _refusal(answer)
+
+
+def _refusal(answer: ClientResponse) -> ServerFailed:
+    message = _message(answer)
+    if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR or answer.status in _RETRYABLE:
+        return ServerUnavailable(message)
+    return _REFUSALS.get(answer.status, RequestRefused)(message)
+
+
+def _message(answer: ClientResponse) -> str:
+    """The message of an error answer. Without the envelope, another server than a Myna service answered."""
+    if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+        location = answer.headers.get("location", "another address")[:MESSAGE_MAX_CHARS]
+        return f"The address redirects to {location}; use the service's own address."
+    try:
+        return msgspec.json.decode(answer.body, type=_Envelope).error.message[:MESSAGE_MAX_CHARS]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"The server answered {answer.status}, and not as a Myna service does."
+
+
+def _decoded(body: bytes, kind: type[S]) -> S:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ServerUnavailable("The service's answer does not follow this protocol.") from None

@@ -1,0 +1,1 @@
+"""What child processes may do: file system, network and system calls."""

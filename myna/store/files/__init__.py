@@ -1,0 +1,1 @@
+"""Audio and samples at rest."""

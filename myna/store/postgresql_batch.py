@@ -1,0 +1,175 @@
+"""The batch of charges and ends on PostgreSQL: one call of `commit_batch`, on a separate connection.
+
+That connection uses generic plans, since planning costs as much as a small batch, and neither sequential
+scans nor JIT. A generic plan depends on the statistics at the time of planning: one made on empty tables
+reads them fully in every later batch. So the plans are discarded once a second.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from myna.store.batch import (
+    Charge,
+    Charged,
+    ChargeOutcome,
+    ChargeRefused,
+    End,
+    EndOutcome,
+    RefusalReason,
+    Replayed,
+)
+from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
+
+COMMAND_TIMEOUT_S = 5.0
+"""After that the connection counts as dead, and the batch is sent again on a new one. If the first one was
+only slow and commits too, it counts once."""
+PLANS_LIFE_S = 1.0
+"""Planning takes about as long as a small batch."""
+LOCK_TIMEOUT_MS = 100
+"""How long a batch waits for a lock before it fails."""
+
+_BATCH = "SELECT * FROM commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+_json = msgspec.json.Encoder()
+
+
+class LockPolicy(StrEnum):
+    """What to do about rows that another session has locked: see `commit_batch`."""
+
+    NONE = "none"
+    ACCOUNT = "account"
+    ALL = "all"
+
+
+class BatchWriter:
+    """A connection for batches, opened on demand and again after an error."""
+
+    def __init__(self, url: str, name: str, lock_policy: LockPolicy) -> None:
+        self._url = url
+        self._name = name
+        self._lock_policy = lock_policy
+        self._raw: Any = None
+        self._planned_at = 0.0
+
+    async def commit(
+        self, ends: Sequence[End], charges: Sequence[Charge]
+    ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+        """Runs one transaction. After any error but LockNotAvailableError the connection may be broken."""
+        raw = await self.opened()
+        if (now := time.monotonic()) >= self._planned_at + PLANS_LIFE_S:
+            await raw.execute("DISCARD PLANS")
+            self._planned_at = now
+        return await commit(raw, ends, charges, self._lock_policy)
+
+    async def opened(self) -> Any:
+        """The connection; opens it if necessary."""
+        if self._raw is None or self._raw.is_closed():
+            raw = await asyncpg.connect(
+                self._url,
+                timeout=CONNECT_TIMEOUT_S,
+                command_timeout=COMMAND_TIMEOUT_S,
+                server_settings={"application_name": self._name},
+            )
+            try:
+                await configure(
+                    {
+                        "enable_seqscan": "off",
+                        "jit": "off",
+                        "lock_timeout": str(LOCK_TIMEOUT_MS),
+                        "plan_cache_mode": "force_generic_plan",
+                    },
+                    raw,
+                )
+            except BaseException:
+                raw.terminate()
+                raise
+            self._raw = raw
+        return self._raw
+
+    async def drop(self) -> None:
+        """Closes the connection. Its transaction may still be running; its locks make the next one wait."""
+        if self._raw is not None:
+            self._raw.terminate()
+            self._raw = None
+            await asyncio.sleep(0)
+
+
+async def commit(
+    raw: Any,
+    ends: Sequence[End],
+    charges: Sequence[Charge],
+    lock_policy: LockPolicy,
+    timeout_s: float | None = None,
+) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+    """Calls `commit_batch` on this connection. Returns the outcomes in the order given."""
+    args = (*_end_arrays(ends), *_charge_arrays(charges), RESERVATION_LIFE_MS, lock_policy.value)
+    rows = await raw.fetch(_BATCH, *args, timeout=timeout_s)
+    return _outcomes(rows, len(ends), len(charges))
+
+
+def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
+    more = [
+        {
+            "n": n,
+            "answer": end.answer,
+            "audio": end.audio.name if end.audio else None,
+            "bytes": end.audio.size_bytes if end.audio else 0,
+            "sha256": end.audio.sha256.hex() if end.audio else "",
+            "reason": end.reason,
+        }
+        for n, end in enumerate(ends, 1)
+        if end.answer is not None or end.audio or end.reason
+    ]
+    return (
+        [end.call_id for end in ends],
+        [int(end.state) for end in ends],
+        [end.channel for end in ends],
+        _json.encode(more).decode(),
+    )
+
+
+def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
+    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.reservation or charge.task]
+    return (
+        [charge.call_id for charge in charges],
+        [charge.key_hash for charge in charges],
+        [charge.scope for charge in charges],
+        [charge.pays for charge in charges],
+        [charge.units for charge in charges],
+        [charge.deadline_ms for charge in charges],
+        [charge.config_version for charge in charges],
+        [charge.request_id for charge in charges],
+        _json.encode(more).decode(),
+    )
+
+
+def _more(n: int, charge: Charge) -> dict[str, object]:
+    row: dict[str, object] = {"n": n}
+    if charge.reservation:
+        row |= {"key": charge.reservation.key, "fingerprint": charge.reservation.fingerprint.hex()}
+        row["draft"] = charge.draft
+    if charge.task:
+        task = charge.task
+        row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}
+    return row
+
+
+def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
+    ended = [EndOutcome.LOST] * ends
+    charged: list[ChargeOutcome] = [ChargeRefused(RefusalReason.KEY)] * charges
+    for part, n, outcome, account, key, balance, task, stored in rows:
+        if part == "end":
+            ended[n - 1] = EndOutcome(outcome)
+        elif outcome == "charged":
+            charged[n - 1] = Charged(account_id=account, key_id=key, balance=balance, task_id=task)
+        elif outcome == "replayed":
+            charged[n - 1] = Replayed(stored)
+        else:
+            charged[n - 1] = ChargeRefused(RefusalReason(outcome), balance if outcome == "units" else 0)
+    return ended, charged

@@ -1,0 +1,1 @@
+"""All queries but those of the batch, one module for each noun."""

@@ -1,0 +1,68 @@
+"""Queries on accounts."""
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+
+
+class AccountRow(Struct, frozen=True):
+    """An account. Times in ms, 0 for never; the balance in units."""
+
+    id: int
+    name: str
+    email: str
+    operator: int
+    disabled_at: int
+    balance: int
+    created_at: int
+
+
+_COLUMNS = columns(AccountRow)
+
+
+async def by_name(db: Queries, name: str) -> AccountRow | None:
+    """The account of this name."""
+    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE name = $1", name)
+    return AccountRow(*rows[0]) if rows else None
+
+
+async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
+    """Accounts with ids above `after`, in order."""
+    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id > $1 ORDER BY id LIMIT $2", after, limit)
+    return [AccountRow(*row) for row in rows]
+
+
+async def insert(db: Transaction, name: str, email: str, operator: bool) -> int | None:
+    """Adds an account without units; None if the name is taken."""
+    rows = await db.fetch(
+        "INSERT INTO accounts (name, email, operator, created_at) VALUES ($1, $2, $3, now_ms())"
+        " ON CONFLICT (name) DO NOTHING RETURNING id",
+        name, email, int(operator),
+    )  # fmt: skip
+    return int(rows[0][0]) if rows else None
+
+
+async def rename(db: Transaction, account_id: int, name: str) -> bool:
+    """Renames the account; False, and nothing changed, if another account has the name."""
+    renamed = await db.fetch(
+        "UPDATE accounts SET name = $2 WHERE id = $1"
+        " AND NOT EXISTS (SELECT 1 FROM accounts WHERE name = $2 AND id <> $1) RETURNING id",
+        account_id, name,
+    )  # fmt: skip
+    return bool(renamed)
+
+
+async def disable(db: Transaction, account_id: int) -> None:
+    """Disables the account: its keys are refused from the commit on."""
+    await db.fetch("UPDATE accounts SET disabled_at = now_ms() WHERE id = $1 AND disabled_at = 0", account_id)
+
+
+async def enable(db: Transaction, account_id: int) -> None:
+    """Enables the account: its keys work again, except revoked and expired ones."""
+    await db.fetch("UPDATE accounts SET disabled_at = 0 WHERE id = $1", account_id)
+
+
+async def lock(db: Transaction, account_id: int) -> None:
+    """Locks the account until the transaction ends. Its row is the lock of all its rows in other tables."""
+    await db.fetch("UPDATE accounts SET balance = balance WHERE id = $1", account_id)

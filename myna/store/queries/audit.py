@@ -1,0 +1,278 @@
+"""The rules of the audit. Each rule's query finds the rows that break it.
+
+Most rules are about calls and are checked for a range of call ids, with its start and without its end. Ids
+sort by age, so a range of old ids is final: see `audit_state`. The other rules are about the present state of
+few rows.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from myna.store.batch import CallState, EntryKind, TaskStatus
+from myna.store.database import Queries
+from myna.store.states import (
+    COMPLETED,
+    ENDED,
+    FAILED,
+    NOT_REFUNDED,
+    OPEN,
+    PROCESSING,
+    QUEUED,
+    READY,
+    REFUNDED,
+    leased,
+    local,
+)
+from myna.wire.farm import TRIES_MAX
+
+FIRST, LAST = b"", b"\xff" * 17
+"""Below and above every id."""
+SWEEP_GRACE_MS = 90_000
+"""How long past its deadline a call may still be open: one sweep and its commit."""
+SHOWN_MAX = 20
+BALANCE_RULE = "an account's balance is the sum of its ledger entries and at least 0"
+USAGE_RULE = "a key counts its calls that ended, those delivered, and their units"
+OVERDUE_RULE = "no call is open past its deadline and a sweep"
+
+_CALLS = "c.id >= $1 AND c.id < $2"
+_ENTRIES = "l.call_id >= $1 AND l.call_id < $2"
+_TASKS = "t.call_id >= $1 AND t.call_id < $2"
+KEPT_CALLS = f"sum(CASE state WHEN {CallState.KEPT} THEN 1 ELSE 0 END)"
+KEPT_UNITS = f"CAST(sum(CASE state WHEN {CallState.KEPT} THEN units ELSE 0 END) AS BIGINT)"
+
+
+class Breach(Struct, frozen=True):
+    """One broken rule and the first rows that break it."""
+
+    rule: str
+    count: int
+    examples: list[str]
+
+
+class Counts(Struct, frozen=True):
+    """How many rows of a range were checked."""
+
+    calls: int = 0
+    entries: int = 0
+    tasks: int = 0
+    files: int = 0
+
+    def plus(self, other: "Counts") -> "Counts":
+        return Counts(
+            calls=self.calls + other.calls,
+            entries=self.entries + other.entries,
+            tasks=self.tasks + other.tasks,
+            files=self.files + other.files,
+        )
+
+
+class KeyCounters(Struct, frozen=True):
+    """Calls of a key that ended, those delivered, and their units."""
+
+    calls: int
+    ok_calls: int
+    cost: int
+
+    def plus(self, other: "KeyCounters") -> "KeyCounters":
+        return KeyCounters(self.calls + other.calls, self.ok_calls + other.ok_calls, self.cost + other.cost)
+
+
+RANGE_RULES: dict[str, str] = {
+    "a ledger entry belongs to an account": f"""
+        SELECT l.call_id, l.kind, l.account_id FROM ledger l LEFT JOIN accounts a ON a.id = l.account_id
+        WHERE {_ENTRIES} AND a.id IS NULL""",
+    "a call is of a key and its account": f"""
+        SELECT c.id, c.key_id, c.account_id FROM calls c LEFT JOIN keys k ON k.id = c.key_id
+        WHERE {_CALLS} AND (k.id IS NULL OR k.account_id <> c.account_id)""",
+    "a call has exactly one charge, with its units and account": f"""
+        SELECT c.id, c.units, l.units FROM calls c
+        LEFT JOIN ledger l ON l.call_id = c.id AND l.kind = {EntryKind.CHARGE} AND {_ENTRIES}
+        WHERE {_CALLS} AND (l.call_id IS NULL OR l.units <> -c.units OR l.account_id <> c.account_id)""",
+    "a charge and a refund belong to a call": f"""
+        SELECT l.call_id, l.kind FROM ledger l LEFT JOIN calls c ON c.id = l.call_id AND {_CALLS}
+        WHERE {_ENTRIES} AND l.kind IN ({EntryKind.CHARGE}, {EntryKind.REFUND}) AND c.id IS NULL""",
+    "a refunded call has exactly one refund, with its units and account": f"""
+        SELECT c.id, c.units, l.units FROM calls c
+        LEFT JOIN ledger l ON l.call_id = c.id AND l.kind = {EntryKind.REFUND} AND {_ENTRIES}
+        WHERE {_CALLS} AND c.{REFUNDED}
+          AND (l.call_id IS NULL OR l.units <> c.units OR l.account_id <> c.account_id)""",
+    "an open or kept call has no refund": f"""
+        SELECT c.id, c.state FROM calls c
+        JOIN ledger l ON l.call_id = c.id AND l.kind = {EntryKind.REFUND} AND {_ENTRIES}
+        WHERE {_CALLS} AND c.{NOT_REFUNDED}""",
+    "a task's call is open while it runs, kept when it completed, refunded when it failed": f"""
+        SELECT t.id, t.status, c.state FROM tasks t LEFT JOIN calls c ON c.id = t.call_id AND {_CALLS}
+        WHERE {_TASKS} AND (c.id IS NULL OR c.account_id <> t.account_id
+           OR c.state <> CASE t.status WHEN {TaskStatus.COMPLETED} THEN {CallState.KEPT}
+                WHEN {TaskStatus.FAILED} THEN {CallState.REFUNDED} ELSE {CallState.OPEN} END)""",
+    "a completed task has audio and its SHA-256, another one none": f"""
+        SELECT t.id, t.status, t.audio FROM tasks t WHERE {_TASKS}
+          AND ((t.{COMPLETED}) <> (t.audio <> '') OR (t.{COMPLETED}) <> (length(t.audio_sha256) = 32))""",
+    "a queued or local task has no lease": f"""
+        SELECT t.id, t.status, t.node_id, t.lease_until FROM tasks t WHERE {_TASKS}
+          AND (t.{QUEUED} OR ({local("t")}))
+          AND (t.node_id <> 0 OR length(t.token_hash) <> 0 OR t.lease_until <> 0)""",
+    "a leased task has a token and a lease that ends with the deadline": f"""
+        SELECT t.id, t.node_id, t.lease_until, t.deadline FROM tasks t
+        WHERE {_TASKS} AND {leased("t")} AND (t.node_id = 0
+           OR length(t.token_hash) <> 32 OR t.epoch = 0 OR t.tries = 0 OR t.lease_until > t.deadline)""",
+    "a queued or leased task has its call's deadline, a local one none": f"""
+        SELECT t.id, t.deadline, c.deadline FROM tasks t JOIN calls c ON c.id = t.call_id AND {_CALLS}
+        WHERE {_TASKS} AND ((t.{QUEUED} AND t.deadline <> c.deadline)
+           OR (t.{PROCESSING} AND t.deadline <> CASE t.lease_until WHEN 0 THEN 0 ELSE c.deadline END))""",
+    "a task was leased for each of its tries, and has one left if it is queued": f"""
+        SELECT t.id, t.status, t.epoch, t.tries FROM tasks t WHERE {_TASKS} AND (t.tries < 0
+           OR t.tries > t.epoch OR t.tries > {TRIES_MAX} OR (t.{QUEUED} AND t.tries = {TRIES_MAX}))""",
+}
+RULES_OF_NOW: dict[str, str] = {
+    OVERDUE_RULE: f"""
+        SELECT id, deadline FROM calls WHERE {OPEN} AND deadline < now_ms() - {SWEEP_GRACE_MS}""",
+    "a queued clone has no lease": f"""
+        SELECT id, status, node_id, lease_until FROM clones
+        WHERE {QUEUED} AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)""",
+    "a leased clone has a token and a lease": f"""
+        SELECT id, node_id, lease_until FROM clones WHERE {PROCESSING}
+          AND (node_id = 0 OR length(token_hash) <> 32 OR epoch = 0 OR tries = 0 OR lease_until = 0)""",
+    "a clone was leased for each of its tries, and has one left if it is queued": f"""
+        SELECT id, status, epoch, tries FROM clones WHERE tries < 0 OR tries > epoch
+           OR tries > {TRIES_MAX} OR ({QUEUED} AND tries = {TRIES_MAX})""",
+    "a ready voice has a preview and its SHA-256, another one none": f"""
+        SELECT id, status, preview FROM clones
+        WHERE ({READY}) <> (preview <> '') OR ({READY}) <> (length(preview_sha256) = 32)""",
+    "a failed voice has a reason, before that only one that a node refused": f"""
+        SELECT id, status, reason FROM clones
+        WHERE CASE WHEN {FAILED} THEN reason = ''
+              ELSE reason <> '' AND ({READY} OR refused_by = '') END""",
+}
+
+# Balances and counters of the accounts and keys with ids above $1 and up to $2: the stored ones, and those
+# computed from the calls with ids from $3 on. $4 is 1 to add the checkpoint's sums. $5 is 1 for all rows, 0
+# for those that differ.
+_BALANCES = """
+SELECT id, max(name), CAST(sum(balance) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
+    SELECT id, name, balance, 0 AS units FROM accounts WHERE id > $1 AND id <= $2
+    UNION ALL SELECT account_id, '', 0, units * $4 FROM audit_accounts
+    WHERE account_id > $1 AND account_id <= $2
+    UNION ALL SELECT account_id, '', 0, units FROM ledger
+    WHERE call_id >= $3 AND account_id > $1 AND account_id <= $2
+) AS found GROUP BY id HAVING $5 = 1 OR sum(balance) <> sum(units) OR sum(balance) < 0"""
+_COUNTERS = f"""
+SELECT id, CAST(sum(calls) AS BIGINT), CAST(sum(c) AS BIGINT), CAST(sum(ok_calls) AS BIGINT),
+       CAST(sum(ok) AS BIGINT), CAST(sum(cost) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
+    SELECT key_id AS id, calls, ok_calls, cost, 0 AS c, 0 AS ok, 0 AS units FROM key_usage
+    WHERE key_id > $1 AND key_id <= $2
+    UNION ALL SELECT key_id, 0, 0, 0, calls * $4, ok_calls * $4, cost * $4 FROM audit_keys
+    WHERE key_id > $1 AND key_id <= $2
+    UNION ALL SELECT key_id, 0, 0, 0, 1, CASE state WHEN {CallState.KEPT} THEN 1 ELSE 0 END,
+                     CASE state WHEN {CallState.KEPT} THEN units ELSE 0 END
+    FROM calls WHERE id >= $3 AND {ENDED} AND key_id > $1 AND key_id <= $2
+) AS found GROUP BY id
+HAVING $5 = 1 OR sum(calls) <> sum(c) OR sum(ok_calls) <> sum(ok) OR sum(cost) <> sum(units)"""
+ID_MAX = 2**63 - 1
+AudioRow = tuple[bytes, int, str, int, bytes]
+"""Call id, task id, the file's name, its size in bytes and its SHA-256."""
+
+
+async def broken_in(db: Queries, start: bytes, end: bytes) -> list[Breach]:
+    """The rules that calls in this range break."""
+    found = []
+    for rule, sql in RANGE_RULES.items():
+        found += await _found(db, rule, sql, start, end)
+    return found
+
+
+async def broken_now(db: Queries) -> list[Breach]:
+    """The rules on the present state that are broken."""
+    found = []
+    for rule, sql in RULES_OF_NOW.items():
+        found += await _found(db, rule, sql)
+    return found
+
+
+async def count(db: Queries, start: bytes, end: bytes) -> Counts:
+    """The number of rows in this range."""
+    ((calls, entries, tasks),) = await db.fetch(
+        f"SELECT (SELECT count(*) FROM calls c WHERE {_CALLS}),"
+        f" (SELECT count(*) FROM ledger l WHERE {_ENTRIES}), (SELECT count(*) FROM tasks t WHERE {_TASKS})",
+        start, end,
+    )  # fmt: skip
+    return Counts(int(calls), int(entries), int(tasks))
+
+
+async def page_end(db: Queries, table: str, after: int, limit: int) -> tuple[int, int]:
+    """The last id of a page of `accounts` or `keys` (ID_MAX for the last page), and its number of rows."""
+    ((last, rows),) = await db.fetch(
+        "SELECT coalesce(max(id), 0), count(*)"
+        f" FROM (SELECT id FROM {table} WHERE id > $1 ORDER BY id LIMIT $2) AS page",
+        after, limit,
+    )  # fmt: skip
+    return (int(last), int(rows)) if rows == limit else (ID_MAX, int(rows))
+
+
+async def wrong_balances(
+    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, int], *, stored: bool
+) -> list[str]:
+    """Accounts of a page whose balance is not the sum of the entries from `start` on, of the sums `before`
+    them and, with `stored`, of the checkpoint's sum."""
+    rows = await db.fetch(_BALANCES, after, last, start, int(stored), int(bool(before)))
+    summed = [(row[0], row[1], row[2], row[3] + before.get(row[0], 0)) for row in rows]
+    return [_line(row[1:]) for row in summed if row[2] != row[3] or row[2] < 0]
+
+
+async def wrong_counters(
+    db: Queries, after: int, last: int, start: bytes, before: Mapping[int, KeyCounters], *, stored: bool
+) -> list[str]:
+    """Keys of a page whose counters are not those of their calls; parameters as in `wrong_balances`."""
+    rows = await db.fetch(_COUNTERS, after, last, start, int(stored), int(bool(before)))
+    wrong = []
+    for key_id, calls, found, ok_calls, ok, cost, units in rows:
+        counted = KeyCounters(found, ok, units).plus(before.get(key_id, KeyCounters(0, 0, 0)))
+        if counted != KeyCounters(calls, ok_calls, cost):
+            wrong.append(
+                _line((key_id, calls, counted.calls, ok_calls, counted.ok_calls, cost, counted.cost))
+            )
+    return wrong
+
+
+async def units_of(db: Queries, start: bytes, end: bytes) -> dict[int, int]:
+    """The sum of the entries in this range, by account."""
+    rows = await db.fetch(
+        f"SELECT account_id, CAST(sum(units) AS BIGINT) FROM ledger l WHERE {_ENTRIES} GROUP BY account_id",
+        start, end,
+    )  # fmt: skip
+    return {int(account_id): int(units) for account_id, units in rows}
+
+
+async def usage_of(db: Queries, start: bytes, end: bytes) -> dict[int, KeyCounters]:
+    """The usage by the ended calls in this range, by key."""
+    rows = await db.fetch(
+        f"SELECT key_id, count(*), {KEPT_CALLS}, {KEPT_UNITS}"
+        f" FROM calls c WHERE {_CALLS} AND {ENDED} GROUP BY key_id",
+        start, end,
+    )  # fmt: skip
+    return {int(key_id): KeyCounters(int(calls), int(ok), int(cost)) for key_id, calls, ok, cost in rows}
+
+
+async def audio_page(db: Queries, start: bytes, end: bytes, limit: int) -> list[AudioRow]:
+    """Completed tasks in this range whose audio must exist."""
+    rows = await db.fetch(
+        "SELECT call_id, id, audio, audio_bytes, audio_sha256 FROM tasks t"
+        f" WHERE {_TASKS} AND {COMPLETED} AND audio_removed_at = 0 ORDER BY call_id LIMIT $3",
+        start, end, limit,
+    )  # fmt: skip
+    return [(bytes(row[0]), int(row[1]), str(row[2]), int(row[3]), bytes(row[4])) for row in rows]
+
+
+def breach_of(rule: str, lines: list[str]) -> list[Breach]:
+    """A breach with these rows; empty without rows."""
+    return [Breach(rule, len(lines), lines[:SHOWN_MAX])] if lines else []
+
+
+async def _found(db: Queries, rule: str, sql: str, *args: object) -> list[Breach]:
+    rows = await db.fetch(sql, *args)
+    return breach_of(rule, [_line(row) for row in rows])
+
+
+def _line(row: Iterable[object]) -> str:
+    return " ".join(value.hex() if isinstance(value, bytes) else str(value) for value in row)

@@ -1,0 +1,47 @@
+"""Queries on the circuit breakers of channels, as the serving processes reported them.
+
+Each process has its circuits in memory; the row has the last report. It is for the operator: no call depends
+on it.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+
+State = Literal["closed", "open", "half-open"]
+
+
+class CircuitRow(Struct, frozen=True):
+    """`half-open`: the cooldown is over, and no call has succeeded since. `error` opened the circuit last, at
+    `error_at` (milliseconds); "" and 0 where it never opened."""
+
+    state: State = "closed"
+    error: str = ""
+    error_at: int = 0
+
+
+_STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"
+
+
+async def load(db: Queries) -> dict[str, CircuitRow]:
+    """The circuits that ever opened, by channel name."""
+    rows = await db.fetch(f"SELECT channel, {columns(CircuitRow, state=_STATE)} FROM circuits")
+    return {str(channel): CircuitRow(*row) for channel, *row in rows}
+
+
+async def opened(db: Transaction, channel: str, open_ms: int, error: str) -> None:
+    """The channel's circuit is open for `open_ms` from now, after `error`."""
+    await db.fetch(
+        "INSERT INTO circuits (channel, open_until, error, error_at)"
+        " VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE"
+        " SET open_until = excluded.open_until, error = excluded.error, error_at = excluded.error_at",
+        channel, open_ms, error,
+    )  # fmt: skip
+
+
+async def closed(db: Transaction, channel: str) -> None:
+    """The channel's circuit is closed; its last error is kept."""
+    await db.fetch("UPDATE circuits SET open_until = 0 WHERE channel = $1", channel)

@@ -1,0 +1,188 @@
+"""Queries on cloned voices. The moves from queued to ready are in `farm/queue.py`."""
+
+from msgspec import Struct
+
+from myna.store.batch import CallState, End, EndOutcome
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+from myna.store.queries import accounts
+from myna.store.queries.config import changed
+from myna.store.states import LEASED, QUEUED, READY, CloneStatus
+
+SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"
+VOICE_DELETED = "the voice was deleted"
+"""The reason of tasks that fail with it."""
+
+
+class CloneRow(Struct, frozen=True):
+    """A cloned voice. `sample` is a name in the sample store, empty if a backup left it out. `preview` is a
+    name in the audio store, empty until there is one. `reason` is why it failed. Times in ms, 0 for never."""
+
+    id: int
+    voice_id: str
+    account_id: int
+    name: str
+    language: str
+    transcript: str
+    sample: str
+    sample_bytes: int
+    sample_sha256: bytes
+    sample_ms: int
+    consent_by: str
+    consent_text: str
+    consent_at: int
+    status: int
+    reason: str
+    preview: str
+    created_at: int
+    ended_at: int
+
+
+class OwnedClone(Struct, frozen=True):
+    """A cloned voice and the name of its account."""
+
+    clone: CloneRow
+    account: str
+
+
+class NewClone(Struct, frozen=True):
+    """A voice to be cloned: see `CloneRow`."""
+
+    voice_id: str
+    account_id: int
+    name: str
+    language: str
+    transcript: str
+    sample: str
+    sample_bytes: int
+    sample_sha256: bytes
+    sample_ms: int
+    consent_by: str
+    consent_text: str
+
+
+class Deleted(Struct, frozen=True):
+    """The files of a deleted voice that are to be removed, and how many tasks were refunded."""
+
+    sample: str
+    preview: str
+    refunded: int
+
+
+_COLUMNS = columns(CloneRow, "c")
+
+
+async def ready(db: Queries, account_id: int) -> list[CloneRow]:
+    """The account's voices that can be spoken, oldest first."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM clones c WHERE c.account_id = $1 AND c.{READY} ORDER BY c.id",
+        account_id,
+    )
+    return [CloneRow(*row) for row in rows]
+
+
+async def by_voice_id(db: Queries, voice_id: str) -> CloneRow | None:
+    """The voice of any account, in any status."""
+    rows = await db.fetch(f"SELECT {_COLUMNS} FROM clones c WHERE c.voice_id = $1", voice_id)
+    return CloneRow(*rows[0]) if rows else None
+
+
+async def owned_by(db: Queries, account_id: int) -> list[OwnedClone]:
+    """An account's voices in any status, oldest first."""
+    rows = await db.fetch(
+        f"SELECT a.name, {_COLUMNS} FROM clones c JOIN accounts a ON a.id = c.account_id"
+        " WHERE c.account_id = $1 ORDER BY c.id",
+        account_id,
+    )
+    return [OwnedClone(CloneRow(*clone), account) for account, *clone in rows]
+
+
+async def page(db: Queries, after: int, limit: int) -> list[OwnedClone]:
+    """Voices of all accounts with ids above `after`, oldest first."""
+    rows = await db.fetch(
+        f"SELECT a.name, {_COLUMNS} FROM clones c JOIN accounts a ON a.id = c.account_id"
+        " WHERE c.id > $1 ORDER BY c.id LIMIT $2",
+        after, limit,
+    )  # fmt: skip
+    return [OwnedClone(CloneRow(*clone), account) for account, *clone in rows]
+
+
+async def count(db: Queries, account_id: int) -> int:
+    """How many voices the account has, in any status."""
+    ((number,),) = await db.fetch("SELECT count(*) FROM clones WHERE account_id = $1", account_id)
+    return int(number)
+
+
+async def samples_in_use(db: Queries) -> frozenset[str]:
+    """The samples that voices use."""
+    return frozenset(str(sample) for (sample,) in await db.fetch("SELECT sample FROM clones"))
+
+
+async def add(db: Transaction, new: NewClone, most: int) -> bool:
+    """Queues a voice to be cloned; False if the account has `most` voices already.
+
+    The account's row is locked first, so that two requests can't both pass the limit.
+    """
+    await accounts.lock(db, new.account_id)
+    if await count(db, new.account_id) >= most:
+        return False
+    await db.fetch(
+        "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
+        " sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_ms(), now_ms())",
+        new.voice_id, new.account_id, new.name, new.language, new.transcript, new.sample, new.sample_bytes,
+        new.sample_sha256, new.sample_ms, new.consent_by, new.consent_text,
+    )  # fmt: skip
+    return True
+
+
+async def delete(db: Transaction, voice_id: str) -> Deleted | None:
+    """Deletes a voice, and fails and refunds its unfinished tasks; None if there is no such voice.
+
+    The account's lock keeps tasks from starting or ending meanwhile. A node that completes the voice does so
+    before (its preview is then returned here) or finds the row deleted.
+    """
+    owner = await db.fetch("SELECT account_id FROM clones WHERE voice_id = $1", voice_id)
+    if not owner:
+        return None
+    account_id = int(owner[0][0])
+    await accounts.lock(db, account_id)
+    deleted = await db.fetch("DELETE FROM clones WHERE voice_id = $1 RETURNING sample, preview", voice_id)
+    if not deleted:
+        return None
+    await changed(db)  # a call that was decided before is decided again before its charge
+    ends = [
+        End(call_id, CallState.REFUNDED, reason=VOICE_DELETED)
+        for call_id in await _unfinished(db, account_id, voice_id)
+    ]
+    outcomes = await db.end(ends) if ends else []
+    ((sample, preview),) = deleted
+    return Deleted(str(sample), str(preview), sum(outcome is EndOutcome.DONE for outcome in outcomes))
+
+
+async def all_samples_removed(db: Transaction) -> None:
+    """Fails every clone, ready ones too, since no node can speak without the sample. The row of a clone that
+    ended can't change its status, so it is replaced."""
+    layout = {table.name: list(table.columns) for table in await db.tables.layout()}["clones"]
+    rows = await db.fetch(f"SELECT {', '.join(layout)} FROM clones ORDER BY id")
+    ((now,),) = await db.fetch("SELECT now_ms()")
+    failed = []
+    for row in rows:
+        clone = dict(zip(layout, row, strict=True))
+        if clone["status"] != CloneStatus.FAILED:
+            clone |= {"status": int(CloneStatus.FAILED), "reason": SAMPLE_LEFT_OUT, "ended_at": now}
+            clone |= {"preview": "", "preview_bytes": 0, "preview_sha256": b""}
+        failed.append([*(clone | {"sample": ""}).values()])
+    await db.fetch("DELETE FROM clones")
+    await db.tables.load("clones", layout, failed)
+
+
+async def _unfinished(db: Transaction, account_id: int, voice_id: str) -> list[bytes]:
+    """The calls of queued and leased tasks. Each half has a partial index."""
+    rows = await db.fetch(
+        f"SELECT call_id FROM tasks WHERE account_id = $1 AND voice_id = $2 AND {QUEUED}"
+        " UNION ALL SELECT call_id FROM tasks"
+        f" WHERE account_id = $1 AND voice_id = $2 AND {LEASED}",
+        account_id, voice_id,
+    )  # fmt: skip
+    return [bytes(row[0]) for row in rows]

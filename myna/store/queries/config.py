@@ -1,0 +1,224 @@
+"""Queries on the configuration: settings, channels and voices of channels, with one version for all of it.
+
+Each write raises the version in the same transaction. A process caches the configuration; each key check and
+each charge returns the version, which shows whether the cache is current. What compute nodes offer has a
+separate version, compared by speech only: a node must not make chat reload the configuration.
+"""
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+
+
+class ChannelRow(Struct, frozen=True):
+    """An upstream channel; the key itself stays in the environment variable `key_env`."""
+
+    kind: str
+    name: str
+    url: str
+    model: str
+    key_env: str
+    priority: int
+    enabled: int
+
+
+class ChannelVoiceRow(Struct, frozen=True):
+    """A voice that a speech channel offers."""
+
+    channel: str
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+
+
+class NodeVoiceRow(Struct, frozen=True):
+    """A voice that a compute node offers."""
+
+    node_id: int
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+
+
+class NodeCloneRow(Struct, frozen=True):
+    """A language in which a compute node speaks with cloned voices."""
+
+    node_id: int
+    language: str
+
+
+class VoiceOverride(Struct, frozen=True):
+    """The operator's override of a public voice. `name` is "" for the original name, `place` 0 for none."""
+
+    name: str
+    place: int
+    hidden: int
+
+
+class Config(Struct, frozen=True):
+    """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
+    `nodes_version`, which is 0 if no node ever offered anything. No new call may have an id below
+    `closed_before`: see `audit_state`."""
+
+    version: int
+    settings: dict[str, str]
+    channels: tuple[ChannelRow, ...]
+    voices: tuple[ChannelVoiceRow, ...]
+    node_voices: tuple[NodeVoiceRow, ...]
+    node_clones: tuple[NodeCloneRow, ...]
+    overrides: dict[str, VoiceOverride]
+    closed_before: bytes = b""
+    nodes_version: int = 0
+
+
+class NodesOffer(Struct, frozen=True):
+    """The part of `Config` that compute nodes change."""
+
+    nodes_version: int
+    node_voices: tuple[NodeVoiceRow, ...]
+    node_clones: tuple[NodeCloneRow, ...]
+
+
+async def load(db: Queries) -> Config:
+    """The configuration. The version is read first, so a change in between shows at the next comparison."""
+    ((version, closed_before),) = await db.fetch("SELECT version, closed_before FROM site")
+    settings = await db.fetch("SELECT name, value FROM settings")
+    channels = await db.fetch(f"SELECT {columns(ChannelRow)} FROM channels ORDER BY priority, id")
+    voices = await db.fetch(
+        f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices ORDER BY channel, position"
+    )
+    nodes = await load_nodes(db)
+    overrides = await db.fetch(f"SELECT voice_id, {columns(VoiceOverride)} FROM voice_marks")
+    return Config(
+        version=int(version),
+        settings={str(name): str(value) for name, value in settings},
+        channels=tuple(ChannelRow(*row) for row in channels),
+        voices=tuple(ChannelVoiceRow(*row) for row in voices),
+        node_voices=nodes.node_voices,
+        node_clones=nodes.node_clones,
+        overrides={str(voice_id): VoiceOverride(*mark) for voice_id, *mark in overrides},
+        closed_before=bytes(closed_before),
+        nodes_version=nodes.nodes_version,
+    )
+
+
+async def nodes_version(db: Queries) -> int:
+    """The version of what the compute nodes offer."""
+    return int((await db.fetch("SELECT nodes_version FROM site"))[0][0])
+
+
+async def load_nodes(db: Queries) -> NodesOffer:
+    """What the enabled compute nodes offer. The version is read first, as in `load`."""
+    version = await nodes_version(db)
+    working = "JOIN nodes n ON n.id = node_id WHERE n.disabled_at = 0 AND n.draining = 0"
+    voices = await db.fetch(
+        f"SELECT {columns(NodeVoiceRow, 'v')} FROM node_voices v {working} ORDER BY v.node_id, v.position"
+    )
+    clones = await db.fetch(
+        f"SELECT {columns(NodeCloneRow, 'c')} FROM node_clones c {working} ORDER BY c.node_id, c.language"
+    )
+    return NodesOffer(
+        version,
+        tuple(NodeVoiceRow(*row) for row in voices),
+        tuple(NodeCloneRow(*row) for row in clones),
+    )
+
+
+async def changed(db: Transaction) -> None:
+    """Makes every process reload the configuration before its next decision."""
+    await db.fetch("UPDATE site SET version = version + 1")
+
+
+async def nodes_changed(db: Transaction) -> None:
+    """Makes every process reload what the nodes offer before its next decision on speech. The first change
+    reloads the whole configuration, since no process compares this version until then."""
+    await db.fetch(
+        "UPDATE site SET nodes_version = nodes_version + 1,"
+        " version = version + CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END"
+    )
+
+
+async def set_setting(db: Transaction, name: str, value: str) -> None:
+    """Sets one site setting."""
+    await db.fetch(
+        "INSERT INTO settings (name, value) VALUES ($1, $2)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name, value,
+    )  # fmt: skip
+    await changed(db)
+
+
+async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
+    """A new channel; False if the name is taken."""
+    rows = await db.fetch(
+        "INSERT INTO channels (kind, name, url, model, key_env, priority, enabled, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, now_ms()) ON CONFLICT (name) DO NOTHING RETURNING id",
+        channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
+        channel.enabled,
+    )  # fmt: skip
+    await changed(db)
+    return bool(rows)
+
+
+async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
+    """Switches a channel on or off; False if there is none of this name."""
+    rows = await db.fetch("UPDATE channels SET enabled = $2 WHERE name = $1 RETURNING id", name, int(enabled))
+    await changed(db)
+    return bool(rows)
+
+
+async def change_channel(
+    db: Transaction,
+    name: str,
+    *,
+    url: str | None,
+    model: str | None,
+    key_env: str | None,
+    priority: int | None,
+) -> ChannelRow | None:
+    """Changes the fields that are not None. A change of the URL deletes the channel's voices. Returns the
+    changed channel, None if there is none of this name."""
+    rows = await db.fetch(
+        "UPDATE channels SET url = COALESCE($2, url), model = COALESCE($3, model),"
+        " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority) WHERE name = $1"
+        f" RETURNING {columns(ChannelRow)}",
+        name, url, model, key_env, priority,
+    )  # fmt: skip
+    if rows and url is not None:
+        await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
+    await changed(db)
+    return ChannelRow(*rows[0]) if rows else None
+
+
+async def remove_channel(db: Transaction, name: str) -> bool:
+    """Deletes a channel, its voices and its circuit; False if there is none of this name."""
+    await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
+    await db.fetch("DELETE FROM circuits WHERE channel = $1", name)
+    rows = await db.fetch("DELETE FROM channels WHERE name = $1 RETURNING id", name)
+    await changed(db)
+    return bool(rows)
+
+
+async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoiceRow]) -> None:
+    """Replaces the voices of a channel. Equal voices change nothing, not even the version.
+
+    The version's row is the lock that serializes two processes with the same channel.
+    """
+    await db.fetch("UPDATE site SET version = version")
+    rows = await db.fetch(
+        f"SELECT {columns(ChannelVoiceRow)} FROM channel_voices WHERE channel = $1 ORDER BY position",
+        channel,
+    )
+    if [ChannelVoiceRow(*row) for row in rows] == voices:
+        return
+    await db.fetch("DELETE FROM channel_voices WHERE channel = $1", channel)
+    for position, voice in enumerate(voices):
+        await db.fetch(
+            "INSERT INTO channel_voices (channel, position, voice_id, name, gender, language)"
+            " VALUES ($1, $2, $3, $4, $5, $6)",
+            channel, position, voice.voice_id, voice.name, voice.gender, voice.language,
+        )  # fmt: skip
+    await changed(db)

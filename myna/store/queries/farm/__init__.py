@@ -1,0 +1,1 @@
+"""Queries on compute nodes and their queue."""

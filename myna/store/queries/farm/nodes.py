@@ -1,0 +1,221 @@
+"""Queries on compute nodes. Tokens and credentials are stored as SHA-256 only.
+
+A change of what the nodes offer raises `nodes_version` in the same transaction: see `config.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+from myna.store.queries.config import nodes_changed
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.states import LEASED, PROCESSING
+
+CHANGE_EVERY_MS: Final = 10_000
+"""How often a node may change what it offers on average: all processes reload it each time."""
+CHANGES_AT_ONCE: Final = 4
+"""How many changes of a node may come in a burst."""
+_SETS: Final = {
+    "enable": "disabled_at = 0, draining = 0",
+    "disable": "disabled_at = CASE WHEN disabled_at = 0 THEN now_ms() ELSE disabled_at END",
+    "drain": "draining = 1",
+}
+
+
+class NodeRow(Struct, frozen=True):
+    """A node as of `now`. Times in ms, 0 for never; `chars_per_s` is 0 if unknown."""
+
+    now: int
+    id: int
+    name: str
+    disabled_at: int
+    draining: int
+    slots: int
+    chars_per_s: float
+    version: str
+    heard_at: int
+    joined_at: int
+
+    @property
+    def online(self) -> bool:
+        """Whether its last request is recent. A disabled node can be online."""
+        return self.heard_at > self.now - ONLINE_MS
+
+
+class OfferedVoice(Struct, frozen=True):
+    """A voice that a node says it can speak."""
+
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+
+
+class NodeOffer(Struct, frozen=True):
+    """What a node can do. `chars_per_s` is its own estimate, used until jobs were measured; 0 if unknown.
+    With `leaving` it goes offline."""
+
+    voices: Sequence[OfferedVoice]
+    clones: Sequence[str]
+    slots: int
+    chars_per_s: float
+    version: str
+    leaving: bool
+
+
+class NodeCapabilities(Struct, frozen=True):
+    """A node's voice ids, the languages in which it clones, and how many jobs it has leased."""
+
+    voices: list[str]
+    clones: list[str]
+    jobs: int
+
+
+_COLUMNS = columns(NodeRow, now="now_ms()")
+
+
+async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
+    """The node whose credential has this SHA-256, whatever its state."""
+    rows = await db.fetch(f"SELECT {_COLUMNS} FROM nodes WHERE credential_hash = $1", credential_hash)
+    return NodeRow(*rows[0]) if rows else None
+
+
+async def everyone(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
+    """All nodes by name, with what they have."""
+    voices, clones = dict[int, list[str]](), dict[int, list[str]]()
+    for node_id, voice_id in await db.fetch("SELECT node_id, voice_id FROM node_voices ORDER BY position"):
+        voices.setdefault(node_id, []).append(voice_id)
+    for node_id, language in await db.fetch("SELECT node_id, language FROM node_clones ORDER BY language"):
+        clones.setdefault(node_id, []).append(language)
+    leased = await db.fetch(
+        "SELECT node_id, count(*) FROM ("
+        f"SELECT node_id FROM tasks WHERE {LEASED} UNION ALL"
+        f" SELECT node_id FROM clones WHERE {PROCESSING}) AS leased GROUP BY node_id"
+    )
+    jobs = {int(node_id): int(count) for node_id, count in leased}
+    nodes = [NodeRow(*row) for row in await db.fetch(f"SELECT {_COLUMNS} FROM nodes ORDER BY name")]
+    return [
+        (node, NodeCapabilities(voices.get(node.id, []), clones.get(node.id, []), jobs.get(node.id, 0)))
+        for node in nodes
+    ]
+
+
+async def invite(db: Transaction, name: str, token_hash: bytes, life_ms: int, again: bool) -> int | None:
+    """Adds a node, or replaces the token of one that has not joined, or of any with `again`. Returns when the
+    token expires, in ms; None if the node has joined."""
+    rows = await db.fetch(
+        "INSERT INTO nodes (name, token_hash, token_until, created_at)"
+        " VALUES ($1, $2, now_ms() + CAST($3 AS BIGINT), now_ms())"
+        " ON CONFLICT (name) DO UPDATE SET"
+        " token_hash = excluded.token_hash, token_until = excluded.token_until"
+        " WHERE nodes.credential_hash IS NULL OR CAST($4 AS BIGINT) = 1 RETURNING token_until",
+        name, token_hash, life_ms, int(again),
+    )  # fmt: skip
+    return int(rows[0][0]) if rows else None
+
+
+async def join(db: Transaction, token_hash: bytes, credential_hash: bytes, version: str) -> str | None:
+    """Consumes the token and sets the node's credential. Returns the node's name; None if the token is
+    unknown or expired."""
+    rows = await db.fetch(
+        "UPDATE nodes SET token_hash = NULL, token_until = 0, credential_hash = $2, version = $3,"
+        " chars_per_s = 0, joined_at = now_ms() WHERE token_hash = $1 AND token_until > now_ms()"
+        " RETURNING name",
+        token_hash, credential_hash, version,
+    )  # fmt: skip
+    return str(rows[0][0]) if rows else None
+
+
+class TooManyChanges(Exception):
+    """The node changes what it offers too often. The transaction must be rolled back."""
+
+
+async def offer(db: Transaction, node_id: int, offered: NodeOffer) -> bool:
+    """Records what a node can do and when it sent it; False if the node was removed. The offer of a leaving
+    node is not changed. Raises TooManyChanges."""
+    rows = await db.fetch(
+        "UPDATE nodes SET slots = $2, version = $3,"
+        " chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END"
+        f" WHERE id = $1 RETURNING {_COLUMNS}",
+        node_id, offered.slots, offered.version, offered.chars_per_s,
+    )  # fmt: skip
+    if not rows:
+        return False
+    heard_at = "0" if offered.leaving else "now_ms()"
+    await db.fetch(f"UPDATE nodes SET heard_at = {heard_at} WHERE id = $1", node_id)
+    if offered.leaving:
+        return True
+    differs = await _replace_voices(db, node_id, offered.voices)
+    differs |= await _replace_clones(db, node_id, sorted(offered.clones))
+    if differs:
+        await _count_change(db, node_id)
+        await nodes_changed(db)
+    return True
+
+
+async def _count_change(db: Transaction, node_id: int) -> None:
+    """A leaky bucket: `changes_until` is when it is empty."""
+    rows = await db.fetch(
+        "UPDATE nodes SET changes_until = $2 + CASE WHEN changes_until > now_ms()"
+        " THEN changes_until ELSE now_ms() END"
+        " WHERE id = $1 AND changes_until <= now_ms() + $3 RETURNING id",
+        node_id, CHANGE_EVERY_MS, CHANGE_EVERY_MS * (CHANGES_AT_ONCE - 1),
+    )  # fmt: skip
+    if not rows:
+        raise TooManyChanges
+
+
+async def heard(db: Transaction, node: NodeRow) -> None:
+    """Records the time of a node's request."""
+    await db.fetch("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", node.id)
+
+
+async def put(db: Transaction, name: str, state: Literal["enable", "disable", "drain"]) -> bool:
+    """Enables, disables or drains a node; False if there is none. The jobs of a disabled node are
+    requeued."""
+    rows = await db.fetch(f"UPDATE nodes SET {_SETS[state]} WHERE name = $1 RETURNING id", name)
+    if rows:
+        await nodes_changed(db)
+        if state == "disable":
+            await queue.requeue_jobs_of(db, rows[0][0])
+    return bool(rows)
+
+
+async def remove(db: Transaction, name: str) -> bool:
+    """Deletes a node and requeues its jobs; False if there is none."""
+    rows = await db.fetch("DELETE FROM nodes WHERE name = $1 RETURNING id", name)
+    if rows:
+        await nodes_changed(db)
+        await queue.requeue_jobs_of(db, rows[0][0])
+    return bool(rows)
+
+
+async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[OfferedVoice]) -> bool:
+    rows = await db.fetch(
+        f"SELECT {columns(OfferedVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position",
+        node_id,
+    )
+    if [OfferedVoice(*row) for row in rows] == list(voices):
+        return False
+    await db.fetch("DELETE FROM node_voices WHERE node_id = $1", node_id)
+    for position, voice in enumerate(voices):
+        await db.fetch(
+            "INSERT INTO node_voices (node_id, position, voice_id, name, gender, language)"
+            " VALUES ($1, $2, $3, $4, $5, $6)",
+            node_id, position, voice.voice_id, voice.name, voice.gender, voice.language,
+        )  # fmt: skip
+    return True
+
+
+async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str]) -> bool:
+    rows = await db.fetch("SELECT language FROM node_clones WHERE node_id = $1 ORDER BY language", node_id)
+    if sorted(language for (language,) in rows) == languages:
+        return False
+    await db.fetch("DELETE FROM node_clones WHERE node_id = $1", node_id)
+    for language in languages:
+        await db.fetch("INSERT INTO node_clones (node_id, language) VALUES ($1, $2)", node_id, language)
+    return True

@@ -1,0 +1,73 @@
+"""Final failures of jobs: which nodes reported one, and whether another node could do the job.
+
+A job's `refused_by` has `,ID,` for each of these nodes, and `reason` what the last of them reported, until
+the job is completed. Both are written while the job's row is locked, so none is lost. The id of a removed
+node in `refused_by` has no effect.
+"""
+
+from typing import Final
+
+from myna.store.database import Queries, Transaction
+from myna.store.queries.farm import queue
+from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.queries.farm.queue import CLONE, TABLES, TASK, Kind
+from myna.store.states import FAILED, QUEUED, READY
+
+_ABLE: Final[dict[Kind, str]] = {
+    TASK: "EXISTS (SELECT 1 FROM node_voices v WHERE v.node_id = n.id AND v.voice_id = j.voice_id)"
+    " OR EXISTS (SELECT 1 FROM clones c JOIN node_clones l ON l.language = c.language"
+    f"            WHERE c.voice_id = j.voice_id AND c.{READY} AND l.node_id = n.id)",
+    CLONE: "EXISTS (SELECT 1 FROM node_clones l WHERE l.node_id = n.id AND l.language = j.language)",
+}
+
+
+async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
+    """The node reported a final failure of the job."""
+    await db.fetch(
+        f"UPDATE {TABLES[kind]} SET refused_by = refused_by || $2, reason = $3 WHERE id = $1",
+        job_id, f",{node_id},", reason,
+    )  # fmt: skip
+
+
+async def another(db: Queries, kind: Kind, job_id: int) -> bool:
+    """Whether a node is online that may work, has what the job needs and has not refused it."""
+    rows = await db.fetch(
+        f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id, ONLINE_MS
+    )
+    return bool(rows)
+
+
+async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> int:
+    """Fails queued clones that a node refused and no other node can do now, if their last lease began more
+    than `grace_ms` ago; how many. Each keeps what the node said; `reason` where that isn't known."""
+    rows = await db.fetch(
+        f"UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),"
+        " reason = CASE WHEN j.reason = '' THEN $3 ELSE j.reason END"
+        f" WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1"
+        f" AND NOT {_another(CLONE)} RETURNING id",
+        grace_ms, ONLINE_MS, reason,
+    )  # fmt: skip
+    return len(rows)
+
+
+def _another(kind: Kind) -> str:
+    """The condition that another node can do the job `j`; $2 is ONLINE_MS."""
+    return (
+        f"EXISTS (SELECT 1 FROM nodes n WHERE {queue.not_refused('j', 'n.id')}"
+        " AND n.disabled_at = 0 AND n.draining = 0 AND n.heard_at > now_ms() - $2"
+        f" AND ({_ABLE[kind]}))"
+    )
+
+
+async def done(db: Transaction, kind: Kind, job_id: int, node_id: int) -> None:
+    """The node did the job, which resets its failures. Each node that refused the job has one failure more,
+    and a cooldown."""
+    rows = await db.fetch(f"SELECT refused_by FROM {TABLES[kind]} WHERE id = $1", job_id)
+    refused_by = {int(number) for number in rows[0][0].split(",") if number}
+    if refused_by:
+        await db.fetch(f"UPDATE {TABLES[kind]} SET reason = '' WHERE id = $1", job_id)
+    for number in sorted({node_id} | refused_by) if refused_by else ():
+        await queue.lock_node(db, number)  # in one order, so that two transactions can't deadlock
+    await queue.end_cooldown(db, node_id)
+    for number in refused_by:
+        await queue.begin_cooldown(db, number, handed_back=False)

@@ -1,0 +1,102 @@
+"""Queries for the operator on the history of units and calls.
+
+They have no index: every call would have to write it, and it would rarely be read. Each query scans the
+ledger or the calls, newest first.
+"""
+
+from msgspec import Struct
+
+from myna.store.batch import EntryKind
+from myna.store.columns import columns
+from myna.store.database import Queries
+
+PAST_ALL = b"\xff" * 16
+"""Above every call id."""
+
+
+class Entry(Struct, frozen=True):
+    """A ledger entry. `balance` is the account's balance after it; `call_id` is the grant's id for a grant.
+    Time in ms."""
+
+    call_id: bytes
+    kind: int
+    created_at: int
+    units: int
+    balance: int
+    memo: str
+    request_id: str
+
+
+class CallRow(Struct, frozen=True):
+    """A call. `task_id` is 0 if it has no task. Times in ms, 0 for never."""
+
+    id: bytes
+    account: str
+    key_id: int
+    state: int
+    pays: int
+    units: int
+    channel: str
+    request_id: str
+    task_id: int
+    created_at: int
+    deadline: int
+    ended_at: int
+
+
+_ENTRY = columns(Entry, "e", balance="CAST(e.balance AS BIGINT)", request_id="coalesce(c.request_id, '')")
+_ENTRIES = f"""
+SELECT {_ENTRY}
+FROM (
+    SELECT call_id, kind, created_at, units, memo,
+           sum(units) OVER (ORDER BY created_at, call_id, kind) AS balance
+    FROM ledger WHERE account_id = $1
+) AS e LEFT JOIN calls AS c ON c.id = e.call_id
+WHERE (e.created_at, e.call_id, e.kind) < ($2, $3, $4)
+ORDER BY e.created_at DESC, e.call_id DESC, e.kind DESC LIMIT $5
+"""
+_NEWEST = (2**62, PAST_ALL, 0)
+_CALLS = f"""
+SELECT {columns(CallRow, "c", account="a.name", task_id="coalesce(t.id, 0)")}
+FROM calls AS c JOIN accounts AS a ON a.id = c.account_id LEFT JOIN tasks AS t ON t.call_id = c.id
+"""
+
+
+async def entries(
+    db: Queries, account_id: int, before: tuple[bytes, EntryKind] | None, limit: int
+) -> list[Entry] | None:
+    """The account's entries older than `before`, newest first; None if `before` is not an entry of it."""
+    place: tuple[object, ...] = _NEWEST
+    if before:
+        found = await db.fetch(
+            "SELECT created_at, call_id, kind FROM ledger"
+            " WHERE call_id = $1 AND kind = $2 AND account_id = $3",
+            before[0], int(before[1]), account_id,
+        )  # fmt: skip
+        if not found:
+            return None
+        place = tuple(found[0])
+    return [Entry(*row) for row in await db.fetch(_ENTRIES, account_id, *place, limit)]
+
+
+async def call(db: Queries, call_id: bytes) -> list[CallRow]:
+    """The call of this id, if there is one."""
+    return [CallRow(*row) for row in await db.fetch(f"{_CALLS} WHERE c.id = $1", call_id)]
+
+
+async def calls_of_request(db: Queries, request_id: str, before: bytes, limit: int) -> list[CallRow]:
+    """The calls of requests with this id that are older than `before`, newest first."""
+    return await _page(db, "c.request_id", request_id, before, limit)
+
+
+async def calls_of_account(db: Queries, account_id: int, before: bytes, limit: int) -> list[CallRow]:
+    """The account's calls that are older than `before`, newest first."""
+    return await _page(db, "c.account_id", account_id, before, limit)
+
+
+async def _page(db: Queries, column: str, value: object, before: bytes, limit: int) -> list[CallRow]:
+    """The calls with this value in `column` and ids below `before`, newest first."""
+    rows = await db.fetch(
+        f"{_CALLS} WHERE {column} = $1 AND c.id < $2 ORDER BY c.id DESC LIMIT $3", value, before, limit
+    )
+    return [CallRow(*row) for row in rows]

@@ -1,0 +1,103 @@
+"""Queries on API keys. A key is stored as SHA-256 only."""
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+from myna.store.queries import accounts
+from myna.store.states import OPEN
+
+
+class KeyRow(Struct, frozen=True):
+    """A key with the state of its account. Times in ms, 0 for never."""
+
+    id: int
+    account_id: int
+    name: str
+    masked: str
+    scopes: int
+    created_at: int
+    expires_at: int
+    revoked_at: int
+    account_disabled_at: int
+
+
+class KeyUsage(Struct, frozen=True):
+    """A key's calls, open ones included; its delivered calls; units charged less units refunded."""
+
+    calls: int
+    ok_calls: int
+    cost: int
+
+
+class PresentedKey(Struct, frozen=True):
+    """A key at the time `now` in ms, with its account's balance and the version of the configuration."""
+
+    key: KeyRow
+    now: int
+    config_version: int
+    balance: int
+
+
+_COLUMNS = columns(KeyRow, "k", account_disabled_at="a.disabled_at")
+
+
+async def by_hash(db: Queries, key_hash: bytes) -> PresentedKey | None:
+    """The key with this SHA-256, in any state."""
+    rows = await db.fetch(
+        f"SELECT now_ms(), s.version, a.balance, {_COLUMNS} FROM keys k"
+        " JOIN accounts a ON a.id = k.account_id CROSS JOIN site s WHERE k.hash = $1",
+        key_hash,
+    )
+    if not rows:
+        return None
+    now, version, balance, *key = rows[0]
+    return PresentedKey(key=KeyRow(*key), now=now, config_version=version, balance=balance)
+
+
+async def usage(db: Queries, key_id: int) -> KeyUsage:
+    """What the key has used. Ended calls come from counters, open ones from `calls`."""
+    ((calls, ok_calls, cost),) = await db.fetch(
+        "SELECT coalesce(u.calls, 0) + o.calls, coalesce(u.ok_calls, 0), coalesce(u.cost, 0) + o.cost FROM"
+        " (SELECT count(*) AS calls, CAST(coalesce(sum(units), 0) AS BIGINT) AS cost FROM calls"
+        f"  WHERE {OPEN} AND key_id = $1) o LEFT JOIN key_usage u ON u.key_id = $1",
+        key_id,
+    )
+    return KeyUsage(int(calls), int(ok_calls), int(cost))
+
+
+async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
+    """All keys of an account, oldest first."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
+        " WHERE k.account_id = $1 ORDER BY k.id",
+        account_id,
+    )
+    return [KeyRow(*row) for row in rows]
+
+
+async def insert(
+    db: Transaction, account_id: int, name: str, key_hash: bytes, masked: str, scopes: int, life_ms: int
+) -> tuple[int, int]:
+    """Adds a key; `life_ms` is 0 for no expiry. Returns its id and when it expires (ms, 0 for never)."""
+    ((key_id, expires_at),) = await db.fetch(
+        "INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at)"
+        " VALUES ($1, $2, $3, $4, $5, now_ms(),"
+        " CASE WHEN CAST($6 AS BIGINT) = 0 THEN 0 ELSE now_ms() + CAST($6 AS BIGINT) END)"
+        " RETURNING id, expires_at",
+        account_id, name, key_hash, masked, scopes, life_ms,
+    )  # fmt: skip
+    return int(key_id), int(expires_at)
+
+
+async def revoke(db: Transaction, key_id: int) -> bool:
+    """Revokes a key; False if there is no such key. Locks its account, so that no charge runs meanwhile.
+
+    A revoked key keeps the time of its first revocation.
+    """
+    owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1", key_id)
+    if not owner:
+        return False
+    await accounts.lock(db, owner[0][0])
+    await db.fetch("UPDATE keys SET revoked_at = now_ms() WHERE id = $1 AND revoked_at = 0", key_id)
+    return True

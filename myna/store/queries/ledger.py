@@ -1,0 +1,82 @@
+"""Queries on calls and the ledger outside the batch: grants, overdue calls, stored answers."""
+
+from msgspec import Struct
+
+from myna.ids import new_id
+from myna.store.batch import EntryKind
+from myna.store.database import Queries, Transaction
+from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.states import ENDED, OPEN
+
+
+async def grant(db: Transaction, account_id: int, units: int, memo: str) -> int | None:
+    """Adds `units` (negative: takes them) and a ledger entry. Returns the new balance; None if below zero.
+
+    The fence is read after the account was locked: see `audit_state` on who may add entries below it.
+    """
+    rows = await db.fetch(
+        "UPDATE accounts SET balance = balance + $2 WHERE id = $1 AND balance + $2 >= 0 RETURNING balance",
+        account_id, units,
+    )  # fmt: skip
+    if not rows:
+        return None
+    ((closed_before,),) = await db.fetch("SELECT closed_before FROM site")
+    await db.fetch(
+        "INSERT INTO ledger (call_id, kind, account_id, units, memo, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, now_ms())",
+        new_id(bytes(closed_before)), int(EntryKind.GRANT), account_id, units, memo,
+    )  # fmt: skip
+    return int(rows[0][0])
+
+
+async def overdue(db: Queries, limit: int, reason: str) -> dict[bytes, str]:
+    """Open calls whose deadline has passed, the longest overdue first, and why each is refunded: what a node
+    that refused its task reported, else `reason`."""
+    rows = await db.fetch(
+        "SELECT id, (SELECT t.reason FROM tasks t WHERE t.call_id = calls.id) FROM calls"
+        f" WHERE {OPEN} AND deadline < now_ms() ORDER BY deadline LIMIT $1",
+        limit,
+    )
+    return {bytes(call_id): refused or reason for call_id, refused in rows}
+
+
+async def still_open(db: Queries, limit: int) -> list[bytes]:
+    """Open calls without a task for a node, whatever their deadline."""
+    rows = await db.fetch(
+        f"SELECT id FROM calls WHERE {OPEN} AND NOT EXISTS ("
+        " SELECT 1 FROM tasks t WHERE t.call_id = calls.id AND t.deadline > 0) ORDER BY deadline LIMIT $1",
+        limit,
+    )
+    return [bytes(row[0]) for row in rows]
+
+
+class StoredResponse(Struct, frozen=True):
+    """The stored response of an idempotency key. `answer` is None while the call is open."""
+
+    answer: str | None
+    call_id: bytes
+
+
+async def reserved(
+    db: Queries, account_id: int, scopes: int, key: str, fingerprint: bytes
+) -> StoredResponse | None:
+    """The stored response of an idempotency key, if it has the same request, has not expired, and was charged
+    at a rate that is among `scopes`."""
+    rows = await db.fetch(
+        "SELECT r.answer, r.call_id FROM reservations r JOIN calls c ON c.id = r.call_id"
+        " WHERE r.account_id = $1 AND r.key = $2 AND r.fingerprint = $3"
+        " AND r.created_at > now_ms() - $4 AND c.pays & $5 <> 0",
+        account_id, key, fingerprint, RESERVATION_LIFE_MS, scopes,
+    )  # fmt: skip
+    return StoredResponse(rows[0][0], bytes(rows[0][1])) if rows else None
+
+
+async def forget_old_answers(db: Transaction, limit: int) -> int:
+    """Deletes expired idempotency keys, except those of open calls. Returns how many."""
+    rows = await db.fetch(
+        "DELETE FROM reservations WHERE call_id IN (SELECT r.call_id FROM reservations r"
+        f" JOIN calls c ON c.id = r.call_id WHERE r.created_at < now_ms() - $1 AND c.{ENDED}"
+        " ORDER BY r.created_at LIMIT $2) RETURNING call_id",
+        RESERVATION_LIFE_MS, limit,
+    )  # fmt: skip
+    return len(rows)

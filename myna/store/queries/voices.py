@@ -1,0 +1,54 @@
+"""Queries on the operator's overrides of public voices. Each change makes every process reload them.
+
+The configuration's version is raised first: its row is the lock that serializes the changes.
+"""
+
+from collections.abc import Sequence
+
+from myna.store.database import Queries, Transaction
+from myna.store.queries.config import changed
+
+
+async def node_names(db: Queries) -> dict[int, str]:
+    """The names of all compute nodes by id."""
+    rows = await db.fetch("SELECT id, name FROM nodes")
+    return {int(node_id): str(name) for node_id, name in rows}
+
+
+async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
+    """Hides a voice or shows it again."""
+    await changed(db)
+    await db.fetch(
+        "INSERT INTO voice_marks (voice_id, hidden) VALUES ($1, $2)"
+        " ON CONFLICT (voice_id) DO UPDATE SET hidden = excluded.hidden",
+        voice_id, int(hidden),
+    )  # fmt: skip
+    await _delete_empty_overrides(db)
+
+
+async def rename(db: Transaction, voice_id: str, name: str) -> None:
+    """Sets a voice's name; "" for the original one."""
+    await changed(db)
+    await db.fetch(
+        "INSERT INTO voice_marks (voice_id, name) VALUES ($1, $2)"
+        " ON CONFLICT (voice_id) DO UPDATE SET name = excluded.name",
+        voice_id, name,
+    )  # fmt: skip
+    await _delete_empty_overrides(db)
+
+
+async def order(db: Transaction, voice_ids: Sequence[str]) -> None:
+    """Sorts these voices first, in this order, and resets the places of all others."""
+    await changed(db)
+    await db.fetch("UPDATE voice_marks SET place = 0")
+    for place, voice_id in enumerate(voice_ids, 1):
+        await db.fetch(
+            "INSERT INTO voice_marks (voice_id, place) VALUES ($1, $2)"
+            " ON CONFLICT (voice_id) DO UPDATE SET place = excluded.place",
+            voice_id, place,
+        )  # fmt: skip
+    await _delete_empty_overrides(db)
+
+
+async def _delete_empty_overrides(db: Transaction) -> None:
+    await db.fetch("DELETE FROM voice_marks WHERE name = '' AND place = 0 AND hidden = 0")

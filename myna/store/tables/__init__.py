@@ -1,0 +1,1 @@
+"""All rows of a database, for backup, restore and move."""

@@ -1,0 +1,1 @@
+"""What is observed: the access log, logs and metrics."""

@@ -1,0 +1,103 @@
+"""The operator's overrides of public voices: another name, a place in the list, hidden."""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from myna.channels import Channels
+from myna.engines.interface import EngineVoice
+from myna.errors import CommandError
+from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import config as config_store
+from myna.store.queries import voices as store
+from myna.store.queries.config import Config, VoiceOverride
+
+NAME_MAX_CHARS = 100
+NO_OVERRIDE = VoiceOverride("", 0, 0)
+
+
+class PublicVoice(Struct, frozen=True):
+    """A public voice under its shown name, the channels and nodes that speak it, and its override."""
+
+    voice: EngineVoice
+    sources: tuple[str, ...]
+    override: VoiceOverride
+
+
+def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverride]) -> list[EngineVoice]:
+    """The voices that aren't hidden, with the operator's names: first those with a place, in its order, then
+    the others in the order given."""
+    shown = [voice for voice in voices if not overrides.get(voice.voice_id, NO_OVERRIDE).hidden]
+    shown.sort(key=lambda voice: _place(voice.voice_id, overrides))
+    return [_named(voice, overrides) for voice in shown]
+
+
+async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
+    """The voices of all enabled channels and nodes, hidden ones included, in the order of GET /voices."""
+    config = await config_store.load(db)
+    nodes = await store.node_names(db)
+    voices: dict[str, EngineVoice] = {}
+    sources: dict[str, list[str]] = {}
+    for voice, source in _speaking(channels, config, nodes):
+        voices.setdefault(voice.voice_id, _named(voice, config.overrides))
+        sources.setdefault(voice.voice_id, []).append(source)
+    return [
+        PublicVoice(voices[voice_id], tuple(sources[voice_id]), config.overrides.get(voice_id, NO_OVERRIDE))
+        for voice_id in sorted(voices, key=lambda voice_id: _place(voice_id, config.overrides))
+    ]
+
+
+async def hide(db: Database, channels: Channels, voice_id: str, hidden: bool) -> None:
+    """Hides a voice, so that requests for it fail, or shows it again. Raises CommandError."""
+    await _change(db, channels, [voice_id], lambda connection: store.hide(connection, voice_id, hidden))
+
+
+async def rename(db: Database, channels: Channels, voice_id: str, name: str) -> None:
+    """Gives a voice another name; an empty `name` restores its original one. Raises CommandError."""
+    if name and (not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable()):
+        raise CommandError(f"A voice's name has 1 to {NAME_MAX_CHARS} printable characters.")
+    await _change(db, channels, [voice_id], lambda connection: store.rename(connection, voice_id, name))
+
+
+async def order(db: Database, channels: Channels, voice_ids: Sequence[str]) -> None:
+    """Lists these voices first, in this order, before all others. Raises CommandError."""
+    if len(set(voice_ids)) < len(voice_ids):
+        raise CommandError("A voice can have one place only; one is named twice.")
+    await _change(db, channels, voice_ids, lambda connection: store.order(connection, voice_ids))
+
+
+async def _change(
+    db: Database, channels: Channels, voice_ids: Sequence[str], work: Callable[[Transaction], Awaitable[None]]
+) -> None:
+    """Raises CommandError for an unknown voice. An override makes a voice known even if nothing speaks it."""
+    known = {public.voice.voice_id for public in await list_public(db, channels)}
+    known |= (await config_store.load(db)).overrides.keys()
+    for voice_id in voice_ids:
+        if voice_id not in known:
+            raise CommandError(f"There is no public voice {voice_id!r}.")
+    await db.transaction(work)
+
+
+def _speaking(
+    channels: Channels, config: Config, nodes: Mapping[int, str]
+) -> Iterable[tuple[EngineVoice, str]]:
+    """Yields each voice with each channel or node that speaks it."""
+    for channel in channels.speech(config):
+        for voice in channel.voices:
+            yield voice, f"channel {channel.name}"
+    for row in config.node_voices:
+        if row.node_id in nodes:  # else it was removed in between
+            voice = EngineVoice(
+                voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language
+            )
+            yield voice, f"node {nodes[row.node_id]}"
+
+
+def _named(voice: EngineVoice, overrides: Mapping[str, VoiceOverride]) -> EngineVoice:
+    name = overrides.get(voice.voice_id, NO_OVERRIDE).name
+    return structs.replace(voice, name=name) if name else voice
+
+
+def _place(voice_id: str, overrides: Mapping[str, VoiceOverride]) -> float:
+    return overrides.get(voice_id, NO_OVERRIDE).place or math.inf

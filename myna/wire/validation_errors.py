@@ -1,0 +1,164 @@
+"""Messages for a request body that is refused: which field, what is wrong, what is right."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.inspect import LiteralType, StructType, type_info
+
+from myna.wire import msgspec_errors
+from myna.wire.msgspec_errors import FieldError
+
+VALUE_MAX_CHARS = 40
+"""The longest part of a wrong value that a message repeats."""
+MESSAGE_MAX_CHARS = 300
+SEARCHED_MAX_BYTES = 32 * 1024
+"""A larger body is not searched for the wrong value: the search takes the event loop up to 1 µs a byte. The
+message is then the strict parser's, with the byte."""
+INTEGER_MAX_CHARS = 400
+
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+_TOO_LARGE = "is a number over 1.7e308; send a smaller one"
+_NAN = "NaN is no number of JSON; send one, or null"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "holds half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
+
+
+def of_bytes(body: bytes, error: Exception) -> str:
+    """Why the body is refused as JSON. `error` is the strict parser's."""
+    if not body.strip():
+        return "The body is empty; send a JSON object."
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as wrong:
+        return f"The body is no valid JSON: it isn't UTF-8 from byte {wrong.start} on."
+    if text.startswith("\N{BYTE ORDER MARK}"):
+        return "The body is no valid JSON: leave out the byte order mark in front."
+    truncated = msgspec_errors.is_truncated(error)
+    reason = "it ends too early" if truncated else cut(msgspec_errors.syntax_error(error))
+    if len(body) > SEARCHED_MAX_BYTES:
+        # msgspec also reports a lone surrogate as truncated input.
+        surrogate = ", or a string holds half of a surrogate pair" if truncated else ""
+        return f"The body is no valid JSON: {reason}{surrogate}."
+    try:
+        refused_value = _refused_value(json.loads(text, parse_int=_integer))
+    except ValueError:
+        refused_value = ""
+    return refused_value or f"The body is no valid JSON: {reason}."
+
+
+def of_fields(fields: dict[str, Any], shape: type, error: msgspec.ValidationError) -> str:
+    """Which field of a JSON object does not match `shape`, and what is right."""
+    return explain(field_error(error), fields, shape)
+
+
+def field_error(error: msgspec.ValidationError) -> FieldError:
+    """The parsed error. Its text is cut: it repeats a wrong value of any length."""
+    return msgspec_errors.field_error(cut(str(error)))
+
+
+def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> str:
+    """The error as a sentence: the path of the field, and what is right."""
+    path = error.path
+    if error.missing:
+        name = f"{path}.{error.missing}" if path else error.missing
+        choices = _choices(shape, name)
+        return f"{name}: is missing; send {choices}." if choices else f"{name}: is missing."
+    if choices := _choices(shape, path):
+        return f"{path}: must be {choices}, not {_shown(fields.get(path))}."
+    if error.got:
+        return f"{path}: {_wrong_type(error.expected, error.got, fields.get(path))}."
+    if error.limit:
+        expected = _TYPES.get(error.expected, error.expected)
+        return f"{cut(path)}: {cut(f'must be {expected} {error.limit}')}."
+    return f"{cut(path)}: {cut(error.message)}."
+
+
+def _refused_value(root: Any) -> str:
+    """The error of the first value that only a lenient parser accepts: a lone surrogate, NaN or a number that
+    is too large. Empty without one."""
+    stack: list[tuple[_Path | None, Any]] = [(None, root)]
+    while stack:
+        place, value = stack.pop()
+        if isinstance(value, dict):
+            stack += reversed([(_Path(place, f".{name}"), part) for name, part in value.items()])
+            stack += ((place, name) for name in value)
+        elif isinstance(value, list):
+            stack += reversed([(_Path(place, f"[{number}]"), part) for number, part in enumerate(value)])
+        elif isinstance(value, str) and _LONE_SURROGATE.search(value):
+            return f"{_path(place)}: {_SURROGATE}."
+        elif isinstance(value, float) and not math.isfinite(value):
+            return f"{_path(place)}: {_NAN if math.isnan(value) else _TOO_LARGE}."
+    return ""
+
+
+class _Path(NamedTuple):
+    """A linked list of steps from the root to a value. It is joined only for the reported value: with long
+    names and many values, joining each path takes quadratic time."""
+
+    parent: "_Path | None"
+    step: str
+
+
+def _path(place: _Path | None) -> str:
+    steps = []
+    while place is not None:
+        steps.append(place.step)
+        place = place.parent
+    return cut("".join(reversed(steps)).removeprefix(".")) or "The body"
+
+
+def _integer(digits: str) -> float:
+    """Parses an integer. More than INTEGER_MAX_CHARS digits become infinity: int() takes quadratic time."""
+    return float(digits) if len(digits) > INTEGER_MAX_CHARS else int(digits)
+
+
+def _choices(shape: type, name: str) -> str:
+    """The values of a Literal field, in JSON; empty for other fields."""
+    struct = type_info(shape)
+    if not isinstance(struct, StructType):
+        return ""
+    for field in struct.fields:
+        if field.encode_name == name and isinstance(field.type, LiteralType):
+            return " or ".join(json.dumps(value) for value in field.type.values)
+    return ""
+
+
+def _wrong_type(expected: str, got: str, value: Any) -> str:
+    """A number in place of a string is shown as a string."""
+    message = f"must be {_TYPES.get(expected, expected)}, not {_TYPES.get(got, got)}"
+    if expected == "str" and _is_short_number(value):
+        return f'{message}; send "{_shown(value)}"'
+    return message
+
+
+def _is_short_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+
+
+def _shown(value: Any) -> str:
+    """A value in JSON, shortened. Of an object, an array or a long number, only the type."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if isinstance(value, int | float) and not _is_short_number(value) and not isinstance(value, bool):
+        return "such a number"
+    if isinstance(value, str):
+        value = cut(value)
+    return cut(json.dumps(value, ensure_ascii=False), VALUE_MAX_CHARS)
+
+
+def cut(text: str, max_chars: int = MESSAGE_MAX_CHARS) -> str:
+    """The text in one printable line; of a longer text the beginning and the end."""
+    short = text if len(text) <= max_chars else f"{text[: max_chars // 2]}…{text[-max_chars // 2 :]}"
+    return "".join(char if char.isprintable() else "�" for char in short)

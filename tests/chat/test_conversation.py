@@ -1,0 +1,24 @@
+"""What an open call holds of its request: bytes, and no tree of objects."""
+
+import gc
+import json
+
+from myna.chat.complete import conversation_of
+from myna.wire.body import decode
+from myna.wire.v1 import ChatRequest
+
+BODY = {
+    "model": "svc-agent",
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "你好"}], "x": None}],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+    "temperature": 0.5,
+    "stream": True,
+    "user": "nobody",
+}
+
+
+def test_the_conversation_is_held_as_json_and_holds_what_goes_upstream() -> None:
+    conversation = conversation_of(*decode(json.dumps(BODY).encode(), ChatRequest))
+    assert not any(gc.is_tracked(value) for value in conversation.values())
+    went = {name: BODY[name] for name in ("model", "messages", "tools", "temperature")}
+    assert {name: json.loads(bytes(value)) for name, value in conversation.items()} == went

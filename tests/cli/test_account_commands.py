@@ -1,0 +1,47 @@
+"""myna account rename, and how the keys of an account stand in its list."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Desk
+from tests.rig.waiting import wait_until
+
+
+@pytest.fixture
+def owner(desk: Desk) -> Desk:
+    desk.lines("account", "add", "old", "--units", "7")
+    return desk
+
+
+def listed(desk: Desk) -> dict[str, str]:
+    (line,) = desk.lines("key", "list", "old", "--json")
+    return {key["name"]: key["state"] for key in json.loads(line)}
+
+
+def test_a_renamed_account_has_its_id_units_and_keys(owner: Desk) -> None:
+    owner.lines("key", "issue", "old", "--name", "k", "--scope", "chat")
+    (before,) = json.loads(owner.lines("account", "list", "--json")[0])
+    after = json.loads(owner.lines("account", "rename", "old", "new", "--json")[0])
+    assert after == before | {"name": "new"}
+    assert "There is no account 'old'" in owner.refused("account", "show", "old")
+    (key,) = json.loads(owner.lines("key", "list", "new", "--json")[0])
+    assert key["name"] == "k"
+
+
+def test_account_names_are_unique(owner: Desk) -> None:
+    owner.lines("account", "add", "other")
+    assert owner.refused("account", "rename", "old", "other") == "There already is an account 'other'."
+    owner.lines("account", "rename", "old", "old")
+    assert "1 to 100 printable characters" in owner.refused("account", "rename", "old", " ")
+    assert owner.refused("account", "rename", "nobody", "x") == "There is no account 'nobody'."
+
+
+def test_a_list_says_which_keys_are_revoked_or_expired(owner: Desk) -> None:
+    ids = {}
+    for name, life in (("stays", ()), ("short", ("--expires-in", "1s")), ("gone", ())):
+        words = ("key", "issue", "old", "--name", name, "--scope", "chat", *life, "--json")
+        ids[name] = json.loads(owner.lines(*words)[0])["id"]
+    owner.lines("key", "revoke", str(ids["gone"]))
+    wait_until(lambda: listed(owner)["short"] == "expired", 20, "the key has expired")
+    assert listed(owner) == {"stays": "active", "short": "expired", "gone": "revoked"}

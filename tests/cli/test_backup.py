@@ -1,0 +1,325 @@
+"""myna backup and myna restore, as an operator types them beside a running service; both databases."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myna.store import migrate
+from myna.store.database import Transaction, connect
+from tests.rig.calls import call
+from tests.rig.commands import CommandLine, Ended
+from tests.rig.samples import write_voice
+from tests.rig.service import Account, Key, Service, ServiceMaker
+
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hi"}]}
+DATABASES = ["sqlite", "postgresql"]
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Of the service; None for SQLite."""
+    return None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=DATABASES)
+def other_url(request: pytest.FixtureRequest) -> str:
+    """Of an empty database; empty for SQLite."""
+    return "" if request.param == "sqlite" else str(request.getfixturevalue("other_postgres_url"))
+
+
+@pytest.fixture
+def other_postgres_url(postgres: Any) -> Iterator[str]:
+    made = postgres.fresh_database()
+    yield made
+    postgres.drop(made)
+
+
+class Site:
+    """A running service with an account that has chatted, spoken and had a voice cloned."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.account: Account = service.account(name="talkative", units=1000)
+        self.key: Key = self.account.key()
+        assert self.post("/chat/completions", CHAT).status == 200
+        self.audio = self.post("/tts", {"text": "你好"}).json["audio_url"].rpartition("/")[2]
+        write_voice(service.folder / "ann.wav", 5.0)
+        self.voice = service.cli(
+            *("voice", "clone", "talkative", "--name", "Ann", "--language", "en"),
+            *("--sample", "ann.wav", "--transcript", "What Ann says.", "--consent"),
+        )["voice_id"]
+
+    def post(self, path: str, data: object) -> Any:
+        return call("POST", f"{self.service.base_url}{path}", key=self.key.plain, data=data)
+
+    def chat(self) -> None:
+        assert self.post("/chat/completions", CHAT).status == 200
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Calls are under way all the time."""
+        over = threading.Event()
+        failed: list[BaseException] = []
+
+        def go_on() -> None:
+            while not over.is_set():
+                try:
+                    self.chat()
+                except BaseException as error:
+                    failed.append(error)
+                    raise
+
+        threads = [threading.Thread(target=go_on) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        assert not failed
+
+
+@pytest.fixture
+def site(make_service: ServiceMaker, url: str | None) -> Site:
+    return Site(make_service(database_url=url, chat_url="parrot:").start())
+
+
+@pytest.fixture
+def sqlite_site(make_service: ServiceMaker) -> Site:
+    return Site(make_service(chat_url="parrot:").start())
+
+
+class Elsewhere:
+    """An empty data folder with a database of its own."""
+
+    def __init__(self, folder: Path, commands: CommandLine, url: str) -> None:
+        self.data, self._folder, self._commands = folder / "elsewhere", folder, commands
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        self.env = {**inherited, "MYNA_DATA": str(self.data), "MYNA_DATABASE_URL": url, "MYNA_SPEECH": "none"}
+
+    def run(self, *arguments: str) -> Ended:
+        return self._commands.run(list(arguments), self.env, self._folder)
+
+    def cli(self, *arguments: str) -> Any:
+        ended = self.run(*arguments, "--json")
+        assert (ended.code, ended.stderr) == (0, ""), ended
+        return json.loads(ended.stdout)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, commands: CommandLine, other_url: str) -> Elsewhere:
+    return Elsewhere(tmp_path, commands, other_url)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    return str(tmp_path / "site.tar")
+
+
+def test_a_backup_during_calls_is_complete_in_either_database(
+    site: Site, elsewhere: Elsewhere, archive: str
+) -> None:
+    with site.busy():
+        made = site.service.cli("backup", archive)
+    assert stat.S_IMODE(Path(archive).stat().st_mode) == 0o600
+    assert (made["accounts"], made["keys"], made["tasks"], made["files"]) == (1, 1, 1, 2)
+    assert made["calls"] >= 2 and made["files_missing"] == made["removed_meanwhile"] == 0
+
+    loaded = elsewhere.cli("restore", archive)
+    assert loaded["breaches"] == 0
+    assert {name: loaded[name] for name in loaded if name in made} == {
+        name: made[name] for name in made if name in loaded
+    }
+    assert [row["name"] for row in elsewhere.cli("account", "list")] == ["talkative"]
+    (key,) = elsewhere.cli("key", "list", "talkative")
+    assert (key["id"], key["masked"]) == (int(site.key.id), site.key.masked)
+    assert (elsewhere.data / "audio" / site.audio[:2] / site.audio).read_bytes() == (
+        site.service.folder / "data" / "audio" / site.audio[:2] / site.audio
+    ).read_bytes()
+    (sample,) = elsewhere.data.glob("samples/*/*.wav")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (sample, sample.parent, sample.parents[1])] == [
+        *(0o600, 0o700, 0o700)
+    ]
+    assert site.voice in [voice["voice_id"] for voice in elsewhere.cli("voice", "list")]
+
+
+def test_a_restored_site_serves_the_same_keys_and_continues_its_ids(
+    site: Site, make_service: ServiceMaker, other_url: str, archive: str
+) -> None:
+    removed = site.service.account(name="second")
+    site.service.cli("backup", archive)
+    restored = make_service(database_url=other_url or None, chat_url="parrot:")
+    restored.cli("restore", archive)
+    restored.start()
+    assert call("GET", f"{restored.base_url}/me", key=site.key.plain).json["use_count"] == 2
+    answer = call("POST", f"{restored.base_url}/chat/completions", key=site.key.plain, data=CHAT)
+    assert answer.status == 200
+    assert call("GET", f"{restored.root_url}/uploads/{site.audio}").status == 200
+    before = restored.cli("account", "show", removed.name)["id"]
+    assert (
+        restored.account(name="third").name and restored.cli("account", "show", "third")["id"] == before + 1
+    )
+    assert restored.stop() == 0
+    assert restored.command("audit", "--audio").code == 0
+
+
+def test_audio_and_samples_can_be_left_out(sqlite_site: Site, archive: str) -> None:
+    site = sqlite_site
+    assert site.service.cli("backup", archive, "--no-audio")["files"] == 1
+    assert site.service.cli("backup", archive, "--no-samples", "--force")["files"] == 1
+    assert site.service.cli("backup", archive, "--no-audio", "--no-samples", "--force")["files"] == 0
+
+
+def test_a_missing_file_is_reported_and_the_rest_is_backed_up(site: Site, archive: str) -> None:
+    (site.service.folder / "data" / "audio" / site.audio[:2] / site.audio).unlink()
+    ended = site.service.command("backup", archive, "--json")
+    assert ended.code == 1
+    assert ended.stderr == f"myna: audio/{site.audio} is missing, though the database names it\n"
+    assert json.loads(ended.stdout)["files"] == 1
+
+
+def test_an_existing_file_is_replaced_only_with_force(sqlite_site: Site, archive: str) -> None:
+    site = sqlite_site
+    Path(archive).write_bytes(b"precious")
+    ended = site.service.command("backup", archive, "--json")
+    assert (ended.code, ended.stderr) == (1, f"myna: {archive} is there already: --force replaces it.\n")
+    assert Path(archive).read_bytes() == b"precious"
+    site.service.cli("backup", archive, "--force")
+    assert tarfile.is_tarfile(archive)
+
+
+def test_a_backup_that_cant_be_written_leaves_nothing(sqlite_site: Site, tmp_path: Path) -> None:
+    site = sqlite_site
+    for place, why in ((tmp_path / "no" / "x", "No such file or directory"), (Path("/dev/null/x"), "Not a")):
+        ended = site.service.command("backup", str(place))
+        assert ended.code == 1 and why in ended.stderr
+    limited = subprocess.run(  # the disk is full after 8 blocks
+        ["sh", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$0" -m myna backup out.tar', sys.executable],
+        env=site.service.env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert limited.returncode == 1
+    assert limited.stderr.splitlines()[-1] == "myna: out.tar can't be written: File too large."
+    assert not list(tmp_path.glob("*out.tar*"))
+
+
+def test_a_folder_without_a_database_has_no_backup(
+    elsewhere: Elsewhere, archive: str, other_url: str
+) -> None:
+    ended = elsewhere.run("backup", archive)
+    assert ended.code == 1 and ("is empty" if other_url else "There is no database") in ended.stderr
+    assert not Path(archive).exists()
+
+
+@pytest.fixture
+def whole(sqlite_site: Site, archive: str) -> bytes:
+    sqlite_site.service.cli("backup", archive)
+    return Path(archive).read_bytes()
+
+
+def damaged(whole: bytes, archive: str) -> dict[str, bytes]:
+    """The archive cut short, changed and made of other members, in many ways."""
+    found = {f"cut at {size}": whole[:size] for size in (0, 100, 512, 5000, len(whole) // 2)}
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+        last = members[-1]
+        audio = next(member for member in members if member.name.startswith("audio/"))
+        row = next(member for member in members if member.name.startswith("rows/accounts/"))
+    found["without its manifest"] = whole[: last.offset] + bytes(10240)
+    for what, member in (("audio", audio), ("a row", row), ("the manifest", last)):
+        place = member.offset_data + member.size // 2
+        found[f"{what} changed"] = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    return found
+
+
+def test_a_damaged_backup_is_refused_and_leaves_nothing(
+    whole: bytes, elsewhere: Elsewhere, archive: str
+) -> None:
+    for what, data in damaged(whole, archive).items():
+        Path(archive).write_bytes(data)
+        ended = elsewhere.run("restore", archive)
+        assert (ended.code, ended.stdout) == (1, ""), what
+        assert len(ended.stderr.splitlines()) == 1 and "Traceback" not in ended.stderr, (what, ended)
+        assert elsewhere.run("account", "list").code == 1, what
+        left = {path.name for path in elsewhere.data.glob("*")}
+        assert left <= {"serving.lock", "knock.lock"}, what
+    Path(archive).write_bytes(whole)
+    assert elsewhere.cli("restore", archive)["breaches"] == 0
+
+
+def test_a_restore_requires_an_empty_database_and_folder(
+    whole: bytes, elsewhere: Elsewhere, archive: str
+) -> None:
+    (elsewhere.data / "audio" / "ab").mkdir(parents=True)
+    ended = elsewhere.run("restore", archive)
+    assert ended.code == 1 and f"{elsewhere.data / 'audio'} isn't empty" in ended.stderr
+    (elsewhere.data / "audio" / "ab").rmdir()
+    elsewhere.cli("restore", archive)
+    before = elsewhere.cli("account", "list")
+    again = elsewhere.run("restore", archive)
+    assert again.code == 1 and "isn't empty" in again.stderr
+    assert elsewhere.cli("account", "list") == before
+    assert elsewhere.run("audit", "--audio").code == 0, "the files of the first one are still there"
+
+
+def test_a_file_that_is_no_backup_is_refused(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("nothing of the kind " * 100)
+    with tarfile.open(tmp_path / "tar", "w") as tar:
+        tar.add(tmp_path / "text", "text")
+    for name in ("text", "tar", "nowhere", "."):
+        ended = elsewhere.run("restore", name)
+        assert ended.code == 1 and len(ended.stderr.splitlines()) == 1, ended
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("schema", [2, 5])
+async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
+    schema: int, url: str | None, tmp_path: Path, commands: CommandLine, archive: str
+) -> None:
+    """As before an upgrade from a version that has no backup."""
+    here = Elsewhere(tmp_path / "old", commands, url or "")
+    here.data.mkdir(parents=True)
+    db = await connect(url or "sqlite:", here.data)
+
+    async def build(connection: Transaction) -> int:
+        await migrate.build(db, connection, schema)
+        await connection.fetch(
+            "INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)"
+        )
+        return await migrate.schema_version(connection)
+
+    version = await db.transaction(build)
+    assert here.run("account", "list").code == 1
+    assert here.cli("backup", archive)["accounts"] == 1
+    assert await migrate.schema_version(db) == version, "a backup migrates nothing"
+    await db.close()
+
+    new = Elsewhere(tmp_path, commands, "")
+    new.cli("restore", archive)
+    assert [row["name"] for row in new.cli("account", "list")] == ["a"]
+
+
+def test_a_restore_is_kept_if_only_its_audit_fails(
+    sqlite_site: Site, tmp_path: Path, commands: CommandLine, archive: str
+) -> None:
+    """An audit fails without its own row; the audio is in its place by then, so the rows must stay too."""
+    assert sqlite_site.service.stop() == 0
+    with closing(sqlite3.connect(sqlite_site.service.folder / "data" / "myna.sqlite")) as raw, raw:
+        raw.execute("DELETE FROM audit_state")
+    sqlite_site.service.cli("backup", archive)
+    elsewhere = Elsewhere(tmp_path, commands, "")
+    assert elsewhere.run("restore", archive).code != 0
+    assert [row["name"] for row in elsewhere.cli("account", "list")] == ["talkative"]
+    assert (elsewhere.data / "audio" / sqlite_site.audio[:2] / sqlite_site.audio).exists()

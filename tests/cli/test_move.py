@@ -1,0 +1,226 @@
+"""myna move: a site that outgrew SQLite goes on from PostgreSQL, whole."""
+
+import asyncio
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myna.store.postgresql import Postgresql
+from tests.cli.conftest import Desk
+from tests.cli.test_backup import CHAT, Site
+from tests.rig.calls import call
+from tests.rig.service import ServiceMaker
+
+
+@pytest.fixture
+def stopped(make_service: ServiceMaker) -> Site:
+    """A site on SQLite that was stopped."""
+    site = Site(make_service(chat_url="parrot:").start())
+    assert site.service.stop() == 0
+    return site
+
+
+def test_a_moved_site_continues_where_it_was(stopped: Site, postgres_url: str) -> None:
+    service, before = stopped.service, stopped.service.cli("account", "list")
+    moved = service.cli("move", "--to", postgres_url)
+    assert (moved["accounts"], moved["keys"], moved["tasks"], moved["calls"]) == (1, 1, 1, 2)
+
+    for command in (("serve",), ("account", "list"), ("audit",)):
+        refused = service.command(*command)
+        assert refused.code == 1 and "was moved to PostgreSQL: set MYNA_DATABASE_URL" in refused.stderr
+    assert not (service.folder / "data" / "myna.sqlite").exists()
+    assert moved["old"].startswith(str(service.folder / "data" / "myna.sqlite.moved-"))
+
+    service.env["MYNA_DATABASE_URL"] = postgres_url
+    service.start()
+    assert service.cli("account", "list") == before
+    assert call("GET", f"{service.root_url}/uploads/{stopped.audio}").status == 200
+    answer = call("POST", f"{service.base_url}/chat/completions", key=stopped.key.plain, data=CHAT)
+    assert answer.status == 200
+    assert service.stop() == 0
+    assert service.command("audit", "--audio").code == 0
+
+
+def test_back_to_sqlite_by_a_backup(stopped: Site, postgres_url: str) -> None:
+    service = stopped.service
+    before = service.cli("account", "list")
+    service.cli("move", "--to", postgres_url)
+    ended = service.command(
+        "backup", "site.tar", "--no-audio", "--no-samples", env={"MYNA_DATABASE_URL": postgres_url}
+    )
+    assert ended.code == 0
+    elsewhere = {"MYNA_DATA": str(service.folder / "elsewhere")}
+    assert service.command("restore", "site.tar", env=elsewhere).code == 0
+    assert service.command("audit", "--full", "--audio", env=elsewhere).code == 0
+    voices = json.loads(service.command("voice", "list", "--json", env=elsewhere).stdout)
+    (voice,) = (voice for voice in voices if voice["voice_id"] == stopped.voice)
+    assert "left out of the backup" in str(voice)
+    assert json.loads(service.command("account", "list", "--json", env=elsewhere).stdout) == before
+
+
+def test_nothing_is_moved_under_a_running_service(make_service: ServiceMaker, postgres_url: str) -> None:
+    service = make_service(chat_url="parrot:", speech="none").start()
+    ended = service.command("move", "--to", postgres_url)
+    assert ended.code == 1 and "Another process serves from" in ended.stderr
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize("to", ["mysql://root:secret@127.0.0.1/myna", "postgresql://a:sec/ret@127.0.0.1/b"])
+def test_a_wrong_target_is_refused_with_the_name_of_its_setting(desk: Desk, to: str) -> None:
+    said = desk.run("move", "--to", to)
+    assert said.code == 2 and said.stderr.startswith("myna: --to: must be postgresql://"), said
+    assert "sec" not in said.stderr
+    said = desk.run("move", MYNA_DATABASE_URL=to)
+    assert said.code == 2 and said.stderr.startswith("myna: MYNA_DATABASE_URL: must be"), said
+
+
+def test_a_target_that_is_not_empty_is_refused(stopped: Site, postgres_books_url: str) -> None:
+    ended = stopped.service.command("move", "--to", postgres_books_url)
+    assert ended.code == 1 and "isn't empty" in ended.stderr
+    assert stopped.service.cli("account", "list")[0]["name"] == "talkative", "all is where it was"
+    assert not list((stopped.service.folder / "data").glob(".move-*"))
+
+
+@contextmanager
+def copying(site: Site, to: str, holding: str) -> Iterator["subprocess.Popen[str]"]:
+    """A move that has read its rows and waits for a lock in the target; it goes on behind this."""
+
+    async def lock() -> Any:
+        raw = await asyncpg.connect(to)
+        await raw.execute(holding)
+        return raw
+
+    async def waits(raw: Any) -> bool:
+        return bool(await raw.fetchval(WAITING))
+
+    with asyncio.Runner() as runner:
+        raw = runner.run(lock())
+        moving = started(site, "move", "--to", to)
+        try:
+            until = time.monotonic() + 60
+            while not runner.run(waits(raw)):
+                assert moving.poll() is None and time.monotonic() < until, moving.communicate()
+                time.sleep(0.05)
+            yield moving
+        finally:
+            runner.run(raw.close())
+
+
+def started(site: Site, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "myna", *arguments],
+        env=site.service.env, cwd=site.service.folder,
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+SCHEMA_LOCK = "SELECT pg_advisory_lock(77121110)"
+WAITING = """SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE NOT l.granted AND d.datname = current_database()"""
+AUDIT_STOP = """
+SELECT pg_advisory_lock(1);
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(1); RETURN new; END $$;
+CREATE FUNCTION stop_audits() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF to_regclass('audit_state') IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'wait') THEN
+        CREATE TRIGGER wait BEFORE UPDATE ON audit_state FOR EACH ROW EXECUTE FUNCTION wait();
+    END IF;
+END $$;
+CREATE EVENT TRIGGER stop_audits ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+EXECUTE FUNCTION stop_audits()"""
+"""An audit waits where it records how it went."""
+
+
+def test_a_grant_during_a_move_is_refused_and_never_lost(stopped: Site, postgres_url: str) -> None:
+    """It has opened the old database when that is put aside."""
+    (before,) = stopped.service.cli("account", "list")
+    with copying(stopped, postgres_url, SCHEMA_LOCK) as moving:
+        granting = started(stopped, "account", "grant", "talkative", "100")
+        assert granting.stderr is not None and granting.stderr.readline().startswith("myna: database: ")
+    said = moving.communicate(timeout=60)
+    assert moving.returncode == 0, said
+    said = granting.communicate(timeout=60)
+    assert granting.returncode == 1, said
+    stopped.service.env["MYNA_DATABASE_URL"] = postgres_url
+    assert stopped.service.cli("account", "list") == [before]
+
+
+def test_a_move_interrupted_after_the_load_can_be_repeated(stopped: Site, postgres_url: str) -> None:
+    """It is stopped in the target's audit."""
+    with copying(stopped, postgres_url, AUDIT_STOP) as moving:
+        moving.send_signal(signal.SIGINT)
+        said = moving.communicate(timeout=60)
+    assert moving.returncode != 0, said
+    assert stopped.service.cli("move", "--to", postgres_url)["calls"] == 2
+
+
+def test_calls_open_past_their_deadline_do_not_prevent_a_move(stopped: Site, postgres_url: str) -> None:
+    """It is refunded at the first start, as it would have been here."""
+    with closing(sqlite3.connect(stopped.service.folder / "data" / "myna.sqlite")) as raw, raw:
+        for number in (1, 2, 3):
+            call_id, deadline = bytes([number]) * 16, 10 - number  # the two databases give them in two orders
+            raw.execute(
+                "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)"
+                " SELECT ?, account_id, key_id, pays, 0, 0, 0, ? FROM calls WHERE state = 1 LIMIT 1",
+                (call_id, deadline),
+            )
+            raw.execute(
+                "INSERT INTO ledger (call_id, kind, account_id, units, created_at)"
+                " SELECT id, 0, account_id, 0, 0 FROM calls WHERE id = ?",
+                (call_id,),
+            )
+    assert stopped.service.command("audit").code == 1
+    assert stopped.service.cli("move", "--to", postgres_url)["calls"] == 5
+
+
+@pytest.mark.anyio
+async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
+    stopped: Site, postgres_url: str
+) -> None:
+    """Audio that is missing is missing on both sides and no reason; a difference is."""
+    (stopped.service.folder / "data" / "audio" / stopped.audio[:2] / stopped.audio).unlink()
+    assert stopped.service.command("audit").code == 1
+    assert stopped.service.command("move", "--to", postgres_url).code == 0
+    db = await Postgresql.open(postgres_url)
+    try:
+        await db.transaction(lambda connection: connection.tables.drop_all())
+        assert await db.snapshot(lambda snapshot: snapshot.tables.layout()) == []
+        assert not await db.has_schema()
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize("to", ["sqlite:", "mysql://h/d", ""])
+def test_only_postgresql_can_be_the_target(desk: Desk, to: str) -> None:
+    assert "postgresql://" in desk.misused("move", "--to", to)
+
+
+def test_without_a_database_nothing_is_moved(bare_desk: Desk, postgres_url: str) -> None:
+    assert bare_desk.refused("move", "--to", postgres_url).startswith("There is no SQLite database in ")
+
+
+def test_a_service_that_ignores_a_database_reports_it(desk: Desk, postgres_url: str) -> None:
+    service = desk.service
+    service.env["MYNA_DATABASE_URL"] = postgres_url
+    service.start()
+    try:
+        warned = [line for line in service.stderr.splitlines() if "myna move" in line]
+        assert len(warned) == 1 and str(service.folder / "data" / "myna.sqlite") in warned[0]
+    finally:
+        service.kill()
+
+
+def test_a_password_is_not_repeated(desk: Desk) -> None:
+    url = "postgresql://user:s3cr3t@127.0.0.1:1/db"
+    assert "s3cr3t" not in desk.refused("move", "--to", url)

@@ -1,0 +1,160 @@
+"""The operator's overrides on public voices: hidden, renamed, put in order; every process hears of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myna import voice_overrides
+from myna.channels import Channels
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import EngineVoice
+from myna.errors import CommandError
+from myna.farm.nodes import Nodes
+from myna.http_client import HttpClient
+from myna.settings import Settings
+from myna.store.queries import config as site
+from myna.store.queries.farm.nodes import NodeOffer, OfferedVoice
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+FIRST, SECOND, THIRD = (voice.voice_id for voice in VOICES[:3])
+
+
+@pytest.fixture
+async def channels() -> AsyncIterator[Channels]:
+    """Those of a site with the embedded voices."""
+    outbound = HttpClient(connections_max=1)
+    yield Channels(Settings(), {}, outbound, Espeak(processes=1, queue_max=1, job_deadline_s=1.0))
+    await outbound.close()
+
+
+async def seen(books: Books) -> list[EngineVoice]:
+    """What callers see of the embedded voices."""
+    return voice_overrides.overridden(VOICES, (await site.load(books.db)).overrides)
+
+
+async def version(books: Books) -> int:
+    return (await site.load(books.db)).version
+
+
+async def test_voices_without_marks_are_seen_as_they_are(books: Books) -> None:
+    assert await seen(books) == list(VOICES)
+
+
+async def test_a_hidden_voice_is_not_seen_until_it_is_shown_again(books: Books, channels: Channels) -> None:
+    await voice_overrides.hide(books.db, channels, FIRST, True)
+    assert [voice.voice_id for voice in await seen(books)] == [voice.voice_id for voice in VOICES[1:]]
+    await voice_overrides.hide(books.db, channels, FIRST, False)
+    assert await seen(books) == list(VOICES)
+
+
+async def test_a_voice_has_another_name_until_it_gets_its_own_again(books: Books, channels: Channels) -> None:
+    await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
+    renamed = (await seen(books))[0]
+    assert (renamed.voice_id, renamed.name, renamed.language) == (FIRST, "晨曦", VOICES[0].language)
+    await voice_overrides.rename(books.db, channels, FIRST, "")
+    assert await seen(books) == list(VOICES)
+
+
+async def test_those_that_are_put_in_order_are_first_and_the_others_come_behind(
+    books: Books, channels: Channels
+) -> None:
+    rest = [voice.voice_id for voice in VOICES]
+    last = rest[-1]
+    await voice_overrides.order(books.db, channels, [last, SECOND])
+    found = [voice.voice_id for voice in await seen(books)]
+    assert found == [last, SECOND, *(voice_id for voice_id in rest if voice_id not in (last, SECOND))]
+
+    await voice_overrides.order(books.db, channels, [THIRD])
+    found = [voice.voice_id for voice in await seen(books)]
+    assert found == [THIRD, *(voice_id for voice_id in rest if voice_id != THIRD)]
+
+
+async def test_one_mark_leaves_the_others_of_a_voice_alone(books: Books, channels: Channels) -> None:
+    await voice_overrides.order(books.db, channels, [SECOND, FIRST])
+    await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
+    await voice_overrides.hide(books.db, channels, FIRST, True)
+    await voice_overrides.order(books.db, channels, [THIRD])
+    await voice_overrides.hide(books.db, channels, FIRST, False)
+    assert [(voice.voice_id, voice.name) for voice in await seen(books)][:2] == [
+        (THIRD, VOICES[2].name),
+        (FIRST, "晨曦"),
+    ]
+
+
+async def test_every_mark_makes_every_process_read_the_configuration_again(
+    books: Books, channels: Channels
+) -> None:
+    before = await version(books)
+    await voice_overrides.hide(books.db, channels, FIRST, True)
+    await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
+    await voice_overrides.order(books.db, channels, [FIRST])
+    assert await version(books) == before + 3
+
+
+async def test_a_mark_that_says_nothing_is_not_kept(books: Books, channels: Channels) -> None:
+    await voice_overrides.hide(books.db, channels, FIRST, True)
+    await voice_overrides.hide(books.db, channels, FIRST, False)
+    await voice_overrides.rename(books.db, channels, SECOND, "")
+    await voice_overrides.order(books.db, channels, [SECOND])
+    await voice_overrides.order(books.db, channels, [THIRD])
+    assert (await site.load(books.db)).overrides.keys() == {THIRD}
+
+
+@pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
+async def test_a_name_that_cannot_be_shown_is_refused(books: Books, channels: Channels, name: str) -> None:
+    with pytest.raises(CommandError, match="1 to 100 printable"):
+        await voice_overrides.rename(books.db, channels, FIRST, name)
+
+
+async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Channels) -> None:
+    before = await version(books)
+    with pytest.raises(CommandError, match="There is no public voice 'nobody'"):
+        await voice_overrides.order(books.db, channels, [FIRST, "nobody"])
+    with pytest.raises(CommandError, match="named twice"):
+        await voice_overrides.order(books.db, channels, [FIRST, FIRST])
+    assert await version(books) == before
+
+
+async def test_who_orders_at_once_is_obeyed_whole_one_after_the_other(
+    books: Books, channels: Channels
+) -> None:
+    orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
+    await asyncio.gather(*(voice_overrides.order(books.db, channels, order) for order in orders))
+    found = [voice.voice_id for voice in await seen(books)]
+    places = await books.sql("SELECT voice_id FROM voice_marks ORDER BY place")
+    assert [voice_id for (voice_id,) in places] in orders
+    assert found[: len(places)] == [voice_id for (voice_id,) in places]
+
+
+async def test_the_operator_sees_who_speaks_a_voice_and_hidden_ones_too(
+    books: Books, channels: Channels
+) -> None:
+    nodes = Nodes(books.db)
+    admitted = await nodes.join((await nodes.enroll("a node")).token, "1")
+    node = await nodes.verify(f"Bearer {admitted.credential}".encode())
+    own = OfferedVoice("of-a-node", "Ann", "female", "en-US")
+    shared = OfferedVoice(FIRST, "another name", "male", "zh-CN")
+    await nodes.hello(node, NodeOffer([own, shared], [], 1, 0.0, "1", False))
+    await voice_overrides.hide(books.db, channels, "of-a-node", True)
+    await voice_overrides.order(books.db, channels, ["of-a-node"])
+
+    offers = await voice_overrides.list_public(books.db, channels)
+
+    assert [(offer.voice.voice_id, offer.sources) for offer in offers][:3] == [
+        ("of-a-node", ("node a node",)),
+        (FIRST, ("channel espeak", "node a node")),
+        (SECOND, ("channel espeak",)),
+    ]
+    assert (offers[0].override.hidden, offers[0].override.place) == (1, 1)
+    assert offers[1].voice == VOICES[0]
+
+
+async def test_a_voice_that_is_away_keeps_its_mark_and_can_lose_it(books: Books, channels: Channels) -> None:
+    await voice_overrides.hide(books.db, channels, FIRST, True)
+    nobody = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
+    assert await voice_overrides.list_public(books.db, nobody) == []
+    await voice_overrides.hide(books.db, nobody, FIRST, False)
+    assert (await site.load(books.db)).overrides == {}

@@ -1,0 +1,110 @@
+"""Admission control: which requests get a slot of an engine, decided before the charge."""
+
+import pytest
+
+from myna.engines.pool.admission import ACCOUNT_FULL, ENGINE_FULL, LONG_S, TOO_LATE, Admission, Slot
+
+SOON_S = 60.0
+
+
+def admission_of(processes: int = 2, slots_max: int = 100, account_max: int = 10) -> Admission:
+    return Admission(processes=processes, slots_max=slots_max, account_max=account_max)
+
+
+def acquire(admission: Admission, account: str, count: int, sound_s: float = 1.0) -> list[Slot]:
+    slots = [Slot() for _ in range(count)]
+    assert [slot.acquire(admission, account, sound_s, SOON_S) for slot in slots] == [""] * count
+    return slots
+
+
+def test_an_account_at_its_limit_is_refused_alone() -> None:
+    admission = admission_of()
+    acquire(admission, "greedy", 10)
+    assert admission.refusal("greedy", 1.0, SOON_S) == ACCOUNT_FULL
+    assert admission.refusal("other", 1.0, SOON_S) == ""
+
+
+def test_a_released_slot_can_be_acquired_again() -> None:
+    admission = admission_of(account_max=1)
+    with Slot() as slot:
+        assert slot.acquire(admission, "a", 1.0, SOON_S) == ""
+        assert admission.refusal("a", 1.0, SOON_S) == ACCOUNT_FULL
+    assert admission.refusal("a", 1.0, SOON_S) == ""
+
+
+def test_a_request_that_is_planned_again_has_one_slot() -> None:
+    admission = admission_of(account_max=1)
+    with Slot() as slot:
+        assert [slot.acquire(admission, "a", 1.0, SOON_S) for _ in range(3)] == ["", "", ""]
+    acquire(admission, "a", 1)
+
+
+def test_a_full_engine_refuses_all_accounts() -> None:
+    admission = admission_of(slots_max=3, account_max=2)
+    acquire(admission, "a", 2)
+    acquire(admission, "b", 1)
+    assert admission.refusal("c", 1.0, SOON_S) == ENGINE_FULL
+
+
+def test_a_text_that_would_miss_its_deadline_is_refused() -> None:
+    admission = admission_of()
+    admission.measured(60.0, 600.0)  # by one tenth: from now on a second of sound takes one of work
+    acquire(admission, "a", 10, sound_s=8.0)
+    assert admission.refusal("b", 1.0, within_s=10.0) == ""
+    assert admission.refusal("b", 6.0, within_s=10.0) == TOO_LATE
+
+
+def test_texts_ahead_are_estimated_by_fair_queueing() -> None:
+    admission = admission_of(processes=1)
+    admission.measured(60.0, 594.6)  # a second of sound takes one of work
+    acquire(admission, "a", 5, sound_s=4.0)
+    assert admission.refusal("b", 3.0, within_s=10.0) == ""  # one of a's goes first: 4 + 3 of 7.5
+    assert admission.refusal("a", 3.0, within_s=20.0) == TOO_LATE  # all five go first: 20 + 3 of 15
+
+
+def test_an_idle_engine_accepts_a_text_however_slow_it_was() -> None:
+    admission = admission_of()
+    admission.measured(60.0, 600000.0)
+    assert admission.refusal("a", 100.0, SOON_S) == ""
+
+
+def test_short_texts_change_the_pace_little() -> None:
+    """Each costs 15 ms whatever its length: by them a text of five minutes would take one."""
+    admission = admission_of(processes=2)
+    for _ in range(60):
+        admission.measured(0.09, 0.015)
+    acquire(admission, "a", 10, sound_s=300.0)
+    assert admission.refusal("b", 200.0, within_s=120.0) == ""
+
+
+def test_long_texts_wait_for_long_ones_only() -> None:
+    admission = admission_of(processes=2)
+    admission.measured(60.0, 60.0)  # a second of sound takes a tenth of one
+    acquire(admission, "a", 10, sound_s=40.0)
+    assert admission.refusal("b", LONG_S + 1, within_s=10.0) == ""
+    acquire(admission, "b", 1, sound_s=LONG_S + 1)
+    assert admission.refusal("c", LONG_S + 1, within_s=100.0) == TOO_LATE
+    assert admission.refusal("c", 1.0, within_s=100.0) == ""
+
+
+@pytest.mark.parametrize("sound_s", [1.0, LONG_S + 1])
+def test_a_released_account_leaves_no_state(sound_s: float) -> None:
+    admission = admission_of()
+    for slot in acquire(admission, "a", 2, sound_s):
+        slot.release()
+        slot.release()
+    assert admission._in_use == 0 and not admission._counts and not any(admission._lanes.values())
+
+
+def test_a_refusal_estimates_when_to_retry() -> None:
+    admission = admission_of(processes=1, slots_max=6, account_max=5)
+    admission.measured(60.0, 594.6)  # a second of sound takes one of work
+    acquire(admission, "a", 5, sound_s=4.0)
+    assert admission.refusal("a", 3.0, within_s=100.0) == ACCOUNT_FULL
+    assert admission.retry_s("a", 3.0, within_s=100.0) == pytest.approx(4.0)  # one of its texts is spoken
+    acquire(admission, "b", 1, sound_s=2.0)
+    assert admission.refusal("c", 3.0, within_s=100.0) == ENGINE_FULL
+    assert admission.retry_s("c", 3.0, within_s=100.0) == pytest.approx(4.0 + 2.0)  # one of each
+    assert admission.retry_s("a", 3.0, within_s=20.0) == pytest.approx(
+        5 * 4.0 + 2.0 + 3.0 - 15.0
+    )  # too late so far

@@ -1,0 +1,273 @@
+"""What a child can't do: read our keys or others' files, open a socket, start a program, dump a core."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import EngineFailed, Utterance
+from myna.engines.pool.pool import Pool
+from myna.sandbox.confinement import AllowedPaths, child_environ
+from tests.engines.process_child import Deed, Word
+from tests.engines.test_pool import anyio_backend, path
+from tests.rig.calls import call
+from tests.rig.processes import children, told
+from tests.rig.service import ServiceMaker
+
+__all__ = ["anyio_backend", "path"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="of Linux")]
+DENIED = "PermissionError"
+
+
+@pytest.fixture
+async def pool(tmp_path: Path) -> AsyncIterator[Pool[Word]]:
+    """One process that may read `readable` and write `writable`."""
+    for name in ("readable", "writable", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f"what is {name}")
+    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
+    await pool.start(AllowedPaths.of(reads=(tmp_path / "readable",), writes=(tmp_path / "writable",)))
+    yield pool
+    await pool.close()
+
+
+async def done(pool: Pool[Word], what: str, word: object = "") -> str:
+    return (await pool.run(Deed(what, str(word)), 20)).word
+
+
+async def test_nothing_is_kept_that_should_be_given_up(pool: Pool[Word]) -> None:
+    assert pool._running[0].confinement.kept == []
+
+
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET"])
+async def test_a_child_opens_no_socket(pool: Pool[Word], family: str) -> None:
+    assert await done(pool, "socket_of", family) == DENIED
+
+
+async def test_a_child_starts_no_program(pool: Pool[Word]) -> None:
+    assert await done(pool, "program", sys.executable) == DENIED
+
+
+async def test_a_child_reads_and_writes_its_own_files_alone(pool: Pool[Word], tmp_path: Path) -> None:
+    assert await done(pool, "read", tmp_path / "readable/file") == "what is readable"
+    assert await done(pool, "read", tmp_path / "writable/file") == "what is writable"
+    assert await done(pool, "read", tmp_path / "elsewhere/file") == DENIED
+    assert await done(pool, "read", "/etc/passwd") == DENIED
+    assert await done(pool, "read", Path("/proc", str(os.getpid()), "environ")) == DENIED
+    assert await done(pool, "write", tmp_path / "writable/ab/new") == "written"
+    assert await done(pool, "write", tmp_path / "readable/new") == DENIED
+    assert await done(pool, "write", tmp_path / "elsewhere/file") == DENIED
+    assert (tmp_path / "elsewhere/file").read_text() == "what is elsewhere"
+
+
+async def test_a_child_signals_nobody_but_itself(pool: Pool[Word]) -> None:
+    assert await done(pool, "signal_to", os.getpid()) == DENIED
+
+
+SIGCHLD, CLONE_NEWUSER, CLONE_NEWNET = 17, 0x10000000, 0x40000000
+THREAD = 0x00010F00  # with the same memory, files and signals; without a stack it is never made
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "chmod {file} 511",
+        "fchmod 2 511",
+        "fchmodat -100 {file} 511 0",
+        "chown {file} -1 -1",
+        "lchown {file} -1 -1",
+        "fchownat -100 {file} -1 -1 0",
+        "utime {file} 0",
+        "utimes {file} 0",
+        "utimensat -100 {file} 0 0",
+        "setxattr {file} user.a b 1 0",
+        "lsetxattr {file} user.a b 1 0",
+        "fsetxattr 2 user.a b 1 0",
+        "removexattr {file} user.a",
+        "truncate {file} 0",
+    ],
+)
+async def test_a_child_changes_nothing_of_files_that_it_may_not_write(
+    pool: Pool[Word], tmp_path: Path, attempt: str
+) -> None:
+    file = tmp_path / "elsewhere/file"
+    before = file.stat()
+    assert await done(pool, "libc", attempt.format(file=file)) == "EPERM"
+    assert file.stat() == before
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "kill {parent} 0",
+        "kill 0 0",
+        "kill -1 0",
+        "syscall 434 {parent} 0",  # pidfd_open
+        "syscall 424 2 0 0 0",  # pidfd_send_signal
+        "prlimit {parent} 7 0 0",
+        "ptrace 16 {parent} 0 0",
+        "process_vm_readv {parent} 0 0 0 0 0",
+        "process_vm_writev {parent} 0 0 0 0 0",
+        "setpriority 0 {parent} 19",
+        "sched_setaffinity {parent} 0 0",
+        "sched_setscheduler {parent} 0 0",
+        "fcntl 2 8 {parent}",  # F_SETOWN: who gets a descriptor's signals
+        "unshare {namespace}",
+        "unshare 0",
+        "setns 2 0",
+        "ioctl 2 21522 0",  # TIOCSTI: types into the terminal
+        "ioctl 0 35073 0",  # FIOSETOWN: F_SETOWN of a socket
+        "ioctl 0 35074 0",  # SIOCSPGRP: the same
+        "socketpair 1 1 0 0",
+        "socketpair 1 2 0 0",
+        "connect 0 address 2",
+        "bind 0 address 2",
+        "sendto 0 word 4 0 address 2",
+        "sendto 0 word 4 0 4294967296 2",  # an address whose lower half is 0
+        "sendmsg 0 0 0",
+        "sendmmsg 0 0 1 0",
+    ],
+)
+async def test_a_child_reaches_no_other_process(pool: Pool[Word], attempt: str) -> None:
+    said = await done(pool, "libc", attempt.format(parent=os.getpid(), namespace=CLONE_NEWUSER))
+    assert said == "EPERM"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [SIGCHLD, SIGCHLD | CLONE_NEWUSER, SIGCHLD | CLONE_NEWUSER | CLONE_NEWNET, THREAD | CLONE_NEWUSER],
+)
+async def test_a_child_makes_no_process_and_no_namespace(pool: Pool[Word], flags: int) -> None:
+    assert await done(pool, "new_process", flags) == "EPERM"
+
+
+async def test_the_c_library_is_told_that_there_is_no_clone3(pool: Pool[Word]) -> None:
+    """Its flags are in memory, which no filter reads; clone(2) is what the library takes then."""
+    assert await done(pool, "libc", "syscall 435 0 0") == "ENOSYS"
+
+
+async def test_a_child_does_to_itself_what_its_libraries_need(pool: Pool[Word]) -> None:
+    assert await done(pool, "new_thread", "said in a thread") == "said in a thread"
+    assert await done(pool, "libc", "prlimit 0 7 0 0") == "0"
+    assert await done(pool, "libc", "raise 0") == "0"
+    assert await done(pool, "libc", "send 0 nothing 0 0") in ("0", "ENOTSOCK")
+    assert await done(pool, "libc", "sched_getaffinity 0 0 0") == "EINVAL"
+
+
+async def test_threads_that_a_module_starts_are_confined_too(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("secret")
+    pool = Pool("tests.engines.threaded_child", Word, processes=1, queue_max=9, job_deadline_s=30)
+    await pool.start(AllowedPaths())
+    said = await done(pool, "read", tmp_path / "file")
+    await pool.close()
+    assert said == DENIED
+
+
+CONFINED = """
+import os, signal, sys, threading
+from myna.sandbox import confinement, system_calls
+{before}
+confined = confinement.confine(confinement.AllowedPaths())
+{after}
+"""
+
+
+def confined(after: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """A process of its own that is confined between the two pieces of code."""
+    program = CONFINED.format(before=before, after=after)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+
+def test_a_thread_that_ran_before_is_reported() -> None:
+    """Landlock binds the calling thread, and this one reads what it likes."""
+    before = """
+go = threading.Event()
+thread = threading.Thread(target=lambda: (go.wait(), print(open("/etc/passwd").name)))
+thread.start()
+"""
+    done = confined("go.set(); thread.join(); print(confined)", before)
+    assert done.stdout == ("/etc/passwd\nnot confined from: files of others in threads that ran before (1)\n")
+
+
+def test_a_kernel_whose_landlock_has_no_rule_for_signals_is_reported_and_the_filter_denies_them() -> None:
+    older = "confinement._landlock_abi = lambda: 5"
+    done = confined("print(confined); os.kill(os.getppid(), 0)", older)
+    assert done.stdout == (
+        "confined by a system call filter and Landlock ABI 5 (before ABI 6: signals by the filter alone)\n"
+    )
+    assert done.stderr.endswith("PermissionError: [Errno 1] Operation not permitted\n")
+
+
+def test_what_a_kernel_without_landlock_and_an_unknown_processor_leave_is_reported() -> None:
+    without = "confinement._landlock_abi = lambda: -1; system_calls._MACHINES.clear()"
+    done = confined("print(confined)", without)
+    assert done.stdout == (
+        "not confined from: files of others, sockets, other programs and processes, signals, owners and"
+        " modes of files\n"
+    )
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "signal.raise_signal(6)", "os.kill(os.getpid(), 6)"])
+def test_a_process_may_end_itself_by_a_signal(end: str) -> None:
+    assert confined(end).returncode == -signal.SIGABRT
+
+
+async def test_a_child_dumps_no_core_and_gains_no_privileges(pool: Pool[Word]) -> None:
+    assert await done(pool, "given_up") == "core (0, 0), dumpable 0, no new privileges 1"
+
+
+async def test_a_child_sees_no_key_of_an_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "MYNA_CHAT_KEY", "THE_KEY_OF_A_CHANNEL", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
+    await pool.start(AllowedPaths())
+    seen = await done(pool, "all_environ")
+    await pool.close()
+    assert "secret" not in seen
+    assert "LC_ALL=C.UTF-8" in seen
+
+
+async def test_the_embedded_voice_speaks_where_it_may_and_nowhere_else(tmp_path: Path) -> None:
+    own, elsewhere = tmp_path / "audio", tmp_path / "elsewhere"
+    for folder in (own, elsewhere):
+        folder.mkdir()
+    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
+    await espeak.start(AllowedPaths.of(writes=(own,)))
+    for number, voice in enumerate(VOICES):
+        utterance = Utterance("你好，2024年有1/3。", voice.voice_id, 0.3)
+        assert (await espeak.speak(utterance, own / "ab" / f"{number}.mp3", 60)).seconds > 0.5
+    with pytest.raises(EngineFailed, match=r"^Permission denied$"):
+        await espeak.speak(utterance, elsewhere / "said.mp3", 60)
+    await espeak.close()
+
+
+def test_of_our_environment_a_child_gets_what_programs_need() -> None:
+    needed = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "LC_CTYPE": "C", "CUDA_VISIBLE_DEVICES": "0"}
+    ours = {"MYNA_DATA": "/d", "OPENAI_API_KEY": "sk", "SSH_AUTH_SOCK": "/s", "PGPASSWORD": "p"}
+    ours |= {"NVIDIA_API_KEY": "nvapi", "CUDA_KEY": "k"}
+    assert child_environ(needed | ours) == needed
+
+
+def test_the_service_dumps_no_core_and_what_it_speaks_is_for_its_user_alone(
+    make_service: ServiceMaker,
+) -> None:
+    service = make_service(chat_url="parrot:")
+    audio = service.folder / "data" / "audio"
+    audio.mkdir(mode=0o755)
+    service.start()
+    key = service.account(units=10).key().plain
+    assert call("POST", f"{service.base_url}/tts", key=key, data={"text": "你好"}).status == 200
+    modes = {path.stat().st_mode & 0o777 for path in (audio, *audio.iterdir())}
+    files = {path.stat().st_mode & 0o777 for path in audio.rglob("*.mp3")}
+    assert (modes, files) == ({0o700}, {0o600})
+    for pid in (service.pid, *children(service.pid)):
+        (limit,) = (line for line in told(pid, "limits").splitlines() if line.startswith("Max core"))
+        assert limit.split()[4:6] == ["0", "0"]
+    assert "processes of myna.engines.espeak.child are confined by a system call filter and" in service.stderr

@@ -1,0 +1,395 @@
+"""The inspector's process: when it is there, what it may take, and what becomes of a file that breaks it."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myna.audio.levels import Sound
+from myna.engines.inspector import child as inspector_child
+from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio, Sample, SampleRefused
+from myna.engines.inspector.recording import Recording, opened
+from myna.engines.interface import EngineFailed, EngineTimedOut, EngineUnavailable
+from tests.engines.conftest import until
+from tests.rig import processes
+from tests.rig.disks import read_only
+from tests.rig.processes import runs
+from tests.rig.samples import RATE_HZ, voice, write_voice
+from tests.rig.shapes import FFMPEG_SHAPES, ffmpeg_file
+from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
+from tests.rig.waiting import wait_until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+
+_MIB = 2**20
+_MUTANTS = 400
+
+
+@pytest.fixture
+async def inspector() -> AsyncIterator[Inspector]:
+    inspector = Inspector()
+    yield inspector
+    await inspector.close()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return write_voice(tmp_path / "voice.wav")
+
+
+class _Stuck:
+    """A file whose reader waits for ever: a pipe that is open for writing, and nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._writers: list[int] = []
+
+    def has_reader(self) -> bool:
+        with contextlib.suppress(OSError):  # the pipe has none yet
+            self._writers.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(self._writers)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            os.close(writer)
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[_Stuck]:
+    stuck = _Stuck(tmp_path / "stuck")
+    yield stuck
+    stuck.close()
+
+
+def _children() -> set[int]:
+    return set(processes.children(os.getpid()))
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+async def _hung(inspector: Inspector, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
+    """A sample that the child has begun to read and won't end."""
+    task = asyncio.create_task(inspector.sample(stuck.path, target))
+    await until(stuck.has_reader)
+    return task
+
+
+async def test_an_unused_inspector_has_no_process() -> None:
+    before = _children()
+    inspector = Inspector(processes=2)
+    assert inspector.pids() == [] and _children() == before
+    await inspector.close()
+    assert _children() == before
+
+
+async def test_concurrent_first_uses_start_one_process(
+    inspector: Inspector, good: Path, tmp_path: Path
+) -> None:
+    before = _children()
+    targets = [tmp_path / f"{number}.wav" for number in range(10)]
+
+    samples = await asyncio.gather(*(inspector.sample(good, target) for target in targets))
+
+    assert len(set(samples)) == 1
+    assert len({target.read_bytes() for target in targets}) == 1
+    assert len(inspector.pids()) == 1 and _children() - before == set(inspector.pids())
+
+
+async def test_a_closed_inspector_has_no_process_and_refuses_files(
+    inspector: Inspector, good: Path, tmp_path: Path
+) -> None:
+    await inspector.sample(good, tmp_path / "sample.wav")
+    [pid] = inspector.pids()
+
+    await inspector.close()
+    await inspector.close()
+
+    assert not runs(pid)
+    with pytest.raises(EngineUnavailable):
+        await inspector.sample(good, tmp_path / "second.wav")
+    assert _names(tmp_path) == {"voice.wav", "sample.wav"}
+
+
+async def test_an_inspector_closed_before_its_first_use_starts_nothing(good: Path, tmp_path: Path) -> None:
+    before = _children()
+    inspector = Inspector()
+    await inspector.close()
+    with pytest.raises(EngineUnavailable):
+        await inspector.speech(good, sender=1)
+    assert _children() == before
+
+
+async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted(
+    inspector: Inspector, good: Path, stuck: _Stuck, tmp_path: Path
+) -> None:
+    reading = await _hung(inspector, stuck, tmp_path / "sample.wav")
+    [pid] = inspector.pids()
+
+    os.kill(pid, signal.SIGSEGV)
+
+    with pytest.raises(SampleRefused, match=r"^The recording could not be read; export it again, as wav\.$"):
+        await reading
+    assert _names(tmp_path) == {"voice.wav", "stuck"}
+    assert (await inspector.sample(good, tmp_path / "sample.wav")).seconds == 6
+    assert inspector.pids() != [pid]
+
+
+async def test_a_failed_removal_hides_no_refusal(
+    inspector: Inspector,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = tmp_path / "words.txt"
+    source.write_bytes(b"no recording")
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(SampleRefused):
+        await inspector.sample(source, tmp_path / "sample.wav")
+    assert "was not removed: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
+
+
+async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, stuck: _Stuck) -> None:
+    reading = asyncio.create_task(inspector.speech(stuck.path, sender=1))
+    await until(stuck.has_reader)
+    os.kill(inspector.pids()[0], signal.SIGSEGV)
+    with pytest.raises(NoAudio, match=r"^The file could not be read; it must be an mp3\.$"):
+        await reading
+
+
+async def test_a_file_that_hangs_the_child_times_out(good: Path, stuck: _Stuck, tmp_path: Path) -> None:
+    inspector = Inspector(job_deadline_s=0.5)
+    await inspector.sample(good, tmp_path / "sample.wav")
+    [pid] = inspector.pids()
+
+    with pytest.raises(EngineTimedOut):
+        await inspector.sample(stuck.path, tmp_path / "second.wav")
+
+    assert not runs(pid)
+    assert _names(tmp_path) == {"voice.wav", "sample.wav", "stuck"}
+    assert await inspector.sample(good, tmp_path / "second.wav")
+    await inspector.close()
+
+
+async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp_path: Path) -> None:
+    inspector = Inspector(job_deadline_s=0.5)
+    sound = tmp_path / "sound"
+    soundfile.write(sound, voice(5), RATE_HZ, format="MP3")
+    await inspector.speech(sound, sender=2)
+
+    slow = [asyncio.create_task(inspector.speech(stuck.path, sender=1)) for _ in range(3)]
+    await until(stuck.has_reader)
+    assert (await inspector.speech(sound, sender=2)).seconds
+
+    assert [task.done() for task in slow] == [True, False, False]
+    await inspector.close()
+    await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_a_cancelled_sample_leaves_no_file(inspector: Inspector, stuck: _Stuck, tmp_path: Path) -> None:
+    reading = await _hung(inspector, stuck, tmp_path / "sample.wav")
+    [pid] = inspector.pids()
+
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert not runs(pid)
+    assert _names(tmp_path) == {"stuck"}
+
+
+def _stopped_while_it_writes(pid: int, folder: Path) -> bool:
+    """Stops the process once its unfinished file is there; False when it was quicker and goes on."""
+    wait_until(lambda: any(folder.iterdir()), 10, "it writes", every_s=0)
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: processes.state(pid) == "T", 5, "it has stopped")
+    if any(name.endswith(".part") for name in _names(folder)):
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
+async def test_a_sample_cancelled_while_it_is_written_leaves_no_file(
+    inspector: Inspector, tmp_path: Path
+) -> None:
+    source, folder = write_voice(tmp_path / "voice.wav", 60), tmp_path / "samples"
+    folder.mkdir()
+    target = folder / "sample.wav"
+    await inspector.sample(source, target)
+    [pid] = inspector.pids()
+    written = True
+    while written:
+        target.unlink()
+        writing = asyncio.create_task(inspector.sample(source, target))
+        written = not await asyncio.to_thread(_stopped_while_it_writes, pid, folder)
+        await asyncio.wait([writing], timeout=None if written else 0)
+
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+    assert not runs(pid) and _names(folder) == set()
+
+
+async def test_a_missing_file_is_reported_without_its_path(inspector: Inspector, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"^No such file or directory$") as failure:
+        await inspector.sample(tmp_path / "nowhere", tmp_path / "sample.wav")
+    assert type(failure.value) is EngineFailed
+
+
+async def test_a_target_that_cannot_be_written_leaves_no_file(
+    inspector: Inspector, good: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineFailed, match=r"^Not a directory$"):
+        await inspector.sample(good, good / "too" / "sample.wav")
+    assert _names(tmp_path) == {"voice.wav"}
+
+
+async def test_the_child_has_resource_limits(inspector: Inspector, good: Path, tmp_path: Path) -> None:
+    await inspector.sample(good, tmp_path / "sample.wav")
+    limits = processes.told(inspector.pids()[0], "limits")
+
+    def limit(name: str) -> tuple[str, str]:
+        [(soft, hard)] = re.findall(rf"{name} +(\d+) +(\d+)", limits)
+        return soft, hard
+
+    assert limit("Max core file size") == ("0", "0")
+    assert limit("Max file size") == (str(4 * _MIB), str(4 * _MIB))
+    soft, hard = limit("Max address space")
+    assert soft == hard and int(soft) < 1024 * _MIB
+
+
+async def test_a_header_that_claims_gigabytes_is_refused_within_the_memory_limit(
+    inspector: Inspector, good: Path, tmp_path: Path
+) -> None:
+    """ALAC's header states how long frames may be, and the decoder makes room for three, in each channel."""
+    data = bytearray(ffmpeg_file("m4a without loss", voice(4, FFMPEG_RATE_HZ)))
+    header = data.rindex(b"alac")
+    data[header + 8 : header + 12] = (4096 * 4096).to_bytes(4, "big")
+    data[header + 17] = 8
+    source = tmp_path / "greedy.m4a"
+    source.write_bytes(data)
+    await inspector.sample(good, tmp_path / "sample.wav")
+    before = inspector.pids()
+
+    with pytest.raises(SampleRefused):
+        await inspector.sample(source, tmp_path / "second.wav")
+
+    peak_kib = re.findall(r"VmHWM:\s+(\d+) kB", processes.told(before[0], "status"))[0]
+    assert int(peak_kib) < 300 * 1024
+    assert await inspector.sample(good, tmp_path / "second.wav") and inspector.pids() == before
+
+
+def test_at_most_a_minute_of_a_long_file_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.flac"
+    minute = np.zeros(60 * 48_000, np.int16)
+    with soundfile.SoundFile(path, "w", 48_000, 1, format="FLAC") as file:
+        for _ in range(60):
+            file.write(minute)
+    taken = 0
+
+    with opened(path.read_bytes()) as recording:
+
+        def counted() -> Iterator[Sound]:
+            nonlocal taken
+            for block in recording.blocks:
+                taken += len(block)
+                yield block
+
+        with pytest.raises(SampleRefused, match="longer than 60 s"):
+            inspector_child._mono(Recording(recording.rate_hz, recording.channels, counted()))
+
+    assert 60 <= taken / 48_000 < 62
+
+
+async def test_output_of_decoders_is_discarded(
+    good: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """libmpg123 prints a line for each frame that it doesn't like."""
+    inspector = Inspector()
+    source = tmp_path / "upload"
+    soundfile.write(source, voice(5), RATE_HZ, format="MP3")
+    data = bytearray(source.read_bytes())
+    for at in range(1_000, len(data), 97):
+        data[at] ^= 0x55
+    source.write_bytes(data)
+    with pytest.raises(NoAudio):
+        await inspector.speech(good, sender=1)
+    await asyncio.gather(inspector.speech(source, sender=1), return_exceptions=True)
+    await inspector.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_parent_imports_no_decoder() -> None:
+    probe = (
+        "import sys, myna.engines.inspector.inspector;"
+        "assert not {'numpy', 'soundfile', 'soxr', 'av'} & set(sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", probe], check=True)
+
+
+def _seeds(folder: Path) -> list[bytes]:
+    path = folder / "seed"
+    made = []
+    for name, subtype in [
+        ("WAV", "PCM_16"),
+        ("WAV", "IMA_ADPCM"),
+        ("FLAC", None),
+        ("OGG", None),
+        ("MP3", None),
+    ]:
+        soundfile.write(path, voice(3.7), RATE_HZ, format=name, subtype=subtype)
+        made.append(path.read_bytes())
+    made += [ffmpeg_file(name, voice(3.7, FFMPEG_RATE_HZ)) for name in FFMPEG_SHAPES]
+    path.unlink()
+    return made
+
+
+def _mutant(seed: bytes, random: np.random.Generator) -> bytes:
+    """The file with bytes changed, left out or put in, mostly in its head, which decoders believe."""
+    data = bytearray(seed)
+    for _ in range(random.choice([1, 2, 5, 20])):
+        at = int(random.integers(0, random.choice([600, len(data) - 64])))
+        match random.integers(0, 5):
+            case 0 | 1:
+                data[at] = int(random.integers(0, 256))
+            case 2:
+                data[at : at + 4] = random.choice([0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF]).astype(">u4").tobytes()
+            case 3:
+                del data[at : at + int(random.integers(1, 50))]
+            case _:
+                data[at:at] = random.bytes(20)
+    return bytes(data)
+
+
+async def test_hundreds_of_damaged_files_are_each_accepted_or_refused(
+    inspector: Inspector, tmp_path: Path
+) -> None:
+    seeds, random = _seeds(tmp_path), np.random.default_rng(3)
+    source, target = tmp_path / "upload", tmp_path / "sample.wav"
+    refused = 0
+    for number in range(_MUTANTS):
+        source.write_bytes(_mutant(seeds[number % len(seeds)], random))
+        try:
+            await inspector.sample(source, target)
+            target.unlink()
+        except SampleRefused:
+            refused += 1
+        try:
+            assert isinstance(await inspector.speech(source, sender=1), InspectedSpeech)
+        except NoAudio:
+            refused += 1
+        assert _names(tmp_path) == {"upload"}
+    assert _MUTANTS < refused < 2 * _MUTANTS

@@ -1,0 +1,244 @@
+"""Output files are durable before the engine returns; a slow disk blocks no other work."""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import (
+    EngineBusy,
+    EngineCrashed,
+    EngineFailed,
+    EngineTimedOut,
+    SpeechResult,
+    Utterance,
+)
+from myna.engines.output_file import DurableFiles
+from myna.engines.pool.pool import Pool
+from myna.files.disk_threads import CLEANUP_WAIT_S, QUEUE_MAX, wait_shielded
+from tests.engines.conftest import until
+from tests.rig.disks import StalledDisk, read_only
+
+pytestmark = pytest.mark.anyio
+
+_MAKE_DURABLE = "myna.engines.output_file.make_durable"
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[StalledDisk]:
+    slow = StalledDisk()
+    monkeypatch.setattr(_MAKE_DURABLE, slow.block)
+    yield slow
+    slow.resume()
+
+
+def _speaks_into(path: Path) -> Callable[[Path], Awaitable[SpeechResult]]:
+    async def speak(part: Path) -> SpeechResult:
+        _write(part, path)
+        return SpeechResult(1.0, 5, bytes(32))
+
+    return speak
+
+
+def _write(part: Path, path: Path | None = None) -> None:
+    part.write_bytes(b"sound")
+    if path:
+        part.replace(path)
+
+
+def _inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+async def _kept(
+    path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]
+) -> SpeechResult:
+    return await _files_of_two().write(path, deadline_s, speak)
+
+
+def _files_of_two() -> DurableFiles:
+    pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
+    return DurableFiles(pool, at_once=2)
+
+
+def _files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_file_and_folder_are_synced_before_the_engine_returns(
+    espeak: Espeak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, synced = os.fsync, []
+
+    def sync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, os.fstat(handle).st_size))
+        really(handle)
+
+    monkeypatch.setattr("os.fsync", sync)
+    path = tmp_path / "said.mp3"
+    said = await espeak.speak(Utterance("你好", VOICES[0].voice_id, 1.0), path, 60)
+
+    [file, folder] = synced
+    assert file == (_inode(path), said.size_bytes)
+    assert folder[0] == _inode(tmp_path)
+
+
+async def test_the_next_text_is_spoken_while_the_last_one_is_synced(
+    tmp_path: Path, disk: StalledDisk
+) -> None:
+    """A job that waits for the disk counts in the queue."""
+    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=60)
+    await espeak.start()
+    utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
+    first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
+    await until(lambda: len(disk.calls) == 1)
+    assert not espeak.full()
+
+    second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
+
+    await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
+    with pytest.raises(EngineBusy):
+        await espeak.speak(utterance, tmp_path / "third.mp3", 60)
+    assert not first.done() and not second.done()
+    disk.resume()
+    assert min((await first).seconds, (await second).seconds) > 0.3
+    assert not espeak.full()
+    await espeak.close()
+
+
+async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, disk: StalledDisk) -> None:
+    files, began_s = _files_of_two(), time.monotonic()
+    paths = [tmp_path / f"{number}.mp3" for number in range(20)]
+    jobs = [asyncio.create_task(files.write(path, 0.2, _speaks_into(path))) for path in paths]
+    await until(lambda: len(disk.calls) == 2)
+
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+
+    ends = await asyncio.gather(*jobs, return_exceptions=True)
+    assert {type(end) for end in ends} == {EngineTimedOut}
+    assert time.monotonic() - began_s < 10
+    assert _files(tmp_path) == []
+    assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
+
+
+async def test_a_stalled_removal_delays_a_call_by_a_bounded_time(
+    tmp_path: Path, disk: StalledDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs count in the queue until then. The files are removed when the disk responds again."""
+    unlink = Path.unlink
+
+    def stalls(path: Path, missing_ok: bool = False) -> None:
+        disk.block(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr("pathlib.Path.unlink", stalls)
+    monkeypatch.setattr("myna.files.disk_threads.wait_shielded", partial(wait_shielded, timeout_s=3))
+    pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
+    files, began_s = DurableFiles(pool, at_once=2), time.monotonic()
+    paths = [tmp_path / f"{number}.mp3" for number in range(9)]
+    jobs = [asyncio.create_task(files.write(path, 0.2, _speaks_into(path))) for path in paths]
+    await until(lambda: len(disk.calls) == 3)  # two syncs and the first removal
+
+    assert pool.full() and not any(job.done() for job in jobs)
+    assert await asyncio.to_thread(lambda: "at once") == "at once"
+
+    ends = await asyncio.gather(*jobs, return_exceptions=True)
+    assert {type(end) for end in ends} == {EngineTimedOut}
+    assert time.monotonic() - began_s < 0.2 + 3 + 20
+    assert not pool.full()
+    assert len(_files(tmp_path)) == 9
+    disk.resume()
+    await until(lambda: _files(tmp_path) == [])
+
+
+async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) -> None:
+    async def refused(_part: Path) -> SpeechResult:
+        raise EngineBusy("The engine's queue is full.")
+
+    files = _files_of_two()
+    held = files._disk._metadata.run(lambda: disk.block(tmp_path))
+    began_s = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(EngineBusy):
+            await files.write(tmp_path / "said.mp3", 60, refused)
+    assert time.monotonic() - began_s < 20 * CLEANUP_WAIT_S
+    await until(lambda: bool(disk.calls))
+    assert files._disk._metadata.queued == 0
+    disk.resume()
+    await held
+
+
+async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, disk: StalledDisk) -> None:
+    async def never(_part: Path) -> SpeechResult:
+        raise AssertionError("it was started")
+
+    files = _files_of_two()
+    held = [files._disk._metadata.run(partial(disk.block, tmp_path)) for _ in range(1 + QUEUE_MAX)]
+    await until(files._disk.full)
+    with pytest.raises(EngineBusy):
+        await files.write(tmp_path / "said.mp3", 60, never)
+    disk.resume()
+    await asyncio.gather(*held)
+    assert not files._disk.full()
+
+
+async def test_a_stalled_disk_ends_the_call_at_its_deadline(tmp_path: Path, disk: StalledDisk) -> None:
+    path = tmp_path / "said.mp3"
+    with pytest.raises(EngineTimedOut):
+        await _kept(path, 0.05, _speaks_into(path))
+    assert _files(tmp_path) == []
+
+
+async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: StalledDisk) -> None:
+    path = tmp_path / "said.mp3"
+    job = asyncio.create_task(_kept(path, 60, _speaks_into(path)))
+    await until(lambda: bool(disk.calls))
+
+    job.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert _files(tmp_path) == []
+
+
+async def test_a_disk_error_is_reported_without_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(_MAKE_DURABLE, full)
+    path = tmp_path / "said.mp3"
+    with pytest.raises(EngineFailed, match=r"^No space left on device$"):
+        await _kept(path, 60, _speaks_into(path))
+    assert _files(tmp_path) == []
+
+
+async def test_a_failed_removal_is_logged_and_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dies(_part: Path) -> SpeechResult:
+        raise EngineCrashed("The engine's process died in the middle of the job.")
+
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(EngineCrashed):
+        await _kept(tmp_path / "said.mp3", 60, dies)
+    monkeypatch.undo()
+    assert "was not removed: Read-only file system" in caplog.text
+    assert "/secret/place" not in caplog.text
+
+
+async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
+    async def dies(part: Path) -> SpeechResult:
+        _write(part)
+        raise EngineCrashed("The engine's process died in the middle of the job.")
+
+    with pytest.raises(EngineCrashed):
+        await _kept(tmp_path / "said.mp3", 60, dies)
+    assert _files(tmp_path) == []

@@ -1,0 +1,380 @@
+"""The pool with real processes, on asyncio and uvloop: every job ends with its own result or error."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from myna.engines.interface import (
+    EngineBusy,
+    EngineCrashed,
+    EngineFailed,
+    EngineTimedOut,
+    EngineUnavailable,
+    NothingSpoken,
+)
+from myna.engines.pool.child_handle import Child, PendingJob
+from myna.engines.pool.child_main import JobDone, JobFailed
+from myna.engines.pool.pool import Pool
+from tests.engines.conftest import until
+from tests.engines.process_child import Deed, Word
+from tests.rig.processes import runs, state
+
+pytestmark = pytest.mark.anyio
+_CHILD = "tests.engines.process_child"
+_ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param}
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Makes the child importable: its working folder is not on its import path."""
+    monkeypatch.setenv("PYTHONPATH", _ROOT)
+    yield
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool[Word]]:
+    """One process; two jobs may wait."""
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=30)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+async def _busy(pool: Pool[Word], deadline_s: float = 30) -> "asyncio.Task[Word]":
+    """A job that the child has reported as started and that hangs."""
+    jobs: list[PendingJob] = []
+    run = Child.run
+
+    async def noted(child: Child, job: PendingJob) -> JobDone | JobFailed | None:
+        jobs.append(job)
+        return await run(child, job)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Child, "run", noted)
+        task = asyncio.create_task(pool.run(Deed("hang"), deadline_s))
+        await until(lambda: bool(jobs) and jobs[-1].started)
+    return task
+
+
+async def test_a_job_gets_its_result(pool: Pool[Word]) -> None:
+    assert await pool.run(Deed("echo", "好"), 10) == Word("好")
+    assert pool.up()
+
+
+async def test_concurrent_jobs_get_their_own_results() -> None:
+    pool = Pool(_CHILD, Word, processes=2, queue_max=300, job_deadline_s=30)
+    await pool.start()
+    words = [f"word {number}" for number in range(300)]
+
+    answers = await asyncio.gather(*(pool.run(Deed("echo", word), 30) for word in words))
+
+    assert [answer.word for answer in answers] == words
+    await pool.close()
+
+
+async def test_a_full_queue_refuses_and_an_idle_child_does_not_count(pool: Pool[Word]) -> None:
+    jobs = [asyncio.create_task(pool.run(Deed("echo", str(number)), 10)) for number in range(4)]
+
+    results = await asyncio.gather(*jobs, return_exceptions=True)
+
+    assert [type(result) for result in results] == [Word, Word, Word, EngineBusy]
+
+
+async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
+    [before] = pool.pids()
+    os.kill(before, signal.SIGKILL)
+    await until(lambda: pool.pids() != [before])
+    assert pool.up()
+
+
+async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
+    with pytest.raises(EngineCrashed):
+        await pool.run(Deed("die"), 10)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
+    job = await _busy(pool)
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with pytest.raises(EngineCrashed):
+        await job
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    began = time.monotonic()
+
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("hang"), 0.5)
+
+    assert 0.4 < time.monotonic() - began < 15
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_job_is_ended_at_the_deadline_of_the_pool() -> None:
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=0.5)
+    await pool.start()
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("hang"), 60)
+    await pool.close()
+
+
+async def _unkillable(pool: Pool[Word], monkeypatch: pytest.MonkeyPatch) -> tuple[Child, Callable[[], None]]:
+    """The pool's only child, which now survives its `kill`, and a function that kills it."""
+    monkeypatch.setattr("myna.engines.pool.child_handle.KILL_WAIT_S", 0.2)
+    [child] = pool._running.values()
+    kill = child.process.kill
+    monkeypatch.setattr(child.process, "kill", lambda: None)
+    os.kill(child.process.pid, signal.SIGSTOP)  # else it would end with its stdin
+    await until(lambda: state(child.process.pid) == "T")
+    return child, kill
+
+
+async def test_a_child_that_does_not_end_fails_its_jobs_and_is_not_replaced(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process in uninterruptible I/O does not end; its replacement would block on the same disk."""
+    child, kill = await _unkillable(pool, monkeypatch)
+    pid, began_s = child.process.pid, time.monotonic()
+
+    hanging = asyncio.create_task(pool.run(Deed("hang"), 0.3))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(pool.run(Deed("echo", "waiting"), 20))
+    with pytest.raises(EngineTimedOut):
+        await hanging
+    with pytest.raises(EngineUnavailable):
+        await waiting
+
+    assert time.monotonic() - began_s < 15
+    await asyncio.sleep(1)
+    assert runs(pid) and not pool.up() and pool.pids() == []
+    assert caplog.text.count(f"process {pid} was killed and has not ended") == 1
+    with pytest.raises(EngineUnavailable):
+        await pool.run(Deed("echo", "mine"), 20)
+    kill()
+    await until(pool.up)
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_child_that_hangs_at_its_start_and_does_not_end_is_not_replaced(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("myna.engines.pool.child_handle.KILL_WAIT_S", 0.1)
+    monkeypatch.setattr(pool, "_program", pool._program._replace(start_deadline_s=0.1))
+    started: list[Child] = []
+
+    async def hangs(child: Child, _setup: bytes) -> None:
+        started.append(child)
+        os.kill(child.process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(child.process, "kill", lambda: None)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Child, "_set_up", hangs)
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    await until(lambda: "has not ended" in caplog.text)
+    await asyncio.sleep(1)
+
+    [child] = started
+    assert not pool.up()
+    assert caplog.text.count(f"process {child.process.pid} was killed and has not ended") == 1
+    os.kill(child.process.pid, signal.SIGKILL)
+    await until(lambda: len(started) == 2)
+    await pool.close()
+    os.kill(started[1].process.pid, signal.SIGKILL)
+    await started[1].wait_exited()
+    assert len(started) == 2
+
+
+async def test_a_pool_closes_although_a_child_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    child, kill = await _unkillable(pool, monkeypatch)
+    began_s = time.monotonic()
+    job = asyncio.create_task(pool.run(Deed("echo"), 20))
+    await asyncio.sleep(0)
+
+    await pool.close()
+
+    assert time.monotonic() - began_s < 15
+    with pytest.raises(EngineUnavailable):
+        await job
+    kill()
+    await child.wait_exited()
+
+
+async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("echo"), 0.5)
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None:
+    job = await _busy(pool)
+    [pid] = pool.pids()
+
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert not runs(pid)
+    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+
+
+async def test_a_job_cancelled_twice_still_waits_for_its_process(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, kill = await _busy(pool), Child.kill
+    [pid] = pool.pids()
+
+    async def slow(child: Child) -> None:
+        await asyncio.sleep(0.3)
+        await kill(child)
+
+    monkeypatch.setattr("myna.engines.pool.child_handle.Child.kill", slow)
+    for _ in range(2):
+        job.cancel()
+        await asyncio.sleep(0.05)
+    assert not job.done()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert not runs(pid)
+
+
+async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    before = pool.pids()
+    waiting = asyncio.create_task(pool.run(Deed("die"), 30))
+    await until(lambda: len(pool._waiting) == 1)
+
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert not pool._waiting and pool.pids() == before and not running.done()
+    running.cancel()
+
+
+async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    before = pool.pids()
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("die"), 0.2)
+    assert pool.pids() == before and not running.done()
+    running.cancel()
+
+
+async def test_a_job_that_waited_for_most_of_its_time_is_not_started(pool: Pool[Word]) -> None:
+    running = await _busy(pool, deadline_s=1.6)
+    with pytest.raises(EngineTimedOut):
+        await pool.run(Deed("echo"), 2)
+    with pytest.raises(EngineTimedOut):
+        await running
+
+
+async def test_a_child_ignores_sigint_and_sigterm(pool: Pool[Word]) -> None:
+    """Ctrl-C and service managers signal all processes of a group; running jobs must finish."""
+    before = pool.pids()
+    os.kill(before[0], signal.SIGINT)
+    os.kill(before[0], signal.SIGTERM)
+    assert await pool.run(Deed("echo", "still here"), 10) == Word("still here")
+    assert pool.pids() == before
+
+
+async def test_output_of_a_library_does_not_corrupt_the_replies(pool: Pool[Word]) -> None:
+    assert await pool.run(Deed("chatter", "one"), 10) == Word("one")
+    assert await pool.run(Deed("echo", "two"), 10) == Word("two")
+
+
+async def test_an_error_keeps_its_type_and_names_no_path(pool: Pool[Word]) -> None:
+    with pytest.raises(NothingSpoken, match=r"^quiet$"):
+        await pool.run(Deed("silent", "quiet"), 10)
+    with pytest.raises(EngineFailed, match=r"^No space left on device$"):
+        await pool.run(Deed("disk"), 10)
+    with pytest.raises(EngineFailed, match=r"^KeyError$"):
+        await pool.run(Deed("fault", "a secret"), 10)
+    assert await pool.run(Deed("echo", "again"), 10) == Word("again")
+
+
+async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    [pid] = pool.pids()
+    waiting = asyncio.create_task(pool.run(Deed("echo"), 30))
+    await until(lambda: len(pool._waiting) == 1)
+
+    await pool.close()
+
+    results = await asyncio.gather(running, waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [EngineUnavailable, EngineUnavailable]
+    assert not runs(pid) and not pool.up()
+    with pytest.raises(EngineUnavailable):
+        await pool.run(Deed("echo"), 1)
+
+
+async def test_a_program_that_does_not_start_is_reported_and_leaves_no_process() -> None:
+    pool = Pool("tests.engines.there_is_no_such_program", Word, processes=2, queue_max=2, job_deadline_s=5)
+    with pytest.raises(EngineUnavailable):
+        await pool.start()
+    assert not pool.up() and not pool.pids()
+
+
+async def test_a_pool_is_down_while_no_child_can_be_started(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no Python starts with that
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with pytest.raises(EngineUnavailable):
+        await pool.run(Deed("echo"), 20)
+    assert not pool.up()
+
+    monkeypatch.delenv("PYTHONHOME")
+    await until(pool.up)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_does_not_get_the_servers_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MYNA_DATABASE_URL", "postgresql://someone:secret@somewhere/")
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    assert await pool.run(Deed("settings"), 10) == Word("")
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "3"}, "")],
+)
+async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_number(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seen: str
+) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, number in given.items():
+        monkeypatch.setenv(name, number)
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    assert await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 10) == Word(seen)
+    await pool.close()

@@ -1,0 +1,206 @@
+"""The pool's queues, the progress of jobs, and the setup of children."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUnavailable
+from myna.engines.pool.child_handle import PendingJob
+from myna.engines.pool.pool import Pool
+from tests.engines.conftest import until
+from tests.engines.process_child import Deed, Mood, Word
+from tests.engines.test_pool import _busy, anyio_backend, path
+from tests.rig.processes import runs
+
+__all__ = ["anyio_backend", "path"]
+
+pytestmark = pytest.mark.anyio
+_CHILD = "tests.engines.process_child"
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool[Word]]:
+    """One process and a long queue."""
+    pool = Pool(_CHILD, Word, processes=1, queue_max=400, job_deadline_s=30)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+def _pool(mood: str, start_deadline_s: float = 20) -> Pool[Word]:
+    return Pool(
+        _CHILD,
+        Word,
+        processes=1,
+        queue_max=2,
+        job_deadline_s=5,
+        setup=Mood(mood),
+        start_deadline_s=start_deadline_s,
+    )
+
+
+async def _in_order(pool: Pool[Word], keys: list[str]) -> list[str]:
+    """The order in which jobs of these keys end, all queued while the child runs a job of "a"."""
+    running = asyncio.create_task(pool.run(Deed("hang"), 30, queue_key="a"))
+    await until(lambda: not pool._idle and not pool._waiting)
+    ended: list[str] = []
+
+    async def one(number: int, key: str) -> None:
+        ended.append((await pool.run(Deed("echo", f"{key}{number}"), 30, queue_key=key)).word)
+
+    jobs = [asyncio.create_task(one(number, key)) for number, key in enumerate(keys)]
+    await until(lambda: len(pool._waiting) == len(keys))
+    running.cancel()
+    await asyncio.gather(*jobs)
+    return ended
+
+
+async def test_the_first_job_of_an_account_precedes_200_of_another(pool: Pool[Word]) -> None:
+    ended = await _in_order(pool, ["a"] * 200 + ["b"])
+    assert ended == ["b200", *(f"a{number}" for number in range(200))]
+
+
+async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool: Pool[Word]) -> None:
+    ended = await _in_order(pool, ["a", "a", "a", "b", "b", "c", "b"])
+    assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
+
+
+async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    first = asyncio.create_task(pool.run(Deed("echo", "first"), 30, queue_key="b"))
+    second = asyncio.create_task(pool.run(Deed("echo", "second"), 30, queue_key="b"))
+    await until(lambda: len(pool._waiting) == 2)
+    first.cancel()
+    await until(lambda: len(pool._waiting) == 1)
+    running.cancel()
+    assert await second == Word("second")
+
+
+async def test_a_job_whose_child_died_too_late_is_not_requeued(pool: Pool[Word]) -> None:
+    late = PendingJob(1, b"", -1, "a", None)
+    pool._end(late, None)
+    assert late.answer.done() and not pool._waiting
+    with pytest.raises(EngineTimedOut):
+        await late.answer
+
+
+async def test_progress_reaches_its_own_caller_before_the_result(pool: Pool[Word]) -> None:
+    mine: list[float] = []
+    others: list[float] = []
+    one, two, three = await asyncio.gather(
+        pool.run(Deed("steps", "one"), 10, progress=mine.append),
+        pool.run(Deed("echo", "two"), 10, progress=others.append),
+        pool.run(Deed("steps", "three"), 10),
+    )
+    assert (one, two, three) == (Word("one"), Word("two"), Word("three"))
+    assert mine == [0.25, 0.5, 0.75, 1.0]
+    assert others == []
+
+
+async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word]) -> None:
+    def broken(_fraction: float) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await pool.run(Deed("steps"), 10, progress=broken)
+    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+
+
+async def test_a_child_and_its_replacement_get_the_setup() -> None:
+    pool = _pool("cheerful")
+    await pool.start()
+    assert await pool.run(Deed("echo"), 10) == Word("cheerful")
+    before = pool.pids()
+    await pool._running[0].kill()
+    await until(lambda: pool.pids() != before)
+    assert await pool.run(Deed("echo"), 10) == Word("cheerful")
+    await pool.close()
+
+
+async def test_a_child_that_cannot_start_reports_the_reason() -> None:
+    with pytest.raises(EngineUnavailable, match=r"^This child refuses to start\.$"):
+        await _pool("refuse").start()
+
+
+async def test_a_child_that_fails_at_its_start_names_no_secret() -> None:
+    with pytest.raises(EngineUnavailable, match=r"^The engine's process ended before it was ready"):
+        await _pool("break").start()
+
+
+async def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
+    pool = _pool("sleep", start_deadline_s=0.5)
+    with pytest.raises(EngineUnavailable, match="in time"):
+        await pool.start()
+    assert not pool.pids()
+
+
+async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    pool = Pool(_CHILD, Word, processes=2, queue_max=2, job_deadline_s=5, setup=Mood(str(place)))
+    starting = asyncio.create_task(pool.start())
+    await until((place / "pid").exists)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not runs(int((place / "pid").read_text()))
+    await pool.close()
+
+
+async def test_long_jobs_leave_a_process_for_short_ones() -> None:
+    pool = Pool(_CHILD, Word, processes=2, queue_max=9, job_deadline_s=30)
+    await pool.start()
+    longs = [asyncio.create_task(pool.run(Deed("hang"), 30, queue_key=key, long=True)) for key in "ab"]
+    await until(lambda: len(pool._idle) == 1)
+    assert await pool.run(Deed("echo", "short"), 30, queue_key="c") == Word("short")
+    assert len(pool._waiting_long) == 1
+    longs[0].cancel()
+    await until(lambda: not pool._waiting_long)
+    longs[1].cancel()
+    await asyncio.gather(*longs, return_exceptions=True)
+    await pool.close()
+
+
+async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+    ended: list[str] = []
+
+    async def one(word: str, *, long: bool) -> None:
+        ended.append((await pool.run(Deed("echo", word), 30, queue_key=word, long=long)).word)
+
+    jobs = [asyncio.create_task(one(f"long {number}", long=True)) for number in range(3)]
+    jobs += [asyncio.create_task(one(f"short {number}", long=False)) for number in range(3)]
+    await until(lambda: len(pool._waiting) + len(pool._waiting_long) == 6)
+    running.cancel()
+    await asyncio.gather(*jobs)
+    assert ended == ["long 0", "short 0", "long 1", "short 1", "long 2", "short 2"]
+
+
+@pytest.mark.parametrize("long", [False, True])
+async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[Word], long: bool) -> None:
+    running = await _busy(pool)
+    disconnect = asyncio.Event()
+
+    async def disconnected() -> None:
+        await disconnect.wait()
+
+    job = asyncio.create_task(pool.run(Deed("echo"), 30, queue_key="b", long=long, disconnected=disconnected))
+    await until(lambda: len(pool._waiting) + len(pool._waiting_long) == 1)
+    disconnect.set()
+    with pytest.raises(CallerDisconnected):
+        await job
+    assert not pool._waiting and not pool._waiting_long
+    running.cancel()
+
+
+async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Word]) -> None:
+    running = await _busy(pool)
+
+    async def disconnected() -> None:
+        await until(lambda: pool._last_number == 2 and not pool._waiting)
+
+    job = asyncio.create_task(pool.run(Deed("echo", "started"), 30, queue_key="b", disconnected=disconnected))
+    await until(lambda: len(pool._waiting) == 1)
+    running.cancel()
+    assert await job == Word("started")

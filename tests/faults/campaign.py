@@ -1,0 +1,223 @@
+"""Mixed traffic against a service that is disturbed, and what must hold of every answer afterwards.
+
+Each request carries an id of its own, which the service stores with the call. So each answer can be compared
+with what the books say of its call when everything has settled.
+"""
+
+import asyncio
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.conformance.asking import Caller
+from tests.farm.machines import Job, Machine, Yard, mp3
+from tests.rig.calls import Answer, Wire
+from tests.rig.service import Service
+from tests.store.cutter import Cutter, cutter_to
+
+CLIENTS = 8
+CALL_DEADLINE_S = 2
+TASK_DEADLINE_S = 4
+LIMITS = {
+    "MYNA_CALL_DEADLINE_S": str(CALL_DEADLINE_S),
+    "MYNA_CHARGE_WAIT_S": "1",
+    "MYNA_SWEEP_EVERY_S": "0.2",
+    "MYNA_LEASE_S": "1",
+    "MYNA_BEAT_S": "0.2",
+    "MYNA_SHUTDOWN_GRACE_S": "1",
+}
+VOICE = "campaign-voice"
+PAUSE = threading.Event()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request of the traffic. `answer` is None where the connection ended without one."""
+
+    request_id: str
+    text: str
+    speech: bool
+    answer: Answer | None
+
+
+class Traffic:
+    """Clients that chat, chat with a failing upstream, hang up, and order speech, until `end` is called."""
+
+    def __init__(self, callers: Sequence[Caller], seed: int) -> None:
+        self._callers = callers
+        self._over = threading.Event()
+        self.seen: list[Seen] = []
+        self._clients = [
+            threading.Thread(target=self._run, args=(number, random.Random(f"{seed} {number}")))
+            for number in range(CLIENTS)
+        ]
+        for client in self._clients:
+            client.start()
+
+    def end(self) -> list[Seen]:
+        self._over.set()
+        for client in self._clients:
+            client.join(60)
+        return self.seen
+
+    def _run(self, number: int, dice: random.Random) -> None:
+        count = 0
+        while not self._over.is_set():
+            count += 1
+            request_id = f"{number}-{count}"
+            caller = dice.choice(self._callers)
+            kind = dice.choices(("chat", "upstream fails", "hang up", "speech"), (50, 15, 15, 20))[0]
+            text = "fault=status:500" if kind == "upstream fails" else f"call {request_id}."
+            try:
+                if kind == "hang up":
+                    _hang_up_on(caller, request_id, text)
+                    continue
+                answer = _ask(caller, request_id, text, speech=kind == "speech")
+            except (OSError, http.client.HTTPException):
+                answer = None
+                PAUSE.wait(0.02)  # the process may be down
+            self.seen.append(Seen(request_id, text, kind == "speech", answer))
+
+
+def _ask(caller: Caller, request_id: str, text: str, *, speech: bool) -> Answer:
+    headers = {"X-Request-Id": request_id}
+    if speech:
+        return caller.speak(text, headers, voice_id=VOICE)
+    return caller.chat(text, headers)
+
+
+def _hang_up_on(caller: Caller, request_id: str, text: str) -> None:
+    """Sends a chat and closes without reading."""
+    body = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": text}]}).encode()
+    with Wire(caller.service.base_url, deadline_s=5) as wire:
+        wire.head(
+            "POST /v1/chat/completions HTTP/1.1",
+            f"Authorization: Bearer {caller.key.plain}",
+            f"X-Request-Id: {request_id}",
+            f"Content-Length: {len(body)}",
+        )
+        wire.send(body)
+
+
+class Worker:
+    """A compute node: it completes most jobs, fails some, and lets the lease of others expire."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        self._machine, self._dice = machine, random.Random(f"{seed} node")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                for found in self._machine.lease(wait_s=0.5):
+                    self._do(Job(found["kind"], found["id"], found["epoch"], found["token"]))
+            except (OSError, http.client.HTTPException, AssertionError):  # the service is down or refuses
+                PAUSE.wait(0.05)
+
+    def _do(self, job: Job) -> None:
+        what = self._dice.choices(("complete", "fail", "forget"), (80, 10, 10))[0]
+        if what == "complete":
+            self._machine.complete(job, mp3())
+        elif what == "fail":
+            self._machine.ask("fail", {"held": job.held, "reason": "a dice said so", "final": True})
+
+
+class DatabaseWire:
+    """A wire to PostgreSQL on a thread of its own. See `Cutter`."""
+
+    def __init__(self, cutter: Cutter, loop: asyncio.AbstractEventLoop) -> None:
+        self.url = cutter.url
+        self._cutter, self._loop = cutter, loop
+
+    def cut(self) -> None:
+        self._loop.call_soon_threadsafe(self._cutter.cut)
+
+    def mute(self) -> None:
+        self._loop.call_soon_threadsafe(self._cutter.mute)
+
+    def lose_commit(self) -> None:
+        """The answer to the next batch of charges and ends is lost."""
+        self._loop.call_soon_threadsafe(self._cutter.lose_next_answer)
+
+
+@contextmanager
+def wire_to(url: str) -> Iterator[DatabaseWire]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    wires = cutter_to(url)
+    try:
+        cutter = asyncio.run_coroutine_threadsafe(wires.__aenter__(), loop).result(10)
+        yield DatabaseWire(cutter, loop)
+        cutter.cut()
+        asyncio.run_coroutine_threadsafe(wires.__aexit__(None, None, None), loop).result(10)
+    finally:
+        asyncio.run_coroutine_threadsafe(_settled(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+async def _settled() -> None:
+    """The wires' tasks have seen their ends."""
+    mine = asyncio.current_task()
+    others = [task for task in asyncio.all_tasks() if task is not mine]
+    await asyncio.wait(others, timeout=5) if others else None
+
+
+def kill(service: Service, _: random.Random) -> None:
+    service.kill()
+    service.start()
+
+
+def stop(service: Service, _: random.Random) -> None:
+    assert service.stop() == 0
+    service.start()
+
+
+def freeze(service: Service, dice: random.Random) -> None:
+    """For longer than a call's deadline, or less."""
+    service.pause()
+    try:
+        time.sleep(dice.uniform(0.1, CALL_DEADLINE_S + 1))
+    finally:
+        service.resume()
+
+
+def wrong(seen: Sequence[Seen], states: dict[str, list[int]]) -> Iterator[str]:
+    """Each answer that the books contradict. `states` has the call states of each request id."""
+    for one in seen:
+        found = states.get(one.request_id, [])
+        if one.answer is None:
+            continue
+        if one.answer.status != 200:
+            if KEPT in found:
+                yield f"{one.request_id}: told {one.answer.status}, and kept: {one.answer.body!r}"
+        elif one.speech:
+            if len(found) != 1:
+                yield f"{one.request_id}: an order was accepted and has calls {found}"
+        elif found != [KEPT]:
+            yield f"{one.request_id}: answered, and its calls are {found}"
+        elif one.answer.json["choices"][0]["message"]["content"] != one.text:
+            yield f"{one.request_id}: got another one's answer {one.answer.body!r}"
+
+
+KEPT = 1
+
+
+def call_states(service: Service) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for request_id, state in Yard(service).sql("SELECT request_id, state FROM calls"):
+        found.setdefault(request_id, []).append(int(state))
+    return found

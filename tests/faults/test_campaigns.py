@@ -1,0 +1,114 @@
+"""Campaigns: seeded sequences of disturbances under mixed traffic, on both databases.
+
+`MYNA_TEST_ROUNDS=50` makes each campaign that long. A seed gives the same sequence of disturbances and of
+requests; how they fall together is the machine's.
+"""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.asking import Caller
+from tests.farm.machines import Yard
+from tests.faults.campaign import (
+    LIMITS,
+    TASK_DEADLINE_S,
+    VOICE,
+    Traffic,
+    Worker,
+    call_states,
+    freeze,
+    kill,
+    stop,
+    wire_to,
+    wrong,
+)
+from tests.faults.conftest import ServiceOn, at, audited, new_caller
+from tests.rig.postgres import Postgres
+from tests.rig.service import Service
+from tests.rig.waiting import wait_until
+
+ROUNDS = int(os.environ.get("MYNA_TEST_ROUNDS", "4"))
+SEEDS = (20261101, 20261123)
+UNITS = 1_000_000
+SETTLED_DEADLINE_S = 60
+
+pytestmark = pytest.mark.timeout(120 + 30 * ROUNDS)
+
+
+def disturbed(
+    services: list[Service], disturbances: dict[str, Callable[[random.Random], None]], seed: int
+) -> None:
+    """Runs the traffic through the disturbances and compares all answers with the books."""
+    first, last = services[0], services[-1]
+    last.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
+    caller = new_caller(last, units=UNITS)
+    dice = random.Random(seed)
+    worker = Worker(Yard(last).machine(VOICE), seed)
+    traffic = Traffic([at(service, caller) for service in services], seed)
+    done = Counter[str]()
+    try:
+        for _ in range(ROUNDS):
+            before = len(traffic.seen)
+            wait_until(lambda before=before: len(traffic.seen) > before + 20, 60, "calls go through")  # type: ignore[misc]
+            name = dice.choice(sorted(disturbances))
+            disturbances[name](dice)
+            done[name] += 1
+    finally:
+        seen = traffic.end()
+        worker.end()
+    wait_until(lambda: settled(caller), SETTLED_DEADLINE_S, "every call is kept or refunded", every_s=0.2)
+    found = list(wrong(seen, call_states(first)))
+    assert not found, f"after {dict(done)}: {len(found)} of {len(seen)}: {found[:5]}"
+    assert audited(last), f"after {dict(done)}"
+    kept = sum(state == 1 for states in call_states(first).values() for state in states)
+    assert last.cli("account", "show", caller.account.name)["balance"] == UNITS - kept
+    assert kept > 0
+
+
+def settled(caller: Caller) -> bool:
+    """Nothing is charged that was not delivered."""
+    stats = caller.stats()
+    return stats.cost == stats.ok_calls
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sqlite_under_kill_stop_and_freeze(service_on: ServiceOn, seed: int) -> None:
+    service = service_on(None, **LIMITS).start()
+    disturbed(
+        [service],
+        {
+            "kill": lambda dice: kill(service, dice),
+            "stop": lambda dice: stop(service, dice),
+            "freeze": lambda dice: freeze(service, dice),
+        },
+        seed,
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_postgresql_under_kill_freeze_cut_and_mute(
+    postgres: Postgres, service_on: ServiceOn, seed: int
+) -> None:
+    """One process has its database behind a wire that is cut, muted or loses an answer; the other, which the
+    compute node talks to, has a good one."""
+    url = postgres.fresh_database()
+    with wire_to(url) as wire:
+        beside = service_on(url, **LIMITS).start()
+        service = service_on(wire.url, **LIMITS, MYNA_DATA=str(beside.folder / "data")).start()
+        disturbed(
+            [service, beside],
+            {
+                "kill": lambda dice: kill(service, dice),
+                "stop": lambda dice: stop(service, dice),
+                "freeze": lambda dice: freeze(service, dice),
+                "cut": lambda _: wire.cut(),
+                "mute": lambda _: wire.mute(),
+                "lose an answer": lambda _: wire.lose_commit(),
+            },
+            seed,
+        )
+        service.kill()

@@ -1,0 +1,177 @@
+"""Bodies in flight have a budget in total: above it a large one is refused, every byte is put back."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from myna.errors import TooManyBodies
+from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget
+from tests.http.inside import House, Line, housed, until
+from tests.rig.calls import Wire, call
+from tests.rig.service import ServiceMaker
+from tests.rig.waiting import wait_until
+
+pytestmark = pytest.mark.anyio
+
+LARGE = 2**20
+BUDGET = 3 * LARGE
+
+
+def head(line: Line, path: str = "/body", size_bytes: int = LARGE) -> None:
+    """The head of a request; its body is still to come."""
+    line.ask(path, "POST", b"Content-Length: %d\r\n" % size_bytes)
+
+
+async def stalled(house: House, count: int) -> list[Line]:
+    """Connections, each with a large body whose last byte hasn't come."""
+    lines = [await house.connect() for _ in range(count)]
+    for line in lines:
+        head(line)
+        line.send(b"x" * (LARGE - 1))
+    await until(lambda: house.budget.in_use_bytes == count * (LARGE - 1))
+    return lines
+
+
+async def refused(line: Line) -> None:
+    status, body = await line.answer()
+    assert status == 503
+    assert json.loads(body)["error"]["type"] == "service_unavailable"
+    assert b"nothing was charged" in body
+
+
+async def test_a_body_over_the_budget_is_refused_and_a_small_one_is_not() -> None:
+    async with housed(bodies_max_bytes=BUDGET) as house:
+        lines = await stalled(house, 3)
+        extra = await house.connect()
+        head(extra)
+        extra.send(b"x" * (LARGE // 2))
+        await refused(extra)
+        small = await house.connect()
+        head(small, size_bytes=SMALL_BODY_BYTES)
+        small.send(b"x" * SMALL_BODY_BYTES)
+        assert await small.answer() == (200, b"%d" % SMALL_BODY_BYTES)
+        lines[0].send(b"x")
+        assert await lines[0].answer() == (200, b"%d" % LARGE)
+        await until(lambda: house.budget.in_use_bytes == 2 * (LARGE - 1))
+        again = await house.connect()
+        head(again)
+        again.send(b"x" * LARGE)
+        assert await again.answer() == (200, b"%d" % LARGE)
+
+
+async def test_a_body_that_is_announced_and_does_not_arrive_takes_nothing_of_the_budget() -> None:
+    async with housed(bodies_max_bytes=LARGE) as house:
+        for _ in range(3):
+            head(await house.connect())
+        line = await house.connect()
+        head(line)
+        line.send(b"x" * LARGE)
+        assert await line.answer() == (200, b"%d" % LARGE)
+
+
+@pytest.mark.parametrize(("max_bytes", "body_max_bytes", "share_bytes"), [(400, 50, 100), (400, 200, 200)])
+def test_an_api_key_holds_its_share_of_the_budget(
+    max_bytes: int, body_max_bytes: int, share_bytes: int
+) -> None:
+    budget = BodyBudget(max_bytes, body_max_bytes)
+    budget.take(share_bytes, b"one")
+    with pytest.raises(TooManyBodies):
+        budget.take(1, b"one")
+    budget.take(share_bytes, b"another")
+    budget.release(share_bytes, b"one")
+    budget.take(share_bytes, b"one")
+    budget.take(max_bytes - 2 * share_bytes, b"")
+    with pytest.raises(TooManyBodies):
+        budget.take(1, b"")
+
+
+async def test_a_body_in_chunks_is_counted_as_it_arrives() -> None:
+    async with housed(bodies_max_bytes=LARGE) as house:
+        line = await house.connect()
+        line.ask("/held-body", "POST", b"Transfer-Encoding: chunked\r\n")
+        line.send(b"%x\r\n%b\r\n" % (LARGE // 2, b"x" * (LARGE // 2)))
+        await until(lambda: house.budget.in_use_bytes == LARGE // 2)
+        other = await house.connect()
+        other.ask("/body", "POST", b"Transfer-Encoding: chunked\r\n")
+        with contextlib.suppress(ConnectionError):
+            other.send(b"%x\r\n%b\r\n0\r\n\r\n" % (LARGE - 1, b"x" * (LARGE - 1)))
+        await refused(other)
+        assert house.budget.in_use_bytes == LARGE // 2
+        line.send(b"0\r\n\r\n")
+        await until(lambda: house.begun == 1)
+        assert house.budget.in_use_bytes == LARGE // 2  # for as long as the call goes on
+        house.release.set()
+        assert (await line.answer())[0] == 200
+        await until(lambda: house.budget.in_use_bytes == 0)
+
+
+async def test_a_body_that_is_read_whole_is_counted_too() -> None:
+    async with housed(bodies_max_bytes=LARGE) as house:
+        lines = [await house.connect() for _ in range(2)]
+        for line in lines:
+            line.ask("/held-body", "POST", b"Content-Length: %d\r\n" % (LARGE * 2 // 3))
+            line.send(b"x" * (LARGE * 2 // 3))
+        answers = asyncio.gather(*(line.answer() for line in lines))
+        await until(lambda: house.begun == 1)
+        house.release.set()
+        assert sorted(status for status, _ in await answers) == [200, 503]
+        await until(lambda: house.budget.in_use_bytes == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "lines", "sent", "status"),
+    [
+        ("/body", b"Content-Length: 1000000\r\n", b"x" * 1_000_000, 200),
+        ("/broken", b"Content-Length: 1000000\r\n", b"x" * 1_000_000, 500),
+        ("/body", b"Content-Length: 1000000\r\n", b"too slow", 400),
+        ("/body", b"Content-Length: 2000000\r\n", b"", 413),
+        ("/body", b"Transfer-Encoding: chunked\r\n", b"200000\r\n" + b"x" * (2**21), 413),
+        ("/body", b"Transfer-Encoding: chunked\r\n", b"20000\r\n" + b"x" * 2**17 + b"\r\nzz", 400),
+    ],
+    ids=["kept", "unhandled", "slow", "too large", "too large in chunks", "malformed"],
+)
+async def test_a_body_is_released_however_its_request_ends(
+    path: str, lines: bytes, sent: bytes, status: int
+) -> None:
+    async with housed() as house:
+        line = await house.connect()
+        line.ask(path, "POST", lines)
+        line.send(sent)
+        assert (await line.answer())[0] == status
+        await until(lambda: house.budget.in_use_bytes == 0)
+
+
+async def test_a_body_is_released_when_its_client_is_disconnected() -> None:
+    async with housed() as house:
+        for end in (Line.reset, lambda line: line.writer.write_eof()):
+            (line,) = await stalled(house, 1)
+            end(line)
+            await until(lambda: house.budget.in_use_bytes == 0)
+
+
+def test_a_key_that_holds_its_share_is_refused_alone_and_charged_nothing(make_service: ServiceMaker) -> None:
+    sizes = {"MYNA_BODY_MAX_BYTES": "300000", "MYNA_BODIES_MAX_BYTES": "600000"}
+    service = make_service(chat_url="parrot:", speech="none", env=sizes).start()
+    account = service.account(units=1000)
+    key, other = account.key().plain, service.account(units=1000).key().plain
+    lines = (f"Authorization: Bearer {key}", "Content-Length: 300000")
+    chat = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    large = {"model": "svc-chat", "messages": [{"role": "user", "content": "h" * 100_000}]}
+    url = f"{service.base_url}/chat/completions"
+    with Wire(service.root_url) as wire:
+        wire.head("POST /v1/chat/completions HTTP/1.1", *lines)
+        wire.send(b" " * 299_999)
+
+        def refused() -> bool:
+            answer = call("POST", url, key=key, data=large)
+            return (answer.status, answer.headers.get("retry-after")) == (503, "0")
+
+        wait_until(refused, 60, "the first body is held")
+        assert call("POST", url, key="myna_" + "0" * 40, data=large).status == 401
+        assert call("POST", url, key=key, data=chat).status == 200
+        assert call("POST", url, key=other, data=large).status != 503
+    stats = call("GET", f"{service.base_url}/me", key=key).json["stats"]
+    assert stats["ok_calls"] == stats["cost"]
+    assert service.stop() == 0

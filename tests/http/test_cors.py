@@ -1,0 +1,105 @@
+"""CORS: pages of the origins that the operator names may call /v1, and nobody else's may."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from myna.http.cors import ALLOWED, EXPOSED, Cors
+from tests.rig.calls import Answer, call
+from tests.rig.commands import CommandLine
+from tests.rig.service import Service, ServiceMaker
+
+ORIGIN, OTHER_ORIGIN = "https://app.example.com", "http://localhost:5173"
+PREFLIGHT = {
+    "Origin": ORIGIN,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang",
+}
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.fixture(scope="module")
+def service(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    env = {"MYNA_CORS_ORIGINS": f"{ORIGIN}, {OTHER_ORIGIN}"}
+    folder = tmp_path_factory.mktemp("cors")
+    running = Service(folder, commands, chat_url="parrot:", speech="none", env=env).start()
+    yield running
+    assert running.stop() == 0
+
+
+def allows_none(answer: Answer) -> bool:
+    return not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def names(header: str) -> set[str]:
+    return {name.strip().lower() for name in header.split(",")}
+
+
+@pytest.mark.parametrize(("path", "methods"), [("/chat/completions", {"post"}), ("/me", {"get"})])
+@pytest.mark.parametrize("origin", [ORIGIN, OTHER_ORIGIN])
+def test_a_preflight_is_answered_without_a_key(
+    service: Service, origin: str, path: str, methods: set[str]
+) -> None:
+    answer = call("OPTIONS", f"{service.base_url}{path}", headers={**PREFLIGHT, "Origin": origin})
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["access-control-allow-origin"] == origin
+    assert names(answer.headers["access-control-allow-methods"]) == methods
+    allowed = names(answer.headers["access-control-allow-headers"])
+    assert allowed == names(",".join(ALLOWED)) | {"x-stainless-lang"}
+    assert names(answer.headers["vary"]) == {"origin"}
+    assert "access-control-allow-credentials" not in answer.headers
+    assert answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example", f"{ORIGIN}:444", ""]
+)
+def test_a_page_of_another_origin_is_allowed_nothing(service: Service, origin: str) -> None:
+    preflight = call("OPTIONS", f"{service.base_url}/me", headers={**PREFLIGHT, "Origin": origin})
+    assert preflight.status == 405
+    for answer in (preflight, call("GET", f"{service.base_url}/me", headers={"Origin": origin})):
+        assert allows_none(answer)
+        assert names(answer.headers["vary"]) == {"origin"}
+
+
+def test_every_answer_below_v1_can_be_read_by_the_page(service: Service) -> None:
+    key = service.account(units=1).key().plain
+    origin = {"Origin": ORIGIN}
+    url = f"{service.base_url}/chat/completions"
+    answers = [
+        call("POST", url, key=key, data=CHAT, headers=origin),
+        call("POST", url, key=key, data=CHAT, headers=origin),
+        call("POST", url, key=key, data={}, headers=origin),
+        call("GET", url, key=key, headers=origin),
+        call("GET", f"{service.base_url}/me", headers=origin),
+        call("GET", f"{service.base_url}/nothing", headers=origin),
+    ]
+    assert [answer.status for answer in answers] == [200, 402, 400, 405, 401, 404]
+    for answer in answers:
+        assert answer.headers["access-control-allow-origin"] == ORIGIN
+        assert names(answer.headers["access-control-expose-headers"]) == names(",".join(EXPOSED))
+        assert names(answer.headers["vary"]) == {"origin"}
+        assert "access-control-allow-credentials" not in answer.headers
+    assert names(call("GET", f"{service.base_url}/me").headers["vary"]) == {"origin"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/openapi.json", "/farm/v1/lease", "/metrics"])
+def test_nothing_else_is_open_to_pages(service: Service, path: str) -> None:
+    for method, headers in (("GET", {"Origin": ORIGIN}), ("OPTIONS", PREFLIGHT)):
+        answer = call(method, f"{service.root_url}{path}", headers=headers)
+        assert allows_none(answer)
+        assert answer.status != 200 or method == "GET"
+
+
+def test_without_the_setting_no_page_is_allowed(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none").start()
+    preflight = call("OPTIONS", f"{service.base_url}/me", headers=PREFLIGHT)
+    assert preflight.status == 405
+    for answer in (preflight, call("GET", f"{service.base_url}/me", headers={"Origin": ORIGIN})):
+        assert allows_none(answer)
+        assert "vary" not in answer.headers
+
+
+def test_two_origins_in_one_request_are_none() -> None:
+    origin = (b"origin", ORIGIN.encode())
+    assert Cors([ORIGIN]).answer([origin, origin]) == [(b"vary", b"Origin")]

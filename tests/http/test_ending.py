@@ -1,0 +1,155 @@
+"""How a server ends, alone and with workers, and what it tells those who ask meanwhile."""
+
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.rig import processes
+from tests.rig.calls import Answer, Wire, call
+from tests.rig.postgres import Postgres
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+WAIT_S = 10
+
+
+def chat(service: Service, key: str, text: str = "hello") -> Answer:
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": text}]}
+    return call("POST", f"{service.base_url}/chat/completions", key=key, data=data)
+
+
+def test_a_stopping_service_is_not_ready_takes_no_calls_and_ends_those_it_has(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    upstream.behave("hold")
+    service = make_service(chat_url=upstream.url, speech="none").start()
+    key = service.account().key().plain
+    answers: list[Answer] = []
+    held = threading.Thread(target=lambda: answers.append(chat(service, key)))
+    held.start()
+    upstream.wait_for_requests(1)
+    service.terminate()
+    wait_until(lambda: call("GET", f"{service.root_url}/readyz").status == 503, WAIT_S, "it is not ready")
+    assert call("GET", f"{service.root_url}/readyz").json["checks"]["running"] is False
+    assert call("GET", f"{service.root_url}/healthz").status == 200
+    refused = chat(service, key)
+    assert (refused.status, refused.json["error"]["type"]) == (503, "service_unavailable")
+    assert call("GET", f"{service.base_url}/me", key=key).json["stats"]["calls"] == 1
+    upstream.release()
+    held.join(WAIT_S)
+    assert service.exit_code() == 0
+    assert answers[0].status == 200
+    assert service.command("audit").code == 0
+
+
+@pytest.mark.parametrize(
+    "size", ["Content-Length: 40", "Content-Length: 100000", "Transfer-Encoding: chunked"]
+)
+def test_a_body_that_does_not_arrive_delays_the_end_no_longer_than_its_refusal(
+    make_service: ServiceMaker, size: str
+) -> None:
+    """Neither the grace nor the time that a body may take passes within the deadlines of this test."""
+    env = {"MYNA_SHUTDOWN_GRACE_S": "600", "MYNA_BODY_TIMEOUT_S": "600"}
+    service = make_service(chat_url="parrot:", speech="none", env=env).start()
+    account = service.account(units=5)
+    key = account.key().plain
+    with Wire(service.root_url) as wire:
+        lines = (f"Authorization: Bearer {key}", size, "Expect: 100-continue")
+        wire.head("POST /v1/chat/completions HTTP/1.1", *lines)
+        assert wire.socket.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.send(b'2\r\n{"' if "chunked" in size else b'{"')
+        service.terminate()
+        answer = wire.answer()
+        assert (answer.status, answer.json["error"]["type"]) == (503, "service_unavailable")
+        assert answer.headers["connection"] == "close"
+        assert "nothing was charged" in answer.json["error"]["message"]
+        assert service.exit_code() == 0
+    assert service.cli("account", "show", account.name)["balance"] == 5
+
+
+def test_a_call_that_outlives_the_grace_is_refunded_and_the_exit_code_is_0(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    upstream.behave("hang")
+    service = make_service(chat_url=upstream.url, speech="none", env={"MYNA_SHUTDOWN_GRACE_S": "0.3"}).start()
+    account = service.account(units=5)
+    key = account.key().plain
+    answers: list[Answer] = []
+    held = threading.Thread(target=lambda: answers.append(chat(service, key)))
+    held.start()
+    upstream.wait_for_requests(1)
+    assert service.stop() == 0
+    held.join(WAIT_S)
+    assert (answers[0].status, answers[0].json["error"]["type"]) == (500, "server_error")
+    assert service.cli("account", "show", account.name)["balance"] == 5
+
+
+def test_two_workers_serve_count_together_and_end_with_0(
+    make_service: ServiceMaker, postgres_url: str
+) -> None:
+    env = {"MYNA_WORKERS": "2"}
+    pair = make_service(database_url=postgres_url, chat_url="parrot:", speech="none", env=env).start()
+    key = pair.account().key().plain
+    asked = 0
+
+    def both_have_served() -> bool:
+        nonlocal asked
+        with Wire(pair.root_url) as one, Wire(pair.root_url) as other:
+            for wire in (one, other):
+                wire.head("GET /v1/me HTTP/1.1", f"Authorization: Bearer {key}")
+                assert wire.answer("GET").status == 200
+                asked += 1
+        return workers_that_served(pair) == 2
+
+    wait_until(both_have_served, WAIT_S, "both workers have served")
+
+    def counted() -> float:
+        text = call("GET", f"{pair.root_url}/metrics").body.decode()
+        found = re.search(r'^myna_requests_total\{path="/v1/me",status="200"\} (\S+)$', text, re.MULTILINE)
+        return float(found[1]) if found else 0
+
+    wait_until(lambda: counted() == asked, WAIT_S, "both workers' requests are counted")  # behind the answer
+    assert chat(pair, key).status == 200
+    a_worker_that_dies_is_replaced(pair)
+    last = workers(pair)
+    assert pair.stop() == 0
+    assert not [pid for pid in last if processes.state(pid)]
+    assert "Traceback" not in pair.stderr
+
+
+def a_worker_that_dies_is_replaced(pair: Service) -> None:
+    before = set(workers(pair))
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker is there")
+
+
+def workers(service: Service) -> list[int]:
+    """The children that serve; Python keeps one more that only tidies up."""
+    found = processes.children(service.pid)
+    return [pid for pid in found if "spawn_main" in processes.told(pid, "cmdline")]
+
+
+def workers_that_served(service: Service) -> int:
+    """How many wrote an answer to GET /me into their file of counters."""
+    environ = processes.told(workers(service)[0], "environ")
+    (folder,) = re.findall(r"PROMETHEUS_MULTIPROC_DIR=([^\0]+)", environ)
+    return sum(b"/v1/me" in file.read_bytes() for file in Path(folder).glob("counter_*.db"))
+
+
+def test_workers_without_a_database_end_with_1_and_a_line(
+    make_service: ServiceMaker, postgres: Postgres
+) -> None:
+    url = postgres.url + "-that-is-not-there"
+    service = make_service(database_url=url, chat_url="parrot:", env={"MYNA_WORKERS": "2"})
+    service.spawn()
+    assert service.exit_code() == 1
+    place = url.rpartition("@")[2].partition("?")[0]
+    name = place.rpartition("/")[2]
+    assert (
+        service.stderr == f'myna: The database {place} can\'t be opened: database "{name}" does not exist.\n'
+    )

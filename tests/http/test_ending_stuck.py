@@ -1,0 +1,127 @@
+"""A process that is told to stop ends in time and with 0, whatever its disk, its log and its audit do."""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rig.calls import Wire, call
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.waiting import wait_until
+
+GRACE_S = 0.5
+EXIT_S = 20.0
+"""The grace, the bounded waits behind it, and a busy machine. What is stuck here is so for ten minutes."""
+NAME = "0123456789abcdef" * 2 + ".mp3"
+REQUESTS = 40
+"""More than asyncio's default executor has threads."""
+
+SERVE = "\nfrom myna.cli import main\nmain(['serve'])\n"
+NO_NAME_IS_FOUND = """
+import time
+from myna.store.files.audio import AudioStore
+AudioStore.find = lambda *_: time.sleep(600)
+"""
+NO_BYTE_IS_READ = """
+import builtins, io, time
+opened = io.open
+def stalled(file, *more, **named):
+    if str(file).endswith('.mp3'):
+        time.sleep(600)
+    return opened(file, *more, **named)
+builtins.open = io.open = stalled
+"""
+THE_COLLECTOR_WAITS = """
+import time
+from myna.store.files.audio import AudioStore
+AudioStore.between = lambda *_: time.sleep(600)
+"""
+THE_AUDIT_TAKES_LONG = """
+from myna import audit
+async def endless(db):
+    await db.fetch(
+        'WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1e15)'
+        ' SELECT i FROM n WHERE i < 0'
+    )
+async def run(db, *_, **__):
+    await db.snapshot(endless)
+audit.run = run
+"""
+
+
+def started(make_service: ServiceMaker, patch: str, stderr: int | None = None) -> Service:
+    env = {"MYNA_SHUTDOWN_GRACE_S": str(GRACE_S)}
+    service = make_service(chat_url="parrot:", speech="none", env=env, program=("-c", patch + SERVE))
+    return service.start(stderr)
+
+
+def ends_in_time(service: Service) -> None:
+    began_s = time.monotonic()
+    assert service.stop(deadline_s=EXIT_S * 2) == 0
+    assert time.monotonic() - began_s < EXIT_S
+
+
+@pytest.mark.parametrize("patch", [NO_NAME_IS_FOUND, NO_BYTE_IS_READ], ids=["found", "read"])
+def test_downloads_from_a_stalled_disk(make_service: ServiceMaker, patch: str) -> None:
+    service = started(make_service, patch)
+    file = service.folder / "data" / "audio" / NAME[:2] / NAME
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"some audio")
+    with contextlib.ExitStack() as open_wires:
+        for _ in range(REQUESTS):
+            wire = open_wires.enter_context(Wire(service.root_url))
+            wire.head(f"GET /uploads/{NAME} HTTP/1.1")
+        assert call("GET", f"{service.root_url}/healthz").status == 200
+        ends_in_time(service)
+
+
+@pytest.mark.parametrize("patch", [THE_COLLECTOR_WAITS, THE_AUDIT_TAKES_LONG], ids=["collector", "audit"])
+def test_work_of_the_clock_that_does_not_end(make_service: ServiceMaker, patch: str) -> None:
+    ends_in_time(started(make_service, patch))
+
+
+@pytest.fixture
+def unread() -> Iterator[tuple[int, int]]:
+    """A pipe that holds a page, and that nobody reads."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    yield reading, writing
+    os.close(reading)
+    with contextlib.suppress(OSError):
+        os.close(writing)
+
+
+def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end(
+    make_service: ServiceMaker, unread: tuple[int, int]
+) -> None:
+    _, writing = unread
+    service = started(make_service, "", writing)
+    for _ in range(300):
+        assert call("GET", f"{service.root_url}/healthz", deadline_s=10).status == 200
+    ends_in_time(service)
+
+
+def test_lines_that_were_dropped_are_counted_and_told_of_in_the_next_one(
+    make_service: ServiceMaker, unread: tuple[int, int]
+) -> None:
+    reading, writing = unread
+    small = "from myna.telemetry import logs\nlogs.WAITING_MAX_BYTES = 2000\n"
+    service = started(make_service, small, writing)
+    os.close(writing)
+
+    def dropped() -> float:
+        text = call("GET", f"{service.root_url}/metrics").body.decode()
+        (line,) = [line for line in text.splitlines() if line.startswith("myna_log_lines_dropped_total")]
+        return float(line.split()[1])
+
+    wait_until(lambda: dropped() > 0, 30, "lines are dropped")
+    log = Path(f"/proc/self/fd/{reading}")
+    service.terminate()
+    text = log.read_text()  # to the end of the process
+    assert service.exit_code() == 0
+    assert "lines of the log were dropped" in text
+    assert all(line.startswith("{") and line.endswith("}") for line in text.splitlines())

@@ -1,0 +1,40 @@
+"""What the tests of the client send, and how they wait."""
+
+import asyncio
+from collections.abc import Mapping
+
+from myna.http_client import ClientResponse, HttpClient
+
+HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "Authorization": "Bearer top-secret"}
+BODY = b'{"text":"' + b"x" * 500 + b'"}'
+
+
+async def post(
+    outbound: HttpClient,
+    url: str,
+    body: bytes = BODY,
+    *,
+    headers: Mapping[str, str] = HEADERS,
+    deadline_s: float = 10.0,
+    answer_max_bytes: int = 100_000,
+) -> ClientResponse:
+    """A call as the chat makes it."""
+    return await outbound.request(
+        "POST", url, headers=headers, body=body, deadline_s=deadline_s, answer_max_bytes=answer_max_bytes
+    )
+
+
+async def get(outbound: HttpClient, url: str, *, deadline_s: float = 10.0) -> ClientResponse:
+    return await outbound.request(
+        "GET", url, headers={}, body=None, deadline_s=deadline_s, answer_max_bytes=100_000
+    )
+
+
+class Stopwatch:
+    """Seconds since it was made, by the loop's clock."""
+
+    def __init__(self) -> None:
+        self._start = asyncio.get_running_loop().time()
+
+    def seconds(self) -> float:
+        return asyncio.get_running_loop().time() - self._start

@@ -1,0 +1,43 @@
+"""Every test of the client runs on both event loops; servers and clients are closed behind it."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from myna.http_client import HttpClient
+from tests.http_client.faulty import Behaviour, Faulty
+
+LOOPS = [
+    pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+    pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+]
+
+Serve = Callable[[Behaviour], "Faulty"]
+
+
+@pytest.fixture(params=LOOPS)
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    backend: tuple[str, dict[str, bool]] = request.param
+    return backend
+
+
+@pytest.fixture
+async def outbound() -> AsyncIterator[HttpClient]:
+    """A client that uses a connection again at once; `test_answers.py` has what waiting is for."""
+    client = HttpClient(connections_max=3, reuse_after_s=0)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """`serve(behaviour)` gives a server that listens already."""
+    servers: list[Faulty] = []
+
+    def start(behaviour: Behaviour) -> Faulty:
+        servers.append(Faulty(behaviour))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        await server.close()

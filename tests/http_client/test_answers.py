@@ -1,0 +1,204 @@
+"""No caller gets an answer to another request, whatever an upstream repeats, splits or delays."""
+
+import asyncio
+import logging
+import select
+import socket
+
+import pytest
+
+from myna.http_client import ClientResponse, ConnectionBroken, HttpClient
+from myna.http_client.idle import DISTRUST_S, REUSE_AFTER_S, IdleConnections
+from tests.http_client.calling import post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Talk, answer, answering
+from tests.http_client.test_pool import Blocking
+from tests.rig.repeating import DELAYS_S, Misdeed, Repeating, seeded
+
+pytestmark = pytest.mark.anyio
+
+STRAYS = [answer(b"two"), answer(b"two")[:20], b"!", b"HTTP/1.1 200 OK\r\n"]
+SEEDS = [1, 7, 2026]
+
+
+def send_unnoticed(outbound: HttpClient, server: socket.socket, stray: bytes) -> None:
+    """The client's kernel has the bytes; its event loop has had no turn to read them."""
+    (connection,) = outbound._open
+    server.sendall(stray)
+    assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), 10)[0]
+
+
+@pytest.mark.parametrize("stray", STRAYS, ids=["whole", "half", "a byte", "a line"])
+async def test_bytes_received_before_the_call_are_not_its_answer(outbound: HttpClient, stray: bytes) -> None:
+    server = Blocking()
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"one")))
+    await post(outbound, server.url, b"1")
+    kept = await serving
+    serving_two = asyncio.ensure_future(asyncio.to_thread(server.serve_one, kept, answer(b"two")))
+    await post(outbound, server.url, b"2")
+    await serving_two
+
+    send_unnoticed(outbound, kept, stray)
+    call = post(outbound, server.url, b"3")
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
+    assert (await call).body == b"three"
+
+    (await serving).close()
+    kept.close()
+    server.close()
+
+
+@pytest.mark.parametrize("stray", STRAYS, ids=["whole", "half", "a byte", "a line"])
+async def test_bytes_received_before_the_request_is_sent_are_not_its_answer(
+    outbound: HttpClient, stray: bytes
+) -> None:
+    server = Blocking()
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"two")))
+    await post(outbound, server.url, b"2")
+    kept = await serving
+
+    calling = asyncio.create_task(post(outbound, server.url, b"3"))
+    await asyncio.sleep(0)
+    send_unnoticed(outbound, kept, stray)
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"three")))
+    assert (await calling).body == b"three"
+
+    (await serving).close()
+    kept.close()
+    server.close()
+
+
+async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    async def doubling(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(answer(b"one"))
+        await talk.hear()
+        await talk.say(answer(b"one") + answer(b"two"))
+        await talk.until_the_client_leaves()
+
+    server = serve(doubling)
+    assert (await post(outbound, server.url)).body == b"one"
+    with pytest.raises(ConnectionBroken, match="more than one response"):
+        await post(outbound, server.url)
+    await server.until(lambda: server.open == 0)
+
+
+async def test_a_connection_waits_a_moment_before_its_next_call(serve: Serve) -> None:
+    """So that what follows an answer within that moment is found."""
+    assert max(DELAYS_S) < REUSE_AFTER_S
+    server, outbound = serve(answering(answer(b"ok"))), HttpClient(connections_max=9, reuse_after_s=3600)
+    for _ in range(3):
+        await post(outbound, server.url)
+    assert server.accepted == 3
+    await outbound.close()
+
+
+async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
+    outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def once_too_much(talk: Talk) -> None:
+        while await talk.hear():
+            await talk.say(answer(b"ok") * (2 if talk.number == 1 else 1))
+
+    caplog.set_level(logging.WARNING)
+    server, other = serve(once_too_much), serve(answering(answer(b"ok")))
+    for _ in range(4):
+        await post(outbound, server.url)
+        await post(outbound, other.url)
+    assert (server.accepted, other.accepted) == (4, 1)
+    assert caplog.text.count("sent unexpected bytes") == 1
+
+    monkeypatch.setattr("myna.http_client.idle.DISTRUST_S", -DISTRUST_S)
+    outbound._idle._distrusted.clear()
+    for _ in range(2):
+        await post(outbound, server.url)
+    assert server.accepted == 5
+
+
+async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient, serve: Serve) -> None:
+    async def impatient(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(answer(b"ok"))
+        if talk.number == 1:
+            await asked_once.wait()
+            await talk.say(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
+            return
+        while await talk.hear():
+            await talk.say(answer(b"ok"))
+
+    asked_once, server = asyncio.Event(), serve(impatient)
+    await post(outbound, server.url)
+    asked_once.set()
+    async with asyncio.timeout(5):
+        while outbound._open:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    for _ in range(3):
+        await post(outbound, server.url)
+    assert server.accepted == 2
+
+
+async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls: int) -> dict[bytes, bytes]:
+    """What each request got, where it got an answer."""
+    got: dict[bytes, bytes] = {}
+
+    async def one(caller: int) -> None:
+        for number in range(calls):
+            body = b"caller %d, call %d" % (caller, number)
+            try:
+                found: ClientResponse = await post(outbound, server.url, body)
+            except ConnectionBroken:  # two answers at once: nobody's
+                continue
+            got[body] = found.body
+
+    await asyncio.gather(*(one(caller) for caller in range(callers)))
+    return got
+
+
+def check(server: Repeating, got: dict[bytes, bytes]) -> None:
+    """Each answer is its request's, or one that its upstream repeated later than it could be held against."""
+    foreign = {body: found for body, found in got.items() if found != body}
+    assert set(foreign.values()) <= server.late, foreign
+    assert server.repeated
+
+
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+@pytest.mark.parametrize("kind", ["repeat", "half", "pieces"])
+async def test_a_repeated_or_split_answer_reaches_no_other_caller(
+    kind: str, delay_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IdleConnections, "_disable_keep_alive", lambda *_: None)
+    wait_s = 2 * max(DELAYS_S)
+    calls = iter(range(1_000_000))
+
+    def every_other() -> Misdeed:
+        return (kind, delay_s) if next(calls) % 2 else ("clean", 0.0)
+
+    server = Repeating(every_other, lambda body: body, wait_s)
+    outbound = HttpClient(connections_max=256, reuse_after_s=wait_s)
+    got = await ask_many(outbound, server, callers=2, calls=60)
+    await outbound.close()
+    server.close()
+    if kind == "pieces":
+        assert len(got) == 120
+        assert all(found == body for body, found in got.items())
+    else:
+        check(server, got)
+
+
+@pytest.mark.parametrize("distrusted", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_each_caller_gets_its_own_answer_from_a_faulty_upstream(
+    seed: int, distrusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not distrusted:  # then connections are used again all the time
+        monkeypatch.setattr(IdleConnections, "_disable_keep_alive", lambda *_: None)
+    server = Repeating(seeded(seed, clean=0.95), lambda body: body, REUSE_AFTER_S)
+    outbound = HttpClient(connections_max=256)
+    got = await ask_many(outbound, server, callers=8, calls=60)
+    await outbound.close()
+    server.close()
+    check(server, got)
+    assert len(got) >= 400
+    assert distrusted or server.accepted < server.requests

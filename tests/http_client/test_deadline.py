@@ -1,0 +1,166 @@
+"""The deadline is total, and a call that ends early closes its connection and gives its place back."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from myna.http_client import ClientResponse, HttpClient, IdleTimedOut, TimedOut, Unreachable
+from tests.http_client.calling import Stopwatch, get, post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Behaviour, Talk, answer, dripping, silent
+
+pytestmark = pytest.mark.anyio
+
+SLOW: list[Behaviour] = [
+    silent,
+    dripping(b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n", 0.01),
+    dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b".", 0.01),
+    dripping(b"HTTP/1.1 200 OK\r\n\r\n", b".", 0.01),
+    dripping(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n.\r\n", 0.01),
+    dripping(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.01),
+]
+
+
+@pytest.mark.parametrize("behaviour", SLOW)
+async def test_a_call_ends_at_its_deadline_whatever_its_server_sends(
+    outbound: HttpClient, serve: Serve, behaviour: Behaviour
+) -> None:
+    server, watch = serve(behaviour), Stopwatch()
+
+    with pytest.raises(TimedOut):
+        await post(outbound, server.url, deadline_s=0.2)
+
+    assert 0.15 < watch.seconds() < 2
+    await server.until(lambda: server.open == 0)
+
+
+async def test_waiting_for_a_free_connection_counts(serve: Serve) -> None:
+    server, outbound = serve(silent), HttpClient(connections_max=1)
+    holder = asyncio.ensure_future(post(outbound, server.url))
+    await server.until(lambda: len(server.requests) == 1)
+    watch = Stopwatch()
+
+    with pytest.raises(TimedOut, match="No connection was free"):
+        await post(outbound, server.url, deadline_s=0.2)
+
+    assert watch.seconds() < 2
+    assert len(server.requests) == 1
+    holder.cancel()
+    await asyncio.wait([holder])
+    await outbound.close()
+
+
+@pytest.fixture
+def full_listener() -> Iterator[int]:
+    """The port of a listener whose queue is full, so that a connection to it is never made."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for sock in (first, second):
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+async def test_connecting_counts(outbound: HttpClient, full_listener: int) -> None:
+    watch = Stopwatch()
+
+    with pytest.raises(TimedOut, match="not connected"):
+        await get(outbound, f"http://127.0.0.1:{full_listener}/", deadline_s=0.2)
+
+    assert watch.seconds() < 2
+
+
+async def test_a_server_that_takes_too_long_to_connect_is_unreachable(full_listener: int) -> None:
+    outbound, watch = HttpClient(connections_max=1, connect_timeout_s=0.2), Stopwatch()
+
+    with pytest.raises(Unreachable, match=r"didn't connect within 0\.2 s"):
+        await get(outbound, f"http://127.0.0.1:{full_listener}/", deadline_s=30)
+
+    assert watch.seconds() < 2
+    await outbound.close()
+
+
+async def test_a_deadline_that_has_passed_already_sends_nothing(outbound: HttpClient, serve: Serve) -> None:
+    server = serve(silent)
+
+    with pytest.raises(TimedOut):
+        await post(outbound, server.url, deadline_s=0)
+
+    assert server.requests == []
+
+
+async def test_a_cancelled_call_closes_its_connection_and_releases_its_slot(serve: Serve) -> None:
+    async def first_silent(talk: Talk) -> None:
+        while await talk.hear():
+            if talk.number == 1:
+                await talk.until_the_client_leaves()
+            await talk.say(answer(b"next"))
+
+    server, outbound = serve(first_silent), HttpClient(connections_max=1)
+    call = asyncio.ensure_future(post(outbound, server.url))
+    await server.until(lambda: len(server.requests) == 1)
+
+    call.cancel()
+    got = await post(outbound, server.url, deadline_s=5)
+
+    assert call.cancelled()
+    assert got.body == b"next"
+    await server.until(lambda: server.open == 1)
+    assert (server.accepted, server.open_peak) == (2, 1)
+    await outbound.close()
+
+
+async def test_cancelling_a_queued_call_does_not_affect_the_others(serve: Serve) -> None:
+    release = asyncio.Event()
+
+    async def patient(talk: Talk) -> None:
+        while await talk.hear():
+            await release.wait()
+            await talk.say(answer(b"ok"))
+
+    server, outbound = serve(patient), HttpClient(connections_max=1, reuse_after_s=0)
+    calls: list[asyncio.Future[ClientResponse]] = [
+        asyncio.ensure_future(post(outbound, server.url)) for _ in range(4)
+    ]
+    await server.until(lambda: len(server.requests) == 1)
+    calls[1].cancel()
+    release.set()
+
+    done = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert isinstance(done[1], asyncio.CancelledError)
+    assert [got.body for got in (done[0], *done[2:]) if isinstance(got, ClientResponse)] == [b"ok"] * 3
+    assert server.accepted == 1
+    await outbound.close()
+
+
+@pytest.mark.parametrize(
+    "behaviour", [silent, dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n.", b"", 60)]
+)
+async def test_a_server_may_not_be_silent_for_long_before_its_answer_or_within_it(
+    serve: Serve, behaviour: Behaviour
+) -> None:
+    server, outbound = serve(behaviour), HttpClient(connections_max=1, idle_s=0.2)
+
+    with pytest.raises(IdleTimedOut, match=r"sent nothing for 0\.2 s"):
+        await post(outbound, server.url)
+
+    await server.until(lambda: server.open == 0)
+    await outbound.close()
+
+
+async def test_a_slow_answer_is_read_to_its_end_while_bytes_come(serve: Serve) -> None:
+    async def slow(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+        for _ in range(10):
+            await asyncio.sleep(0.2)
+            await talk.say(b".")
+
+    outbound, watch = HttpClient(connections_max=1, idle_s=1.5), Stopwatch()
+    assert (await post(outbound, serve(slow).url)).body == b"." * 10
+    assert watch.seconds() > 1.5
+    await outbound.close()

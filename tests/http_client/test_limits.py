@@ -1,0 +1,225 @@
+"""The limit on an answer holds for every framing, and a download is poured out piece by piece."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient
+from myna.http_client.connection import ClientConnection
+from tests.http_client.calling import HEADERS, post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Behaviour, Talk, answer, answering, endless, once
+
+pytestmark = pytest.mark.anyio
+
+KB = b"k" * 1024
+
+
+async def test_an_answer_of_the_limit_is_accepted_and_one_byte_more_is_not(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    framed, bare = answer(KB), b"HTTP/1.1 200 OK\r\n\r\n" + KB
+
+    for data in (framed, bare):
+        server = serve(once(data))
+        assert (await post(outbound, server.url, answer_max_bytes=1024)).body == KB
+        with pytest.raises(AnswerTooLarge):
+            await post(outbound, server.url, answer_max_bytes=1023)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        endless(b"HTTP/1.1 200 OK\r\n\r\n", KB),
+        endless(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", KB),
+        endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"400\r\n" + KB + b"\r\n"),
+        endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1;" + KB + b"\r\n.\r\n"),
+        endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-T: " + KB + b"\r\n"),
+        endless(b"HTTP/1.1 200 OK\r\n", b"X-H: " + KB + b"\r\n"),
+        endless(b"HTTP/1.1 200 OK\r\nX-H: ", KB),
+        endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["bare", "with length", "chunks", "padding", "trailers", "headers", "one header", "interim answers"],
+)
+async def test_an_endless_answer_fails_and_its_connection_is_closed(
+    outbound: HttpClient, serve: Serve, behaviour: Behaviour
+) -> None:
+    server = serve(behaviour)
+
+    with pytest.raises(AnswerTooLarge):
+        await post(outbound, server.url, answer_max_bytes=50_000)
+
+    await server.until(lambda: server.open == 0)
+
+
+async def test_a_content_length_over_the_limit_is_refused_before_the_body(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    async def only_announcing(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n")
+        await talk.until_the_client_leaves()
+
+    with pytest.raises(AnswerTooLarge, match="more than 1000 bytes"):
+        await post(outbound, serve(only_announcing).url, answer_max_bytes=1000)
+
+
+async def download(
+    outbound: HttpClient, url: str, pieces: list[bytes], *, wanted: bool = True, max_bytes: int = 5_000_000
+) -> ClientResponse:
+    def accept(status: int, headers: Mapping[str, str]) -> bool:
+        assert (status, headers["content-type"]) == (200, "audio/mpeg")
+        return wanted
+
+    return await outbound.download(
+        "POST",
+        url,
+        headers=HEADERS,
+        body=b"{}",
+        deadline_s=10,
+        answer_max_bytes=max_bytes,
+        sink=pieces.append,
+        accept=accept,
+    )
+
+
+async def test_a_download_reaches_the_sink_piece_by_piece_and_whole(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    data = random.Random(1).randbytes(3_000_000)
+    server = serve(answering(answer(data, "200 OK", "Content-Type: audio/mpeg")))
+
+    for _ in range(2):
+        pieces: list[bytes] = []
+        got = await download(outbound, server.url, pieces)
+        assert (got.status, got.body) == (200, b"")
+        assert len(pieces) > 1
+        assert hashlib.sha256(b"".join(pieces)).digest() == hashlib.sha256(data).digest()
+
+    assert server.accepted == 1
+
+
+async def test_a_download_over_its_limit_writes_no_more_than_the_limit(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    pieces: list[bytes] = []
+    server = serve(endless(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", KB))
+
+    with pytest.raises(AnswerTooLarge):
+        await download(outbound, server.url, pieces, max_bytes=1_000_000)
+
+    assert 0 < sum(map(len, pieces)) <= 1_000_000
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 1000000\r\n", ""])
+async def test_an_answer_that_is_not_accepted_is_truncated_to_64_kib(
+    outbound: HttpClient, serve: Serve, length: str
+) -> None:
+    pieces: list[bytes] = []
+    head = f"HTTP/1.1 200 OK\r\n{length}Content-Type: audio/mpeg\r\n\r\n".encode()
+    server = serve(once(head + b"e" * 1_000_000))
+
+    got = await download(outbound, server.url, pieces, wanted=False, max_bytes=100)
+
+    assert (got.body, pieces) == (b"e" * 65_536, [])
+
+
+async def test_a_short_answer_that_is_not_accepted_keeps_its_connection(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    server = serve(answering(answer(b"why", "200 OK", "Content-Type: audio/mpeg")))
+
+    for _ in range(2):
+        assert (await download(outbound, server.url, [], wanted=False)).body == b"why"
+
+    assert server.accepted == 1
+
+
+@pytest.mark.parametrize("where", ["sink", "accept"])
+async def test_an_exception_of_the_sink_ends_the_call_and_is_raised(
+    outbound: HttpClient, serve: Serve, where: str
+) -> None:
+    def full(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    server = serve(answering(answer(KB)))
+    with pytest.raises(OSError, match="No space left"):
+        await outbound.download(
+            "GET",
+            server.url,
+            headers={},
+            body=None,
+            deadline_s=5,
+            answer_max_bytes=10_000,
+            sink=full if where == "sink" else (lambda _: None),
+            accept=full if where == "accept" else (lambda *_: True),
+        )
+    await server.until(lambda: server.open == 0)
+
+
+class Steps:
+    """How often the parser called back between two turns of the event loop, at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = self._now = 0
+        self._loop = asyncio.get_running_loop()
+        for name in ("on_body", "on_header", "on_message_begin"):
+            monkeypatch.setattr(ClientConnection, name, self._counted(getattr(ClientConnection, name)))
+        self._handle = self._loop.call_soon(self._turn)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+    def _counted(self, callback: Callable[..., None]) -> Callable[..., None]:
+        def called(*args: object) -> None:
+            self._now += 1
+            callback(*args)
+
+        return called
+
+    def _turn(self) -> None:
+        self.most, self._now = max(self.most, self._now), 0
+        self._handle = self._loop.call_soon(self._turn)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "again"),
+    [
+        (CHUNKED, b"1\r\n.\r\n" * 100_000),
+        (CHUNKED, b"14\r\n" + b"." * 20 + b"\r\n"),
+        (CHUNKED + b"0\r\n", b"a:b\r\n" * 100_000),
+        (b"HTTP/1.1 200 OK\r\n", b"a:b\r\n" * 100_000),
+        (b"", b"HTTP/1.1 100\r\n\r\n" * 100_000),
+    ],
+    ids=["chunks of a byte", "chunks of 20 bytes", "trailers", "headers", "interim answers"],
+)
+async def test_no_answer_blocks_the_event_loop(
+    outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, start: bytes, again: bytes
+) -> None:
+    """A step takes a microsecond or two; 50 ms are the bound."""
+    again = again * max(1, 1_000_000 // len(again))
+    server, steps = serve(endless(start, again)), Steps(monkeypatch)
+
+    with pytest.raises(AnswerTooLarge):
+        await post(outbound, server.url, answer_max_bytes=8 * 2**20, deadline_s=60)
+
+    steps.stop()
+    assert 0 < steps.most <= 25_000
+
+
+async def test_a_short_answer_may_come_in_chunks_of_a_byte(outbound: HttpClient, serve: Serve) -> None:
+    server = serve(once(CHUNKED + b"1\r\n.\r\n" * 10_000 + b"0\r\n\r\n"))
+
+    assert (await post(outbound, server.url)).body == b"." * 10_000
+
+
+async def test_many_duplicate_headers_are_joined_once(outbound: HttpClient, serve: Serve) -> None:
+    server = serve(once(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + b"a:b\r\n" * 10_000 + b"\r\n"))
+
+    assert (await post(outbound, server.url)).headers["a"] == ", ".join(["b"] * 10_000)

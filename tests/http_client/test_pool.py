@@ -1,0 +1,232 @@
+"""The cap holds, waiting calls get through, and a connection its server has closed is never used again."""
+
+import asyncio
+import gc
+import socket
+from typing import Any
+
+import pytest
+
+from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
+from myna.http_client.connection import ClientConnection
+from myna.http_client.idle import IDLE_MAX_S
+from tests.http_client.calling import post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Behaviour, Talk, answer, answering, hanging_up, once
+from tests.rig.waiting import free_port
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_limit_of_connections_is_kept_and_every_call_is_answered(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    async def busy(talk: Talk) -> None:
+        while await talk.hear():
+            await server.until(lambda: server.open == 3)
+            await talk.say(answer(b"ok"))
+
+    server = serve(busy)
+    answers = await asyncio.gather(*(post(outbound, server.url) for _ in range(40)))
+
+    assert [got.body for got in answers] == [b"ok"] * 40
+    assert (server.accepted, server.open_peak) == (3, 3)
+
+
+async def test_the_limit_of_connections_counts_all_servers(outbound: HttpClient, serve: Serve) -> None:
+    servers = [serve(answering(answer(b"ok"))) for _ in range(5)]
+    most = 0
+
+    for _ in range(2):
+        for server in servers:
+            await post(outbound, server.url)
+            await server.until(lambda: sum(each.open for each in servers) <= 3)
+            most = max(most, sum(each.open for each in servers))
+
+    assert most == 3
+    assert [server.open_peak for server in servers] == [1] * 5
+
+
+async def test_concurrent_calls_to_many_servers_keep_the_limit(outbound: HttpClient, serve: Serve) -> None:
+    servers = [serve(answering(answer(b"ok"))) for _ in range(6)]
+
+    answers = await asyncio.gather(*(post(outbound, servers[i % 6].url) for i in range(60)))
+
+    assert [got.body for got in answers] == [b"ok"] * 60
+    assert len(outbound._open) <= 3
+
+
+class Blocking:
+    """A server of blocking sockets, so that a test can close one without the event loop coming by."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._listener.settimeout(10)  # no thread waits for ever where a test fails
+        self.heard: list[bytes] = []
+
+    def accept(self) -> socket.socket:
+        return self._listener.accept()[0]
+
+    def serve_one(self, connection: socket.socket, data: bytes) -> None:
+        self.heard.append(connection.recv(65_536))
+        connection.sendall(data)
+
+    def accept_and_serve(self, data: bytes) -> socket.socket:
+        connection = self.accept()
+        self.serve_one(connection, data)
+        return connection
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.parametrize(
+    "parting", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"], ids=["silently", "with 408"]
+)
+async def test_a_post_does_not_use_an_idle_connection_that_its_server_closed(
+    outbound: HttpClient, parting: bytes
+) -> None:
+    server = Blocking()
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"1")))
+    assert (await post(outbound, server.url, b"one")).body == b"1"
+    kept = await serving
+
+    # Closed and called again without a turn of the event loop between: only a look at the socket can tell.
+    kept.sendall(parting)
+    kept.close()
+    call = post(outbound, server.url, b"two")
+    serving = asyncio.ensure_future(asyncio.to_thread(server.accept_and_serve, answer(b"2")))
+    assert (await call).body == b"2"
+
+    (await serving).close()
+    server.close()
+    assert [heard[-3:] for heard in server.heard] == [b"one", b"two"]
+
+
+async def test_a_post_that_was_read_and_not_answered_is_not_sent_again(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    async def second_time_dead(talk: Talk) -> None:
+        await talk.hear()
+        await talk.say(answer(b"ok"))
+        await talk.hear()
+
+    server = serve(second_time_dead)
+    await post(outbound, server.url, b"one")
+
+    with pytest.raises(ConnectionBroken, match="without an answer"):
+        await post(outbound, server.url, b"two")
+
+    assert [request.body for request in server.requests] == [b"one", b"two"]
+    assert server.accepted == 1
+
+
+async def test_idle_connections_are_closed_before_servers_close_them(
+    outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert IDLE_MAX_S < 5
+    server = serve(answering(answer(b"ok")))
+
+    monkeypatch.setattr("myna.http_client.idle.IDLE_MAX_S", 0.0)
+    for _ in range(3):
+        await post(outbound, server.url)
+
+    assert server.accepted == 3
+
+
+async def test_a_connection_that_ends_before_its_first_use_releases_its_slot(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refusing(talk: Talk) -> None:
+        return None
+
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def connect_and_lose(make: Any, *args: Any, **options: Any) -> Any:
+        lost = asyncio.Event()
+
+        def watched() -> Any:
+            connection = make()
+            ended = connection.connection_lost
+
+            def losing(exc: Exception | None) -> None:
+                ended(exc)
+                lost.set()
+
+            connection.connection_lost = losing
+            return connection
+
+        made = await connect(watched, *args, **options)
+        await lost.wait()
+        return made
+
+    outbound, good = HttpClient(connections_max=1), serve(answering(answer(b"ok")))
+    with monkeypatch.context() as patch, pytest.raises(Unreachable, match="before the request was sent"):
+        patch.setattr(loop, "create_connection", connect_and_lose)
+        await post(outbound, serve(refusing).url)
+
+    assert (await post(outbound, good.url, deadline_s=3)).body == b"ok"
+    await outbound.close()
+
+
+async def about_to_leave(
+    outbound: HttpClient, serve: Serve
+) -> tuple[ClientConnection, "asyncio.Task[ClientResponse]"]:
+    """A connection that was used before, and a call over it of which no byte has left yet."""
+    server = serve(answering(answer(b"ok")))
+    await post(outbound, server.url)
+    (connection,) = outbound._open
+    calling = asyncio.create_task(post(outbound, server.url))
+    await asyncio.sleep(0)
+    assert connection._transport.unsent
+    return connection, calling
+
+
+async def test_bytes_parsed_before_the_request_is_sent_are_not_its_answer(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    connection, calling = await about_to_leave(outbound, serve)
+    connection._parse(memoryview(answer(b"of another request")))
+    assert (await calling).body == b"ok"
+    assert connection not in outbound._open
+
+
+@pytest.mark.parametrize(("behaviour", "failures"), [(once(answer(b"ok")), 0), (hanging_up, 5), (None, 5)])
+async def test_a_closed_connection_leaves_no_reference_cycle(
+    outbound: HttpClient, serve: Serve, behaviour: Behaviour | None, failures: int
+) -> None:
+    """What goes round in circles stays until some ten thousand such things are there. Without a behaviour
+    nobody listens."""
+    server = serve(behaviour) if behaviour else None
+    url = server.url if server else f"http://127.0.0.1:{free_port()}"
+    failed = 0
+    gc.collect()
+    before = connections()
+    gc.disable()
+    try:
+        for _ in range(5):
+            try:
+                await post(outbound, url)
+            except (ConnectionBroken, Unreachable):
+                failed += 1
+        async with asyncio.timeout(5):
+            while connections() - before:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
+    assert failed == failures
+    assert server is None or server.accepted == 5
+
+
+def connections() -> set[int]:
+    return {id(found) for found in gc.get_objects() if type(found) is ClientConnection}
+
+
+async def test_a_connection_that_ends_before_the_request_is_sent_is_replaced(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    connection, calling = await about_to_leave(outbound, serve)
+    connection._transport._transport.abort()
+    assert (await calling).body == b"ok"

@@ -1,0 +1,56 @@
+"""After many calls that end in every way at once, no place is lost and no answer went to the wrong caller."""
+
+import asyncio
+import random
+
+import pytest
+
+from myna.http_client import ClientResponse, HttpClient, RequestFailed
+from tests.http_client.calling import post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Talk, answer
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_no_slot_is_lost_and_no_answer_is_mixed_up(outbound: HttpClient, serve: Serve) -> None:
+    chance = random.Random(20)
+
+    async def moody(talk: Talk) -> None:
+        while request := await talk.hear():
+            mood = chance.random()
+            if mood < 0.05:
+                break
+            if mood < 0.055:
+                await talk.until_the_client_leaves()
+            elif mood < 0.10:
+                await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + request.body)
+                break
+            await talk.say(answer(request.body) + (b"HTTP/1.1 200" if mood < 0.15 else b""))
+            if mood < 0.20:
+                break
+
+    servers = [serve(moody) for _ in range(3)]
+    calls: list[asyncio.Future[ClientResponse]] = []
+    for number in range(600):
+        url = servers[number % 3].url
+        calls.append(asyncio.ensure_future(post(outbound, url, b"%d" % number, deadline_s=2)))
+    for call in chance.sample(calls, 100):
+        asyncio.get_running_loop().call_later(chance.random() / 5, call.cancel)
+    done = await asyncio.gather(*calls, return_exceptions=True)
+
+    answered = [number for number, got in enumerate(done) if isinstance(got, ClientResponse)]
+    assert all(done[number].body == b"%d" % number for number in answered)  # type: ignore[union-attr]
+    assert all(isinstance(got, (ClientResponse, RequestFailed, asyncio.CancelledError)) for got in done)
+    assert len(answered) > 100
+    assert sum(server.open for server in servers) <= 3
+    assert {server.open_peak for server in servers} <= {1, 2, 3}
+    calm = serve(_echo)
+    again = await asyncio.gather(*(post(outbound, calm.url, b"%d" % i) for i in range(9)))
+    assert [got.body for got in again] == [b"%d" % i for i in range(9)]
+    await calm.until(lambda: calm.open_peak == 3)
+
+
+async def _echo(talk: Talk) -> None:
+    while request := await talk.hear():
+        await talk.say(answer(request.body))

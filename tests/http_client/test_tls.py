@@ -1,0 +1,109 @@
+"""https: the certificate must be the host's own, and vouched for by the system's roots or SSL_CERT_FILE."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from myna.http_client import HttpClient, TimedOut, Unreachable
+from tests.http_client.calling import Stopwatch, post
+from tests.http_client.conftest import Serve
+from tests.http_client.faulty import Faulty, Talk, answer, answering, silent
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Who vouches for the server; made for this run alone."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def roots(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The authority's certificate, for SSL_CERT_FILE."""
+    path = tmp_path_factory.mktemp("roots") / "roots.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+@pytest.fixture
+async def secured(authority: trustme.CA) -> AsyncIterator[Faulty]:
+    """A server for https://localhost that answers "sealed"."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    server = Faulty(answering(answer(b"sealed")), context)
+    yield server
+    await server.close()
+
+
+async def test_calls_to_a_trusted_server_reuse_one_connection(
+    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
+
+    for _ in range(5):
+        got = await post(outbound, f"https://localhost:{secured.port}/")
+        assert got.body == b"sealed"
+
+    assert (len(secured.requests), secured.accepted) == (5, 1)
+
+
+async def test_an_untrusted_certificate_is_refused_before_anything_is_sent(
+    outbound: HttpClient, secured: Faulty
+) -> None:
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await post(outbound, f"https://localhost:{secured.port}/")
+
+    assert secured.requests == []
+
+
+async def test_a_certificate_of_another_host_is_refused(
+    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
+
+    with pytest.raises(Unreachable):
+        await post(outbound, f"https://127.0.0.1:{secured.port}/")
+
+    assert secured.requests == []
+
+
+async def test_a_server_without_tls_is_unreachable(outbound: HttpClient, serve: Serve) -> None:
+    async def mail(talk: Talk) -> None:
+        await talk.say(b"220 mail.example ESMTP\r\n")
+        await talk.until_the_client_leaves()
+
+    server = serve(mail)
+    with pytest.raises(Unreachable):
+        await post(outbound, f"https://127.0.0.1:{server.port}/", deadline_s=5)
+
+
+async def test_a_handshake_that_hangs_ends_at_the_deadline_and_closes_its_connection(
+    outbound: HttpClient, serve: Serve
+) -> None:
+    server, watch = serve(silent), Stopwatch()
+
+    with pytest.raises(TimedOut):
+        await post(outbound, f"https://127.0.0.1:{server.port}/", deadline_s=1.5)
+
+    assert watch.seconds() < 10
+    await server.until(lambda: server.accepted == 1 and server.open == 0)
+
+
+async def test_a_cancelled_call_over_tls_leaves_no_connection(
+    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
+    await post(outbound, f"https://localhost:{secured.port}/")
+
+    call = asyncio.ensure_future(post(outbound, f"https://localhost:{secured.port}/", b"x" * 4_000_000))
+    await secured.until(lambda: secured.open == 1)
+    call.cancel()
+    await asyncio.wait([call])
+    await outbound.close()
+
+    await secured.until(lambda: secured.open == 0)

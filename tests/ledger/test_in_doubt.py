@@ -1,0 +1,157 @@
+"""What is told of units where the database does not answer: nothing, unless it is true."""
+
+import asyncio
+
+import pytest
+
+from myna.errors import CommitInDoubt, DatabaseUnavailable, UpstreamFailed
+from myna.keys import Scope
+from myna.store.batch import CallState, Charged, TaskStatus
+from myna.store.postgresql import Postgresql
+from tests.ledger.desk import Desk, desk_on
+from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
+from tests.store.cutter import cutter_to
+from tests.store.stalls import stalled_commits, until
+from tests.tasks.works import Works, shown, works_on
+
+pytestmark = pytest.mark.anyio
+
+VOICE = speech().voice_id
+
+
+async def ends_as(books: Books, call_id: bytes, state: CallState) -> None:
+    async def ended() -> bool:
+        return await books.state(call_id) == state
+
+    await until(ended, f"the call is {state.name}")
+
+
+async def only_call(books: Books) -> bytes:
+    ((call_id,),) = await books.sql("SELECT id FROM calls")
+    return bytes(call_id)
+
+
+async def test_a_charge_that_was_never_sent_costs_nothing_and_says_so(books: Books) -> None:
+    holder = await books.holder()
+    async with desk_on(books.db, charge_wait_s=0.3) as desk:
+        async with stalled_commits(books) as stalled:
+            first = asyncio.ensure_future(desk.commits.charge(charge_of(holder), 60))
+            await asyncio.wait([first], timeout=0.05)
+            await stalled()
+            with pytest.raises(DatabaseUnavailable, match="nothing was charged"):
+                await desk.admit(holder)
+        assert isinstance(await first, Charged)
+        await desk.commits.end(keep_of(charge_of(holder, call_id=await only_call(books))), 10)
+    assert await books.balance(holder) == 9
+
+
+async def test_of_a_charge_that_was_sent_nothing_is_told_and_it_is_refunded(books: Books) -> None:
+    holder = await books.holder()
+    async with desk_on(books.db, charge_wait_s=0.3) as desk:
+        async with stalled_commits(books):
+            with pytest.raises(CommitInDoubt):
+                await desk.admit(holder)
+        call = charge_of(holder)
+        await desk.commits.charge(call, 10)  # behind the one in doubt
+        await desk.commits.end(keep_of(call), 10)
+
+        async def only_ours() -> bool:
+            return await books.sql("SELECT id FROM calls WHERE state <> 2") == [(call.call_id,)]
+
+        await until(only_ours, "the charge in doubt is refunded")
+    assert await books.balance(holder) == 9
+
+
+async def test_a_call_that_is_told_to_stop_in_the_middle_of_its_charge_promises_nothing(
+    books: Books, desk: Desk
+) -> None:
+    holder = await books.holder()
+    async with stalled_commits(books) as stalled:
+        admitting = asyncio.ensure_future(desk.admit(holder))
+        await asyncio.wait([admitting], timeout=0.05)
+        await stalled()
+        admitting.cancel()
+        with pytest.raises(CommitInDoubt):
+            await admitting
+
+    async def refunded() -> bool:
+        return await books.sql("SELECT state FROM calls") == [(int(CallState.REFUNDED),)]
+
+    await until(refunded, "the charge is refunded")
+
+
+async def completed(other: Works, node: int) -> None:
+    """The node's next job, once there is one, is done: by another process."""
+    (job,) = await other.tasks.lease(node, 1, 10)
+    assert await other.tasks.complete(node, shown(job), AUDIO)
+
+
+async def test_a_charge_whose_answer_is_lost_may_be_kept_by_a_node_of_another_process(
+    postgres_books: Books,
+) -> None:
+    """The wire to the database goes mute behind the charge; the node asks the other process."""
+    books, task = postgres_books, speech(TaskStatus.QUEUED)
+    async with works_on(books) as other, cutter_to(books.url) as cutter:
+        node, holder = await other.node(VOICE), await books.holder()
+        db = await Postgresql.open(cutter.url)
+        async with desk_on(db, charge_wait_s=0.5) as desk:
+            cutter.mute_behind(task.text.encode())
+            with pytest.raises(CommitInDoubt):
+                await desk.admit(holder, desk.order(pays=Scope.TTS, task=task))
+            await completed(other, node)
+            cutter.cut()  # the charge is sent again and refunded too late; the desk closes behind that
+        await db.close()
+    assert await books.balance(holder) == 9
+    assert await books.state(await only_call(books)) == CallState.KEPT
+
+
+async def test_a_refund_that_is_late_is_not_told(books: Books) -> None:
+    holder = await books.holder()
+    async with desk_on(books.db, charge_wait_s=0.3) as desk:
+        call = await desk.admit(holder)
+        async with stalled_commits(books):
+            with pytest.raises(CommitInDoubt):
+                async with call:
+                    raise UpstreamFailed("no channel; the units were refunded")
+        await ends_as(books, call.id, CallState.REFUNDED)
+    assert await books.balance(holder) == 10
+
+
+async def test_a_call_that_is_told_to_stop_in_the_middle_of_its_refund_promises_nothing(
+    books: Books, desk: Desk
+) -> None:
+    holder = await books.holder()
+    call = await desk.admit(holder)
+
+    async def fail() -> None:
+        async with call:
+            raise UpstreamFailed("no channel; the units were refunded")
+
+    async with stalled_commits(books):
+        failing = asyncio.ensure_future(fail())
+        await asyncio.wait([failing], timeout=0.05)
+        failing.cancel()
+        with pytest.raises(CommitInDoubt):
+            await failing
+    await ends_as(books, call.id, CallState.REFUNDED)
+
+
+async def test_a_refund_that_comes_behind_a_keep_is_not_told(books: Books, desk: Desk) -> None:
+    """As where a node has completed the task: the call is kept."""
+    holder = await books.holder()
+    with pytest.raises(CommitInDoubt):
+        async with await desk.admit(holder) as call:
+            await books.end(keep_of(charge_of(holder, call_id=call.id)))
+            raise UpstreamFailed("no channel; the units were refunded")
+    assert await books.balance(holder) == 9
+
+
+async def test_an_error_behind_the_keep_is_not_told(books: Books, desk: Desk) -> None:
+    """It would read as a refund."""
+    holder = await books.holder()
+    with pytest.raises(CommitInDoubt) as doubt:
+        async with await desk.admit(holder) as call:
+            await call.keep("an answer")
+            raise ZeroDivisionError
+    assert isinstance(doubt.value.__cause__, ZeroDivisionError)
+    assert await books.balance(holder) == 9

@@ -1,0 +1,115 @@
+"""What opens and closes a circuit is stored for the operator, apart from the calls."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from myna.app import Service
+from myna.channels import FAILURES_MAX, recall_circuits
+from myna.config import ConfigCache
+from myna.settings import Settings
+from myna.store.queries import circuits as store
+from myna.store.queries import config as site_store
+from myna.store.queries.config import ChannelRow
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+ROW = ChannelRow("chat", "up", "http://127.0.0.1:1/v1", "m", "MYNA_KEY_UP", 100, 1)
+
+
+async def serving(books: Books, folder: Path, **environ: str) -> Service:
+    """The parts of a serving process on these books; nothing runs by itself."""
+    settings = Settings(data=str(folder), chat_url="parrot:", speech="none")
+    site = await ConfigCache.read(books.db)
+    return Service(settings, environ, books.db, site, Service.commits_of(books.db, settings))
+
+
+@pytest.fixture
+async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
+    yield await serving(books, tmp_path)
+
+
+def fail(service: Service, error: str = "status 500") -> None:
+    for _ in range(FAILURES_MAX):
+        service.channels.circuits.failed("up", error)
+
+
+async def state(books: Books) -> tuple[str, str]:
+    row = (await store.load(books.db)).get("up", store.CircuitRow())
+    return row.state, row.error
+
+
+async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
+    books: Books, service: Service
+) -> None:
+    fail(service)
+    await service.jobs.record_circuits()
+    assert await state(books) == ("open", "status 500")
+    assert (await store.load(books.db))["up"].error_at > 0
+
+    service.channels.circuits.succeeded("up")
+    await service.jobs.record_circuits()
+    assert await state(books) == ("closed", "status 500")
+
+
+async def test_a_circuit_whose_cooldown_is_over_is_half_open(books: Books) -> None:
+    await books.db.transaction(lambda connection: store.opened(connection, "up", 0, "why"))
+    assert await state(books) == ("half-open", "why")
+
+
+async def test_a_process_closes_what_the_one_before_it_left_open(
+    books: Books, service: Service, tmp_path: Path
+) -> None:
+    fail(service)
+    await service.jobs.record_circuits()
+    after = await serving(books, tmp_path)
+    await recall_circuits(books.db, after.channels)
+    assert not after.channels.circuits.open("up")
+    after.channels.circuits.succeeded("up")
+    await after.jobs.record_circuits()
+    assert await state(books) == ("closed", "status 500")
+
+
+async def test_a_change_that_cannot_be_stored_now_is_stored_later(books: Books, service: Service) -> None:
+    fail(service)
+    await books.sql("ALTER TABLE circuits RENAME TO elsewhere")
+    with pytest.raises(Exception, match="circuits"):
+        await service.jobs.record_circuits()
+    await books.sql("ALTER TABLE elsewhere RENAME TO circuits")
+    await service.jobs.record_circuits()
+    assert await state(books) == ("open", "status 500")
+
+
+async def test_a_removed_channel_leaves_no_circuit_behind(books: Books, service: Service) -> None:
+    await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))
+    fail(service)
+    await service.jobs.record_circuits()
+    await books.db.transaction(lambda connection: site_store.remove_channel(connection, "up"))
+    assert await store.load(books.db) == {}
+
+
+async def test_a_channel_whose_key_is_missing_is_logged_once(
+    books: Books, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = structs.replace(ROW, name="off", enabled=0)
+    for row in (ROW, off):
+        await books.db.transaction(lambda connection, row=row: site_store.add_channel(connection, row))
+    caplog.set_level(logging.WARNING, "myna.channels")
+    await service.jobs.refresh_config()
+    await service.jobs.refresh_config()
+    (line,) = caplog.messages
+    assert line.startswith("channel 'up' is asked without a key: MYNA_KEY_UP ")
+
+
+async def test_a_channel_whose_key_is_there_is_not_logged(
+    books: Books, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))
+    service = await serving(books, tmp_path, MYNA_KEY_UP="secret")
+    caplog.set_level(logging.WARNING, "myna.channels")
+    await service.jobs.refresh_config()
+    assert caplog.messages == []

@@ -1,0 +1,132 @@
+"""Each job runs on its own: what one of them can't read or do stops no other."""
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna import audit
+from myna import config as site
+from myna.app import Service
+from myna.config import DAY_MS, ConfigCache, SiteSettings
+from myna.ledger import DEADLINE_MARGIN_S
+from myna.maintenance import LEFTOVER_AGE_S
+from myna.settings import Settings
+from myna.store.batch import Audio, CallState
+from tests.maintenance.test_leftovers import OLD_S, write
+from tests.store.books import Books, keep_of, speech
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+UNREADABLE = "INSERT INTO settings (name, value) VALUES ($1, $2)"
+OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)
+
+
+@pytest.fixture
+async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
+    """A serving process's parts on these books; nothing runs by itself but the writes."""
+    settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
+    made = Service(
+        settings, {}, books.db, await ConfigCache.read(books.db), Service.commits_of(books.db, settings)
+    )
+    made.commits.start()
+    yield made
+    await made.jobs.close()
+    await made.commits.close(DEADLINE_MARGIN_S)
+
+
+async def test_the_sweep_refunds_whatever_the_settings_hold(books: Books, service: Service) -> None:
+    call = await books.opened(await books.holder(), deadline_ms=-1)
+    await books.sql(UNREADABLE, "chat_units", "a lot")
+    await service.jobs.sweep()
+    assert await books.state(call.call_id) == CallState.REFUNDED
+    await books.sql("DELETE FROM settings")
+
+
+async def test_the_sweep_reads_no_configuration(books: Books, service: Service) -> None:
+    call = await books.opened(await books.holder(), deadline_ms=-1)
+    await books.sql("ALTER TABLE settings RENAME TO elsewhere")
+    service.jobs.start()
+    await until(lambda: _refunded(books, call.call_id), "the call is refunded")
+    await service.jobs.close()
+    await books.sql("ALTER TABLE elsewhere RENAME TO settings")
+
+
+async def _refunded(books: Books, call_id: bytes) -> bool:
+    return await books.state(call_id) == CallState.REFUNDED
+
+
+async def test_an_unreadable_setting_has_its_default_and_is_logged_once_a_version(
+    books: Books, caplog: pytest.LogCaptureFixture
+) -> None:
+    await books.sql(UNREADABLE, "chat_units", "a lot")
+    await books.sql(UNREADABLE, "tts_units", "7")
+    with caplog.at_level(logging.ERROR, "myna.config"):
+        found = await ConfigCache.read(books.db)
+        for _ in range(3):
+            await found.refresh()
+        assert [record.getMessage() for record in caplog.records] == [
+            "the stored site setting chat_units must be a whole number from 0 to 1000000, it is 'a lot';"
+            " its default applies: 1"
+        ]
+        assert found.settings == SiteSettings(tts_units=7)
+        await site.change(books.db, "tts_units", "8")
+        await found.refresh()
+    assert len(caplog.records) == 2
+    await books.sql("DELETE FROM settings")
+
+
+async def test_an_unreadable_setting_is_a_breach(books: Books, service: Service) -> None:
+    await books.sql(UNREADABLE, "language", "tlh")
+    (breach,) = (await audit.run(books.db, service.audio)).breaches
+    assert (breach.rule, breach.examples) == (audit.SETTINGS_RULE, ["language must be zh or en, it is 'tlh'"])
+    await site.change(books.db, "language", "en")
+    assert (await audit.run(books.db, service.audio)).breaches == []
+
+
+async def test_an_unreadable_keeping_time_removes_no_audio(
+    books: Books, service: Service, tmp_path: Path
+) -> None:
+    old = await _old_audio(books, tmp_path)
+    await books.sql(UNREADABLE, "audio_keep_days", "for ever")
+    await service.jobs.refresh_config()
+    await service.jobs.remove_old_audio()
+    assert _there(old)
+    await site.change(books.db, "audio_keep_days", "1")
+    await service.jobs.refresh_config()
+    await service.jobs.remove_old_audio()
+    assert not _there(old)
+
+
+async def test_a_job_that_fails_stops_no_other(books: Books, service: Service, tmp_path: Path) -> None:
+    old = await _old_audio(books, tmp_path)
+    orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
+    await site.change(books.db, "audio_keep_days", "1")
+    await service.jobs.refresh_config()
+    await books.sql("ALTER TABLE reservations RENAME TO elsewhere")  # what forgets answers fails
+    service.jobs.start()
+    await until(lambda: _gone(old), "the old audio is removed")
+    await until(lambda: _gone(orphan), "the orphan is removed")
+    await service.jobs.close()
+    await books.sql("ALTER TABLE elsewhere RENAME TO reservations")
+
+
+async def _gone(path: Path) -> bool:
+    return not _there(path)
+
+
+def _there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _old_audio(books: Books, folder: Path) -> Path:
+    """The file of a task that was completed two days ago."""
+    call = await books.opened(await books.holder(), task=speech())
+    await books.end(keep_of(call, None, OLD_AUDIO))
+    await books.sql("UPDATE tasks SET ended_at = ended_at - $1", 2 * DAY_MS)
+    path = write(folder / "audio" / "aa" / OLD_AUDIO.name, 1)
+    assert time.time() - path.stat().st_mtime < LEFTOVER_AGE_S
+    return path

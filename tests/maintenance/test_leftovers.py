@@ -1,0 +1,71 @@
+"""What broken off jobs left in the audio store goes; what is whole or still being written stays."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from apsw import SQLError
+
+from myna.app import Service
+from myna.config import ConfigCache
+from myna.maintenance import LEFTOVER_AGE_S, remove_parts
+from myna.settings import Settings
+from myna.store.database import connect
+from myna.store.migrate import migrate
+from tests.rig.service import ServiceMaker
+from tests.rig.waiting import wait_until
+
+OLD_S = LEFTOVER_AGE_S + 60
+
+
+def write(path: Path, age_s: float) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    return path
+
+
+def test_only_part_files_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
+    gone = [write(tmp_path / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
+    kept = [
+        write(tmp_path / "ab" / ".fresh.part", 5),
+        write(tmp_path / "ab" / ("a" * 32 + ".mp3"), OLD_S),
+        write(tmp_path / "ab" / "visible.part", OLD_S),
+        write(tmp_path / ".above.part", OLD_S),
+    ]
+    assert remove_parts(tmp_path, time.time() - LEFTOVER_AGE_S) == 2
+    assert [path.exists() for path in gone + kept] == [False] * 2 + [True] * 4
+
+
+def test_a_store_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
+    assert remove_parts(tmp_path / "nowhere", time.time()) == 0
+
+
+@pytest.mark.anyio
+async def test_files_that_a_failed_look_did_not_get_to_are_looked_at_again(tmp_path: Path) -> None:
+    settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
+    db = await connect("sqlite:", tmp_path, serving=True)
+    await migrate(db)
+    service = Service(settings, {}, db, await ConfigCache.read(db), Service.commits_of(db, settings))
+    orphan = write(tmp_path / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
+
+    await db.transaction(lambda connection: connection.fetch("ALTER TABLE clones RENAME TO elsewhere"))
+    with pytest.raises(SQLError):
+        await service.jobs._remove_leftovers(time.time() - LEFTOVER_AGE_S)
+    await db.transaction(lambda connection: connection.fetch("ALTER TABLE elsewhere RENAME TO clones"))
+
+    assert await service.jobs._remove_leftovers(time.time() - LEFTOVER_AGE_S) == 1
+    assert not orphan.exists()
+    await db.close()
+
+
+def test_a_server_that_starts_removes_what_the_one_before_left(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none")
+    left = write(service.folder / "data" / "audio" / "ab" / ".0123456789abcdef.part", OLD_S)
+    fresh = write(left.with_name(".fedcba9876543210.part"), 5)
+    service.start()
+    wait_until(lambda: not left.exists(), 10, "the leftover is gone")
+    assert fresh.exists()
+    assert service.stop() == 0

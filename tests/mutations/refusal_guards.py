@@ -1,0 +1,126 @@
+"""The guards of final failures: who gets a refused job, and what a refuted refusal costs its node."""
+
+from tests.mutations.guards import guard
+
+QUEUE = "myna/store/queries/farm/queue.py"
+POLLS = "myna/store/queries/farm/polls.py"
+REFUSALS = "myna/store/queries/farm/refusals.py"
+TASKS = "myna/farm/tasks.py"
+
+OPINION = "tests/tasks/test_second_opinion.py::test_"
+NO_OTHER = OPINION + "a_task_that_no_other_node_can_do_is_refunded_at_once"
+
+OF_REFUSALS = (
+    guard(
+        "a refused job goes to another",
+        TASKS,
+        "return not await refusals.another(db, proof.kind, proof.id)",
+        "return True",
+        OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
+    ),
+    guard(
+        "a refused job that nobody else can do",
+        TASKS,
+        "return not await refusals.another(db, proof.kind, proof.id)",
+        "return False",
+        OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
+    ),
+    guard(
+        "a refusal is noted",
+        REFUSALS,
+        "SET refused_by = refused_by || $2",
+        "SET refused_by = substr(refused_by || $2, 1, 0)",
+        OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
+    ),
+    guard(
+        "the tries of a refused job",
+        TASKS,
+        "not (last or await self._refused_by_all(db, proof, failure))",
+        "not await self._refused_by_all(db, proof, failure)",
+        OPINION + "no_more_nodes_are_asked_than_a_job_has_tries[sqlite]",
+    ),
+    guard(
+        "another opinion: online",
+        REFUSALS,
+        "AND n.heard_at > now_ms() - $2",
+        "AND $2 > 0",
+        NO_OTHER + "[sqlite-offline]",
+    ),
+    guard(
+        "another opinion: enabled",
+        REFUSALS,
+        "n.disabled_at = 0 AND ",
+        "",
+        NO_OTHER + "[sqlite-disabled]",
+    ),
+    guard(
+        "another opinion: not draining",
+        REFUSALS,
+        "AND n.draining = 0 ",
+        "",
+        NO_OTHER + "[sqlite-draining]",
+    ),
+    guard(
+        "another opinion: the voice",
+        REFUSALS,
+        "WHERE v.node_id = n.id AND v.voice_id = j.voice_id)",
+        "WHERE v.node_id = n.id)",
+        NO_OTHER + "[sqlite-another voice]",
+    ),
+    guard(
+        "another opinion: a voice of an account",
+        REFUSALS,
+        "WHERE c.voice_id = j.voice_id AND c.{READY} AND l.node_id = n.id)",
+        "WHERE false)",
+        OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
+    ),
+    guard(
+        "another opinion: the language",
+        REFUSALS,
+        "WHERE l.node_id = n.id AND l.language = j.language)",
+        "WHERE l.node_id = n.id)",
+        OPINION + "a_voice_fails_where_no_other_node_clones_its_language[sqlite-en]",
+    ),
+    guard(
+        "a refused task is not offered again",
+        QUEUE,
+        """AND {not_refused("tasks", "$1")}""",
+        "AND true",
+        OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
+    ),
+    guard(
+        "a refused voice is not offered again",
+        QUEUE,
+        """ AND {not_refused("c", "$1")} GROUP BY""",
+        " GROUP BY",
+        OPINION + "a_voice_that_a_node_refused_is_made_by_another[sqlite]",
+    ),
+    guard(
+        "a node that waits: a refused task",
+        POLLS,
+        """WHERE {not_refused("r", "v.node_id")}""",
+        "WHERE true",
+        OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
+    ),
+    guard(
+        "a node that waits: a task in an account's own voice",
+        POLLS,
+        """WHERE {not_refused("r", "l.node_id")}""",
+        "WHERE true",
+        OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
+    ),
+    guard(
+        "a node that waits: a refused voice",
+        POLLS,
+        """AND {not_refused("c", "l.node_id")}""",
+        "AND true",
+        OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
+    ),
+    guard(
+        "a refusal that is refuted",
+        REFUSALS,
+        "await queue.begin_cooldown(db, number, handed_back=False)",
+        "pass",
+        OPINION + "a_node_whose_refusal_another_refuted_has_failed_once_more[sqlite]",
+    ),
+)

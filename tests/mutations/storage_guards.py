@@ -1,0 +1,51 @@
+"""The guards of the site's disk: the reserve of free space, and the quota of an account."""
+
+from tests.mutations.guards import guard
+
+OF_STORAGE = (
+    guard(
+        "free space is looked at before the charge",
+        "myna/speech/plan.py",
+        "        self._space.check()\n        nodes",
+        "        nodes",
+        "tests/tasks/test_storage.py::test_below_the_reserve_nothing_is_charged[sqlite]",
+        by="Failed",
+    ),
+    guard(
+        "free space is looked at before an upload",
+        "myna/api/farm/uploads.py",
+        "if self._space.low:",
+        "if False:",
+        "tests/farm/test_low_disk.py::test_a_node_keeps_its_audio_until_the_site_has_space",
+    ),
+    guard(
+        "free space is compared with the reserve",
+        "myna/store/files/free_space.py",
+        "low = free_bytes < self._reserve_bytes",
+        "low = free_bytes < 0",
+        "tests/store/test_free_space.py::test_below_the_reserve_speech_is_refused_until_there_is_space_again",
+    ),
+    guard(
+        "the quota is looked at before the charge",
+        "myna/speech/plan.py",
+        "            self._quota.check(await self._account_of(caller))\n",
+        "            pass\n",
+        "tests/tasks/test_storage.py::test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other[sqlite]",
+        by="Failed",
+    ),
+    guard(
+        "removed audio is not stored",
+        "myna/store/queries/storage.py",
+        " AND audio_removed_at = 0",
+        "",
+        "tests/tasks/test_storage.py::test_removed_audio_and_a_larger_quota_make_room[sqlite]",
+    ),
+    guard(
+        "a sample over the quota is not stored",
+        "myna/clones.py",
+        "> mib_max * MIB:",
+        "> 1e18:",
+        "tests/clones/test_clone.py::test_a_sample_over_the_accounts_quota_is_not_stored[sqlite]",
+        by="Failed",
+    ),
+)

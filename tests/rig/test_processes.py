@@ -1,0 +1,57 @@
+"""A process that ends while it is looked at is one that isn't there."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.rig import processes
+
+
+@pytest.fixture
+def gone() -> int:
+    """The pid of a process that ended and was reaped."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    return ended.pid
+
+
+def test_a_process_that_is_gone_tells_nothing(gone: int) -> None:
+    assert (processes.told(gone, "comm"), processes.state(gone), processes.children(gone)) == ("", "", [])
+    assert not processes.runs(gone)
+    processes.send(gone, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
+def test_a_process_that_ends_between_two_steps_of_a_look_tells_nothing(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr(Path, "read_text", vanish)
+    assert processes.state(os.getpid()) == ""
+
+
+def test_an_opened_file_of_a_process_cant_be_read_once_it_is_reaped() -> None:
+    """Why both errors are expected."""
+    running = subprocess.Popen(["sleep", "100"])
+    with Path(f"/proc/{running.pid}/comm").open() as comm:
+        running.kill()
+        running.wait()
+        with pytest.raises(ProcessLookupError):
+            comm.read()
+    assert processes.told(running.pid, "comm") == ""
+
+
+def test_a_process_that_is_there_is_told_of() -> None:
+    running = subprocess.Popen(["sleep", "100"])
+    try:
+        assert running.pid in processes.children(os.getpid()) and processes.runs(running.pid)
+    finally:
+        running.kill()
+    os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+    assert processes.state(running.pid) == "Z" and not processes.runs(running.pid)
+    running.wait()

@@ -1,0 +1,39 @@
+"""Audio is removed after 90 days, but not on a site that was told so by nobody and has some."""
+
+import pytest
+
+from myna import config as site
+from myna.store.batch import TaskStatus
+from myna.store.database import Transaction
+from myna.store.migrate import known
+from myna.store.queries import config as store
+from tests.store.books import Books, speech
+
+pytestmark = pytest.mark.anyio
+NUMBER = 8
+
+
+async def upgraded(books: Books) -> site.SiteSettings:
+    """The site's settings after the migration, on what is in the database now."""
+    script = dict(known(books.db.dialect))[NUMBER]
+
+    async def work(connection: Transaction) -> None:
+        await connection.run_script(script)
+
+    await books.db.transaction(work)
+    return site.settings_of(await store.load(books.db))
+
+
+async def test_a_new_site_keeps_audio_for_90_days(books: Books) -> None:
+    assert (await upgraded(books)).audio_keep_days == 90
+
+
+async def test_a_site_with_speech_keeps_it_for_ever_as_before(books: Books) -> None:
+    await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
+    assert (await upgraded(books)).audio_keep_days == 0
+
+
+async def test_what_the_operator_has_set_stays(books: Books) -> None:
+    await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
+    await site.change(books.db, "audio_keep_days", "7")
+    assert (await upgraded(books)).audio_keep_days == 7

@@ -1,0 +1,370 @@
+"""An audit goes on where the last one ended, and forgets no breach; a full one trusts no checkpoint."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from myna import accounts, audit
+from myna.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
+from myna.ids import first_of, millis_of, new_id
+from myna.store import postgresql
+from myna.store.batch import Audio, Charge, Charged, ChargeRefused, RefusalReason
+from myna.store.database import Database, Transaction
+from myna.store.files.audio import AudioStore
+from myna.store.postgresql import Postgresql
+from myna.store.queries import audit_state
+from myna.store.queries.audit import FIRST, Counts
+from myna.store.sqlite import clock_ms
+from tests.ledger.desk import desk_on
+from tests.store.books import FIRST_VERSION, Books, Holder, charge_of, keep_of, refund_of, speech
+from tests.store.cutter import cutter_to
+
+pytestmark = pytest.mark.anyio
+
+YEAR_MS = 365 * 86_400_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> AudioStore:
+    return AudioStore(tmp_path / "audio")
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three calls to a step, two accounts or keys to a page."""
+    monkeypatch.setattr(audit, "STEP_ENTRIES", 6)
+    monkeypatch.setattr(audit, "HOLDERS_PAGE", 2)
+
+
+async def audited(books: Books, store: AudioStore, *, full: bool = False) -> Report:
+    return await audit.run(books.db, store, full=full)
+
+
+def rules(report: Report) -> list[str]:
+    return [breach.rule for breach in report.breaches]
+
+
+async def calls(books: Books, holder: Holder, count: int) -> list[Charge]:
+    """So many calls that ended, every third refunded."""
+    made = [await books.opened(holder, config_version=await version(books)) for _ in range(count)]
+    for number, call in enumerate(made):
+        await books.end(refund_of(call) if number % 3 == 2 else keep_of(call))
+    return made
+
+
+async def next_millisecond() -> None:
+    now = clock_ms()
+    while clock_ms() == now:  # noqa: ASYNC110 - a clock tells nobody
+        await asyncio.sleep(0)
+
+
+async def version(books: Books) -> int:
+    ((found,),) = await books.sql("SELECT version FROM site")
+    return int(found)
+
+
+async def test_an_audit_reads_what_is_new_since_the_last_one(books: Books, store: AudioStore) -> None:
+    holder = await books.holder(units=100)
+    await calls(books, holder, 10)
+    first = await audited(books, store)
+    assert (first.breaches, first.accounts, first.keys) == ([], 1, 1)
+    assert (first.checked, first.before) == (Counts(10, 14, 0, 0), Counts())
+
+    await calls(books, holder, 2)
+    second = await audited(books, store)
+    assert second.breaches == []
+    assert (second.checked, second.before) == (Counts(2, 2, 0, 0), Counts(10, 14, 0, 0))
+    assert abs(second.since_ms - clock_ms()) < 60_000
+
+    full = await audited(books, store, full=True)
+    assert (full.breaches, full.checked, full.before) == ([], Counts(12, 16, 0, 0), Counts())
+
+
+async def test_calls_older_than_the_oldest_open_call_are_below_the_checkpoint(
+    books: Books, store: AudioStore
+) -> None:
+    holder = await books.holder(units=100)
+    await calls(books, holder, 4)
+    await next_millisecond()  # within one, ids are in no order
+    open_call = await books.opened(holder)
+    await next_millisecond()
+    await calls(books, holder, 4)
+    await audited(books, store)
+    assert (await audited(books, store)).checked.calls == 5
+    await books.end(keep_of(open_call))
+    assert (await audited(books, store)).checked.calls == 5
+    assert (await audited(books, store)).checked.calls == 0
+
+
+async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Books, store: AudioStore) -> None:
+    holder, other = await books.holder(units=100), await books.holder(units=100)
+    await calls(books, holder, 4)
+    broken = (await calls(books, other, 4))[0]
+    await calls(books, holder, 8)
+    await books.sql("UPDATE calls SET units = 7 WHERE id = $1", broken.call_id)
+    for _ in range(3):
+        found = await audited(books, store)
+        assert len(found.breaches) == 2
+        assert rules(found)[0].startswith("a call has exactly one charge")
+        assert rules(found)[1].startswith("a key counts its calls")
+        assert found.checked.calls >= 9
+        await calls(books, other, 1)
+    assert not rules(await audited(books, store, full=True))[2:]
+    await books.sql("UPDATE calls SET units = 1 WHERE id = $1", broken.call_id)
+    assert (await audited(books, store)).breaches == []
+    assert (await audited(books, store)).checked.calls == 0
+
+
+async def test_balances_and_counters_are_checked_however_old(books: Books, store: AudioStore) -> None:
+    holders = [await books.holder(units=100) for _ in range(5)]
+    for holder in holders:
+        await calls(books, holder, 2)
+    await audited(books, store)
+    for holder in (holders[0], holders[4]):
+        await books.sql("UPDATE accounts SET balance = balance - 1 WHERE id = $1", holder.account_id)
+        await books.sql("UPDATE key_usage SET cost = cost + 1 WHERE key_id = $1", holder.key_id)
+    found = await audited(books, store)
+    assert [breach.count for breach in found.breaches] == [2, 2]
+    await books.sql("UPDATE accounts SET balance = 98")
+    await books.sql("UPDATE key_usage SET cost = 2")
+    assert (await audited(books, store)).breaches == []
+
+
+async def test_a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_ones(
+    books: Books, store: AudioStore
+) -> None:
+    holder = await books.holder(units=100)
+    first = (await calls(books, holder, 9))[0]
+    await audited(books, store)
+    await books.sql("UPDATE calls SET units = 2 WHERE id = $1", first.call_id)
+    assert (await audited(books, store)).breaches == []
+    full = await audited(books, store, full=True)
+    assert CHECKPOINT_RULE in rules(full)
+    assert any(rule.startswith("a call has exactly one charge") for rule in rules(full))
+    for _ in range(2):
+        assert any(rule.startswith("a call has") for rule in rules(await audited(books, store)))
+    await books.sql("UPDATE calls SET units = 1 WHERE id = $1", first.call_id)
+
+
+@pytest.mark.parametrize("change", ["audit_accounts SET units", "audit_keys SET cost"])
+async def test_a_checkpoint_that_differs_is_found_and_deleted(
+    books: Books, store: AudioStore, change: str
+) -> None:
+    await calls(books, await books.holder(units=100), 9)
+    await audited(books, store)
+    column = change.split()[-1]
+    await books.sql(f"UPDATE {change} = {column} + 1")
+    assert (await audited(books, store)).breaches != []
+    assert rules(await audited(books, store, full=True)) == [CHECKPOINT_RULE]
+    assert (await audited(books, store)).breaches == []
+
+
+async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store: AudioStore) -> None:
+    holder = await books.holder()
+    call = await books.opened(holder, task=speech())
+    name, path = store.new(".mp3")
+    await asyncio.to_thread(path.parent.mkdir, parents=True)
+    await asyncio.to_thread(path.write_bytes, b"sound")
+    await books.end(keep_of(call, None, Audio(name, 5, b"s" * 32)))
+    assert (await audited(books, store)).checked.files == 1
+    await asyncio.to_thread(path.unlink)
+    assert (await audited(books, store)).breaches == []
+    assert rules(await audited(books, store, full=True)) == [AUDIO_RULE]
+    assert rules(await audited(books, store)) == [AUDIO_RULE]
+    await books.sql("UPDATE tasks SET audio_removed_at = 1")
+
+
+async def test_a_charge_decided_under_an_older_fence_is_decided_again_above_it(
+    books: Books, store: AudioStore
+) -> None:
+    holder = await books.holder(units=100)
+    async with desk_on(books.db) as desk:
+        await desk.admit(holder)
+        await audited(books, store)
+        (outcome,) = await books.charge(charge_of(holder, config_version=FIRST_VERSION))
+        assert outcome == ChargeRefused(RefusalReason.STALE)
+        await _fence_in(books, YEAR_MS)  # as if this process's clock were a year late
+        call = await desk.admit(holder)
+        ((fence,),) = await books.sql("SELECT closed_before FROM site")
+        assert call.id >= bytes(fence) > first_of(clock_ms())
+        for (call_id,) in await books.sql("SELECT id FROM calls WHERE state = 0"):
+            await books.end(keep_of(charge_of(holder, call_id=bytes(call_id))))
+
+
+async def test_a_grant_is_never_below_the_fence(books: Books) -> None:
+    holder = await books.holder(units=100)
+    await _fence_in(books, YEAR_MS)
+    await accounts.grant(books.db, holder.name, 5, "")
+    ((newest,),) = await books.sql("SELECT call_id FROM ledger WHERE kind = 2 AND units = 5")
+    assert millis_of(bytes(newest)) > clock_ms() + YEAR_MS // 2
+
+
+async def _fence_in(books: Books, ms: int) -> None:
+    await books.sql("UPDATE site SET closed_before = $1, version = version + 1", first_of(clock_ms() + ms))
+
+
+async def test_nothing_is_closed_while_a_transaction_may_still_add_to_it(
+    postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, store = postgres_books, AudioStore(tmp_path)
+    holder, other = await books.holder(units=100), await books.holder(units=100)
+    await calls(books, holder, 3)
+    monkeypatch.setattr(postgresql, "WRITERS_WAIT_S", 0.2)
+    granted, committing = asyncio.Event(), asyncio.Event()
+
+    async def late(connection: Transaction) -> None:
+        await connection.fetch("UPDATE accounts SET balance = balance + 1 WHERE id = $1", other.account_id)
+        granted.set()
+        await committing.wait()
+        await connection.fetch(
+            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 2, $2, 1, 1)",
+            first_of(clock_ms() - 5000), other.account_id,
+        )  # fmt: skip
+
+    writing = asyncio.create_task(books.db.transaction(late))
+    await granted.wait()
+    assert (await audited(books, store)).breaches == []
+    assert (await audit_state.state(books.db)).closed_until == FIRST
+    committing.set()
+    await writing
+    assert (await audited(books, store)).breaches == []
+    assert (await audit_state.state(books.db)).counts.entries == 7
+
+
+async def test_one_of_several_processes_audits(books: Books) -> None:
+    second = await books.open_again(serving=False)
+    every_ms = 60_000
+
+    async def claim(connection: Transaction) -> bool:
+        return await audit_state.claim(connection, every_ms)
+
+    claimed = await asyncio.gather(*[db.transaction(claim) for db in (books.db, second) for _ in range(4)])
+    assert sorted(claimed) == [False] * 7 + [True]
+    await books.move_clock(audit_state.LEASE_MS + 1)  # whoever it was never ended its audit
+    assert await books.db.transaction(claim)
+    await books.db.transaction(lambda connection: audit_state.finish(connection, 0, "{}"))
+    assert not await books.db.transaction(claim)
+    await books.move_clock(every_ms)
+    assert await books.db.transaction(claim)
+    await second.close()
+
+
+async def test_audits_beside_calls_and_each_other_find_nothing(books: Books, store: AudioStore) -> None:
+    second = await books.open_again(serving=False)
+    over = asyncio.Event()
+
+    async def audits(db: Database, *, full: bool) -> list[Report]:
+        found = []
+        for _ in range(4):
+            with contextlib.suppress(RuntimeError):  # the others were always ahead
+                found.append(await audit.run(db, store, full=full))
+        return found
+
+    holders = [await books.holder(units=10_000) for _ in range(2)]
+    traffic = [
+        asyncio.create_task(_calls_until(over, db, books, holder))
+        for db, holder in zip((books.db, second), holders, strict=True)
+    ]
+    reports = await asyncio.gather(
+        audits(books.db, full=False), audits(second, full=False), audits(second, full=True)
+    )
+    over.set()
+    assert all(await asyncio.gather(*traffic))
+    assert [report.breaches for some in reports for report in some if report.breaches] == []
+    assert sum(len(some) for some in reports) > 4
+    assert (await audited(books, store, full=True)).breaches == []
+    await second.close()
+
+
+async def _calls_until(over: asyncio.Event, db: Database, books: Books, holder: Holder) -> int:
+    """Calls through this view of the database, as a process makes them; how many ended."""
+    done = 0
+    while not over.is_set():
+        charge = charge_of(holder, config_version=await version(books))
+        (outcome,) = (await db.commit_batch([], [charge]))[1]
+        if isinstance(outcome, Charged):
+            await asyncio.sleep(0)
+            await db.commit_batch([refund_of(charge) if done % 4 == 3 else keep_of(charge)], [])
+            done += 1
+    return done
+
+
+async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books, store: AudioStore) -> None:
+    """The clock was set back: new ids are above that fence, and some are from when it was ahead."""
+    holder = await books.holder(units=100)
+    await _fence_in(books, YEAR_MS)
+    fence = await audit_state.fence(books.db)
+    ahead = first_of(millis_of(fence) + 3_600_000)
+    for call_id in (new_id(fence), new_id(fence), ahead):
+        call = await books.opened(holder, call_id=call_id, config_version=await version(books))
+        await books.end(keep_of(call))
+    first = await audited(books, store)
+    assert (first.breaches, first.checked.calls) == ([], 3)
+    assert (await audited(books, store)).checked.calls == 0
+    async with desk_on(books.db) as desk:
+        call = await desk.admit(holder)
+        assert call.id > ahead
+        await desk.ledger.refund(call.id, "")
+    assert (await audited(books, store)).checked.calls == 1
+    assert (await audited(books, store)).checked.calls == 0
+
+
+async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
+    postgres_books: Books, store: AudioStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await calls(postgres_books, await postgres_books.holder(units=100), 9)
+    async with cutter_to(postgres_books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        with monkeypatch.context() as brief:
+            brief.setattr(audit, "STEP_TIMEOUT_S", 1.0)
+            cutter.mute_behind(b"LEFT JOIN accounts a ON a.id = l.account_id")
+            async with asyncio.timeout(60):
+                with pytest.raises(db.unavailable):
+                    await audit.run(db, store)
+        await db.close()
+    report = await audited(postgres_books, store)
+    assert (report.breaches, report.checked.calls) == ([], 9)
+
+
+async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> None:
+    await calls(books, await books.holder(units=100), 3)
+    end = await audit.close(books.db)
+    counts = Counts(3, 5, 0, 0)
+
+    async def advance(connection: Transaction) -> bool:
+        return await audit_state.advance(connection, FIRST, end, counts)
+
+    assert [await books.db.transaction(advance) for _ in range(2)] == [True, False]
+    assert (await audit_state.state(books.db)).counts == counts
+    assert (await audited(books, store)).breaches == []
+
+
+async def test_nothing_is_closed_before_the_writer_that_began_last_has_ended(postgres_books: Books) -> None:
+    """Its number is above that of every transaction that has ended, also of the one that raised the fence."""
+    async with contextlib.AsyncExitStack() as stack:
+        writers = [await asyncpg.connect(postgres_books.url) for _ in range(2)]
+        for writer in writers:
+            stack.push_async_callback(writer.close)
+        first, last = (writer.transaction() for writer in writers)
+        await first.start()
+        await writers[0].execute("UPDATE site SET version = version")
+        await last.start()
+        await writers[1].execute("UPDATE audit_state SET claimed_until = claimed_until")
+        await first.commit()
+        ended = asyncio.ensure_future(postgres_books.db.writers_ended())
+        await asyncio.wait([ended], timeout=1)
+        assert not ended.done()
+        await last.commit()
+        assert await ended
+
+
+async def test_an_audit_is_due_if_the_last_one_is_in_the_future(books: Books) -> None:
+    """The clock was ahead then."""
+    await books.sql(
+        "UPDATE audit_state SET audited_at = now_ms() + 9999999, claimed_until = now_ms() + 9999999"
+    )
+    assert await books.db.transaction(lambda db: audit_state.claim(db, 3_600_000))
+    assert not await books.db.transaction(lambda db: audit_state.claim(db, 3_600_000))

@@ -1,0 +1,28 @@
+"""A SELECT list follows its struct."""
+
+import pytest
+from msgspec import Struct
+
+from myna.store.columns import columns
+
+
+class Shape(Struct, frozen=True):
+    """A row for these tests."""
+
+    id: int
+    name: str
+    size: int
+
+
+def test_there_is_a_column_for_each_field_in_the_structs_order() -> None:
+    assert columns(Shape) == "id, name, size"
+    assert columns(Shape, "t") == "t.id, t.name, t.size"
+
+
+def test_a_computed_column_has_the_position_of_its_field() -> None:
+    assert columns(Shape, "t", name="a.name", id="now_ms()") == "now_ms(), a.name, t.size"
+
+
+def test_what_is_computed_for_no_field_is_an_error() -> None:
+    with pytest.raises(TypeError, match="Shape has no field nam"):
+        columns(Shape, nam="a.name")

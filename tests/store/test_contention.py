@@ -1,0 +1,177 @@
+"""What another session holds, an account, a task or a call, is waited for apart: nobody else notices."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from myna.store import postgresql_batch
+from myna.store.batch import CallState, Charge, EndOutcome, TaskStatus
+from myna.store.database import Transaction
+from myna.store.group_commit import GroupCommit
+from myna.store.postgresql import Postgresql
+from myna.store.queries import accounts
+from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, refund_of, speech
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 15.0
+FOR_LONG_MS = 600_000
+CALLS = 50
+HELD = {
+    "account": "SELECT 1 FROM accounts a JOIN calls c ON c.account_id = a.id WHERE c.id = $1 FOR UPDATE OF a",
+    "task": "SELECT 1 FROM tasks WHERE call_id = $1 FOR UPDATE",
+    "call": "SELECT 1 FROM calls WHERE id = $1 FOR UPDATE",
+}
+
+
+@pytest.fixture
+async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
+    commits = GroupCommit(postgres_books.db, queue_max=2000)
+    commits.start()
+    yield commits
+    await commits.close(SOON_S)
+
+
+@contextlib.asynccontextmanager
+async def held(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
+    """Another session holds the call's account, task or row."""
+    hand = await asyncpg.connect(books.url)
+    try:
+        async with hand.transaction():
+            assert await hand.fetch(HELD[what], call.call_id)
+            yield
+    finally:
+        await hand.close()
+
+
+async def spend(commits: GroupCommit, holder: Holder, calls: int) -> None:
+    """So many calls of the holder's, half of them kept, one after the other."""
+    for number in range(calls):
+        call = charge_of(holder)
+        charged = await commits.charge(call, SOON_S)
+        assert charged == charged_of(holder, charged.balance)  # type: ignore[union-attr]
+        end = keep_of(call) if number % 2 else refund_of(call)
+        assert await commits.end(end, SOON_S) is EndOutcome.DONE
+
+
+async def ordered(books: Books, holder: Holder) -> Charge:
+    """An open call whose task waits for a node."""
+    return await books.opened(holder, task=speech(TaskStatus.QUEUED))
+
+
+@pytest.mark.parametrize("what", ["account", "task"])
+async def test_a_locked_account_delays_no_other_account(
+    postgres_books: Books, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that waited for it once would wait for ten minutes."""
+    monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
+    books = postgres_books
+    stuck, free = await books.holder(), await books.holder(units=CALLS)
+    call = await ordered(books, stuck)
+    commits = GroupCommit(books.db, queue_max=2000)
+    commits.start()
+    async with held(books, call, what):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
+        await spend(commits, free, CALLS)
+        assert not ending.done()
+    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
+    await commits.close(SOON_S)
+    assert await books.balance(stuck) == 10
+
+
+async def test_other_calls_of_an_account_do_not_wait_for_its_task(
+    postgres_books: Books, commits: GroupCommit
+) -> None:
+    holder = await postgres_books.holder(units=CALLS)
+    call = await ordered(postgres_books, holder)
+    async with held(postgres_books, call, "task"):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
+        await spend(commits, holder, CALLS - 1)
+        assert not ending.done()
+    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
+    assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED
+
+
+async def test_a_lock_timeout_does_not_count_as_an_unavailable_database(
+    postgres_books: Books, commits: GroupCommit, caplog: pytest.LogCaptureFixture
+) -> None:
+    books = postgres_books
+    assert isinstance(books.db, Postgresql)
+    stuck, free = await books.holder(), await books.holder(units=CALLS)
+    call = await books.opened(stuck)
+    writer = await books.db._writer.opened()
+    async with held(books, call, "call"):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), None))
+        together = [commits.charge(charge_of(free), SOON_S) for _ in range(3)]
+        await asyncio.gather(*together)
+        await spend(commits, free, CALLS - 3)
+        assert not ending.done()
+    assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
+    assert await books.state(call.call_id) == CallState.REFUNDED
+    assert await books.db._writer.opened() is writer
+    assert caplog.text == ""
+
+
+async def test_a_charge_of_a_locked_account_times_out(postgres_books: Books, commits: GroupCommit) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    call = await books.opened(holder)
+    async with held(books, call, "account"):
+        with pytest.raises(TimeoutError):
+            await commits.charge(charge_of(holder), 0.2)
+    await spend(commits, holder, 2)
+    assert await books.balance(holder) == 8
+
+
+async def test_two_processes_charge_one_account_without_starving(
+    postgres_books: Books, commits: GroupCommit
+) -> None:
+    books = postgres_books
+    holder = await books.holder(units=10_000)
+    other = await books.open_again()
+    beside = GroupCommit(other, queue_max=2000)
+    beside.start()
+    await asyncio.gather(*[spend(each, holder, CALLS) for each in (commits, beside) for _ in range(4)])
+    await beside.close(SOON_S)
+    await other.close()
+    calls = 8 * CALLS
+    assert await books.counters(holder) == (calls, calls // 2, calls // 2)
+
+
+async def test_charges_that_wait_for_one_account_are_tried_together_and_refused_as_never_charged(
+    postgres_books: Books, commits: GroupCommit
+) -> None:
+    """Each try waits LOCK_TIMEOUT_MS, so halving them would keep another contended account waiting."""
+    books = postgres_books
+    stuck, brief = await books.holder(units=CALLS + 1), await books.holder(units=CALLS)
+    call, other = await books.opened(stuck), await books.opened(brief)
+    async with held(books, call, "account"):
+        waiting = [asyncio.ensure_future(commits.charge(charge_of(stuck), 2.0)) for _ in range(CALLS)]
+        async with held(books, other, "account"):
+            contended = asyncio.ensure_future(commits.charge(charge_of(brief), SOON_S))
+            await asyncio.sleep(0.3)  # both are contended now
+        freed = asyncio.get_running_loop().time()
+        await contended
+        waited_s = asyncio.get_running_loop().time() - freed
+        refused = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(one) for one in refused} == {TimeoutError}
+    assert waited_s < CALLS * postgresql_batch.LOCK_TIMEOUT_MS / 1000
+    assert await books.balance(stuck) == CALLS
+
+
+async def test_a_transaction_waits_for_a_held_account_for_a_bounded_time(postgres_books: Books) -> None:
+    """It keeps one of a few places meanwhile, and those of other accounts need them."""
+    books = postgres_books
+    holder = await books.holder()
+    call = await books.opened(holder)
+
+    async def change(db: Transaction) -> None:
+        await accounts.lock(db, holder.account_id)
+
+    async with held(books, call, "account"):
+        with pytest.raises(books.db.locked):
+            await asyncio.wait_for(books.db.transaction(change), SOON_S)
+    await books.db.transaction(change)

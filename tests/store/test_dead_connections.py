@@ -1,0 +1,113 @@
+"""Connections that are dead on one side, as after a cut cable: nothing comes back, not even an error."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myna.errors import DatabaseUnavailable
+from myna.store.database import Transaction, in_time
+from myna.store.group_commit import GroupCommit
+from myna.store.postgresql import POOL_MAX, Postgresql
+from tests.store.books import Books, charge_of, charged_of
+from tests.store.cutter import Cutter, cutter_to
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 0.2
+IN_TIME_S = 10.0
+"""Well below the 30 s that a query may take, and the same again for its cancel."""
+
+
+@pytest.fixture
+async def cutter(postgres_url: str) -> AsyncIterator[Cutter]:
+    async with cutter_to(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def db(cutter: Cutter) -> AsyncIterator[Postgresql]:
+    """Its pool is full of connections."""
+    opened = await Postgresql.open(cutter.url)
+    await asyncio.gather(*[opened.fetch("SELECT pg_sleep(0.2)") for _ in range(POOL_MAX)])
+    yield opened
+    await asyncio.wait_for(opened.close(), IN_TIME_S)
+
+
+async def read(db: Postgresql) -> None:
+    await in_time(db, db.fetch("SELECT 1"), DEADLINE_S)
+
+
+async def change(db: Postgresql) -> None:
+    async def work(connection: Transaction) -> None:
+        await connection.fetch("SELECT 1")
+
+    await in_time(db, db.transaction(work), DEADLINE_S)
+
+
+@pytest.mark.parametrize("use", [read, change])
+async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
+    db: Postgresql, cutter: Cutter, use: type[read]
+) -> None:
+    cutter.mute()
+    async with asyncio.timeout(IN_TIME_S):
+        with pytest.raises(DatabaseUnavailable):
+            await use(db)
+
+    async def works() -> bool:
+        with contextlib.suppress(DatabaseUnavailable):
+            await use(db)
+            return True
+        return False
+
+    await until(works, "the pool has connections that live", IN_TIME_S)
+
+
+async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, cutter: Cutter) -> None:
+    """All came over the same wire: one deadline is missed, and not one for each of them."""
+    cutter.mute()
+    with pytest.raises(DatabaseUnavailable):
+        await read(db)
+    await asyncio.gather(*db._closing)
+    await asyncio.wait_for(db.fetch("SELECT 1"), IN_TIME_S)
+
+
+async def test_a_dead_connection_does_not_delay_shutdown(cutter: Cutter) -> None:
+    db = await Postgresql.open(cutter.url)
+    stands = asyncio.Event()
+
+    async def stand(connection: Transaction) -> None:
+        await connection.fetch("SELECT 1")
+        cutter.mute()
+        stands.set()
+        await connection.fetch("SELECT 1")
+
+    standing = asyncio.create_task(db.transaction(stand))
+    await stands.wait()
+    await asyncio.wait_for(db.close(), IN_TIME_S)
+    with pytest.raises(db.unavailable):
+        await asyncio.wait_for(standing, IN_TIME_S)
+
+
+async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, cutter: Cutter) -> None:
+    cutter.mute()
+    await asyncio.wait_for(db.close(), IN_TIME_S)
+
+
+async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books) -> None:
+    """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
+    holder = await postgres_books.holder()
+    async with cutter_to(postgres_books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        commits = GroupCommit(db, queue_max=100)
+        commits.start()
+        await commits.charge(charge_of(holder), IN_TIME_S)
+        cutter.mute()
+        charge = charge_of(holder)
+        charged = await commits.charge(charge, 2 * IN_TIME_S)
+        assert charged == charged_of(holder, 8)
+        await commits.close(IN_TIME_S)
+        await db.close()
+    assert await postgres_books.balance(holder) == 8

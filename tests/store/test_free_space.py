@@ -1,0 +1,87 @@
+"""The reserve of free space: read in a thread, logged when it begins and ends to be missing."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from myna.errors import DiskFull
+from myna.store.files import free_space as module
+from myna.store.files.free_space import FreeSpace, smallest
+from myna.telemetry import metrics
+
+pytestmark = pytest.mark.anyio
+
+RESERVE = 100 * 2**20
+
+
+class Usage(NamedTuple):
+    """Of what `shutil.disk_usage` returns, what is read."""
+
+    free: int
+
+
+async def test_below_the_reserve_speech_is_refused_until_there_is_space_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    space = FreeSpace(tmp_path, RESERVE)
+    lines = []
+    for free in (RESERVE, RESERVE - 1, RESERVE - 2, RESERVE):
+        monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: Usage(free))
+        await space.look()
+        assert space.low is (free < RESERVE)
+        assert metrics.DISK_FREE_BYTES._value.get() == free
+        if space.low:
+            with pytest.raises(DiskFull):
+                space.check()
+        else:
+            space.check()
+        lines.append([record.getMessage() for record in caplog.records])
+        caplog.clear()
+    assert [len(found) for found in lines] == [0, 1, 0, 1]
+    assert "refused" in lines[1][0]
+    assert "accepted again" in lines[3][0]
+
+
+async def test_without_a_reserve_free_space_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: Usage(0))
+    space = FreeSpace(tmp_path, 0)
+    await space.look()
+    space.check()
+
+
+async def test_a_stalled_disk_blocks_only_the_check_of_free_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves, threads, began = threading.Event(), [], asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stalled(_: Path) -> Usage:
+        threads.append(threading.current_thread())
+        loop.call_soon_threadsafe(began.set)
+        moves.wait(60)
+        return Usage(0)
+
+    monkeypatch.setattr(module.shutil, "disk_usage", stalled)
+    space = FreeSpace(tmp_path, RESERVE)
+    looking = asyncio.create_task(space.look())
+    await asyncio.wait_for(began.wait(), 30)
+    space.check()  # what the last look found applies
+    assert not looking.done()
+    assert threads[0] is not threading.main_thread()
+    moves.set()
+    await looking
+    assert space.low
+
+
+def test_the_fullest_file_system_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "audio").mkdir()
+    free = {tmp_path: 5, tmp_path / "audio": 3}
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: Usage(free[folder]))
+    assert smallest(tmp_path) == 3

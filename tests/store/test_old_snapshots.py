@@ -1,0 +1,58 @@
+"""A snapshot that is held for long, as a dump holds one, keeps every balance that there was since. A batch
+finds the present one among them without a look at the others."""
+
+import asyncpg
+import pytest
+
+from myna.store.postgresql import Postgresql
+from tests.store.books import Books, charge_of, keep_of, refund_of
+
+pytestmark = pytest.mark.anyio
+
+CHANGES = 5000
+CHANGE = f"""
+DO $$ BEGIN
+    FOR change IN 1..{CHANGES} LOOP
+        UPDATE accounts SET balance = balance;
+        UPDATE key_usage SET calls = calls;
+        COMMIT;
+    END LOOP;
+END $$
+"""
+ENTRIES_MAX = 10
+"""What a batch may read of an index; one statement that looks through all versions reads fifty or more."""
+
+
+async def read(books: Books) -> dict[str, int]:
+    """How many entries each index gave until now."""
+    assert isinstance(books.db, Postgresql)
+    writer = await books.db._writer.opened()
+    await writer.fetch("SELECT pg_stat_force_next_flush()")
+    await writer.fetch("SELECT 1")
+    return dict(await books.sql("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes"))
+
+
+async def test_a_batch_reads_the_present_balance_alone(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder(units=100)
+    calls = [await books.opened(holder) for _ in range(3)]
+    await books.end(keep_of(calls[0]))
+    dump = await asyncpg.connect(books.url)
+    hand = await asyncpg.connect(books.url)
+    async with dump.transaction(isolation="repeatable_read"):
+        await dump.fetch("SELECT * FROM accounts")
+        await hand.execute("SET synchronous_commit = off")
+        await hand.execute(CHANGE)
+        before = await read(books)
+
+        await books.db.commit_batch([keep_of(calls[1]), refund_of(calls[2])], [charge_of(holder)])
+
+        after = await read(books)
+        for index in ("accounts_pkey", "key_usage_pkey"):
+            assert after[index] - before[index] <= ENTRIES_MAX, index
+        found = await hand.fetch("SELECT 1 FROM accounts WHERE id = $1", holder.account_id)
+        assert len(found) == 1
+    await dump.close()
+    await hand.close()
+    assert await books.balance(holder) == 97
+    assert await books.counters(holder) == (4, 2, 3)

@@ -1,0 +1,343 @@
+"""PostgreSQL goes away in the middle: what was asked is asked again, and counts once."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myna.errors import CommitInDoubt
+from myna.store import postgresql
+from myna.store.batch import CallState, Charged, EndOutcome
+from myna.store.group_commit import GroupCommit
+from myna.store.postgresql import Postgresql
+from tests.rig import postgres as rig
+from tests.store.books import Books, Holder, books_of, charge_of, charged_of, keep_of, refund_of
+from tests.store.cutter import cutter_to
+from tests.store.stalls import held_account, stalled_commits, until
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 15.0
+ENDED_WRITERS = 5
+END_WRITER = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'myna-writer' AND datname = current_database() AND state = 'active'
+"""
+
+
+@contextlib.asynccontextmanager
+async def committing(db: Postgresql) -> AsyncIterator[GroupCommit]:
+    commits = GroupCommit(db, queue_max=2000)
+    commits.start()
+    yield commits
+    await commits.close(SOON_S)
+
+
+def on_postgresql(books: Books) -> Postgresql:
+    assert isinstance(books.db, Postgresql)
+    return books.db
+
+
+async def spend(commits: GroupCommit, holder: Holder, wait_s: float = SOON_S) -> None:
+    """One call from charge to keep."""
+    call = charge_of(holder)
+    assert isinstance(await commits.charge(call, wait_s), Charged)
+    assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+
+
+@pytest.mark.parametrize("lost", ["charge", "keep", "refund"])
+async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, lost: str) -> None:
+    """The server committed; its answer is lost on the wire. The same ids are sent again."""
+    books = postgres_books
+    holder = await books.holder(units=10)
+    async with cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        async with committing(db) as commits:
+            await spend(commits, holder)
+            call = charge_of(holder, units=3)
+
+            if lost == "charge":
+                cutter.lose_next_answer()
+            assert await commits.charge(call, SOON_S) == charged_of(holder, 6)
+            if lost != "charge":
+                cutter.lose_next_answer()
+            end = refund_of(call) if lost == "refund" else keep_of(call)
+            assert await commits.end(end, SOON_S) is EndOutcome.DONE
+
+            assert cutter.lost == 1
+        await db.close()
+    assert await books.balance(holder) == (9 if lost == "refund" else 6)
+    assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
+
+
+async def test_a_charge_in_doubt_is_refunded_after_its_caller_left(postgres_books: Books) -> None:
+    """The wire is cut in the middle of its COMMIT, then its account is busy, then its caller leaves."""
+    books = postgres_books
+    holder = await books.holder()
+    call = charge_of(holder)
+    async with cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        async with committing(db) as commits:
+            async with stalled_commits(books) as stalled:
+                waiting = asyncio.ensure_future(commits.charge(call, 60))
+                await stalled()
+                cutter.cut()
+                await until(rests(commits), "the charge sent again finds its account busy")
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                await until(gone(commits), "the queue is empty or the charge is on its way once more")
+
+            async def refunded() -> bool:
+                return await books.state(call.call_id) == CallState.REFUNDED
+
+            await until(refunded, "the charge is refunded", 5)
+        await db.close()
+    assert await books.balance(holder) == 10
+
+
+def rests(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+    async def one() -> bool:
+        return len(commits._retry_timers) == 1
+
+    return one
+
+
+def gone(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+    """Taken from its rest at least once since."""
+
+    async def none() -> bool:
+        return not commits._retry_timers
+
+    return none
+
+
+async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    async with committing(on_postgresql(books)) as commits:
+        call = charge_of(holder)
+        async with stalled_commits(books) as stalled:
+            waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
+            pid = await stalled()
+            await books.sql("SELECT pg_terminate_backend($1)", pid)
+        assert await waiting == charged_of(holder, 9)
+        assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+    assert await books.balance(holder) == 9
+
+
+async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books) -> None:
+    """Whenever a few more calls are through, the writer's backend is ended in the middle of its work, until
+    that happened often enough."""
+    books = postgres_books
+    holders = [await books.holder(units=10_000) for _ in range(3)]
+    other = await asyncpg.connect(books.url)
+    through: list[Holder] = []
+    ended_at = [0]
+
+    async def lane(holder: Holder) -> None:
+        while len(ended_at) <= ENDED_WRITERS:
+            await spend(commits, holder)
+            through.append(holder)
+
+    async def end_a_writer() -> bool:
+        if len(through) >= ended_at[-1] + 10 and await other.fetch(END_WRITER):
+            ended_at.append(len(through))
+        return spending.done()
+
+    async with committing(on_postgresql(books)) as commits:
+        spending = asyncio.gather(*[lane(holder) for holder in holders for _ in range(6)])
+        await until(end_a_writer, "everything is spent", 60)
+        await spending
+    await other.close()
+    for holder in holders:
+        spent = through.count(holder)
+        assert await books.counters(holder) == (spent, spent, spent)
+        assert await books.balance(holder) == 10_000 - spent
+
+
+async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="myna-postgres-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        url, _, process = rig._start_in(folder)
+        try:
+            async with books_of(url, tmp_path) as books:
+                process = await spend_across_a_stop(books, process, folder)
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            process.wait(10)
+
+
+async def spend_across_a_stop(
+    books: Books, process: subprocess.Popen[bytes], folder: Path
+) -> subprocess.Popen[bytes]:
+    holder = await books.holder(units=10)
+    async with committing(on_postgresql(books)) as commits:
+        await spend(commits, holder)
+        open_call = await books.opened(holder)
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
+
+        charge = charge_of(holder)
+        charging = asyncio.ensure_future(commits.charge(charge, 60))
+        keeping = asyncio.ensure_future(commits.end(keep_of(open_call), 60))
+        with pytest.raises((TimeoutError, CommitInDoubt)):  # whether the dead connection took it or not
+            await commits.charge(charge_of(holder), 0.2)
+        process = await asyncio.to_thread(started_again, process, folder)
+
+        assert isinstance(await charging, Charged)
+        assert await keeping is EndOutcome.DONE
+        assert await commits.end(refund_of(charge), SOON_S) is EndOutcome.DONE
+    assert await books.balance(holder) == 8
+    return process
+
+
+def started_again(process: subprocess.Popen[bytes], folder: Path) -> subprocess.Popen[bytes]:
+    again = subprocess.Popen(process.args, stdin=subprocess.DEVNULL, cwd="/", stderr=subprocess.DEVNULL)
+    rig._wait_ready(again, folder / "data" / "postmaster.pid", folder / "log")
+    return again
+
+
+async def test_a_locked_account_stops_no_other_account(postgres_books: Books) -> None:
+    books = postgres_books
+    stuck, free = await books.holder(), await books.holder(units=10_000)
+    stuck_call = await books.opened(stuck)
+    loop = asyncio.get_running_loop()
+    slowest_s = 0.0
+    async with committing(on_postgresql(books)) as commits:
+        async with held_account(books, stuck):
+            charging = asyncio.ensure_future(commits.charge(charge_of(stuck), SOON_S))
+            keeping = asyncio.ensure_future(commits.end(keep_of(stuck_call), SOON_S))
+            end = loop.time() + 2.0
+            while loop.time() < end:
+                began = loop.time()
+                await spend(commits, free, 5)
+                slowest_s = max(slowest_s, loop.time() - began)
+            assert not charging.done()
+            assert not keeping.done()
+        assert await charging == charged_of(stuck, 8)
+        assert await keeping is EndOutcome.DONE
+    assert slowest_s < 10.0
+    assert await books.balance(stuck) == 8
+
+
+async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    call = await books.opened(holder)
+    commits = GroupCommit(books.db, queue_max=10)
+    commits.start()
+    async with held_account(books, holder):
+        ending = asyncio.ensure_future(commits.end(refund_of(call), SOON_S))
+        closing = asyncio.ensure_future(commits.close(SOON_S))
+        await asyncio.wait([closing], timeout=0.5)
+        assert not closing.done()
+    await closing
+    assert await ending is EndOutcome.DONE
+
+
+async def test_charges_wait_for_a_table_lock(postgres_books: Books) -> None:
+    books = postgres_books
+    holder = await books.holder()
+    other = await asyncpg.connect(books.url)
+    async with committing(on_postgresql(books)) as commits:
+        async with other.transaction():
+            await other.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
+            charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+            await asyncio.wait([charging], timeout=0.5)
+            assert not charging.done()
+        assert await charging == charged_of(holder, 9)
+    await other.close()
+
+
+async def test_charges_wait_for_a_read_only_server(postgres_books: Books) -> None:
+    """As after a failover, while the old primary still answers."""
+    books = postgres_books
+    holder = await books.holder()
+    name = books.url.rsplit("/", 1)[1]
+    other = await asyncpg.connect(books.url)
+    async with committing(on_postgresql(books)) as commits:
+        await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+        await asyncio.wait([charging], timeout=0.5)
+        assert not charging.done()
+        await other.execute("SET default_transaction_read_only = off")
+        await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
+        assert await charging == charged_of(holder, 9)
+    await other.close()
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_listener_with_a_half_open_connection_reconnects(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """While it listens, or before the answer to its LISTEN."""
+    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.1)
+    monkeypatch.setattr(postgresql, "CONNECT_TIMEOUT_S", 0.5)
+    connect, rings = asyncpg.connect, 0
+
+    def ring() -> None:
+        nonlocal rings
+        rings += 1
+
+    async def muted(*args: Any, **settings: Any) -> Any:
+        connection = await connect(*args, **settings)
+        monkeypatch.setattr(asyncpg, "connect", connect)
+        cutter.mute()
+        return connection
+
+    async def told() -> bool:
+        """Each listener rings once by itself."""
+        before = rings
+        for _ in range(3):
+            await teller.execute("SELECT pg_notify('news', '')")
+        await asyncio.sleep(0.05)
+        return rings >= before + 3
+
+    teller = await asyncpg.connect(postgres_url)
+    async with cutter_to(postgres_url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        if early:
+            monkeypatch.setattr(asyncpg, "connect", muted)
+        stop = await db.listen("news", ring)
+        await until(told, "news are heard")
+        if not early:
+            cutter.mute()
+            await until(told, "news are heard again")
+        await stop()
+        db._pool.terminate()
+    await teller.close()
+
+
+@pytest.mark.parametrize(("silent_s", "said"), [(30.0, 1), (0.0, 3)])
+async def test_a_listener_survives_unexpected_errors_and_logs_them_rarely(
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    silent_s: float,
+    said: int,
+) -> None:
+    monkeypatch.setattr(postgresql, "LISTEN_RETRY_S", 0.05)
+    monkeypatch.setattr(postgresql, "LISTEN_LOG_EVERY_S", silent_s)
+    connect, rung, failures = asyncpg.connect, asyncio.Event(), 0
+
+    async def failing(*_: Any, **__: Any) -> Any:
+        nonlocal failures
+        failures += 1
+        if failures == 3:
+            monkeypatch.setattr(asyncpg, "connect", connect)
+        raise asyncpg.InternalServerError("no such luck")
+
+    db = await Postgresql.open(postgres_url)
+    monkeypatch.setattr(asyncpg, "connect", failing)
+    stop = await db.listen("news", rung.set)
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    assert caplog.text.count("listening to 'news' fails") == said
+    await stop()
+    await db.close()

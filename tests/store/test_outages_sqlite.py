@@ -1,0 +1,165 @@
+"""SQLite's own troubles: a lock held too long, the command line beside the writer, a log that grows."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+
+import apsw
+import pytest
+from filelock import FileLock
+
+from myna.store import sqlite, sqlite_checkpoints, sqlite_handover
+from myna.store.batch import Charged, EndOutcome
+from myna.store.group_commit import GroupCommit
+from myna.store.sqlite import Sqlite
+from tests.rig.commands import CommandLine, Ended
+from tests.store.books import Books, Holder, charge_of, charged_of, keep_of
+from tests.store.stalls import until
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 15.0
+COMMAND_MAX_S = 30.0
+
+
+@pytest.fixture
+async def commits(sqlite_books: Books) -> AsyncIterator[GroupCommit]:
+    made = GroupCommit(sqlite_books.db, queue_max=2000)
+    made.start()
+    yield made
+    await made.close(SOON_S)
+
+
+async def test_charges_wait_for_a_locked_database(
+    sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 20)
+    holder = await sqlite_books.holder()
+    db = await sqlite_books.open_again()
+    commits = GroupCommit(db, queue_max=10)
+    commits.start()
+    other = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
+    other.execute("BEGIN IMMEDIATE")
+
+    charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+    await asyncio.wait([charging], timeout=0.3)
+    assert not charging.done()
+    other.execute("ROLLBACK")
+
+    assert await charging == charged_of(holder, 9)
+    other.close()
+    await commits.close(SOON_S)
+    await db.close()
+
+
+async def test_a_handover_lock_that_fails_or_stays_locked_stops_no_call(
+    sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.05)
+    holder = await sqlite_books.holder()
+    lock, mark = sqlite_books.folder / "knock.lock", sqlite_books.folder / "knock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    mark.touch()
+    assert await commits.charge(charge_of(holder), SOON_S) == charged_of(holder, 9)
+    lock.rmdir()
+    with FileLock(lock):
+        mark.touch()
+        assert await commits.charge(charge_of(holder), SOON_S) == charged_of(holder, 8)
+
+
+@contextlib.asynccontextmanager
+async def load(commits: GroupCommit, holder: Holder, lanes: int = 64) -> AsyncIterator[list[int]]:
+    """Full load from so many callers; counts the calls in the list's only number."""
+    over = asyncio.Event()
+    counted = [0]
+
+    async def lane() -> None:
+        while not over.is_set():
+            call = charge_of(holder)
+            assert isinstance(await commits.charge(call, SOON_S), Charged)
+            assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
+            counted[0] += 1
+
+    running = asyncio.gather(*[lane() for _ in range(lanes)])
+    yield counted
+    over.set()
+    await running
+
+
+async def test_a_command_writes_while_the_server_is_under_full_load(
+    sqlite_books: Books, commits: GroupCommit, commands: CommandLine
+) -> None:
+    holder = await sqlite_books.holder(units=1_000_000)
+    poor = await sqlite_books.holder(units=0)
+    env = {**os.environ, "MYNA_DATA": str(sqlite_books.folder)}
+
+    def grant() -> tuple[float, Ended]:
+        began = time.monotonic()
+        ended = commands.run(["account", "grant", poor.name, "1", "--json"], env, sqlite_books.folder)
+        return time.monotonic() - began, ended
+
+    await asyncio.to_thread(commands.run, ["version"], env, sqlite_books.folder)  # imports once
+    async with load(commits, holder) as counted:
+        took_s = []
+        for _ in range(8):
+            seconds, ended = await asyncio.to_thread(grant)
+            assert ended.code == 0, ended
+            took_s.append(seconds)
+    assert max(took_s) < COMMAND_MAX_S, took_s
+    assert await sqlite_books.balance(poor) == 8
+    assert counted[0] > 200
+
+
+async def test_the_log_stays_short_under_continuous_writing(
+    sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
+    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 100)
+    db = await sqlite_books.open_again()
+    commits = GroupCommit(db, queue_max=2000)
+    commits.start()
+    holder = await sqlite_books.holder(units=1_000_000)
+    log = sqlite_books.folder / "myna.sqlite-wal"
+
+    async with load(commits, holder, lanes=16) as counted:
+
+        async def many() -> bool:
+            return counted[0] > 3000
+
+        await until(many, "3000 calls are written", 60)
+        longest = log.stat().st_size
+
+    await commits.close(SOON_S)
+    await db.close()
+    assert longest < 11 * 2**18, "it would be 3 to 4 MiB if the writer never finished what the thread began"
+
+
+async def test_a_long_read_blocks_no_writer(
+    sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log only grows meanwhile; it starts over when the reader is done."""
+    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
+    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 50)
+    db = await sqlite_books.open_again()
+    assert isinstance(db, Sqlite)
+    own = GroupCommit(db, queue_max=2000)
+    own.start()
+    holder = await sqlite_books.holder(units=100_000)
+    reader = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM accounts").fetchall()
+    loop, slowest_s = asyncio.get_running_loop(), 0.0
+
+    for _ in range(200):
+        began = loop.time()
+        assert isinstance(await own.charge(charge_of(holder), SOON_S), Charged)
+        slowest_s = max(slowest_s, loop.time() - began)
+
+    reader.execute("COMMIT")
+    reader.close()
+    await own.close(SOON_S)
+    await db.close()
+    assert slowest_s < 10.0

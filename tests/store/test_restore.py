@@ -1,0 +1,236 @@
+"""A restore whose COMMIT nobody hears of tells what is true; what a backup left out counts as removed."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from myna import audit
+from myna.backup import backup
+from myna.backup.archive import ArchiveReader, ArchiveWriter
+from myna.clones import delete
+from myna.store import postgresql
+from myna.store.batch import Audio
+from myna.store.database import Database, Transaction, connect
+from myna.store.files.audio import AudioStore
+from myna.store.files.samples import SampleStore
+from myna.store.postgresql import Postgresql
+from myna.store.queries import clones, tasks
+from myna.store.states import CloneStatus
+from tests.store.books import Books, keep_of, speech
+from tests.store.cutter import Cutter, cutter_to
+
+pytestmark = pytest.mark.anyio
+
+SOUND = b"sound"
+COMMIT = b"COMMIT;"
+
+
+class Source:
+    """Books with one completed task, and its audio in a data folder."""
+
+    def __init__(self, books: Books, folder: Path, audio: str) -> None:
+        self.books, self.folder, self.audio = books, folder, audio
+        self.archive = folder / "site.tar"
+
+    async def back_up(self, kinds: Sequence[str] = tuple(backup.KINDS)) -> None:
+        with ArchiveWriter(self.archive, replace=True) as out:
+            made = await backup.write(self.books.db, self.folder / "data", out, kinds=kinds)
+        assert made.missing == []
+
+    async def restore(self, db: Database, data: Path) -> None:
+        with ArchiveReader(self.archive) as archive:
+            await backup.restore(db, data, archive)
+
+
+def put(store: AudioStore, content: bytes) -> str:
+    name, path = store.new(".mp3")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return name
+
+
+@pytest.fixture
+async def source(sqlite_books: Books, tmp_path: Path) -> Source:
+    call = await sqlite_books.opened(await sqlite_books.holder(), task=speech())
+    name = put(AudioStore(tmp_path / "data" / "audio"), SOUND)
+    audio = Audio(name, len(SOUND), hashlib.sha256(SOUND).digest())
+    await sqlite_books.end(keep_of(call, None, audio))
+    made = Source(sqlite_books, tmp_path, name)
+    await made.back_up()
+    return made
+
+
+@pytest.fixture
+async def cutter(postgres_url: str) -> AsyncIterator[Cutter]:
+    async with cutter_to(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def target(cutter: Cutter) -> AsyncIterator[Postgresql]:
+    opened = await Postgresql.open(cutter.url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    made = tmp_path / "restored"
+    made.mkdir()
+    return made
+
+
+async def check(db: Database, data: Path) -> audit.Report:
+    return await audit.run(db, AudioStore(data / "audio"), full=True, hash_audio=True)
+
+
+@pytest.mark.parametrize("lose", [Cutter.lose_answer_to, Cutter.mute_behind])
+async def test_a_restore_whose_commit_reply_was_lost_is_complete(
+    source: Source, cutter: Cutter, target: Postgresql, data: Path, lose: Callable[[Cutter, bytes], None]
+) -> None:
+    lose(cutter, COMMIT)
+    await source.restore(target, data)
+    report = await check(target, data)
+    assert (report.breaches, report.checked.files) == ([], 1)
+
+
+@pytest.mark.parametrize("lose", [Cutter.cut_before, Cutter.mute_before])
+async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
+    source: Source, cutter: Cutter, target: Postgresql, data: Path, lose: Callable[[Cutter, bytes], None]
+) -> None:
+    """Its session may wait for it for ever, and is ended then."""
+    lose(cutter, COMMIT)
+    with pytest.raises(target.unavailable):
+        await source.restore(target, data)
+    assert not await target.has_schema()
+    assert not any((data / folder).exists() for folder in backup.FOLDERS)
+    await source.restore(target, data)
+    assert (await check(target, data)).breaches == []
+
+
+async def test_audio_is_kept_while_the_commit_of_a_restore_is_in_doubt(
+    source: Source,
+    cutter: Cutter,
+    target: Postgresql,
+    data: Path,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgresql, "IN_DOUBT_WAIT_S", 0.5)
+    cutter.lose_answer_to(COMMIT)
+    cutter.refuse()
+    with pytest.raises(backup.RestoreInDoubt, match="isn't known"):
+        await source.restore(target, data)
+    again = await Postgresql.open(postgres_url)
+    assert (await check(again, data)).breaches == []
+    await again.close()
+
+
+@pytest.mark.parametrize("number", [0, 2**40], ids=["no status kept", "in the future"])
+async def test_a_transaction_that_the_server_does_not_know_is_in_doubt(
+    target: Postgresql, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As after a failover to a server that had not received it."""
+    monkeypatch.setattr(postgresql, "IN_DOUBT_WAIT_S", 0.5)
+    with pytest.raises(TimeoutError, match="isn't known"):
+        await target.committed(number)
+
+
+async def test_an_interrupt_while_the_load_is_in_another_thread_leaves_nothing(
+    source: Source, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite it comes between the check of the files and the COMMIT, or before."""
+    db = await Books("", tmp_path / "restored").open_again()
+    restoring = asyncio.create_task(source.restore(db, data))
+    load, loading = backup._load_page, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def interrupted(*args: object) -> None:
+        loop.call_soon_threadsafe(restoring.cancel)
+        loop.call_soon_threadsafe(loading.set)
+        await load(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(backup, "_load_page", interrupted)
+    await asyncio.wait([restoring])
+    await db.transaction(_nothing)  # the thread is through
+    assert loading.is_set()
+    assert (await db.has_schema()) == (data / "audio").exists() == (not restoring.cancelled())
+    await db.close()
+
+
+async def _nothing(_: Transaction) -> None:
+    return
+
+
+@pytest.fixture
+async def restored(database_url: str, data: Path, postgres_url: str) -> AsyncIterator[Database]:
+    """An empty database, on each of the two."""
+    opened = await connect(postgres_url if database_url else "sqlite:", data)
+    yield opened
+    await opened.close()
+
+
+CLONE = """INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,
+sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at, status, preview, preview_bytes,
+preview_sha256, reason) SELECT $1, max(id), $1, 'en', 'a', $2, 1, $3, 1, 'me', 'yes', 1, 1, $4, $5, 1, $6, $7
+FROM accounts"""
+
+
+async def clone(source: Source, name: str, status: CloneStatus, reason: str = "") -> tuple[str, str]:
+    """The names of a clone's sample and preview, which are there."""
+    sample, path = SampleStore(source.folder / "data" / "samples").new()
+    await asyncio.to_thread(path.write_bytes, b"sample")
+    preview = put(AudioStore(source.folder / "data" / "audio"), SOUND) if status == CloneStatus.READY else ""
+    sha256 = b"s" * 32 if preview else b""
+    await source.books.sql(CLONE, name, sample, b"x" * 32, int(status), preview, sha256, reason)
+    return sample, preview
+
+
+async def test_audio_that_was_left_out_counts_as_removed(
+    source: Source, restored: Database, data: Path
+) -> None:
+    sample, preview = await clone(source, "v", CloneStatus.READY)
+    await source.back_up(["samples"])
+    await source.restore(restored, data)
+    report = await check(restored, data)
+    assert (report.breaches, report.checked.tasks, report.checked.files) == ([], 1, 0)
+    ((task_id, account_id),) = await restored.fetch("SELECT id, account_id FROM tasks")
+    task = await tasks.of_account(restored, account_id, task_id)
+    assert task is not None and (task.status, task.audio) == (2, "")
+    assert await clones.by_voice_id(restored, "v") == await clones.by_voice_id(source.books.db, "v")
+    assert (data / "samples" / sample[:2] / sample).exists() and (
+        data / "audio" / preview[:2] / preview
+    ).exists()
+    await again(restored, data)
+
+
+async def test_a_voice_without_its_sample_has_failed_and_says_why(
+    source: Source, restored: Database, data: Path
+) -> None:
+    await clone(source, "ready", CloneStatus.READY)
+    await clone(source, "queued", CloneStatus.QUEUED)
+    await clone(source, "failed", CloneStatus.FAILED, "too loud")
+    await source.back_up(["audio"])
+    await source.restore(restored, data)
+    report = await check(restored, data)
+    assert (report.breaches, report.checked.files) == ([], 1)
+    found = [one.clone for one in await clones.page(restored, 0, 9)]
+    assert [(one.voice_id, one.status, one.reason, one.sample, one.preview) for one in found] == [
+        ("ready", CloneStatus.FAILED, clones.SAMPLE_LEFT_OUT, "", ""),
+        ("queued", CloneStatus.FAILED, clones.SAMPLE_LEFT_OUT, "", ""),
+        ("failed", CloneStatus.FAILED, "too loud", "", ""),
+    ]
+    assert not (data / "samples").exists()
+    await again(restored, data)
+    samples, audio = SampleStore(data / "samples"), AudioStore(data / "audio")
+    await delete(restored, samples, audio, "ready")
+    assert await clones.by_voice_id(restored, "ready") is None
+
+
+async def again(restored: Database, data: Path) -> None:
+    """A backup of what was restored misses nothing."""
+    with ArchiveWriter(data / "again.tar", replace=True) as out:
+        assert (await backup.write(restored, data, out)).missing == []

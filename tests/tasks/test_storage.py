@@ -1,0 +1,175 @@
+"""What is looked at before a speech job is charged: free space, and what its account stores."""
+
+import asyncio
+
+import pytest
+
+from myna import config as site
+from myna import quota as module
+from myna.errors import DiskFull, StorageQuotaReached
+from myna.quota import Quota
+from myna.store.batch import Audio
+from myna.store.files.free_space import FreeSpace
+from myna.store.postgresql import Postgresql
+from myna.store.queries import storage, tasks
+from tests.store.books import Holder, keep_of
+from tests.store.cutter import cutter_to
+from tests.tasks.works import Works
+
+pytestmark = pytest.mark.anyio
+
+MIB = 2**20
+
+
+async def stores(works: Works, holder: Holder, size_bytes: int) -> int:
+    """The id of a task of this account with so much audio, charged a unit."""
+    audio = Audio(f"{size_bytes:032x}.mp3", size_bytes, b"s" * 32)
+    charge = await works.begun(holder)
+    await works.books.end(keep_of(charge, None, audio))
+    ((task_id,),) = await works.books.sql("SELECT id FROM tasks WHERE call_id = $1", charge.call_id)
+    return int(task_id)
+
+
+@pytest.fixture(autouse=True)
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE_MAX", 1e9)
+
+
+async def test_below_the_reserve_nothing_is_charged(works: Works) -> None:
+    await works.node()
+    holder = await works.books.holder(units=1)
+    works.space = FreeSpace(works.books.folder, 2**50)
+    await works.space.look()
+    with pytest.raises(DiskFull):
+        await works.admitted(holder)
+    assert await works.books.balance(holder) == 1
+    assert await works.books.sql("SELECT count(*) FROM tasks") == [(0,)]
+    works.space = FreeSpace(works.books.folder, 1)
+    await works.space.look()
+    await works.admitted(holder)
+    assert await works.books.balance(holder) == 0
+
+
+async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(works: Works) -> None:
+    await works.node()
+    await site.change(works.desk.db, "account_storage_mib", "1")
+    full, other = await works.books.holder(units=10), await works.books.holder(units=10)
+    await stores(works, full, MIB - 1)
+    await stores(works, other, 5)
+    await works.desk.config.refresh()
+    await works.quota.look()
+    await works.admitted(full)
+
+    await stores(works, full, 1)
+    await works.quota.look()
+    units = await works.books.balance(full)
+    with pytest.raises(
+        StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
+    ) as refused:
+        await works.admitted(full)
+    assert "Ask the operator" in str(refused.value)  # waiting helps nobody where audio is kept for ever
+    assert "Wait" not in str(refused.value)
+    assert await works.books.balance(full) == units
+    await works.admitted(other)
+
+
+async def test_orders_at_the_edge_go_through_together_and_the_next_one_does_not(works: Works) -> None:
+    """The bound under concurrency: what was in progress when the quota was reached is delivered."""
+    await works.node()
+    await site.change(works.desk.db, "account_storage_mib", "1")
+    holder = await works.books.holder(units=10)
+    await stores(works, holder, MIB - 1)
+    await works.desk.config.refresh()
+    await works.quota.look()
+    await asyncio.gather(works.admitted(holder), works.admitted(holder))
+    assert await works.books.balance(holder) == 7
+    await stores(works, holder, MIB)
+    await works.quota.look()
+    refused = await asyncio.gather(works.admitted(holder), works.admitted(holder), return_exceptions=True)
+    assert [type(error) for error in refused] == [StorageQuotaReached] * 2
+    assert await works.books.balance(holder) == 6
+
+
+async def test_removed_audio_and_a_larger_quota_make_room(works: Works) -> None:
+    await works.node()
+    await site.change(works.desk.db, "account_storage_mib", "1")
+    holder = await works.books.holder(units=10)
+    task_id = await stores(works, holder, 2 * MIB)
+    await works.desk.config.refresh()
+    await works.quota.look()
+    with pytest.raises(StorageQuotaReached):
+        await works.admitted(holder)
+
+    for mib in ("3", "0"):  # at once, without another look
+        await site.change(works.desk.db, "account_storage_mib", mib)
+        await works.admitted(holder)
+    await site.change(works.desk.db, "account_storage_mib", "1")
+    await works.desk.config.refresh()
+    with pytest.raises(StorageQuotaReached):
+        await works.admitted(holder)
+
+    await works.desk.db.transaction(lambda connection: tasks.audio_removed(connection, task_id))
+    assert await storage.of_account(works.desk.db, holder.account_id) == 0
+    await works.quota.look()
+    await works.admitted(holder)
+
+
+async def test_samples_and_previews_count_until_their_voice_is_deleted(works: Works) -> None:
+    holder = await works.books.holder()
+    voice_id = await works.clone(holder)
+    sizes = "UPDATE clones SET sample_bytes = 2000000, preview_bytes = 100 WHERE voice_id = $1"
+    await works.books.sql(sizes, voice_id)
+    assert await storage.reached(works.desk.db, 2000100) == {holder.account_id: 2000100}
+    assert await storage.reached(works.desk.db, 2000101) == {}
+    await works.books.sql("DELETE FROM clones WHERE voice_id = $1", voice_id)
+    assert await storage.of_account(works.desk.db, holder.account_id) == 0
+
+
+async def test_a_site_that_takes_long_to_sum_up_is_looked_at_less_often(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await looks_of(works, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
+
+
+async def test_a_look_that_stalled_does_not_postpone_the_next_by_hours(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await looks_of(works, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
+
+
+async def looks_of(
+    works: Works, monkeypatch: pytest.MonkeyPatch, *, takes_s: float, rounds: int
+) -> list[float]:
+    """When the looks begin that are called for every five seconds, each of which takes so long."""
+    now_s, looks = [0.0], []
+
+    async def slow(work: object, **limits: float) -> dict[int, int]:
+        looks.append(now_s[0])
+        now_s[0] += takes_s
+        return {}
+
+    monkeypatch.setattr(module, "SHARE_MAX", 0.02)
+    quota = Quota(works.desk.db, works.desk.config, lambda: now_s[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(works.desk.db, "snapshot", slow)
+        for _ in range(rounds):
+            await quota.look()
+            now_s[0] += 5.0
+    return looks
+
+
+async def test_a_look_on_a_dead_connection_ends(
+    postgres_works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, config = postgres_works.books, postgres_works.desk.config
+    await site.change(books.db, "account_storage_mib", "1")
+    await config.refresh()
+    async with cutter_to(books.url) as cutter:
+        db = await Postgresql.open(cutter.url)
+        with monkeypatch.context() as brief:
+            brief.setattr(module, "QUERY_MAX_S", 1.0)
+            cutter.mute_behind(b"HAVING sum(bytes)")
+            async with asyncio.timeout(60):
+                with pytest.raises(db.unavailable):
+                    await Quota(db, config).look()
+        await db.close()
