@@ -8,6 +8,7 @@ REFUSALS = "myna/store/queries/farm/refusals.py"
 TASKS = "myna/farm/tasks.py"
 
 OPINION = "tests/tasks/test_second_opinion.py::test_"
+NONE_LEFT = OPINION + "a_refused_voice_fails_once_no_other_node_is_left_for_it"
 NO_OTHER = OPINION + "a_task_that_no_other_node_can_do_is_refunded_at_once"
 
 OF_REFUSALS = (
@@ -122,5 +123,26 @@ OF_REFUSALS = (
         "await queue.begin_cooldown(db, number, handed_back=False)",
         "pass",
         OPINION + "a_node_whose_refusal_another_refuted_has_failed_once_more[sqlite]",
+    ),
+    guard(
+        "a refused voice that no other node makes",
+        TASKS,
+        "await refusals.fail_refused_clones(db, OPINION_GRACE_MS, NO_TRY_LEFT)",
+        "pass",
+        NONE_LEFT + "[sqlite-False]",
+    ),
+    guard(
+        "a refused voice: the grace period",
+        REFUSALS,
+        "AND j.leased_at <= now_ms() - $1",
+        "AND $1 > 0",
+        NONE_LEFT + "[sqlite-False]",
+    ),
+    guard(
+        "a refused voice: another node",
+        REFUSALS,
+        """f" AND NOT {_another(CLONE)} RETURNING id",""",
+        """f" AND $2 > 0 RETURNING id",""",
+        NONE_LEFT + "[sqlite-True]",
     ),
 )
