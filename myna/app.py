@@ -131,7 +131,7 @@ class Service:
         db = await connect(settings.database_url or "sqlite:", settings.data_folder, serving=True)
         try:
             await migrate(db)
-            log.info("the database is %s", settings.database_place)
+            log.info("the database is %s", settings.database_label)
             if not settings.on_sqlite and settings.sqlite_file.exists():
                 log.warning("%s is not used; 'myna move' moves what it holds", settings.sqlite_file)
             commits = cls.commits_of(db, settings)

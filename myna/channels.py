@@ -21,7 +21,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
-from myna.settings import Settings, is_base_url, key_variable_fits
+from myna.settings import Settings, can_name_a_key, is_base_url
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
@@ -278,7 +278,7 @@ def check(row: ChannelRow) -> None:
         raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
         raise CommandError("The key's place must be the name of an environment variable, not the key itself.")
-    if not key_variable_fits(row.key_env):
+    if not can_name_a_key(row.key_env):
         raise CommandError(
             f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
         )

@@ -1,8 +1,10 @@
 """The settings of a process, read once at its start from the environment, a TOML file and defaults.
 
 The environment overrides the file, and the file the defaults. The file is `myna.toml` in the current folder,
-or the file that MYNA_CONFIG names; its keys are the names below. Environment variables have the names in
-capitals with the prefix MYNA_. Settings that change at run time are in `config.py`.
+or the file that MYNA_CONFIG names; its keys are the fields of Settings. Environment variables have the names
+in capitals with the prefix MYNA_. Settings that change at run time are in `config.py`.
+
+To add a setting, add a field to Settings and a row to docs/configuration.md.
 """
 
 import difflib
@@ -11,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +25,9 @@ PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 """Names the file."""
-OTHERS_PREFIXES = (PREFIX + "KEY_", PREFIX + "TEST_")
+KEY_PREFIX = PREFIX + "KEY_"
+"""The prefix of variables that contain the keys of channels."""
+OTHER_PREFIXES = (KEY_PREFIX, PREFIX + "TEST_")
 """Prefixes of variables that aren't settings: the keys of channels, and variables of the tests."""
 SQLITE_FILE = "myna.sqlite"
 """In the data folder."""
@@ -33,51 +37,6 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Meta(ge=1, le=2**34)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
-SECRETS = frozenset({"chat_key", "speech_key", "database_url", "metrics_token"})
-"""Masked wherever settings are shown."""
-
-MEANINGS = {
-    "data": "the data folder: database, audio, locks",
-    "host": "the address to listen on",
-    "port": "the port to listen on",
-    "public_url": "how callers reach the service, without a path; empty: http://HOST:PORT",
-    "cors_origins": "origins of web pages that may call /v1, separated by commas; empty: none",
-    "database_url": "empty: SQLite in the data folder; or postgresql://…",
-    "workers": "serving processes; more than one wants PostgreSQL",
-    "chat_url": "a first chat channel: an OpenAI-compatible base URL, or parrot:",
-    "chat_key": "the key that chat_url wants",
-    "chat_model": "the model to ask for there",
-    "speech": "espeak, none, or an OpenAI-compatible base URL that speaks",
-    "speech_key": "the key that the speech URL wants",
-    "speech_model": "the model to ask for there",
-    "log_level": "debug, info, warning or error",
-    "metrics_token": "the Bearer token that /metrics wants; empty: none",
-    "body_max_bytes": "the largest request body",
-    "bodies_max_bytes": "request bodies over 64 KiB that are held at the same time, together",
-    "body_timeout_s": "how long a request body may take to arrive",
-    "call_deadline_s": "how long the work of a call may take in all",
-    "charge_wait_s": "how long a call waits for the database before it is refused uncharged",
-    "queue_max": "charges that may wait for the database",
-    "connections_max": "open client connections",
-    "keep_alive_s": "how long an idle client connection stays open",
-    "outbound_connections_max": "connections to upstreams",
-    "upstream_connect_s": "how long connecting to a channel may take",
-    "upstream_idle_s": "how long a channel may send nothing, before its answer and within it",
-    "answer_max_bytes": "the largest answer of a chat channel",
-    "speech_answer_max_bytes": "the largest audio of a speech channel",
-    "speech_queue_max": "sentences that may wait for the embedded voice, or for the disk behind it",
-    "speech_account_max": "sentences of one account that may wait for the embedded voice or be spoken by it",
-    "disk_reserve_bytes": "free space that new audio leaves in the data folder; 0: none",
-    "channel_cooldown_s": "how long the circuit of a channel that keeps failing stays open",
-    "shutdown_grace_s": "how long calls may go on after SIGTERM",
-    "lease_s": "how long a compute node has a job without being heard",
-    "beat_s": "how often a compute node is to be heard while it has a job",
-    "chat_speech_wait_s": "how long a chat waits for a compute node to speak",
-    "sweep_every_s": "how often calls left open are looked for",
-    "audit_every_s": "how often the books are checked for the metrics",
-}
-
-
 REPLACED = {
     "upstream_timeout_s": "is replaced by MYNA_UPSTREAM_IDLE_S (how long a channel may send nothing),"
     " MYNA_UPSTREAM_CONNECT_S, and MYNA_CALL_DEADLINE_S for the whole.",
@@ -86,47 +45,138 @@ REPLACED = {
 """Settings of earlier versions, and what to set instead."""
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """See MEANINGS; a limit has its unit last in its name."""
+class Setting(Struct, frozen=True):
+    """What a setting means. For a string also which values are valid, and the error message for others.
+    A secret is masked wherever settings are shown."""
 
-    data: str = "data"
-    host: str = "127.0.0.1"
-    port: Port = 8080
-    public_url: str = ""
-    cors_origins: str = ""
-    database_url: str = ""
-    workers: Annotated[int, Meta(ge=1, le=256)] = 1
-    chat_url: str = ""
-    chat_key: str = ""
-    chat_model: str = ""
-    speech: str = "espeak"
-    speech_key: str = ""
-    speech_model: str = "tts-1"
-    log_level: str = "info"
-    metrics_token: str = ""
-    body_max_bytes: Bytes = 2**20
-    bodies_max_bytes: Bytes = 2**28
-    body_timeout_s: Seconds = 20.0
-    call_deadline_s: Seconds = 300.0
-    charge_wait_s: Seconds = 5.0
-    queue_max: Count = 4096
-    connections_max: Count = 4096
-    keep_alive_s: Annotated[int, Meta(ge=1, le=3600)] = 75
-    outbound_connections_max: Count = 512
-    upstream_connect_s: Seconds = 5.0
-    upstream_idle_s: Seconds = 120.0
-    answer_max_bytes: Bytes = 8 * 2**20
-    speech_answer_max_bytes: Bytes = 64 * 2**20
-    speech_queue_max: Count = 256
-    speech_account_max: Count = 64
-    disk_reserve_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 512 * 2**20
-    channel_cooldown_s: Seconds = 10.0
-    shutdown_grace_s: Seconds = 20.0
-    lease_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    beat_s: Annotated[float, Meta(gt=0, le=200)] = 10.0
-    chat_speech_wait_s: Seconds = 60.0
-    sweep_every_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
-    audit_every_s: Seconds = 3600.0
+    meaning: str
+    valid: Callable[[str], bool] = lambda value: True
+    requirement: str = ""
+    secret: bool = False
+
+
+def _not_blank(meaning: str) -> Setting:
+    return Setting(meaning, lambda value: bool(value.strip()), "must not be blank.")
+
+
+def _word(meaning: str, *words: str) -> Setting:
+    return Setting(meaning, lambda value: value in words, f"must be {', '.join(words[:-1])} or {words[-1]}.")
+
+
+def _secret(meaning: str) -> Setting:
+    def fits_a_header(value: str) -> bool:
+        return value.isascii() and " " not in value
+
+    return Setting(
+        meaning, fits_a_header, "contains a character that can't be sent in a header.", secret=True
+    )
+
+
+def _origin(meaning: str) -> Setting:
+    requirement = "must be http://HOST or https://HOST, with a port or without."
+    return Setting(meaning, lambda value: not value or _is_origin(value), requirement)
+
+
+def _origins(meaning: str) -> Setting:
+    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas."
+    return Setting(meaning, lambda value: all(map(_is_origin, _listed(value))), requirement)
+
+
+def _base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:
+    words = ", ".join(word for word in or_one_of if word)
+    requirement = f"must be {words}, http://… or https://…, without a query."
+    return Setting(meaning, lambda value: value in or_one_of or is_base_url(value), requirement)
+
+
+def _database_url(meaning: str) -> Setting:
+    requirement = (
+        "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
+        " neither a letter nor a digit is written as % and two hex digits."
+    )
+    return Setting(meaning, lambda value: not value or _is_database_url(value), requirement, secret=True)
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The process settings: name with its unit last, type, range or form, meaning and default."""
+
+    data: Annotated[str, _not_blank("the data folder: database, audio, locks")] = "data"
+    host: Annotated[str, _not_blank("the address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, Setting("the port to listen on")] = 8080
+    public_url: Annotated[
+        str, _origin("public address of the service, without a path; empty: http://HOST:PORT")
+    ] = ""
+    cors_origins: Annotated[
+        str, _origins("origins of web pages that may call /v1, separated by commas; empty: none")
+    ] = ""
+    database_url: Annotated[str, _database_url("postgresql://…; empty: SQLite in the data folder")] = ""
+    workers: Annotated[
+        int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
+    ] = 1
+    chat_url: Annotated[
+        str,
+        _base_url(
+            "a first chat channel: an OpenAI-compatible base URL, or parrot:", or_one_of=("", "parrot:")
+        ),
+    ] = ""
+    chat_key: Annotated[str, _secret("the key of chat_url")] = ""
+    chat_model: Annotated[str, Setting("the model to request from chat_url; empty: the caller's")] = ""
+    speech: Annotated[
+        str,
+        _base_url("espeak, none, or an OpenAI-compatible base URL that speaks", or_one_of=("espeak", "none")),
+    ] = "espeak"
+    speech_key: Annotated[str, _secret("the key of the speech URL")] = ""
+    speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
+    log_level: Annotated[str, _word("debug, info, warning or error", "debug", "info", "warning", "error")] = (
+        "info"
+    )
+    metrics_token: Annotated[str, _secret("the Bearer token that /metrics requires; empty: none")] = ""
+    body_max_bytes: Annotated[Bytes, Setting("the largest request body")] = 2**20
+    bodies_max_bytes: Annotated[
+        Bytes, Setting("total size of request bodies over 64 KiB in memory, per process")
+    ] = 2**28
+    body_timeout_s: Annotated[Seconds, Setting("time limit for receiving a request body")] = 20.0
+    call_deadline_s: Annotated[Seconds, Setting("time limit for the work of a call")] = 300.0
+    charge_wait_s: Annotated[
+        Seconds, Setting("how long a call waits for the database before it is refused uncharged")
+    ] = 5.0
+    queue_max: Annotated[Count, Setting("charges in the queue for the database")] = 4096
+    connections_max: Annotated[Count, Setting("open client connections")] = 4096
+    keep_alive_s: Annotated[
+        int, Meta(ge=1, le=3600), Setting("how long an idle client connection stays open")
+    ] = 75
+    outbound_connections_max: Annotated[Count, Setting("connections to upstreams")] = 512
+    upstream_connect_s: Annotated[Seconds, Setting("time limit for connecting to a channel")] = 5.0
+    upstream_idle_s: Annotated[
+        Seconds, Setting("how long a channel may send nothing, before and during its answer")
+    ] = 120.0
+    answer_max_bytes: Annotated[Bytes, Setting("the largest answer of a chat channel")] = 8 * 2**20
+    speech_answer_max_bytes: Annotated[Bytes, Setting("the largest audio of a speech channel")] = 64 * 2**20
+    speech_queue_max: Annotated[Count, Setting("texts in the queue for the embedded voice or its disk")] = 256
+    speech_account_max: Annotated[
+        Count, Setting("texts of one account that wait for the embedded voice or are being spoken")
+    ] = 64
+    disk_reserve_bytes: Annotated[
+        int,
+        Meta(ge=0, le=2**50),
+        Setting("free space that new audio leaves on the data folder's file systems; 0: none"),
+    ] = 512 * 2**20
+    channel_cooldown_s: Annotated[
+        Seconds, Setting("how long the circuit of a failing channel stays open")
+    ] = 10.0
+    shutdown_grace_s: Annotated[Seconds, Setting("time for open calls to finish after SIGTERM")] = 20.0
+    lease_s: Annotated[
+        float, Meta(gt=0, le=600), Setting("lease of a compute node's job without a heartbeat")
+    ] = 30.0
+    beat_s: Annotated[
+        float, Meta(gt=0, le=200), Setting("interval of a compute node's heartbeats while it has a job")
+    ] = 10.0
+    chat_speech_wait_s: Annotated[
+        Seconds, Setting("how long a chat that asks for speech waits for a compute node")
+    ] = 60.0
+    sweep_every_s: Annotated[
+        float, Meta(gt=0, le=60), Setting("interval of the sweep for calls open past their deadline")
+    ] = 5.0
+    audit_every_s: Annotated[Seconds, Setting("interval of the audit")] = 3600.0
 
     @property
     def data_folder(self) -> Path:
@@ -142,7 +192,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def allowed_origins(self) -> list[str]:
-        return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
+        return _listed(self.cors_origins)
 
     @property
     def fair_try_s(self) -> float:
@@ -158,12 +208,20 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return self.data_folder / SQLITE_FILE
 
     @property
-    def database_place(self) -> str:
-        """The file, or the host, port and name on a server, without the login and the URL's other parts."""
+    def database_label(self) -> str:
+        """The file, or the host, port and database name of the URL."""
         if self.on_sqlite:
             return str(self.sqlite_file)
         _, _, address = without_login(self.database_url).partition("://")
         return re.split("[?#]", address.removeprefix("***@"), maxsplit=1)[0]
+
+
+def _declared(hint: Any) -> Setting:
+    return next(one for one in hint.__metadata__ if isinstance(one, Setting))
+
+
+_TYPES = get_type_hints(Settings, include_extras=True)
+SETTINGS: dict[str, Setting] = {name: _declared(hint) for name, hint in _TYPES.items()}
 
 
 class Source(Struct, frozen=True):
@@ -179,15 +237,15 @@ def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings
     _check_names(environ)
     from_file = _read_file(environ, file)
     from_environ = {
-        name: environ[PREFIX + name.upper()] for name in MEANINGS if environ.get(PREFIX + name.upper(), "")
+        name: environ[PREFIX + name.upper()] for name in SETTINGS if environ.get(PREFIX + name.upper(), "")
     }
-    # The file is checked whole: what the environment hides today may be all there is tomorrow.
+    # Overridden values of the file are checked too: the variable may be unset at the next start.
     in_file = {name: checked(f"{name} in {from_file[0]}", name, raw) for name, raw in from_file[1].items()}
     in_environ = {name: checked(PREFIX + name.upper(), name, raw) for name, raw in from_environ.items()}
     settings = Settings(**{**in_file, **in_environ})
     _check_together(settings)
     sources = []
-    for name in MEANINGS:
+    for name in SETTINGS:
         default = from_file[0] if name in from_file[1] else "default"
         source = "environment" if name in from_environ else default
         sources.append(Source(name, shown(name, getattr(settings, name)), source))
@@ -196,18 +254,18 @@ def load(environ: Mapping[str, str], file: Path | None = None) -> tuple[Settings
 
 def shown(name: str, value: object) -> object:
     """The value for printing: a secret is masked, a URL has no login."""
-    if name in SECRETS and value:
+    if SETTINGS[name].secret and value:
         return "***"
     return without_login(value) if isinstance(value, str) else value
 
 
 def without_login(url: str) -> str:
     """The URL without its user name and password; other text is returned unchanged."""
-    head, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    if not separator or "@" not in place:
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not separator or "@" not in authority:
         return url
-    return f"{head}://***@{place.rpartition('@')[2]}{slash}{path}"
+    return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def is_base_url(value: str) -> bool:
@@ -235,28 +293,28 @@ def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict
     for name in found:
         if name in REPLACED:
             raise ConfigError(f"{path}: {name}: {REPLACED[name]}")
-        if name not in MEANINGS:
-            raise ConfigError(f"{path}: there is no setting {name!r}.{_nearest(name, MEANINGS)}")
+        if name not in SETTINGS:
+            raise ConfigError(f"{path}: there is no setting {name!r}.{_nearest(name, SETTINGS)}")
     return str(path), found
 
 
-def key_variable_fits(name: str) -> bool:
-    """Whether a variable of this name may contain a channel's key. Below MYNA_ only one prefix may, so that a
-    misspelt setting is noticed."""
-    return not name.startswith(PREFIX) or name.startswith(OTHERS_PREFIXES[0])
+def can_name_a_key(name: str) -> bool:
+    """Whether a variable of this name may contain a channel's key. A name that begins with MYNA_ must begin
+    with MYNA_KEY_: the others are checked, so that a misspelt setting is an error."""
+    return not name.startswith(PREFIX) or name.startswith(KEY_PREFIX)
 
 
 def _check_names(environ: Mapping[str, str]) -> None:
     """Raises ConfigError for an unknown variable with our prefix. An empty variable counts as not set."""
-    ours = {PREFIX + name.upper() for name in MEANINGS} | {CONFIG_VARIABLE}
+    ours = {PREFIX + name.upper() for name in SETTINGS} | {CONFIG_VARIABLE}
     for name, value in environ.items():
         setting = name.removeprefix(PREFIX).lower()
         if value and name.startswith(PREFIX) and setting in REPLACED:
             raise ConfigError(f"{name}: {REPLACED[setting]}")
-        if value and name.startswith(PREFIX) and name not in ours and not name.startswith(OTHERS_PREFIXES):
+        if value and name.startswith(PREFIX) and name not in ours and not name.startswith(OTHER_PREFIXES):
             raise ConfigError(
                 f"{name}: there is no such setting.{_nearest(name, ours)}"
-                f" A variable that holds a channel's key may be called {OTHERS_PREFIXES[0]}…"
+                f" A variable that contains a channel's key may be called {KEY_PREFIX}…"
             )
 
 
@@ -270,8 +328,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-_PLACE = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
-_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 
 def checked(label: str, name: str, raw: object) -> Any:
@@ -279,30 +336,29 @@ def checked(label: str, name: str, raw: object) -> Any:
     try:
         value = msgspec.convert(raw, _TYPES[name], strict=False)
     except msgspec.ValidationError as error:
-        shown_raw = "" if name in SECRETS else f" (it is {raw!r})"
+        shown_raw = "" if SETTINGS[name].secret else f" (it is {raw!r})"
         raise ConfigError(f"{label}: {error}{shown_raw}.") from None
     if isinstance(value, str):
         if not value.isprintable():
-            raise ConfigError(f"{label}: holds a line break or another unprintable character.")
-        right, wanted = _FORMS.get(name, (None, ""))
-        if right is not None and not right(value):
-            raise ConfigError(f"{label}: {wanted}")
+            raise ConfigError(f"{label}: contains a line break or another unprintable character.")
+        if not SETTINGS[name].valid(value):
+            raise ConfigError(f"{label}: {SETTINGS[name].requirement}")
     return value
 
 
 def _check_together(settings: Settings) -> None:
     """Checks rules over several settings. Raises ConfigError."""
     if settings.workers > 1 and settings.on_sqlite:
-        raise ConfigError("MYNA_WORKERS: more than one wants PostgreSQL; set MYNA_DATABASE_URL.")
+        raise ConfigError("MYNA_WORKERS: more than one needs PostgreSQL; set MYNA_DATABASE_URL.")
     if settings.bodies_max_bytes < settings.body_max_bytes:
         raise ConfigError("MYNA_BODIES_MAX_BYTES: must be at least MYNA_BODY_MAX_BYTES.")
     if settings.beat_s * 2 > settings.lease_s:
         raise ConfigError(
-            "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that one lost beat does no harm."
+            "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that a lease outlives a lost heartbeat."
         )
     cores = usable_cores()
     if settings.workers > cores:
-        raise ConfigError(f"MYNA_WORKERS: this process may use {cores} cores; more workers only take turns.")
+        raise ConfigError(f"MYNA_WORKERS: must be at most {cores}, the number of cores of this process.")
 
 
 def usable_cores() -> int:
@@ -317,50 +373,15 @@ def _is_origin(url: str) -> bool:
 
 
 def _is_database_url(url: str) -> bool:
-    """Checks scheme and ports: the driver's error would repeat a password that looks like a port."""
+    """Checks scheme and ports here: the error of the driver would contain a password that it parses as a
+    port."""
     scheme, separator, rest = url.partition("://")
     if scheme not in ("postgresql", "postgres") or not separator or not _VISIBLE.fullmatch(rest):
         return False
-    places = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
-    return all(_PLACE.fullmatch(place) for place in places.split(","))
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return all(_HOST_AND_PORT.fullmatch(host) for host in hosts.split(","))
 
 
-def _is_key(value: str) -> bool:
-    return value.isascii() and " " not in value
-
-
-_NOT_BLANK = (lambda value: bool(value.strip()), "must not be blank.")
-_KEY = (_is_key, "holds a character that can't be sent in a header.")
-_FORMS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "data": _NOT_BLANK,
-    "host": _NOT_BLANK,
-    "public_url": (
-        lambda value: not value or _is_origin(value),
-        "must be http://HOST or https://HOST, with a port or without.",
-    ),
-    "cors_origins": (
-        lambda value: all(_is_origin(origin.strip()) for origin in value.split(",") if origin.strip()),
-        "must be http://HOST or https://HOST, with a port or without, several separated by commas.",
-    ),
-    "database_url": (
-        lambda value: not value or _is_database_url(value),
-        "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
-        " neither a letter nor a digit is written as % and two hex digits.",
-    ),
-    "chat_url": (
-        lambda value: value in ("", "parrot:") or is_base_url(value),
-        "must be parrot:, http://… or https://…, without a query.",
-    ),
-    "chat_key": _KEY,
-    "speech": (
-        lambda value: value in ("espeak", "none") or is_base_url(value),
-        "must be espeak, none, http://… or https://…, without a query.",
-    ),
-    "speech_key": _KEY,
-    "metrics_token": _KEY,
-    "log_level": (
-        lambda value: value in ("debug", "info", "warning", "error"),
-        "must be debug, info, warning or error.",
-    ),
-}
-"""Forms of strings: a predicate, and the error message for a value that fails it."""
+def _listed(value: str) -> list[str]:
+    """The parts of a list separated by commas, without spaces around them and without empty ones."""
+    return [part.strip() for part in value.split(",") if part.strip()]

@@ -8,7 +8,7 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.settings import MEANINGS, Settings, is_base_url, load, without_login
+from myna.settings import SETTINGS, Settings, is_base_url, load, without_login
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
 SECRET = "s3cr3t-w0rd"
@@ -84,7 +84,7 @@ def toml(text: str) -> Path:
 
 def test_every_setting_has_a_meaning_a_default_and_a_wrong_value() -> None:
     names = {field.name for field in msgspec.structs.fields(Settings)}
-    assert names == set(MEANINGS) == set(WRONG)
+    assert names == set(SETTINGS) == set(WRONG)
     assert load({})[0] == Settings()
 
 

@@ -94,7 +94,7 @@ def restore(file: File, /, *, json: Json = False) -> int:
         finally:
             _chown(settings, owner)
     checked = {"files_checked": report.checked.files, "breaches": len(report.breaches)}
-    show({"database": settings.database_place, **counted(manifest), **checked}, json)
+    show({"database": settings.database_label, **counted(manifest), **checked}, json)
     print_breaches(report.breaches)
     return 1 if report.breaches else 0
 

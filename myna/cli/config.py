@@ -30,7 +30,7 @@ def list_settings(*, json: Json = False) -> None:
     ]
     for found in process_settings.load(os.environ)[1]:
         name = process_settings.PREFIX + found.name.upper()
-        meaning = process_settings.MEANINGS[found.name]
+        meaning = process_settings.SETTINGS[found.name].meaning
         rows.append({"name": name, "value": found.value, "source": found.source, "meaning": meaning})
     show_rows(rows, json, empty="")
     _warn(config)

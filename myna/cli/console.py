@@ -71,12 +71,12 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     try:
         db = await connect(settings.database_url or "sqlite:", settings.data_folder)
     except Exception as error:
-        message = f"The database {settings.database_place} can't be opened: {_reason(error, settings)}."
+        message = f"The database {settings.database_label} can't be opened: {_reason(error, settings)}."
         raise CommandError(message) from None
     try:
         yield db
     except db.unavailable as error:
-        place, reason = settings.database_place, _reason(error, settings)
+        place, reason = settings.database_label, _reason(error, settings)
         raise CommandError(f"The database {place} is unavailable or busy: {reason}; try again.") from None
     finally:
         await db.close()
@@ -177,7 +177,7 @@ async def _with_database(
     async with open_database(settings) as db:
         await check_schema(db, settings, older=older)
         if not quiet:
-            print(f"myna: database: {settings.database_place}", file=sys.stderr)
+            print(f"myna: database: {settings.database_label}", file=sys.stderr)
         return await work(db)
 
 
@@ -185,7 +185,7 @@ async def check_schema(db: Database, settings: Settings, *, older: bool = False)
     """Raises CommandError if the database is empty or has another schema. Commands never migrate it."""
     if not await db.has_schema():
         raise CommandError(
-            f"The database {settings.database_place} is empty: there is no Myna in it. Check the settings;"
+            f"The database {settings.database_label} is empty: there is no Myna in it. Check the settings;"
             " to set it up: 'myna serve' or 'myna migrate'."
         )
     version, known = await schema_version(db), newest(db.dialect)

@@ -46,7 +46,7 @@ def move(
         raise CommandError(f"There is no SQLite database in {source.data_folder}.")
     with exclusive(source):
         manifest, left = asyncio.run(_move(source, target))
-    moved = {"from": source.database_place, "to": target.database_place, **counted(manifest)}
+    moved = {"from": source.database_label, "to": target.database_label, **counted(manifest)}
     show({**moved, "old": str(left), "next": "set MYNA_DATABASE_URL for the service and its commands"}, json)
 
 
@@ -84,7 +84,7 @@ async def _restore(db: Database, folder: str, archive: ArchiveReader, target: Se
 
 def _copy_left(target: Settings, whether: str) -> CommandError:
     return CommandError(
-        f"Nothing was moved, but a copy {whether} left in {target.database_place}, which is unavailable: drop"
+        f"Nothing was moved, but a copy {whether} left in {target.database_label}, which is unavailable: drop"
         " that database and create it again before you move again."
     )
 
@@ -97,7 +97,7 @@ def _no_writer(source: Settings) -> Iterator[None]:
             stack.enter_context(WriterHandover(source.data_folder).acquire())
         except TimeoutError:
             raise CommandError(
-                f"Nothing was moved: another command writes to {source.database_place}; try again."
+                f"Nothing was moved: another command writes to {source.database_label}; try again."
             ) from None
         yield
 

@@ -77,7 +77,7 @@ def test_a_database_url_is_printed_without_user_and_password(
 def test_an_unknown_variable_is_refused(desk: Desk, variable: str, nearest: str) -> None:
     for command in (("serve",), ("account", "list"), ("migrate",)):
         line = desk.misused(*command, **{variable: "s3cr3t"})
-        assert line.startswith(f"{variable}: there is no such setting.{nearest} A variable that holds")
+        assert line.startswith(f"{variable}: there is no such setting.{nearest} A variable that contains")
         assert "s3cr3t" not in line
 
 
