@@ -13,14 +13,14 @@ def task(status: int, reason: str = "", progress: int = 0) -> TaskRow:
 
 
 @pytest.mark.parametrize("reason", WHY)
-def test_a_known_reason_is_a_sentence_that_tells_of_the_refund(reason: str) -> None:
+def test_a_known_reason_is_a_sentence_that_mentions_the_refund(reason: str) -> None:
     chinese, english = WHY[reason]
     assert status_text(task(3, reason), "zh") == f"失败：{chinese}，已退还所扣点数"
     assert status_text(task(3, reason), "en") == f"failed: {english}; the units were refunded"
 
 
 @pytest.mark.parametrize("reason", ["", "RuntimeError", "sk-secret at http://10.0.0.1", "no such sound"])
-def test_what_is_not_known_is_not_repeated(reason: str) -> None:
+def test_an_unknown_reason_is_not_shown(reason: str) -> None:
     assert status_text(task(3, reason), "en") == f"failed: {OTHERWISE[1]}; the units were refunded"
     assert status_text(task(3, reason), "zh") == f"失败：{OTHERWISE[0]}，已退还所扣点数"
 
@@ -29,7 +29,7 @@ def test_the_reasons_that_are_stored_are_known() -> None:
     assert {NO_TRY_LEFT, VOICE_DELETED} <= WHY.keys()
 
 
-def test_a_task_that_has_not_failed_says_how_it_stands() -> None:
+def test_a_task_that_has_not_failed_shows_its_status() -> None:
     assert [status_text(task(status, "not done in time"), "en") for status in range(3)] == [
         *("queued", "processing", "completed")
     ]

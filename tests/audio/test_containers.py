@@ -88,13 +88,13 @@ def test_a_wav_written_to_a_pipe_states_no_size_and_is_whole(size: int) -> None:
     assert not is_truncated(bytes(data), Container.WAV)
 
 
-def test_a_wav_without_any_sound_is_not_cut_and_one_cut_in_its_head_is() -> None:
+def test_a_wav_without_samples_is_whole_and_one_cut_in_its_header_is_truncated() -> None:
     head = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0" + bytes(16)
     assert not is_truncated(head, Container.WAV)
     assert is_truncated(head[:-1], Container.WAV)
 
 
-def test_a_box_may_state_a_long_size_or_none() -> None:
+def test_a_box_may_have_a_64_bit_size_or_none() -> None:
     start = _BOX.pack(8, b"ftyp")
     assert not is_truncated(start + _BOX.pack(0, b"mdat") + bytes(100), Container.MP4)
     assert not is_truncated(
@@ -122,7 +122,7 @@ def test_a_tag_after_the_last_frame_is_no_truncation(tmp_path: Path) -> None:
     assert not is_truncated(data + b"APETAGEX" + bytes(200), Container.MP3)
 
 
-def test_what_is_no_mp3_is_one_part() -> None:
+def test_data_that_is_not_mp3_is_one_part() -> None:
     data = _sndfile("WAV")
     assert list(parts(data, Container.WAV)) == [data]
 

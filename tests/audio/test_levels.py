@@ -54,7 +54,7 @@ def test_one_second_of_sound_among_silence_has_its_level() -> None:
 
 
 @pytest.mark.parametrize("rate_hz", [16_000, 24_000, 48_000])
-def test_speech_is_voice_but_for_its_pauses_at_any_rate(rate_hz: int) -> None:
+def test_speech_except_its_pauses_is_voice_at_any_sample_rate(rate_hz: int) -> None:
     found = levels(voice(10, rate_hz), rate_hz)
     assert 8 < found.voice_s < 9
     assert -30 < found.loud_db < -10

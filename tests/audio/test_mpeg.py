@@ -35,7 +35,7 @@ def test_every_rate_is_measured(rate_hz: int, kbps: int, channels: int) -> None:
     assert 1.7 <= duration_s(mp3(1.7, rate_hz, kbps, channels)) <= 1.7 + frames_s
 
 
-def test_the_encoders_silence_is_subtracted_if_the_file_states_it(tmp_path: Path) -> None:
+def test_encoder_delay_is_subtracted_if_the_file_states_it(tmp_path: Path) -> None:
     for rate_hz, samples in ((22_050, 22_050), (22_050, 100_001), (44_100, 50_000)):
         with Mp3File(tmp_path / "part", tmp_path / "a.mp3", rate_hz) as file:
             file.write(random.Random(1).randbytes(2 * samples))
@@ -44,13 +44,13 @@ def test_the_encoders_silence_is_subtracted_if_the_file_states_it(tmp_path: Path
         assert duration_s((tmp_path / "a.mp3").read_bytes()) == pytest.approx(told.seconds, abs=1e-9)
 
 
-def test_joined_files_play_one_after_the_other() -> None:
+def test_the_length_of_joined_files_is_their_sum() -> None:
     one, two = mp3(1.0), mp3(2.0, 44_100, 128)
 
     assert duration_s(one + two) == pytest.approx(duration_s(one) + duration_s(two))
 
 
-def test_tags_and_stray_bytes_make_no_sound() -> None:
+def test_tags_and_stray_bytes_have_no_length() -> None:
     sound = mp3(1.0)
 
     for data in (ID3V2 + sound, sound + ID3V1, ID3V2 + sound + ID3V2 + sound[:0] + ID3V1, b"stray" + sound):
@@ -79,7 +79,7 @@ def test_a_last_frame_that_was_cut_off_is_not_counted() -> None:
         b"ID3\x04\x00\x00\x7f\x7f\x7f\x7f",
     ],
 )
-def test_what_has_no_frame_has_no_length(data: bytes) -> None:
+def test_data_without_frames_has_no_length(data: bytes) -> None:
     assert duration_s(data) == 0
 
 
@@ -109,7 +109,7 @@ def test_an_invalid_header_is_no_frame(header: str) -> None:
     assert frame(bytes.fromhex(header)) is None
 
 
-def test_a_header_says_how_long_its_frame_is() -> None:
+def test_a_header_gives_the_length_of_its_frame() -> None:
     found = frame(bytes.fromhex("fffb9264"))  # version 1, 128 kbit/s, 44,100 Hz, padded
 
     assert found is not None

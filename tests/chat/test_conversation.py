@@ -17,7 +17,7 @@ BODY = {
 }
 
 
-def test_the_conversation_is_held_as_json_and_holds_what_goes_upstream() -> None:
+def test_a_conversation_is_stored_as_the_json_that_is_sent_upstream() -> None:
     conversation = conversation_of(*decode(json.dumps(BODY).encode(), ChatRequest))
     assert not any(gc.is_tracked(value) for value in conversation.values())
     went = {name: BODY[name] for name in ("model", "messages", "tools", "temperature")}

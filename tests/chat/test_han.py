@@ -37,12 +37,12 @@ def test_counts_of_two_texts_add_up(left: str, right: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_no_more_is_counted_than_there_is(text: str) -> None:
+def test_the_count_is_the_sum_over_the_characters(text: str) -> None:
     assert 0 <= han_count(text) <= len(text)
     assert han_count(text) == sum(han_count(char) for char in text)
 
 
-def test_the_table_of_ranges_is_the_script_as_the_regex_module_has_it() -> None:
+def test_the_table_of_ranges_matches_the_regex_module() -> None:
     every = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
     assert han_count(every) == len(regex.findall(r"\p{Script=Han}", every))
     assert han_count("".join(regex.findall(r"\P{Script=Han}+", every))) == 0

@@ -145,16 +145,14 @@ _PIECES = st.lists(
 
 
 @given(_PIECES | st.text(st.characters()))
-def test_speech_is_asked_for_exactly_where_a_keyword_stands(instruction: str) -> None:
+def test_an_instruction_asks_for_speech_if_and_only_if_it_has_a_keyword(instruction: str) -> None:
     text = speech_text(instruction)
     assert (text is None) == (not any(keyword in instruction for keyword in KEYWORDS))
 
 
 @given(_PIECES, st.sampled_from(KEYWORDS), _PIECES)
 @example("0\f，", "配音", "")
-def test_what_is_spoken_is_the_instructions_own_words_in_their_order(
-    before: str, keyword: str, after: str
-) -> None:
+def test_the_spoken_text_is_a_subsequence_of_the_instruction(before: str, keyword: str, after: str) -> None:
     text = speech_text(before + keyword + after)
     assert text and text.strip() == text
     rest = iter(before + keyword + after)
@@ -168,7 +166,7 @@ def test_all_that_follows_the_colon_is_spoken(text: str, keyword: str) -> None:
 
 
 @given(st.text("甲乙丙丁ab ,，。", min_size=1), st.sampled_from(["“”", '""', "「」", "『』", "‘’", "''"]))
-def test_what_stands_in_quotes_is_spoken(text: str, marks: str) -> None:
+def test_the_text_in_quotes_is_spoken(text: str, marks: str) -> None:
     text = "一" + text + "一"
     assert speech_text(f"请朗读{marks[0]}{text}{marks[1]}") == text
 
@@ -176,7 +174,7 @@ def test_what_stands_in_quotes_is_spoken(text: str, marks: str) -> None:
 @pytest.mark.parametrize(
     "mark", ["“", "'", '"', "请", "帮我", "的", "用", "，", "：", " ", "a'", "这", "“”", "可以"]
 )
-def test_a_long_instruction_is_judged_in_linear_time(mark: str) -> None:
+def test_a_long_instruction_is_parsed_in_linear_time(mark: str) -> None:
     begin = time.monotonic()
     for instruction in ("朗读" + mark * 200_000, mark * 200_000 + "朗读", mark * 200_000 + "x朗读x"):
         assert speech_text(instruction)

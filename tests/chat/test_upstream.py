@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("fault", ["status:500", "close", "broken"])
-async def test_a_call_that_failed_leaves_nothing_to_the_collector(
+async def test_a_failed_call_leaves_no_reference_cycle(
     upstream: Upstream, caplog: pytest.LogCaptureFixture, fault: str, others: int
 ) -> None:
     """What goes round in circles stays until some ten thousand such things are there. With another channel
@@ -65,18 +65,18 @@ async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float) -> C
     return channels
 
 
-async def test_after_a_timeout_the_next_channel_is_asked_where_it_has_time(upstream: Upstream) -> None:
+async def test_after_a_timeout_the_next_channel_is_asked_if_time_is_left(upstream: Upstream) -> None:
     await ask_two(upstream, fair_try_s=0.1)
     assert len(upstream.requests) == 2
 
 
-async def test_a_generation_that_timed_out_is_not_repeated_without_time_for_it(upstream: Upstream) -> None:
+async def test_a_timed_out_generation_is_not_repeated_without_enough_time(upstream: Upstream) -> None:
     await ask_two(upstream, fair_try_s=10)
     assert len(upstream.requests) == 1
 
 
 @pytest.mark.parametrize(("fair_try_s", "opened"), [(0.1, True), (11, False)])
-async def test_a_timeout_counts_where_the_channel_had_time(
+async def test_a_timeout_counts_as_a_failure_if_the_channel_had_enough_time(
     upstream: Upstream, fair_try_s: float, opened: bool
 ) -> None:
     channels = await ask_two(upstream, times=FAILURES_MAX, fair_try_s=fair_try_s)
@@ -107,13 +107,13 @@ def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -
     ],
     ids=["long", "many", "numbers", "an object", "none"],
 )
-def test_tool_calls_that_are_none_or_too_large_are_no_answer(tool_calls: str, kind: str) -> None:
+def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, kind: str) -> None:
     with pytest.raises(FailedAttempt) as raised:
         read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
     assert raised.value.kind == kind
 
 
-async def test_an_empty_answer_is_the_requests_doing(upstream: Upstream) -> None:
+async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
     """No caller can open the circuits, or have all channels asked, by max_tokens or a stop sequence."""
     outbound = HttpClient(connections_max=1)
     channels = Channels(Settings(speech="none"), {}, outbound, None)

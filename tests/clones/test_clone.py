@@ -69,7 +69,7 @@ async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(works
     assert len(workshop.files()) == 2
 
 
-async def test_a_sample_is_for_the_services_own_user_alone(workshop: Workshop) -> None:
+async def test_a_sample_is_readable_by_the_services_user_only(workshop: Workshop) -> None:
     row = await workshop.clone(await workshop.books.holder())
     path = workshop.samples.find(row.sample)
     assert path is not None
@@ -77,14 +77,14 @@ async def test_a_sample_is_for_the_services_own_user_alone(workshop: Workshop) -
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_the_audio_store_has_no_sample_under_any_name(workshop: Workshop) -> None:
+async def test_a_sample_is_not_in_the_audio_store(workshop: Workshop) -> None:
     row = await workshop.clone(await workshop.books.holder())
     audio = type(workshop.audio)(workshop.books.folder / "samples")
     assert audio.find(row.sample) is None
     assert workshop.samples.find("../" + row.sample) is None
 
 
-async def test_without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told(workshop: Workshop) -> None:
+async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(workshop: Workshop) -> None:
     holder = await workshop.books.holder()
     with pytest.raises(CommandError, match="consent") as refused:
         await workshop.clone(holder, consent_by="")
@@ -110,7 +110,7 @@ async def test_without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told(
     ],
     ids=str,
 )
-async def test_what_is_wrong_is_said_and_nothing_is_kept(
+async def test_an_invalid_request_is_refused_and_nothing_is_stored(
     workshop: Workshop, change: dict[str, str], said: str
 ) -> None:
     holder = await workshop.books.holder()
@@ -119,7 +119,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_kept(
     assert workshop.files() == []
 
 
-async def test_a_sample_that_is_none_is_refused_in_the_listeners_words(
+async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_message(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.wav"
@@ -130,7 +130,7 @@ async def test_a_sample_that_is_none_is_refused_in_the_listeners_words(
     assert await clones.list_all(workshop.books.db) == []
 
 
-async def test_two_voices_at_once_do_not_both_take_the_last_place(workshop: Workshop) -> None:
+async def test_concurrent_clones_do_not_exceed_the_limit(workshop: Workshop) -> None:
     holder = await workshop.books.holder()
     for _ in range(CLONES_MAX - 1):
         await workshop.queued(holder)
@@ -145,7 +145,7 @@ async def test_two_voices_at_once_do_not_both_take_the_last_place(workshop: Work
     await workshop.queued(await workshop.books.holder())  # another account isn't counted in
 
 
-async def test_a_sample_stays_where_whether_its_voice_was_made_is_not_known(
+async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
     postgres_url: str, tmp_path: Path, recording: Path
 ) -> None:
     """Its COMMIT happened and the answer was lost: without its sample the voice could never be made."""
@@ -162,7 +162,7 @@ async def test_a_sample_stays_where_whether_its_voice_was_made_is_not_known(
         assert workshop.samples.find(owned.clone.sample) is not None
 
 
-async def test_a_sample_that_no_voice_names_is_removed_when_it_is_old(workshop: Workshop) -> None:
+async def test_an_old_sample_without_a_voice_is_removed(workshop: Workshop) -> None:
     voice = await workshop.find(await workshop.queued(await workshop.books.holder()))
     orphan, path = workshop.samples.new()
     path.write_bytes(b"left behind")
@@ -208,7 +208,7 @@ async def test_the_preview_is_spoken_in_the_voices_language(workshop: Workshop) 
     "voice_id",
     ["zh-female-1", "clone-", "clone-" + "A" * 32, "clone-" + "0" * 33, "clone-" + "0" * 32 + "\n"],
 )
-def test_the_id_of_a_cloned_voice_is_known_by_its_form(voice_id: str) -> None:
+def test_the_id_of_a_cloned_voice_has_its_own_form(voice_id: str) -> None:
     assert clones.is_clone("clone-" + "0f" * 16)
     assert not clones.is_clone(voice_id)
 

@@ -28,7 +28,7 @@ async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(workshop: 
     assert workshop.files() == sorted([kept.sample, kept.preview])
 
 
-async def test_an_order_that_was_decided_while_the_voice_was_there_is_decided_anew(
+async def test_deleting_a_voice_makes_earlier_decisions_stale(
     workshop: Workshop,
 ) -> None:
     books, node = workshop.books, await workshop.node()
@@ -42,7 +42,7 @@ async def test_an_order_that_was_decided_while_the_voice_was_there_is_decided_an
     ]
 
 
-async def test_a_voice_that_is_not_there_is_refused(workshop: Workshop) -> None:
+async def test_deleting_an_unknown_voice_is_refused(workshop: Workshop) -> None:
     voice_id = await workshop.queued(await workshop.books.holder())
     await workshop.delete(voice_id)
     for unknown in (voice_id, "zh-female-1"):
@@ -77,7 +77,7 @@ async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(worksho
     assert await workshop.leased(node)  # the one in the other voice
 
 
-async def test_what_the_site_itself_speaks_is_left_to_it(workshop: Workshop) -> None:
+async def test_deleting_a_voice_leaves_tasks_of_the_service_itself(workshop: Workshop) -> None:
     holder = await workshop.books.holder(units=10)
     voice_id = await workshop.queued(holder)
     call = await workshop.ordered(holder, voice_id, TaskStatus.PROCESSING)
@@ -85,7 +85,7 @@ async def test_what_the_site_itself_speaks_is_left_to_it(workshop: Workshop) -> 
     assert await workshop.books.state(call.call_id) == CallState.OPEN
 
 
-async def test_where_a_refund_cannot_be_written_nothing_is_deleted(workshop: Workshop) -> None:
+async def test_a_failed_refund_rolls_back_the_deletion(workshop: Workshop) -> None:
     books, holder = workshop.books, await workshop.books.holder()
     voice_id = await workshop.queued(holder)
     call = await workshop.ordered(holder, voice_id)
@@ -100,7 +100,7 @@ async def test_where_a_refund_cannot_be_written_nothing_is_deleted(workshop: Wor
     assert (await workshop.delete(voice_id)).refunded == 1
 
 
-async def test_a_node_that_is_cloning_finds_the_voice_gone(workshop: Workshop) -> None:
+async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(workshop: Workshop) -> None:
     node = await workshop.node()
     voice_id = await workshop.queued(await workshop.books.holder())
     job = await workshop.leased(node)
@@ -134,7 +134,7 @@ async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(workshop
         assert workshop.files() == []
 
 
-async def test_deleting_while_tasks_end_pays_each_back_or_keeps_it(workshop: Workshop) -> None:
+async def test_deleting_while_tasks_end_refunds_or_keeps_each(workshop: Workshop) -> None:
     books, node = workshop.books, await workshop.node()
     for _ in range(ROUNDS):
         holder = await books.holder(units=10)
@@ -158,7 +158,7 @@ async def test_deleting_while_tasks_end_pays_each_back_or_keeps_it(workshop: Wor
         assert await books.audit() == []
 
 
-async def test_of_two_who_delete_at_once_one_did(workshop: Workshop) -> None:
+async def test_only_one_of_two_concurrent_deletions_succeeds(workshop: Workshop) -> None:
     holder = await workshop.books.holder()
     voice_id = await workshop.queued(holder)
     await workshop.ordered(holder, voice_id)

@@ -40,9 +40,7 @@ async def somebody_waits(books: Books) -> None:
     await until(waits, "somebody waits for a lock")
 
 
-async def test_who_holds_the_account_can_end_a_voice_that_somebody_deletes(
-    workshop: Workshop, hand: asyncpg.Connection
-) -> None:
+async def test_deleting_a_voice_locks_the_account_first(workshop: Workshop, hand: asyncpg.Connection) -> None:
     """As a node does that completes it: the locks in one order, or there would be a circle."""
     books, holder = workshop.books, await workshop.books.holder()
     voice_id = await workshop.queued(holder)
@@ -56,7 +54,7 @@ async def test_who_holds_the_account_can_end_a_voice_that_somebody_deletes(
     assert (deleted.preview, deleted.refunded) == ("p", 1)
 
 
-async def test_a_voice_is_counted_behind_one_that_is_being_made(
+async def test_a_clone_is_counted_after_the_account_lock_is_released(
     workshop: Workshop, hand: asyncpg.Connection
 ) -> None:
     books, holder = workshop.books, await workshop.books.holder()

@@ -39,18 +39,18 @@ async def version(books: Books) -> int:
     return (await site.load(books.db)).version
 
 
-async def test_voices_without_marks_are_seen_as_they_are(books: Books) -> None:
+async def test_voices_without_overrides_are_unchanged(books: Books) -> None:
     assert await seen(books) == list(VOICES)
 
 
-async def test_a_hidden_voice_is_not_seen_until_it_is_shown_again(books: Books, channels: Channels) -> None:
+async def test_a_hidden_voice_is_not_listed_until_it_is_shown_again(books: Books, channels: Channels) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
     assert [voice.voice_id for voice in await seen(books)] == [voice.voice_id for voice in VOICES[1:]]
     await voice_overrides.hide(books.db, channels, FIRST, False)
     assert await seen(books) == list(VOICES)
 
 
-async def test_a_voice_has_another_name_until_it_gets_its_own_again(books: Books, channels: Channels) -> None:
+async def test_a_renamed_voice_can_be_reset_to_its_own_name(books: Books, channels: Channels) -> None:
     await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
     renamed = (await seen(books))[0]
     assert (renamed.voice_id, renamed.name, renamed.language) == (FIRST, "晨曦", VOICES[0].language)
@@ -58,9 +58,7 @@ async def test_a_voice_has_another_name_until_it_gets_its_own_again(books: Books
     assert await seen(books) == list(VOICES)
 
 
-async def test_those_that_are_put_in_order_are_first_and_the_others_come_behind(
-    books: Books, channels: Channels
-) -> None:
+async def test_ordered_voices_are_listed_before_the_others(books: Books, channels: Channels) -> None:
     rest = [voice.voice_id for voice in VOICES]
     last = rest[-1]
     await voice_overrides.order(books.db, channels, [last, SECOND])
@@ -72,7 +70,9 @@ async def test_those_that_are_put_in_order_are_first_and_the_others_come_behind(
     assert found == [THIRD, *(voice_id for voice_id in rest if voice_id != THIRD)]
 
 
-async def test_one_mark_leaves_the_others_of_a_voice_alone(books: Books, channels: Channels) -> None:
+async def test_an_override_does_not_change_the_other_overrides_of_a_voice(
+    books: Books, channels: Channels
+) -> None:
     await voice_overrides.order(books.db, channels, [SECOND, FIRST])
     await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
     await voice_overrides.hide(books.db, channels, FIRST, True)
@@ -84,9 +84,7 @@ async def test_one_mark_leaves_the_others_of_a_voice_alone(books: Books, channel
     ]
 
 
-async def test_every_mark_makes_every_process_read_the_configuration_again(
-    books: Books, channels: Channels
-) -> None:
+async def test_every_override_changes_the_configuration_version(books: Books, channels: Channels) -> None:
     before = await version(books)
     await voice_overrides.hide(books.db, channels, FIRST, True)
     await voice_overrides.rename(books.db, channels, FIRST, "晨曦")
@@ -94,7 +92,7 @@ async def test_every_mark_makes_every_process_read_the_configuration_again(
     assert await version(books) == before + 3
 
 
-async def test_a_mark_that_says_nothing_is_not_kept(books: Books, channels: Channels) -> None:
+async def test_an_override_without_effect_is_deleted(books: Books, channels: Channels) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
     await voice_overrides.hide(books.db, channels, FIRST, False)
     await voice_overrides.rename(books.db, channels, SECOND, "")
@@ -104,7 +102,7 @@ async def test_a_mark_that_says_nothing_is_not_kept(books: Books, channels: Chan
 
 
 @pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
-async def test_a_name_that_cannot_be_shown_is_refused(books: Books, channels: Channels, name: str) -> None:
+async def test_an_unprintable_name_is_refused(books: Books, channels: Channels, name: str) -> None:
     with pytest.raises(CommandError, match="1 to 100 printable"):
         await voice_overrides.rename(books.db, channels, FIRST, name)
 
@@ -118,9 +116,7 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     assert await version(books) == before
 
 
-async def test_who_orders_at_once_is_obeyed_whole_one_after_the_other(
-    books: Books, channels: Channels
-) -> None:
+async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, channels: Channels) -> None:
     orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
     await asyncio.gather(*(voice_overrides.order(books.db, channels, order) for order in orders))
     found = [voice.voice_id for voice in await seen(books)]
@@ -129,9 +125,7 @@ async def test_who_orders_at_once_is_obeyed_whole_one_after_the_other(
     assert found[: len(places)] == [voice_id for (voice_id,) in places]
 
 
-async def test_the_operator_sees_who_speaks_a_voice_and_hidden_ones_too(
-    books: Books, channels: Channels
-) -> None:
+async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, channels: Channels) -> None:
     nodes = Nodes(books.db)
     admitted = await nodes.join((await nodes.enroll("a node")).token, "1")
     node = await nodes.verify(f"Bearer {admitted.credential}".encode())
@@ -152,7 +146,9 @@ async def test_the_operator_sees_who_speaks_a_voice_and_hidden_ones_too(
     assert offers[1].voice == VOICES[0]
 
 
-async def test_a_voice_that_is_away_keeps_its_mark_and_can_lose_it(books: Books, channels: Channels) -> None:
+async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
+    books: Books, channels: Channels
+) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
     nobody = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
     assert await voice_overrides.list_public(books.db, nobody) == []

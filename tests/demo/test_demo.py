@@ -24,7 +24,7 @@ def sounds(demo: Demo, folder: Path) -> dict[str, float]:
     return {Path(name).name: float(seconds) for seconds, name in said}
 
 
-def test_the_demo_shows_everything_once_and_once_again(run_demo: DemoMaker, tmp_path: Path) -> None:
+def test_the_demo_can_be_run_twice(run_demo: DemoMaker, tmp_path: Path) -> None:
     first = run_demo(ONCE="1")
     assert first.ended() == 0, first.text
     assert sounds(first, tmp_path).keys() == {"sentence-zh.mp3", "sentence-en.mp3"}
@@ -54,7 +54,7 @@ def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: Dem
     demo.check_nothing_is_left()
 
 
-def test_the_demo_ends_its_service_when_it_is_told_to_end_in_the_middle(run_demo: DemoMaker) -> None:
+def test_a_demo_terminated_midway_stops_its_service(run_demo: DemoMaker) -> None:
     demo = run_demo()
     demo.wait(lambda: "ready in" in demo.text, "it is ready")
     demo.process.terminate()
@@ -62,13 +62,13 @@ def test_the_demo_ends_its_service_when_it_is_told_to_end_in_the_middle(run_demo
     demo.check_nothing_is_left()
 
 
-def test_the_demo_does_without_speech_where_it_is_switched_off(run_demo: DemoMaker) -> None:
+def test_the_demo_skips_speech_where_it_is_disabled(run_demo: DemoMaker) -> None:
     demo = run_demo(ONCE="1", MYNA_SPEECH="none")
     assert demo.ended() == 0, demo.text
     assert "1, of which 1 delivered" in demo.text
 
 
-def test_a_model_that_is_away_ends_the_demo_with_the_reason(run_demo: DemoMaker) -> None:
+def test_an_unavailable_model_ends_the_demo_with_the_reason(run_demo: DemoMaker) -> None:
     demo = run_demo(ONCE="1", MYNA_CHAT_URL=f"http://127.0.0.1:{free_port()}/v1")
     assert demo.ended() == 1, demo.text
     assert "can't be reached" in demo.text
@@ -84,13 +84,13 @@ def test_a_service_that_cannot_start_shows_the_end_of_its_log(run_demo: DemoMake
     assert "Another process serves" in demo.text
 
 
-def test_a_wrong_setting_is_named(run_demo: DemoMaker) -> None:
+def test_an_invalid_setting_is_named(run_demo: DemoMaker) -> None:
     demo = run_demo(MYNA_WORKERS="many")
     assert demo.ended() == 2, demo.text
     assert "MYNA_WORKERS" in demo.text
 
 
-def test_a_port_that_was_chosen_and_is_taken_is_named(run_demo: DemoMaker) -> None:
+def test_a_chosen_port_that_is_in_use_is_named(run_demo: DemoMaker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         demo = run_demo(MYNA_PORT=port)
@@ -98,7 +98,7 @@ def test_a_port_that_was_chosen_and_is_taken_is_named(run_demo: DemoMaker) -> No
     assert port in demo.text
 
 
-def test_another_port_is_taken_where_the_usual_one_is_taken(
+def test_another_port_is_used_if_the_default_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no myna.toml here

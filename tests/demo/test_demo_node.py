@@ -43,7 +43,7 @@ def test_a_node_speaks_for_the_service_and_clones_a_voice(run_demo: DemoMaker, p
     assert list(place.iterdir()) == []
 
 
-def test_it_leaves_nothing_when_it_is_told_to_end_in_the_middle(run_demo: DemoMaker, place: Path) -> None:
+def test_a_node_demo_terminated_midway_leaves_nothing(run_demo: DemoMaker, place: Path) -> None:
     demo = run_demo("demo.node", TMPDIR=str(place))
     demo.wait(lambda: "The node works" in demo.text, "the node is started")
     assert len(demo.family()) > 2, demo.text

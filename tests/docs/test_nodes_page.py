@@ -24,7 +24,7 @@ IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`"}
 """Defaults that aren't one value."""
 
 
-def test_the_node_toml_of_the_page_is_taken_as_it_stands(tmp_path: Path) -> None:
+def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:
     (example,) = [fence.text for fence in fences(PAGE) if fence.language == "toml"]
     (tmp_path / FILE).write_text(example, encoding="utf-8")
     own, cloner = re.findall('folder = "(.*)"', example)
@@ -47,7 +47,7 @@ def test_the_node_toml_of_the_page_is_taken_as_it_stands(tmp_path: Path) -> None
         ("key of a `voice`", VoiceEntry, {}),
     ],
 )
-def test_every_key_of_node_toml_is_there_with_its_default(
+def test_every_key_of_node_toml_is_documented_with_its_default(
     head: str, kind: type[Struct], besides: dict[str, str]
 ) -> None:
     documented = {code(row[0])[0]: row[1] for row in table(PAGE, head)}
@@ -92,7 +92,7 @@ def said(path: Path) -> Iterator[str]:
                 yield template(text)
 
 
-def test_all_that_a_node_says_is_explained() -> None:
+def test_every_message_of_a_node_is_documented() -> None:
     messages = {text for path in NODE for text in said(path) if re.search("[a-z]{2}", text)}
     assert len(messages) > 30
     assert messages - documented_messages() == set()
@@ -114,7 +114,7 @@ def test_all_that_a_node_says_is_explained() -> None:
         '[[engine]]\nkind = "espeak"\nvoices = ["zh-male-1", "zh-male-1"]',
     ],
 )
-def test_what_is_said_of_a_wrong_node_toml_is_a_line_of_the_page(tmp_path: Path, toml: str) -> None:
+def test_every_error_of_node_toml_is_documented(tmp_path: Path, toml: str) -> None:
     (tmp_path / FILE).write_text(toml, encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
         load([tmp_path / FILE])
@@ -122,7 +122,7 @@ def test_what_is_said_of_a_wrong_node_toml_is_a_line_of_the_page(tmp_path: Path,
     assert any(re.fullmatch(pattern, str(refused.value)) for pattern in patterns), refused.value
 
 
-def test_what_is_explained_is_said_somewhere() -> None:
+def test_every_documented_message_exists() -> None:
     texts = {
         template(node)
         for path in (ROOT / "myna").rglob("*.py")

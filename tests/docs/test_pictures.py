@@ -50,7 +50,7 @@ def test_every_module_is_in_the_picture_once() -> None:
     assert {module: drawn.count(module) for module in modules} == dict.fromkeys(modules, 1)
 
 
-def test_the_architecture_page_says_what_every_module_is_for() -> None:
+def test_the_architecture_page_describes_every_module() -> None:
     (listed,) = [fence.text for fence in fences(DOCS / "architecture.md") if fence.text.startswith("myna/")]
     missing = [name for name in MODULES if not re.search(rf"(?<!\w){name}(\.py|/)", listed)]
     assert missing == []

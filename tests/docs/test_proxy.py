@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 NGINX = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
 
 
-def test_the_proxy_takes_bodies_as_large_as_the_service_does() -> None:
+def test_the_proxy_accepts_bodies_as_large_as_the_service_does() -> None:
     (most,) = re.findall(r"client_max_body_size (\d+)m;", NGINX)
     assert int(most) * 2**20 == Settings().body_max_bytes
 
@@ -22,7 +22,7 @@ def test_the_proxy_waits_longer_than_a_call_may_take() -> None:
     assert int(seconds) >= Settings().call_deadline_s + 10
 
 
-def test_what_the_proxy_answers_itself_has_the_envelope() -> None:
+def test_errors_of_the_proxy_itself_have_the_envelope() -> None:
     pages = re.findall(r"error_page (\d+) @(\d+);", NGINX)
     assert {"413", "502", "503", "504"} == {status for status, _ in pages}
     for status, place in pages:

@@ -60,7 +60,7 @@ class Newcomer:
         return ended.stdout.decode()
 
 
-def test_all_that_the_readme_tells_to_type_works_in_its_order(
+def test_the_commands_of_the_readme_work_in_their_order(
     make_service: ServiceMaker, make_node: NodeMaker
 ) -> None:
     service, machine = make_service(chat_url="parrot:").start(), make_node()

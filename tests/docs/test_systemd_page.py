@@ -22,7 +22,7 @@ def here_document(mark: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
     """`verify` wants the program to be there, so the test puts another one in its place."""
     unit = tmp_path / "myna.service"
     unit.write_text(here_document("UNIT").replace("/opt/myna/.venv/bin/myna", "/bin/true"), encoding="utf-8")

@@ -24,7 +24,7 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|^ {4}.*$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`[^`\n]*`")
 
 
-def test_the_pages_say_things_in_standard_terms() -> None:
+def test_the_pages_use_standard_terms() -> None:
     texts = {
         path.relative_to(ROOT): CODE.sub("", path.read_text("utf-8"))
         for path in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "bench/results").glob("*.md")]
@@ -36,7 +36,7 @@ def test_the_pages_say_things_in_standard_terms() -> None:
     assert 1000 * sum(map(len, found.values())) / words < PER_1000_WORDS_MAX, found
 
 
-def test_the_code_says_things_in_standard_terms() -> None:
+def test_the_code_uses_standard_terms() -> None:
     files = {
         path.relative_to(ROOT): path.read_text("utf-8") for path in sorted((ROOT / "myna").rglob("*.py"))
     }

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 BAD_REQUEST = InvalidRequest("text: must not be blank.")
 
 
-async def test_a_call_is_paid_when_it_is_admitted(books: Books, desk: Desk) -> None:
+async def test_a_call_is_charged_when_it_is_admitted(books: Books, desk: Desk) -> None:
     holder = await books.holder(units=5)
 
     admitted = await desk.ledger.admit(asks(holder), desk.order(units=2, seconds=30.0))
@@ -43,7 +43,7 @@ async def test_a_call_is_paid_when_it_is_admitted(books: Books, desk: Desk) -> N
         await call.keep("an answer")
 
 
-async def test_a_task_is_ordered_with_its_call(books: Books, desk: Desk) -> None:
+async def test_a_task_is_created_with_its_call(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder, desk.order(pays=Scope.TTS, task=speech())) as call:
         assert await books.sql("SELECT id FROM tasks") == [(call.task_id,)]
@@ -59,7 +59,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, desk: Desk) -> 
     assert await books.entries(call.id) == [(0, -4), (1, 4)]
 
 
-async def test_a_price_that_changed_meanwhile_is_the_one_that_counts(books: Books, desk: Desk) -> None:
+async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk: Desk) -> None:
     """The process's copy is stale; the charge notices, and the request is decided anew."""
     holder = await books.holder(units=9)
     await site.change(books.db, "chat_units", "7")
@@ -73,7 +73,7 @@ async def test_a_price_that_changed_meanwhile_is_the_one_that_counts(books: Book
         pass
 
 
-async def test_a_refresh_that_is_late_restores_no_older_configuration(
+async def test_a_late_refresh_does_not_restore_an_older_configuration(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await site_store.load(books.db)
@@ -100,9 +100,7 @@ async def test_a_refresh_that_is_late_restores_no_older_configuration(
     assert desk.config.settings.chat_units == 7
 
 
-async def test_a_restored_database_has_the_last_word_about_the_configuration(
-    books: Books, desk: Desk
-) -> None:
+async def test_a_refresh_after_a_restore_accepts_an_older_version(books: Books, desk: Desk) -> None:
     before = desk.config.current.version
     await site.change(books.db, "chat_units", "7")
     await desk.config.refresh()
@@ -112,7 +110,9 @@ async def test_a_restored_database_has_the_last_word_about_the_configuration(
     assert (desk.config.current.version, desk.config.settings.chat_units) == (before, 1)
 
 
-async def test_a_decision_in_which_the_configuration_changed_is_made_again(books: Books, desk: Desk) -> None:
+async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
+    books: Books, desk: Desk
+) -> None:
     """Else it would carry the price of one version and the number of another."""
     holder, old, prices = await books.holder(), desk.config.current, []
     await site.change(books.db, "chat_units", "7")
@@ -129,7 +129,7 @@ async def test_a_decision_in_which_the_configuration_changed_is_made_again(books
     assert prices[0] == 1
 
 
-async def test_a_refusal_by_a_stale_configuration_is_decided_anew(books: Books, desk: Desk) -> None:
+async def test_a_refusal_by_a_stale_configuration_is_decided_again(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     await site.change(books.db, "chat_units", "3")
 
@@ -143,7 +143,9 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_anew(books: Books, 
 
 
 @pytest.mark.parametrize("error", [BAD_REQUEST, NoSpeechChannel("nobody can speak")])
-async def test_a_refusal_is_only_told_to_a_good_key(books: Books, desk: Desk, error: InvalidRequest) -> None:
+async def test_a_revoked_key_gets_401_before_any_other_refusal(
+    books: Books, desk: Desk, error: InvalidRequest
+) -> None:
     holder = await books.holder()
     with pytest.raises(type(error)):
         await desk.ledger.admit(asks(holder), refuses(error))
@@ -152,7 +154,7 @@ async def test_a_refusal_is_only_told_to_a_good_key(books: Books, desk: Desk, er
         await desk.ledger.admit(asks(holder), refuses(error))
 
 
-async def test_a_key_that_is_refused_by_the_charge_is_told_why(books: Books, desk: Desk) -> None:
+async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, desk: Desk) -> None:
     holder = await books.holder(life_ms=60_000)
     narrow = await books.second_key(holder, Scope.RECORDS)
     revoked = await books.second_key(holder)
@@ -171,7 +173,7 @@ async def test_a_key_that_is_refused_by_the_charge_is_told_why(books: Books, des
     assert await books.sql("SELECT id FROM calls") == []
 
 
-async def test_units_and_rates_that_do_not_suffice_are_refused(books: Books, desk: Desk) -> None:
+async def test_insufficient_units_and_exceeded_rates_are_refused(books: Books, desk: Desk) -> None:
     holder = await books.holder(units=2, scopes=Scope.CHAT)
     with pytest.raises(InsufficientUnits, match="has 2 units and this call costs 3"):
         await desk.admit(holder, desk.order(units=3))
@@ -180,7 +182,7 @@ async def test_units_and_rates_that_do_not_suffice_are_refused(books: Books, des
     assert await books.balance(holder) == 2
 
 
-async def test_too_many_waiting_calls_are_refused_before_they_cost(books: Books) -> None:
+async def test_calls_over_the_queue_limit_are_refused_before_the_charge(books: Books) -> None:
     holder = await books.holder()
     async with desk_on(books.db, queue_max=0) as desk:
         with pytest.raises(Overloaded):
@@ -188,7 +190,7 @@ async def test_too_many_waiting_calls_are_refused_before_they_cost(books: Books)
     assert await books.balance(holder) == 10
 
 
-async def test_a_copy_gets_the_answer_that_was_kept(books: Books, desk: Desk) -> None:
+async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order) as call:
         await call.keep("the answer")
@@ -197,7 +199,7 @@ async def test_a_copy_gets_the_answer_that_was_kept(books: Books, desk: Desk) ->
     assert await books.balance(holder) == 9
 
 
-async def test_a_stored_answer_is_told_where_the_access_log_cant_ask_whose_it_is(
+async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 "nothing was charged" would be wrong: the first call was."""
@@ -212,7 +214,9 @@ async def test_a_stored_answer_is_told_where_the_access_log_cant_ask_whose_it_is
     assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
 
 
-async def test_a_copy_gets_its_answer_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
+async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
+    books: Books, desk: Desk
+) -> None:
     """The channel is gone, the balance is spent: the answer was paid for."""
     holder, order = await books.holder(units=1), reserved()
     async with await desk.admit(holder, reservation=order) as call:
@@ -225,7 +229,7 @@ async def test_a_copy_gets_its_answer_where_a_new_call_would_be_refused(books: B
         await desk.ledger.admit(asks(holder, reserved(body="another")), gone)
 
 
-async def test_an_answer_that_is_too_large_to_be_stored_is_told_to_its_copy(books: Books, desk: Desk) -> None:
+async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
     """Where the charge finds it, and where a new call would be refused before one."""
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order) as call:
@@ -240,7 +244,7 @@ async def test_an_answer_that_is_too_large_to_be_stored_is_told_to_its_copy(book
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_the_largest_answer_that_is_stored_is_repeated(books: Books, desk: Desk) -> None:
+async def test_the_largest_response_that_is_stored_is_replayed(books: Books, desk: Desk) -> None:
     holder, order, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
     async with await desk.admit(holder, reservation=order) as call:
         await call.keep(answer)
@@ -248,7 +252,7 @@ async def test_the_largest_answer_that_is_stored_is_repeated(books: Books, desk:
     assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed(answer)
 
 
-async def test_a_copy_of_speech_is_not_answered_to_a_key_without_its_scope(books: Books, desk: Desk) -> None:
+async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) -> None:
     """Not by the charge, and not where the request is refused before one."""
     holder, order = await books.holder(), reserved()
     narrow = await books.second_key(holder, Scope.CHAT)
@@ -264,7 +268,7 @@ async def test_a_copy_of_speech_is_not_answered_to_a_key_without_its_scope(books
     assert await desk.ledger.admit(asks(holder, order), gone) == Replayed("the audio's address")
 
 
-async def test_a_copy_is_only_answered_to_a_good_key(books: Books, desk: Desk) -> None:
+async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order) as call:
         await call.keep("the answer")
@@ -274,7 +278,7 @@ async def test_a_copy_is_only_answered_to_a_good_key(books: Books, desk: Desk) -
             await desk.ledger.admit(asks(holder, order), decide)
 
 
-async def test_another_request_under_the_same_key_is_refused(books: Books, desk: Desk) -> None:
+async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder, reservation=reserved()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
@@ -282,7 +286,7 @@ async def test_another_request_under_the_same_key_is_refused(books: Books, desk:
         await call.keep("the answer")
 
 
-async def test_a_copy_waits_for_the_first_call_in_another_process_too(books: Books, desk: Desk) -> None:
+async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     other = await books.open_again() if books.url else books.db
     async with desk_on(other) as second, await desk.admit(holder, reservation=order) as call:
@@ -298,7 +302,7 @@ async def test_a_copy_waits_for_the_first_call_in_another_process_too(books: Boo
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_a_copy_of_a_call_that_fails_becomes_a_call_of_its_own(books: Books, desk: Desk) -> None:
+async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     async with await desk.admit(holder, reservation=order):
         copy = asyncio.ensure_future(desk.admit(holder, reservation=order))

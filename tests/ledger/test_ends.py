@@ -35,7 +35,7 @@ async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(books: Boo
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_an_answer_is_only_sent_to_the_database_where_it_may_be_asked_for_again(
+async def test_a_response_is_stored_only_with_an_idempotency_key(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[End] = []
@@ -70,7 +70,7 @@ async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: De
     assert await books.balance(holder) == 10
 
 
-async def test_a_keep_that_comes_behind_the_refund_is_lost(books: Books, desk: Desk) -> None:
+async def test_a_keep_after_the_refund_is_lost(books: Books, desk: Desk) -> None:
     """The sweep was faster: the units are back, so the answer must not leave."""
     holder = await books.holder()
     with pytest.raises(CallRefunded):
@@ -81,7 +81,7 @@ async def test_a_keep_that_comes_behind_the_refund_is_lost(books: Books, desk: D
     assert await books.entries(call.id) == [(0, -1), (1, 1)]
 
 
-async def test_a_keep_unknown_at_its_deadline_promises_nothing(
+async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither success nor refund: it is still on its way, and arrives."""
@@ -104,7 +104,7 @@ async def test_a_keep_unknown_at_its_deadline_promises_nothing(
     assert await books.balance(holder) == 9
 
 
-async def test_a_keep_that_is_told_to_stop_promises_nothing(books: Books, desk: Desk) -> None:
+async def test_a_cancelled_keep_is_in_doubt(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     call = await desk.admit(holder)
 
@@ -125,7 +125,7 @@ async def test_a_keep_that_is_told_to_stop_promises_nothing(books: Books, desk: 
     assert await books.balance(holder) == 9
 
 
-async def test_the_sweep_refunds_calls_that_a_dead_process_left(books: Books, desk: Desk) -> None:
+async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     left = await books.opened(holder, units=3, task=speech(), reservation=reserved(), deadline_ms=1000)
     assert await desk.ledger.sweep() == 0
@@ -138,7 +138,7 @@ async def test_the_sweep_refunds_calls_that_a_dead_process_left(books: Books, de
     assert await books.answer(left.call_id) == []
 
 
-async def test_the_sweep_leaves_calls_that_this_process_works_on(books: Books, desk: Desk) -> None:
+async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder) as call:
         await books.move_clock(PAST_EVERY_DEADLINE_MS)
@@ -186,7 +186,7 @@ async def test_a_starting_process_refunds_every_open_call(books: Books, desk: De
     assert await books.balance(holder) == 9
 
 
-async def test_more_calls_than_one_sweep_takes_are_all_recovered(
+async def test_recovery_refunds_more_calls_than_one_sweep_takes(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "SWEEP_MAX", 4)

@@ -18,14 +18,14 @@ from tests.store.cutter import cutter_to
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_grant_gives_and_a_negative_one_takes(books: Books) -> None:
+async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) -> None:
     holder = await books.holder(units=5)
     assert (await accounts.grant(books.db, holder.name, 7, "a gift")).balance == 12
     assert (await accounts.grant(books.db, holder.name, -12, "")).balance == 0
     assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
 
 
-async def test_no_grant_takes_more_than_there_is(books: Books) -> None:
+async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
     holder = await books.holder(units=5)
     with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
         await accounts.grant(books.db, holder.name, -6, "")
@@ -40,7 +40,7 @@ async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None
     assert await books.balance(holder) == 5
 
 
-async def test_grants_at_once_from_both_sides_are_each_counted(books: Books) -> None:
+async def test_concurrent_grants_of_both_signs_are_each_counted(books: Books) -> None:
     holder = await books.holder(units=20)
     changes = [3, -4] * 15
 
@@ -53,7 +53,7 @@ async def test_grants_at_once_from_both_sides_are_each_counted(books: Books) -> 
     assert all(isinstance(result, CommandError | AccountRow) for result in results)
 
 
-async def test_grants_and_charges_at_once_never_spend_a_unit_twice(books: Books, desk: Desk) -> None:
+async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(books: Books, desk: Desk) -> None:
     holder = await books.holder(units=10)
     taking = [accounts.grant(books.db, holder.name, -1, "") for _ in range(15)]
     charging = [desk.commits.charge(charge_of(holder), 10) for _ in range(15)]
@@ -64,7 +64,7 @@ async def test_grants_and_charges_at_once_never_spend_a_unit_twice(books: Books,
     assert await books.balance(holder) == 0
 
 
-async def test_a_grant_nobody_heard_of_is_not_called_failed(postgres_url: str, tmp_path: Path) -> None:
+async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_path: Path) -> None:
     """Its COMMIT happened and the answer was lost: whoever simply tries again would grant twice."""
     async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
         holder = await books.holder(units=5)
@@ -77,7 +77,7 @@ async def test_a_grant_nobody_heard_of_is_not_called_failed(postgres_url: str, t
         assert await books.balance(holder) == 8
 
 
-async def test_a_grant_is_told_though_the_database_is_lost_behind_its_commit(
+async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
     postgres_url: str, tmp_path: Path
 ) -> None:
     """Whoever reads "try again" grants twice."""

@@ -31,7 +31,7 @@ async def only_call(books: Books) -> bytes:
     return bytes(call_id)
 
 
-async def test_a_charge_that_was_never_sent_costs_nothing_and_says_so(books: Books) -> None:
+async def test_a_charge_that_was_never_sent_is_reported_as_not_charged(books: Books) -> None:
     holder = await books.holder()
     async with desk_on(books.db, charge_wait_s=0.3) as desk:
         async with stalled_commits(books) as stalled:
@@ -45,7 +45,7 @@ async def test_a_charge_that_was_never_sent_costs_nothing_and_says_so(books: Boo
     assert await books.balance(holder) == 9
 
 
-async def test_of_a_charge_that_was_sent_nothing_is_told_and_it_is_refunded(books: Books) -> None:
+async def test_a_charge_that_was_sent_is_in_doubt_and_refunded(books: Books) -> None:
     holder = await books.holder()
     async with desk_on(books.db, charge_wait_s=0.3) as desk:
         async with stalled_commits(books):
@@ -62,9 +62,7 @@ async def test_of_a_charge_that_was_sent_nothing_is_told_and_it_is_refunded(book
     assert await books.balance(holder) == 9
 
 
-async def test_a_call_that_is_told_to_stop_in_the_middle_of_its_charge_promises_nothing(
-    books: Books, desk: Desk
-) -> None:
+async def test_a_call_cancelled_during_its_charge_is_in_doubt(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with stalled_commits(books) as stalled:
         admitting = asyncio.ensure_future(desk.admit(holder))
@@ -86,7 +84,7 @@ async def completed(other: Works, node: int) -> None:
     assert await other.tasks.complete(node, shown(job), AUDIO)
 
 
-async def test_a_charge_whose_answer_is_lost_may_be_kept_by_a_node_of_another_process(
+async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_process(
     postgres_books: Books,
 ) -> None:
     """The wire to the database goes mute behind the charge; the node asks the other process."""
@@ -105,7 +103,7 @@ async def test_a_charge_whose_answer_is_lost_may_be_kept_by_a_node_of_another_pr
     assert await books.state(await only_call(books)) == CallState.KEPT
 
 
-async def test_a_refund_that_is_late_is_not_told(books: Books) -> None:
+async def test_a_late_refund_is_in_doubt(books: Books) -> None:
     holder = await books.holder()
     async with desk_on(books.db, charge_wait_s=0.3) as desk:
         call = await desk.admit(holder)
@@ -117,9 +115,7 @@ async def test_a_refund_that_is_late_is_not_told(books: Books) -> None:
     assert await books.balance(holder) == 10
 
 
-async def test_a_call_that_is_told_to_stop_in_the_middle_of_its_refund_promises_nothing(
-    books: Books, desk: Desk
-) -> None:
+async def test_a_call_cancelled_during_its_refund_is_in_doubt(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     call = await desk.admit(holder)
 
@@ -136,7 +132,7 @@ async def test_a_call_that_is_told_to_stop_in_the_middle_of_its_refund_promises_
     await ends_as(books, call.id, CallState.REFUNDED)
 
 
-async def test_a_refund_that_comes_behind_a_keep_is_not_told(books: Books, desk: Desk) -> None:
+async def test_a_refund_after_a_keep_is_in_doubt(books: Books, desk: Desk) -> None:
     """As where a node has completed the task: the call is kept."""
     holder = await books.holder()
     with pytest.raises(CommitInDoubt):
@@ -146,7 +142,7 @@ async def test_a_refund_that_comes_behind_a_keep_is_not_told(books: Books, desk:
     assert await books.balance(holder) == 9
 
 
-async def test_an_error_behind_the_keep_is_not_told(books: Books, desk: Desk) -> None:
+async def test_an_error_after_the_keep_is_in_doubt(books: Books, desk: Desk) -> None:
     """It would read as a refund."""
     holder = await books.holder()
     with pytest.raises(CommitInDoubt) as doubt:

@@ -272,7 +272,7 @@ def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
         pytest.param("postgresql", 15, marks=pytest.mark.slow),
     ],
 )
-def test_whatever_happens_the_books_are_as_the_model_has_them(
+def test_the_books_match_the_model_after_any_events(
     database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     numbers = itertools.count()

@@ -27,7 +27,7 @@ async def disable(db: Database, holder: Holder) -> None:
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])
-async def test_what_begins_after_a_revocation_is_refused_while_others_charge_on(
+async def test_calls_after_a_revocation_are_refused_under_load(
     books: Books, refuse: Callable[[Database, Holder], Awaitable[None]]
 ) -> None:
     """Two writers, as two processes have them, and a third connection that revokes."""

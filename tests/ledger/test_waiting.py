@@ -22,7 +22,7 @@ def counted(decide: Decide, count: list[int]) -> Decide:
     return counting
 
 
-async def test_a_copy_that_waits_is_decided_once(books: Books, desk: Desk) -> None:
+async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None:
     holder, order, decided = await books.holder(), reserved(), [0]
     async with await desk.admit(holder, reservation=order) as call:
         decide = counted(desk.order(), decided)
@@ -34,7 +34,7 @@ async def test_a_copy_that_waits_is_decided_once(books: Books, desk: Desk) -> No
     assert decided == [1]
 
 
-async def test_a_copy_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
+async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     gone = refuses(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, reservation=order) as call:
@@ -45,7 +45,7 @@ async def test_a_copy_waits_where_a_new_call_would_be_refused(books: Books, desk
         assert await copy == Replayed("the answer")
 
 
-async def test_a_copy_of_a_call_that_fails_is_refused_where_a_new_call_would_be(
+async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
     books: Books, desk: Desk
 ) -> None:
     holder, order = await books.holder(), reserved()
@@ -58,7 +58,7 @@ async def test_a_copy_of_a_call_that_fails_is_refused_where_a_new_call_would_be(
         await copy
 
 
-async def test_sweeps_do_not_pile_up_refunds_that_are_on_their_way(books: Books) -> None:
+async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
     holder = await books.holder()
     for _ in range(5):
         await books.opened(holder, units=1, deadline_ms=1000)

@@ -51,7 +51,7 @@ AT_THE_DOOR = (
         "AND changes_until <= now_ms() + $3 RETURNING",
         "AND $3 >= 0 RETURNING",
         CHANGES + "a_node_that_changes_its_voices_too_often_is_told_to_come_back[sqlite]",
-        by="Failed",
+        error="Failed",
     ),
     guard(
         "a token ends",
@@ -228,7 +228,7 @@ OF_VOICES = (
         CLONE_ROWS,
         'AND {LEASED}"',
         'AND status = 1"',
-        DELETING + "what_the_site_itself_speaks_is_left_to_it[sqlite]",
+        DELETING + "deleting_a_voice_leaves_tasks_of_the_service_itself[sqlite]",
     ),
     guard(
         "a deleted voice's preview",
@@ -254,7 +254,7 @@ OF_VOICES = (
                 '_check_line("", "x" or request',
             ),
         ),
-        CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
+        CLONING + "without_consent_nothing_is_stored_and_the_error_has_the_statement[sqlite]",
         "Failed",
     ),
     guard(
@@ -262,14 +262,14 @@ OF_VOICES = (
         CLONES,
         "if not request.consent_by:",
         "if False:",
-        CLONING + "without_consent_nothing_is_kept_and_the_text_to_agree_to_is_told[sqlite]",
+        CLONING + "without_consent_nothing_is_stored_and_the_error_has_the_statement[sqlite]",
     ),
     guard(
         "how many voices",
         CLONE_ROWS,
         "if await count(db, new.account_id) >= most:",
         "if False:",
-        CLONING + "two_voices_at_once_do_not_both_take_the_last_place[sqlite]",
+        CLONING + "concurrent_clones_do_not_exceed_the_limit[sqlite]",
     ),
 )
 
@@ -321,7 +321,7 @@ OF_POLLS = (
         "if found:\n                await self._tasks.requeue",
         "if False:\n                await self._tasks.requeue",
         DISCONNECTS + "a_job_of_a_client_that_disconnected_behind_the_lease_is_queued_again[sqlite]",
-        by="TimeoutError",
+        error="TimeoutError",
     ),
     guard(
         "a lease whose poll ended",
@@ -329,7 +329,7 @@ OF_POLLS = (
         "elif jobs:  # the poll ended meanwhile",
         "elif False:",
         POLLING + "a_job_whose_poll_ended_while_it_was_leased_is_queued_again[sqlite]",
-        by="TimeoutError",
+        error="TimeoutError",
     ),
     guard(
         "a lease whose poll is cancelled",
@@ -337,7 +337,7 @@ OF_POLLS = (
         "if poll.result.done() and not poll.result.exception():",
         "if False:",
         DISCONNECTS + "a_job_whose_poll_is_cancelled_as_it_comes_is_queued_again[sqlite]",
-        by="TimeoutError",
+        error="TimeoutError",
     ),
     guard(
         "a lease that is cancelled",
@@ -345,7 +345,7 @@ OF_POLLS = (
         "await self.requeue(node_id, found)\n                raise",
         "raise",
         DISCONNECTS + "a_job_whose_lease_is_cancelled_on_its_way_is_queued_again[sqlite-True]",
-        by="TimeoutError",
+        error="TimeoutError",
     ),
 )
 

@@ -1,7 +1,7 @@
-"""The guards of the money path: what is taken away, and the test that must notice.
+"""The guards of the money path: the source change that removes each, and the test that must fail then.
 
-A test that fails by another error than an assertion names it in `by`: the guard behind the one taken away
-spoke. Where two guards double each other, both are taken away together.
+Where the test fails with another error than an assertion, `error` names it: a second guard raised it. Where
+two guards check the same, both are removed together.
 """
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ ASSERTION = "AssertionError"
 
 
 class Change(Struct, frozen=True):
-    """`old` stands in `file` exactly once and becomes `new`."""
+    """Replaces `old`, which occurs exactly once in `file`, by `new`."""
 
     file: str
     old: str
@@ -37,16 +37,16 @@ class Change(Struct, frozen=True):
 
 
 class Guard(Struct, frozen=True):
-    """Without the `changes` the test `noticed` fails with an error whose name is `by`."""
+    """With the `changes` applied, `test` (a pytest node id) fails with an exception named `error`."""
 
     name: str
     changes: tuple[Change, ...]
-    noticed: str
-    by: str = ASSERTION
+    test: str
+    error: str = ASSERTION
 
 
-def guard(name: str, file: str, old: str, new: str, noticed: str, by: str = ASSERTION) -> Guard:
-    return Guard(name, (Change(file, old, new),), noticed, by)
+def guard(name: str, file: str, old: str, new: str, test: str, error: str = ASSERTION) -> Guard:
+    return Guard(name, (Change(file, old, new),), test, error)
 
 
 PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False:")
@@ -159,7 +159,7 @@ ON_SQLITE = (
         BATCH,
         "if not key.scopes & charge.pays:",
         "if not charge.reservation and not key.scopes & charge.pays:",
-        ADMIT + "a_copy_of_speech_is_not_answered_to_a_key_without_its_scope[sqlite]",
+        ADMIT + "a_retry_of_speech_requires_the_scope[sqlite]",
         "Failed",
     ),
     guard(

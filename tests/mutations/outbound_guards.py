@@ -35,7 +35,7 @@ OF_OUTBOUND = (
         "if self._transport.used:",
         "if False:",
         ANSWERS + "two_answers_in_one_read_of_a_reused_connection_are_rejected[asyncio]",
-        by="Failed",
+        error="Failed",
     ),
     guard(
         "a connection waits before its next call",

@@ -148,7 +148,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "IF c.scopes & c.pays = 0 THEN",
         "IF c.key IS NULL AND c.scopes & c.pays = 0 THEN",
-        ADMIT + "a_copy_of_speech_is_not_answered_to_a_key_without_its_scope[postgresql]",
+        ADMIT + "a_retry_of_speech_requires_the_scope[postgresql]",
         "Failed",
     ),
     guard(

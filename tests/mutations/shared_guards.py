@@ -17,7 +17,7 @@ from tests.mutations.guards import (
 )
 
 KEYS = "myna/keys.py"
-TOLD_WHY = ADMIT + "a_key_that_is_refused_by_the_charge_is_told_why[sqlite]"
+TOLD_WHY = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
 
 ON_BOTH = (
     guard(
@@ -25,14 +25,14 @@ ON_BOTH = (
         "myna/store/batch.py",
         "if len(answer.encode()) <= STORED_ANSWER_MAX_BYTES",
         "if True",
-        ADMIT + "an_answer_that_is_too_large_to_be_stored_is_told_to_its_copy[sqlite]",
+        ADMIT + "a_retry_of_a_response_too_large_to_store_is_refused[sqlite]",
     ),
     guard(
         "a copy is told that its answer isn't stored",
         LEDGER,
         "if replayed.answer == NOT_STORED:",
         "if False:",
-        ADMIT + "an_answer_that_is_too_large_to_be_stored_is_told_to_its_copy[sqlite]",
+        ADMIT + "a_retry_of_a_response_too_large_to_store_is_refused[sqlite]",
     ),
     guard(
         "who left is refunded",
@@ -55,7 +55,7 @@ ON_BOTH = (
         COMMITS,
         "if not (waiting.sent and isinstance(waiting.operation, Charge)):",
         "if True:",
-        IN_DOUBT + "of_a_charge_that_was_sent_nothing_is_told_and_it_is_refunded[sqlite]",
+        IN_DOUBT + "a_charge_that_was_sent_is_in_doubt_and_refunded[sqlite]",
         "DatabaseUnavailable",
     ),
     guard(
@@ -63,7 +63,7 @@ ON_BOTH = (
         COMMITS,
         "if waiting.sent and isinstance(operation, Charge):",
         "if False:",
-        IN_DOUBT + "a_call_that_is_told_to_stop_in_the_middle_of_its_charge_promises_nothing[sqlite]",
+        IN_DOUBT + "a_call_cancelled_during_its_charge_is_in_doubt[sqlite]",
         "CancelledError",
     ),
     guard(
@@ -78,7 +78,7 @@ ON_BOTH = (
         LEDGER,
         "if not refunded:",
         "if False:",
-        IN_DOUBT + "a_refund_that_is_late_is_not_told[sqlite]",
+        IN_DOUBT + "a_late_refund_is_in_doubt[sqlite]",
         "UpstreamFailed",
     ),
     guard(
@@ -86,7 +86,7 @@ ON_BOTH = (
         LEDGER,
         "return outcome is EndOutcome.DONE",
         "return True",
-        IN_DOUBT + "a_refund_that_comes_behind_a_keep_is_not_told[sqlite]",
+        IN_DOUBT + "a_refund_after_a_keep_is_in_doubt[sqlite]",
         "UpstreamFailed",
     ),
     guard(
@@ -94,7 +94,7 @@ ON_BOTH = (
         LEDGER,
         "elif error is not None and not isinstance(error, CallRefunded | CommitInDoubt):",
         "elif False:",
-        IN_DOUBT + "an_error_behind_the_keep_is_not_told[sqlite]",
+        IN_DOUBT + "an_error_after_the_keep_is_in_doubt[sqlite]",
         "ZeroDivisionError",
     ),
     guard(
@@ -102,7 +102,7 @@ ON_BOTH = (
         COMMITS,
         "if len(self._queue) >= self._queue_max:",
         "if False:",
-        ADMIT + "too_many_waiting_calls_are_refused_before_they_cost[sqlite]",
+        ADMIT + "calls_over_the_queue_limit_are_refused_before_the_charge[sqlite]",
         "Failed",
     ),
     guard(
@@ -132,21 +132,21 @@ ON_BOTH = (
         GRANTS,
         "WHERE {OPEN} AND deadline < now_ms()",
         "WHERE {OPEN} AND deadline < 0",
-        ENDS + "the_sweep_refunds_calls_that_a_dead_process_left[sqlite]",
+        ENDS + "the_sweep_refunds_calls_of_a_dead_process[sqlite]",
     ),
     guard(
         "the sweep leaves what runs",
         LEDGER,
         "if call_id not in self._running]",
         "]",
-        ENDS + "the_sweep_leaves_calls_that_this_process_works_on[sqlite]",
+        ENDS + "the_sweep_does_not_refund_calls_that_this_process_works_on[sqlite]",
     ),
     guard(
         "the sweep waits",
         GRANTS,
         "WHERE {OPEN} AND deadline < now_ms()",
         "WHERE state = 0",
-        ENDS + "the_sweep_refunds_calls_that_a_dead_process_left[sqlite]",
+        ENDS + "the_sweep_refunds_calls_of_a_dead_process[sqlite]",
     ),
     guard(
         "recovery",
@@ -160,7 +160,7 @@ ON_BOTH = (
         LEDGER,
         "if outcome is EndOutcome.LOST:",
         "if False:",
-        ENDS + "a_keep_that_comes_behind_the_refund_is_lost[sqlite]",
+        ENDS + "a_keep_after_the_refund_is_lost[sqlite]",
         "Failed",
     ),
     guard(
@@ -168,7 +168,7 @@ ON_BOTH = (
         LEDGER,
         '            metrics.calls("unknown").inc()\n            raise CommitInDoubt from None',
         "            return",
-        ENDS + "a_keep_unknown_at_its_deadline_promises_nothing[sqlite]",
+        ENDS + "a_keep_without_a_reply_at_its_deadline_is_in_doubt[sqlite]",
         "Failed",
     ),
     guard(
@@ -176,7 +176,7 @@ ON_BOTH = (
         LEDGER,
         "replayed = await self._check_refusal(caller, version)",
         "replayed = None",
-        ADMIT + "a_copy_is_only_answered_to_a_good_key[sqlite]",
+        ADMIT + "a_retry_requires_a_valid_key[sqlite]",
         "InvalidRequest",
     ),
     guard(
@@ -184,7 +184,7 @@ ON_BOTH = (
         GRANTS,
         " AND c.pays & $5 <> 0",
         " AND $5 >= 0",
-        ADMIT + "a_copy_of_speech_is_not_answered_to_a_key_without_its_scope[sqlite]",
+        ADMIT + "a_retry_of_speech_requires_the_scope[sqlite]",
         "TimeoutError",
     ),
     guard(
@@ -192,14 +192,14 @@ ON_BOTH = (
         "myna/config.py",
         "if self.current is before or config.version > self.current.version:",
         "if True:",
-        ADMIT + "a_refresh_that_is_late_restores_no_older_configuration[sqlite]",
+        ADMIT + "a_late_refresh_does_not_restore_an_older_configuration[sqlite]",
     ),
     guard(
         "one decision, one configuration",
         LEDGER,
         "if self._config.current is not config:",
         "if False:",
-        ADMIT + "a_decision_in_which_the_configuration_changed_is_made_again[sqlite]",
+        ADMIT + "a_decision_is_repeated_if_the_configuration_changed_meanwhile[sqlite]",
     ),
     guard("verify: revoked", KEYS, "if key.revoked_at:", "if False:", TOLD_WHY),
     guard("verify: expired", KEYS, "if key.expires_at and", "if False and", TOLD_WHY),

@@ -36,6 +36,6 @@ OF_SPEECH = (
         "if self._waiting_long and self._long_running < self._long_max:",
         "if self._waiting_long:",
         TURNS + "long_jobs_leave_a_process_for_short_ones[asyncio]",
-        by="AssertionError",
+        error="AssertionError",
     ),
 )

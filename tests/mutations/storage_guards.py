@@ -9,7 +9,7 @@ OF_STORAGE = (
         "        self._space.check()\n        nodes",
         "        nodes",
         "tests/tasks/test_storage.py::test_below_the_reserve_nothing_is_charged[sqlite]",
-        by="Failed",
+        error="Failed",
     ),
     guard(
         "free space is looked at before an upload",
@@ -31,7 +31,7 @@ OF_STORAGE = (
         "            self._quota.check(await self._account_of(caller))\n",
         "            pass\n",
         "tests/tasks/test_storage.py::test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other[sqlite]",
-        by="Failed",
+        error="Failed",
     ),
     guard(
         "removed audio is not stored",
@@ -46,6 +46,6 @@ OF_STORAGE = (
         "> mib_max * MIB:",
         "> 1e18:",
         "tests/clones/test_clone.py::test_a_sample_over_the_accounts_quota_is_not_stored[sqlite]",
-        by="Failed",
+        error="Failed",
     ),
 )

@@ -1,7 +1,7 @@
-"""Take a guard away, and a test must fail: by an assertion, not by a broken program.
+"""Removing a guard from the source must fail a test: by an assertion, not by a broken program.
 
-Each check copies the package and the tests to a folder of its own, changes the copy, and runs the named test
-on it in a process of its own.
+Each check copies the package and the tests to a temporary folder, changes the copy, and runs the named test
+on it in a separate process.
 """
 
 import os
@@ -59,12 +59,12 @@ def anyio_backend():
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_a_guard_that_is_taken_away_is_missed(name: str, postgres: Postgres, tmp_path: Path) -> None:
-    assert without(GUARDS[name], tmp_path / "mutant", postgres.url) == GUARDS[name].by
+def test_removing_a_guard_fails_its_test(name: str, postgres: Postgres, tmp_path: Path) -> None:
+    assert without(GUARDS[name], tmp_path / "mutant", postgres.url) == GUARDS[name].error
 
 
 def without(guard: Guard, folder: Path, postgres_url: str) -> str:
-    """The name of the error by which the guard's test fails without it; what was printed if it doesn't."""
+    """The name of the exception with which the guard's test fails without it; its output if it passes."""
     copy(folder)
     for change in guard.changes:
         path = folder / change.file
@@ -73,7 +73,7 @@ def without(guard: Guard, folder: Path, postgres_url: str) -> str:
         path.write_text(text.replace(change.old, change.new), encoding="utf-8")
     report = folder / "report.xml"
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGINS, f"--junitxml={report}", "--tb=short", guard.noticed],
+        [sys.executable, "-m", "pytest", *PLUGINS, f"--junitxml={report}", "--tb=short", guard.test],
         cwd=folder,
         env=os.environ | {
             "MYNA_TEST_DATABASE_URL": postgres_url,
@@ -93,8 +93,8 @@ def without(guard: Guard, folder: Path, postgres_url: str) -> str:
 
 
 def copy(folder: Path) -> None:
-    """The package, the tests that notice, and a check that nothing else is imported."""
-    for name in COPIED:  # with what was compiled already
+    """Copies the package, the tests of the guards, and a check that nothing else is imported."""
+    for name in COPIED:  # including the compiled files
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests/__init__.py").touch()
@@ -102,7 +102,7 @@ def copy(folder: Path) -> None:
 
 
 def error_of(message: str) -> str:
-    """The name of the error in a failure's message; a plain assert begins with itself."""
+    """The name of the exception in a failure's message; that of a plain assert begins with `assert`."""
     if message.startswith("assert "):
         return "AssertionError"
     return message.split(":")[0].split("\n")[0].rsplit(".", 1)[-1].strip()

@@ -17,7 +17,7 @@ OF_VOICES = (
         "if is_clone(voice_id):  # never",
         "if is_clone(voice_id) and clones:  # never",
         OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
-        by="Failed",
+        error="Failed",
     ),
     guard(
         "a reference goes out with its account's jobs alone",
@@ -53,13 +53,13 @@ OF_VOICES = (
         "queue.heads(db, node_id, HEADS_MAX)",
         "queue.heads(db, node_id, jobs - len(found))",
         HELD + "a_locked_job_is_skipped_for_the_next_one",
-        by="ValueError",
+        error="ValueError",
     ),
     guard(
         "a deleted voice makes what was decided stale",
         "myna/store/queries/clones.py",
         "    await changed(db)  # a call that was decided",
         "    # a call that was decided",
-        "tests/clones/test_delete.py::test_an_order_that_was_decided_while_the_voice_was_there_is_decided_anew[sqlite]",
+        "tests/clones/test_delete.py::test_deleting_a_voice_makes_earlier_decisions_stale[sqlite]",
     ),
 )

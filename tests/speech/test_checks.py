@@ -50,13 +50,13 @@ LONG_OR_FOREIGN = ["٢", "１", "4.0000000000001", "1" * 5, "1." + "0" * 13]
 
 
 @pytest.mark.parametrize("text", [*NO_SPEEDS, *LONG_OR_FOREIGN])
-def test_what_is_no_speed_is_refused(text: str) -> None:
+def test_an_invalid_speed_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="speed"):
         read_speed(text)
 
 
 @pytest.mark.parametrize("text", ["a", "7", "你", " a ", "½", "ー", "é" * 10])
-def test_a_text_with_a_letter_or_a_digit_is_taken(text: str) -> None:
+def test_a_text_with_a_letter_or_a_digit_is_accepted(text: str) -> None:
     check_text(text, 10)
 
 
@@ -83,5 +83,7 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
         ([DOWN, MUTE], UpstreamFailed),
     ],
 )
-def test_the_worst_that_happened_is_what_is_told(failures: list[EngineFailed], told: type[Exception]) -> None:
+def test_the_most_severe_failure_decides_the_error(
+    failures: list[EngineFailed], told: type[Exception]
+) -> None:
     assert type(error_for(failures)) is told

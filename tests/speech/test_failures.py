@@ -73,9 +73,7 @@ def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(
     assert upstream.key not in behind_a_url.stderr
 
 
-def test_where_nothing_can_speak_that_is_told_whatever_voice_is_asked_for(
-    behind_a_url: Service, upstream: Upstream
-) -> None:
+def test_without_an_available_channel_every_voice_is_503(behind_a_url: Service, upstream: Upstream) -> None:
     upstream.behave("status:500")
     known, unknown = (speaker(behind_a_url, voice_id=name) for name in ("alloy", "nobody"))
     assert [known("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
@@ -86,7 +84,7 @@ def test_where_nothing_can_speak_that_is_told_whatever_voice_is_asked_for(
             assert answer.json["error"]["message"].startswith("No speech channel is available now")
 
 
-def test_a_text_without_a_sound_is_the_callers_mistake_and_refunded(make_service: ServiceMaker) -> None:
+def test_a_text_without_a_sound_is_400_and_refunded(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:").start()
     speak = speaker(service)
     for _ in range(FAILURES_MAX + 1):
@@ -103,7 +101,7 @@ def test_a_text_without_a_sound_is_the_callers_mistake_and_refunded(make_service
     assert service.command("audit", "--audio").code == 0
 
 
-def test_more_sentences_than_may_wait_are_503_before_anything_is_charged(make_service: ServiceMaker) -> None:
+def test_texts_over_the_queue_limit_are_503_before_the_charge(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_QUEUE_MAX": "1"}).start()
     key = service.account(units=100).key().plain
     order = {"text": "今天天气很好，我们一起去公园散步。" * 10}
@@ -122,7 +120,7 @@ def test_more_sentences_than_may_wait_are_503_before_anything_is_charged(make_se
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_text_that_the_channel_refuses_does_not_send_it_to_rest(
+def test_a_text_that_the_channel_refuses_opens_no_circuit(
     behind_a_url: Service, upstream: Upstream, status: int
 ) -> None:
     speak = speaker(behind_a_url)
@@ -132,7 +130,7 @@ def test_a_text_that_the_channel_refuses_does_not_send_it_to_rest(
     assert len(upstream.requests) == asked + FAILURES_MAX + 1
 
 
-def test_a_channel_that_hangs_makes_room_for_the_next_one_in_time(
+def test_after_a_timeout_the_next_speech_channel_is_asked(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     service = make_service(
@@ -148,9 +146,7 @@ def test_a_channel_that_hangs_makes_room_for_the_next_one_in_time(
     assert len(upstream.requests) == 2
 
 
-def test_a_timeout_that_the_text_explains_opens_no_circuit(
-    make_service: ServiceMaker, upstream: Upstream
-) -> None:
+def test_a_timeout_of_a_long_text_opens_no_circuit(make_service: ServiceMaker, upstream: Upstream) -> None:
     """Long texts of one caller don't take the channel from everybody; short ones tell that it hangs."""
     service = make_service(chat_url="parrot:", speech=upstream.url, env={"MYNA_UPSTREAM_IDLE_S": "0.2"})
     upstream.behave("status:404")

@@ -71,7 +71,7 @@ class Shop:
             await self.outbound.close()
 
 
-async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
+async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
     postgres_books: Books,
 ) -> None:
     """It isn't told that nothing was charged: it was."""
@@ -86,7 +86,7 @@ async def test_where_the_database_is_away_then_the_call_failed_and_is_refunded(
     assert await books.balance(holder) == 10
 
 
-async def test_where_the_answer_is_lost_and_no_node_was_faster_the_call_is_refunded(
+async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
     postgres_books: Books,
 ) -> None:
     """The COMMIT that left the task to the nodes went through; the refund fails the task."""
@@ -104,7 +104,7 @@ async def test_where_the_answer_is_lost_and_no_node_was_faster_the_call_is_refun
     assert (await books.task(call.id))[0] == TaskStatus.FAILED
 
 
-async def test_where_the_answer_is_lost_and_a_node_was_faster_nothing_is_told(
+async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is kept, whoever says that it failed."""

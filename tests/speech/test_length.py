@@ -40,7 +40,7 @@ DENSE = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", ORDINARY + DENSE)
-async def test_no_text_sounds_longer_than_its_estimate(espeak: Espeak, tmp_path: Path, text: str) -> None:
+async def test_no_text_is_longer_than_its_estimate(espeak: Espeak, tmp_path: Path, text: str) -> None:
     for number, voice_id in enumerate(VOICES):
         spoken = await espeak.speak(Utterance(text, voice_id, 1.0), tmp_path / f"{number}.mp3", 60)
         assert spoken.seconds <= sound_s(text, 1.0)
@@ -57,6 +57,6 @@ def test_a_thousand_ordinary_characters_may_be_spoken_at_the_slowest_speed(text:
 
 
 @pytest.mark.parametrize(("text", "speed"), [("ﷺ" * 1000, 0.25), ("ﷺ" * 1000, 1.0), ("7" * 1000, 0.25)])
-def test_more_sound_than_one_text_may_make_is_refused_and_says_how_much(text: str, speed: float) -> None:
+def test_a_text_over_the_sound_limit_is_refused_with_the_limit(text: str, speed: float) -> None:
     with pytest.raises(InvalidRequest, match=r"^text: would make up to [0-9.]+ minutes .* at most 30 are"):
         check_sound(text, speed, 1800)

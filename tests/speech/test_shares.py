@@ -93,7 +93,7 @@ def test_many_requests_of_one_key_leave_the_queue_to_others(make_service: Servic
     assert (stats["calls"], stats["ok_calls"]) == (spoken, spoken)  # none was charged for nothing
 
 
-def test_a_client_that_disconnects_while_its_text_waits_frees_its_place_and_is_refunded(
+def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot_released(
     make_service: ServiceMaker,
 ) -> None:
     service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}).start()
@@ -114,7 +114,7 @@ def test_a_client_that_disconnects_while_its_text_waits_frees_its_place_and_is_r
     assert service.command("audit").code == 0
 
 
-def test_a_client_that_disconnects_while_it_is_spoken_to_pays(make_service: ServiceMaker) -> None:
+def test_a_client_that_disconnects_while_its_text_is_spoken_pays(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:").start()
     key = service.account(units=100).key().plain
     with held_up(service):
@@ -130,9 +130,7 @@ def test_a_client_that_disconnects_while_it_is_spoken_to_pays(make_service: Serv
 
 
 @pytest.mark.parametrize("path", ["tts", "chat/completions"])
-def test_a_text_that_makes_too_much_sound_is_400_before_anything_is_charged(
-    make_service: ServiceMaker, path: str
-) -> None:
+def test_a_text_over_the_sound_limit_is_400_before_the_charge(make_service: ServiceMaker, path: str) -> None:
     service = make_service(chat_url="parrot:").start()
     service.cli("settings", "set", "tts_max_sound_s", "60")
     key = service.account(units=100).key().plain

@@ -11,13 +11,13 @@ VOICE = {"voice_id": "a-voice", "name": "A voice", "gender": "female", "language
 
 
 @pytest.mark.parametrize("field", ["voice_id", "language"])
-def test_a_name_with_a_line_end_behind_it_is_none(field: str) -> None:
+def test_a_name_with_a_trailing_newline_is_invalid(field: str) -> None:
     assert msgspec.convert(VOICE, NodeVoice)
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert(VOICE | {field: VOICE[field] + "\n"}, NodeVoice)
 
 
-def test_a_reference_with_a_line_end_behind_it_is_none() -> None:
+def test_a_reference_with_a_trailing_newline_is_invalid() -> None:
     asked: dict[str, Any] = {"jobs": 1, "wait_s": 0, "references": ["a" * 64]}
     assert msgspec.convert(asked, Lease)
     with pytest.raises(msgspec.ValidationError, match="references"):
