@@ -70,14 +70,14 @@ def test_a_circuit_opens_after_so_many_failures_in_a_row(circuits: Circuits) -> 
     assert not circuits.open("b")
 
 
-def test_a_success_in_between_starts_the_count_anew(circuits: Circuits) -> None:
+def test_a_success_resets_the_count_of_failures(circuits: Circuits) -> None:
     fail(circuits, "a", FAILURES_MAX - 1)
     circuits.succeeded("a")
     fail(circuits, "a", FAILURES_MAX - 1)
     assert not circuits.open("a")
 
 
-def test_after_the_cooldown_one_try_decides(circuits: Circuits, clock: Clock) -> None:
+def test_after_the_cooldown_one_attempt_opens_or_closes_the_circuit(circuits: Circuits, clock: Clock) -> None:
     fail(circuits, "a")
     clock.now += COOLDOWN_S - 0.01
     assert circuits.open("a")
@@ -120,7 +120,7 @@ def test_the_channels_of_the_settings_go_first() -> None:
     assert [channel.key for channel in found] == ["k", "", ""]
 
 
-def test_settings_without_channels_bring_only_the_embedded_voice() -> None:
+def test_settings_without_channels_provide_only_the_embedded_voice() -> None:
     assert [(channel.kind, channel.url) for channel in from_settings(Settings())] == [("speech", "espeak:")]
     assert from_settings(Settings(speech="none")) == []
 
@@ -133,7 +133,7 @@ def test_a_stored_channels_key_comes_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize("right", [row("a"), row("a", url="parrot:"), row("名 1", key_env="A_KEY_1")])
-def test_a_channel_that_can_be_is_taken(right: ChannelRow) -> None:
+def test_a_valid_channel_is_accepted(right: ChannelRow) -> None:
     check(right)
 
 
@@ -156,13 +156,13 @@ def test_a_channel_that_can_be_is_taken(right: ChannelRow) -> None:
         row("a", key_env="1A"),
     ],
 )
-def test_a_channel_that_cannot_be_is_refused_without_a_secret(wrong: ChannelRow) -> None:
+def test_an_invalid_channel_is_refused_without_its_secret(wrong: ChannelRow) -> None:
     with pytest.raises(CommandError) as raised:
         check(wrong)
     assert "the-key-itself" not in str(raised.value)
 
 
-def test_opening_and_closing_of_a_circuit_is_logged_counted_and_told(
+def test_opening_and_closing_of_a_circuit_is_logged_counted_and_notified(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

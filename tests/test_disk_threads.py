@@ -117,7 +117,7 @@ async def test_a_shielded_wait_raises_no_error_and_leaves_it_to_the_owner() -> N
     assert reports == []
 
 
-def test_the_end_of_the_event_loop_cancels_no_job(disk: StalledDisk) -> None:
+def test_the_end_of_the_event_loop_cancels_no_disk_job(disk: StalledDisk) -> None:
     """`asyncio.run` cancels the remaining tasks and waits for their cleanup."""
     seen: list[str] = []
 

@@ -91,12 +91,12 @@ def drawn() -> list[tuple[str, str, int | None, str | None]]:
     return found
 
 
-def test_the_tree_that_is_drawn_is_the_real_one() -> None:
+def test_the_documented_tree_of_errors_is_the_real_one() -> None:
     real = [(error.__name__, error.__mro__[1].__name__) for error in everyone()]
     assert sorted((name, parent) for name, parent, _, _ in drawn()) == sorted(real)
 
 
-def test_status_and_type_are_as_drawn_or_those_of_the_parent() -> None:
+def test_status_and_type_are_documented_or_inherited() -> None:
     drawings = {name: (parent, status, kind) for name, parent, status, kind in drawn()}
     for error in everyone()[1:]:
         parent, status, kind = drawings[error.__name__]
@@ -105,7 +105,7 @@ def test_status_and_type_are_as_drawn_or_those_of_the_parent() -> None:
         assert (int(error.status), error.type) == (status, kind)
 
 
-def test_every_error_is_made_here() -> None:
+def test_every_error_has_an_example() -> None:
     assert set(MADE) == set(everyone())
 
 
@@ -126,7 +126,7 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
 
 @pytest.mark.parametrize("refused", [errors.Overloaded, errors.NoSpeechChannel])
 @pytest.mark.parametrize(("wait_s", "told"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (1.01, "2"), (59.5, "60")])
-def test_a_wait_that_is_known_is_told_in_whole_seconds_from_one_on(
+def test_retry_after_is_in_whole_seconds_and_at_least_one(
     refused: type[errors.Unavailable], wait_s: float, told: str
 ) -> None:
     assert refused("m", wait_s).headers == {"Retry-After": told}
@@ -140,17 +140,17 @@ def test_a_message_says_what_to_change() -> None:
     assert "GET, POST" in MADE[errors.MethodNotAllowed].message
 
 
-def test_what_is_none_of_ours_is_a_fault_that_only_the_log_describes() -> None:
+def test_an_unhandled_exception_is_an_internal_error_without_details() -> None:
     told = public_error(ValueError("postgresql://u:word@h/db"))
     assert isinstance(told, errors.InternalError)
     assert "word" not in told.message
 
 
-def test_what_is_ours_is_told_as_it_is() -> None:
+def test_an_error_of_the_tree_is_sent_unchanged() -> None:
     error = errors.NotFound("nothing")
     assert public_error(error) is error
 
 
 @pytest.mark.parametrize("error", [errors.CommitInDoubt, errors.ConfigError, errors.CommandError])
-def test_what_stands_outside_the_tree_is_no_answer(error: type[Exception]) -> None:
+def test_an_error_outside_the_tree_is_not_sent(error: type[Exception]) -> None:
     assert not issubclass(error, MynaError)

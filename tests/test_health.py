@@ -48,7 +48,7 @@ def health(sqlite_books: Books, tmp_path: Path, clock: Clock) -> HealthApi:
     return HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), clock=clock)
 
 
-async def test_a_stalled_disk_is_no_storage_and_holds_up_nothing_else(
+async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves = threading.Event()
@@ -72,7 +72,7 @@ async def test_a_stalled_disk_is_no_storage_and_holds_up_nothing_else(
     assert (await health.readyz(asked())).status_code == 200
 
 
-async def test_readiness_is_looked_at_once_a_second_but_for_the_shutdown(
+async def test_readiness_is_cached_for_a_second_except_at_shutdown(
     health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
@@ -105,7 +105,7 @@ async def _stalled() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("missing", [_disconnected, _stalled])
-async def test_a_database_that_cannot_tell_the_capabilities_is_not_ready(
+async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     sqlite_books: Books,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -120,7 +120,9 @@ async def test_a_database_that_cannot_tell_the_capabilities_is_not_ready(
     assert (told["capabilities"], told["reasons"]) == ({}, {})
 
 
-async def test_a_look_that_fails_is_not_kept(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_readiness_check_is_not_cached(
+    health: HealthApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: object) -> bytes:
         raise OSError("no counters")
 
@@ -131,7 +133,7 @@ async def test_a_look_that_fails_is_not_kept(health: HealthApi, monkeypatch: pyt
     assert b"myna_requests" in (await health.metrics(asked())).body
 
 
-async def test_metrics_are_put_together_once_a_second(
+async def test_metrics_are_cached_for_a_second(
     health: HealthApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[bytes] = []
@@ -148,7 +150,7 @@ async def test_metrics_are_put_together_once_a_second(
     assert len(made) == 2
 
 
-def test_metrics_with_a_token_are_for_those_who_have_it(make_service: ServiceMaker) -> None:
+def test_metrics_require_the_token_if_one_is_set(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none", env={"MYNA_METRICS_TOKEN": TOKEN}).start()
     url = f"{service.root_url}/metrics"
     for wrong in (
@@ -171,7 +173,7 @@ def test_metrics_with_a_token_are_for_those_who_have_it(make_service: ServiceMak
 
 
 @pytest.mark.parametrize(("chat", "speech"), [("parrot:", "none"), ("", "espeak"), ("", "none")])
-def test_readiness_says_what_works_and_why_the_rest_does_not(
+def test_readiness_lists_each_check_with_its_failure(
     make_service: ServiceMaker, chat: str, speech: str
 ) -> None:
     service = make_service(chat_url=chat, speech=speech).start()

@@ -12,7 +12,7 @@ from myna.ids import CHUNKS, new_id, new_name
 MANY = 3 * CHUNKS
 
 
-def test_an_id_is_a_uuid_of_version_7_of_this_moment() -> None:
+def test_an_id_is_a_uuid_of_version_7_with_the_current_time() -> None:
     before = time.time_ns() // 1_000_000
     found = [new_id() for _ in range(MANY)]
     after = time.time_ns() // 1_000_000
@@ -41,7 +41,7 @@ def test_every_random_bit_is_random() -> None:
     assert (ones & zeros & ((1 << 80) - 1)) | fixed == (1 << 80) - 1
 
 
-def test_threads_get_no_id_twice() -> None:
+def test_threads_never_get_the_same_id() -> None:
     found: list[list[str]] = [[] for _ in range(8)]
     start = threading.Barrier(len(found))
 
@@ -59,7 +59,7 @@ def test_threads_get_no_id_twice() -> None:
     assert all(len(name) == 32 and int(name, 16) >= 0 for name in names)
 
 
-def test_a_forked_process_goes_on_with_ids_of_its_own() -> None:
+def test_a_forked_process_makes_different_ids() -> None:
     new_name()  # there are some left to be given away
     reading, writing = os.pipe()
     child = multiprocessing.get_context("fork").Process(

@@ -43,7 +43,7 @@ def test_a_line_that_belongs_to_a_request_has_its_id() -> None:
         logs.request_id.reset(token)
 
 
-def test_an_error_is_in_its_line_and_line_breaks_make_no_second_one() -> None:
+def test_an_exception_with_line_breaks_is_one_line() -> None:
     try:
         raise ValueError('two\nlines"} {"level": "info')
     except ValueError as error:
@@ -52,7 +52,7 @@ def test_an_error_is_in_its_line_and_line_breaks_make_no_second_one() -> None:
     assert "Traceback" in line["error"]
 
 
-def test_keys_and_logins_are_masked_wherever_they_come_from() -> None:
+def test_keys_and_logins_are_masked_in_every_field() -> None:
     url = "postgresql://user:word@host:5432/db"
     try:
         raise ValueError(f"{url} {KEY}")
@@ -88,7 +88,7 @@ def test_a_timestamp_is_utc_to_the_millisecond() -> None:
     assert timestamp(1_767_225_600.0625) == "2026-01-01T00:00:00.062Z"
 
 
-def test_logs_go_to_stderr_from_their_level_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_logs_of_the_level_and_above_go_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     try:
@@ -103,7 +103,7 @@ def test_logs_go_to_stderr_from_their_level_on(capfd: pytest.CaptureFixture[str]
     assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == ["loud"]
 
 
-def test_a_line_broken_off_by_a_full_disk_spoils_no_later_one(
+def test_a_line_truncated_by_a_full_disk_corrupts_no_later_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     put, room = os.write, [3]

@@ -75,7 +75,7 @@ def without_the_database(service: Service, key: str) -> list[Answer]:
     return answers
 
 
-def test_no_secret_is_said_however_many_things_fail(
+def test_no_secret_is_in_any_output_whatever_fails(
     make_service: ServiceMaker, postgres: Postgres, upstream: Upstream
 ) -> None:
     plain = postgres.fresh_database()
@@ -127,7 +127,7 @@ def test_an_idempotency_key_is_stored_as_a_hash_only(make_service: ServiceMaker)
         assert value not in service.stderr + service.stdout
 
 
-def test_the_log_is_json_line_by_line_whatever_callers_send(make_service: ServiceMaker) -> None:
+def test_every_line_of_the_log_is_json_whatever_callers_send(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     for path in ("/%0a%7b%22level%22:%22forged%22%7d", "/%1b%5b2J", "/%E2%80%A8", "/%FF", "/" + "x" * 3000):
         assert call("GET", service.root_url + path).status == 404

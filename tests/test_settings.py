@@ -89,7 +89,7 @@ def test_every_setting_has_a_meaning_a_default_and_a_wrong_value() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_in_the_environment_is_one_line_that_names_it_and_no_secret(name: str) -> None:
+def test_the_error_of_an_environment_value_names_it_without_secrets(name: str) -> None:
     variable = settings.PREFIX + name.upper()
     for value in WRONG[name]:
         with pytest.raises(ConfigError) as raised:
@@ -101,7 +101,7 @@ def test_a_wrong_value_in_the_environment_is_one_line_that_names_it_and_no_secre
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_value_of_another_type_in_the_file_is_one_line_that_names_it(name: str) -> None:
+def test_the_error_of_a_value_of_another_type_in_the_file_names_it(name: str) -> None:
     toml(f"{name} = [1]")
     with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: Expected"):
         load({})
@@ -109,7 +109,7 @@ def test_a_value_of_another_type_in_the_file_is_one_line_that_names_it(name: str
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["alone", "hidden by the environment"])
 @pytest.mark.parametrize("name", [name for name in WRONG if isinstance(getattr(Settings(), name), str)])
-def test_a_wrong_value_in_the_file_is_one_line_that_names_it_and_no_secret(name: str, hidden: bool) -> None:
+def test_the_error_of_a_value_in_the_file_names_it_without_secrets(name: str, hidden: bool) -> None:
     right = getattr(Settings(), name) or "parrot:"
     environ = {settings.PREFIX + name.upper(): right} if hidden else {}
     for value in WRONG[name]:
@@ -120,7 +120,7 @@ def test_a_wrong_value_in_the_file_is_one_line_that_names_it_and_no_secret(name:
         assert SECRET not in str(raised.value)
 
 
-def test_a_number_of_the_file_is_checked_where_the_environment_hides_it_too() -> None:
+def test_a_number_in_the_file_is_checked_even_if_the_environment_overrides_it() -> None:
     toml("port = 0")
     with pytest.raises(ConfigError, match=r"^port in myna\.toml: "):
         load({"MYNA_PORT": "82"})
@@ -140,7 +140,7 @@ def test_a_number_of_the_file_is_checked_where_the_environment_hides_it_too() ->
     ],
     ids=lambda right: next(iter(right.values())),
 )
-def test_a_right_value_is_taken_as_it_is(right: dict[str, str]) -> None:
+def test_a_valid_value_is_accepted_unchanged(right: dict[str, str]) -> None:
     chosen, _ = load(right)
     ((variable, value),) = right.items()
     assert getattr(chosen, variable.removeprefix("MYNA_").lower()) == value
@@ -153,7 +153,7 @@ def test_more_workers_than_cores_or_on_sqlite_are_refused() -> None:
         load({"MYNA_WORKERS": "256", "MYNA_DATABASE_URL": "postgresql://h/db"})
 
 
-def test_the_environment_wins_over_the_file_and_the_file_over_the_default() -> None:
+def test_the_environment_overrides_the_file_and_the_file_the_default() -> None:
     toml('port = 81\nhost = "::1"')
     chosen, sources = load({"MYNA_PORT": "82", "MYNA_QUEUE_MAX": ""})
     assert (chosen.port, chosen.host, chosen.queue_max) == (82, "::1", Settings().queue_max)
@@ -161,7 +161,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default() -> N
     assert (told["port"], told["host"], told["queue_max"]) == ("environment", "myna.toml", "default")
 
 
-def test_the_file_may_stand_elsewhere_and_must_be_there_then() -> None:
+def test_a_configured_settings_file_must_exist() -> None:
     Path("other.toml").write_text("port = 83")
     assert load({"MYNA_CONFIG": "other.toml"})[0].port == 83
     for wrong in ("nowhere.toml", "."):
@@ -170,20 +170,20 @@ def test_the_file_may_stand_elsewhere_and_must_be_there_then() -> None:
 
 
 @pytest.mark.parametrize("text", ["port = ", "prot = 8080", "port = 1\nport = 2", 'host = ""'])
-def test_a_file_that_is_no_settings_is_one_line(text: str) -> None:
+def test_an_invalid_settings_file_is_a_one_line_error(text: str) -> None:
     toml(text)
     with pytest.raises(ConfigError) as raised:
         load({})
     assert str(raised.value).isprintable()
 
 
-def test_a_file_in_another_encoding_is_one_line() -> None:
+def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
     Path("myna.toml").write_bytes(b'chat_model = "\xff"')
     with pytest.raises(ConfigError, match="can't be read"):
         load({})
 
 
-def test_secrets_are_shown_masked_and_urls_without_who_logs_in() -> None:
+def test_secrets_are_masked_and_urls_shown_without_login() -> None:
     url = f"http://user:{SECRET}@h:1/v1"
     environ = {
         "MYNA_CHAT_KEY": SECRET,
@@ -208,11 +208,11 @@ def test_secrets_are_shown_masked_and_urls_without_who_logs_in() -> None:
         ("", ""),
     ],
 )
-def test_only_the_login_leaves_a_url(url: str, bare: str) -> None:
+def test_only_the_login_is_removed_from_a_url(url: str, bare: str) -> None:
     assert without_login(url) == bare
 
 
-def test_a_base_url_is_one_to_which_a_path_can_be_added() -> None:
+def test_a_base_url_has_no_query_or_fragment() -> None:
     assert all(map(is_base_url, ["http://h", "https://h:1/v1/", "HTTP://h", "http://[::1]:8/x"]))
     wrong = [
         "",
@@ -239,7 +239,7 @@ def test_a_base_url_is_one_to_which_a_path_can_be_added() -> None:
         ({"MYNA_HOST": ANY, "MYNA_PUBLIC_URL": "https://m.example"}, "https://m.example"),
     ],
 )
-def test_the_base_url_is_where_callers_get_in(environ: dict[str, str], base: str) -> None:
+def test_the_base_url_is_the_public_or_the_bound_address(environ: dict[str, str], base: str) -> None:
     assert load(environ)[0].base_url == base
 
 
@@ -250,9 +250,7 @@ def test_the_base_url_is_where_callers_get_in(environ: dict[str, str], base: str
         ("channel_rest_s", ["MYNA_CHANNEL_COOLDOWN_S"]),
     ],
 )
-def test_a_setting_of_an_earlier_version_is_refused_with_what_replaces_it(
-    name: str, names: list[str]
-) -> None:
+def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: str, names: list[str]) -> None:
     with pytest.raises(ConfigError) as from_environment:
         load({settings.PREFIX + name.upper(): "30"})
     toml(f"{name} = 30.0")
@@ -262,7 +260,7 @@ def test_a_setting_of_an_earlier_version_is_refused_with_what_replaces_it(
         assert all(replacement in str(raised.value) for replacement in names)
 
 
-def test_a_model_may_think_for_a_minute_and_a_call_has_room_for_two_of_them() -> None:
+def test_the_call_deadline_allows_two_upstream_timeouts() -> None:
     defaults = Settings()
     assert defaults.upstream_idle_s > 70
     assert defaults.call_deadline_s > 2 * defaults.upstream_idle_s

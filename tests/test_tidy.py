@@ -58,11 +58,11 @@ def offenders(paths: Sequence[Path], fault: Callable[[Path], object]) -> dict[st
     return {name: what for name, what in found.items() if what}
 
 
-def test_a_file_is_short_enough_to_be_read() -> None:
+def test_no_file_is_too_long() -> None:
     assert not offenders(PYTHON, lambda path: max(0, len(source(path).splitlines()) - FILE_MAX_LINES))
 
 
-def test_a_function_is_short_enough_to_be_held_in_mind() -> None:
+def test_no_function_is_too_long() -> None:
     def too_long(path: Path) -> list[str]:
         return [
             node.name for node in functions(path) if (node.end_lineno or 0) - node.lineno > FUNCTION_MAX_LINES
@@ -71,7 +71,7 @@ def test_a_function_is_short_enough_to_be_held_in_mind() -> None:
     assert not offenders(PYTHON, too_long)
 
 
-def test_a_file_has_a_name_that_says_something() -> None:
+def test_no_file_has_a_vague_name() -> None:
     assert not offenders(PYTHON, lambda path: NAMES_THAT_SAY_NOTHING.search(path.stem))
 
 
@@ -89,7 +89,7 @@ def imports_ours(function: ast.AST) -> bool:
     return any(name.split(".")[0] == "myna" for name in names)
 
 
-def test_what_is_public_says_what_it_is() -> None:
+def test_public_definitions_have_docstrings() -> None:
     def silent(path: Path) -> list[str]:
         module = tree(path)
         classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
@@ -101,12 +101,12 @@ def test_what_is_public_says_what_it_is() -> None:
     assert not offenders(OURS, silent)
 
 
-def test_only_one_file_asks_which_database_it_is() -> None:
+def test_only_one_file_checks_the_dialect() -> None:
     others = [path for path in OURS if path.name != "database.py"]
     assert not offenders(others, lambda path: DIALECTS.search(source(path)))
 
 
-def test_nothing_is_left_over_and_nothing_points_to_one_machine() -> None:
+def test_no_leftover_markers_and_no_paths_of_a_machine() -> None:
     assert not offenders(TEXTS, lambda path: LEFT_OVER.findall(source(path)))
     assert not offenders(TEXTS, lambda path: MACHINE_PATHS.findall(source(path)))
 
@@ -115,7 +115,7 @@ LOOKS_AT_PROCESSES = {"tests/rig/processes.py", "tests/rig/test_processes.py", "
 """A process may end between two looks at it; these know."""
 
 
-def test_only_who_expects_it_to_end_looks_at_another_process() -> None:
+def test_other_processes_are_inspected_in_listed_files_only() -> None:
     looks = offenders(PYTHON, lambda path: OTHER_PROCESSES.search(source(path)))
     assert looks.keys() <= LOOKS_AT_PROCESSES
 
@@ -138,7 +138,7 @@ def test_one_package_has_one_version_in_all_locks() -> None:
     assert not {line for line in run if line.startswith(("openai==", "pytest==", "httpx"))}
 
 
-def test_the_wheel_is_the_service_alone(tmp_path: Path) -> None:
+def test_the_wheel_contains_only_the_service(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.iterdir()
@@ -161,7 +161,7 @@ def test_nothing_happens_at_import() -> None:
 @pytest.mark.parametrize(
     "words", [["serve"], ["account", "list"], ["node", "run"], ["voice", "list"], ["--version"], ["version"]]
 )
-def test_a_command_imports_no_other_ones_weight(words: list[str], tmp_path: Path) -> None:
+def test_a_command_imports_no_heavy_modules_of_other_commands(words: list[str], tmp_path: Path) -> None:
     """numpy and libsndfile belong to the children that hear and speak, and to what tries models. With a wrong
     setting each command ends once it is imported."""
     probe = (
@@ -187,7 +187,7 @@ def test_only_the_driver_of_its_database_is_imported(url: str, unused: str, tmp_
     subprocess.run([sys.executable, "-c", probe], check=True, cwd=ROOT, env=env)
 
 
-def test_a_struct_is_filled_from_a_row_whose_columns_follow_it() -> None:
+def test_a_struct_filled_from_a_row_uses_its_own_columns() -> None:
     """`TaskRow(*row)` is right where the SELECT list is `columns(TaskRow)`, whatever its fields."""
     for path in OURS:
         if path.parent.name != "store":

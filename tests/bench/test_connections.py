@@ -14,7 +14,7 @@ def test_every_server_answers_and_is_measured() -> None:
 
 
 @pytest.mark.parametrize("waits", [Timeouts, Timers])
-def test_a_wait_is_timed_and_none_is_left(waits: type[Timeouts]) -> None:
+def test_a_timeout_is_measured_and_removed(waits: type[Timeouts]) -> None:
     kept = waits()
     assert uvloop.run(wait_us(kept, repeated=200)) > 0
     assert not (kept._timers if isinstance(kept, Timers) else kept)

@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 
-async def test_the_books_are_whole(url: str, tmp_path: Path) -> None:
+async def test_the_filled_books_pass_the_audit(url: str, tmp_path: Path) -> None:
     await fill.fill(url, tmp_path, SMALL)
     db = await connect(url or "sqlite:", tmp_path)
     try:
@@ -37,7 +37,7 @@ async def test_the_books_are_whole(url: str, tmp_path: Path) -> None:
         await db.close()
 
 
-async def test_an_audit_would_notice_a_unit_that_is_missing(tmp_path: Path) -> None:
+async def test_the_audit_finds_a_missing_unit_in_filled_books(tmp_path: Path) -> None:
     await fill.fill("", tmp_path, SMALL)
     db = await connect("sqlite:", tmp_path)
     try:
@@ -50,7 +50,7 @@ async def test_an_audit_would_notice_a_unit_that_is_missing(tmp_path: Path) -> N
         await db.close()
 
 
-async def test_every_key_of_the_load_opens_every_door(url: str, tmp_path: Path) -> None:
+async def test_every_key_of_the_load_has_all_scopes(url: str, tmp_path: Path) -> None:
     await fill.fill(url, tmp_path, SMALL)
     db = await connect(url or "sqlite:", tmp_path)
     try:
@@ -62,7 +62,7 @@ async def test_every_key_of_the_load_opens_every_door(url: str, tmp_path: Path) 
         await db.close()
 
 
-async def test_new_rows_get_numbers_behind_those_filled_in(url: str, tmp_path: Path) -> None:
+async def test_new_rows_get_ids_after_the_filled_ones(url: str, tmp_path: Path) -> None:
     await fill.fill(url, tmp_path, SMALL)
     db = await connect(url or "sqlite:", tmp_path)
     try:
@@ -74,7 +74,7 @@ async def test_new_rows_get_numbers_behind_those_filled_in(url: str, tmp_path: P
 
 
 @pytest.mark.parametrize("rows", [1000, 210_000])
-async def test_the_far_page_is_full_and_as_far_as_there_are_records(tmp_path: Path, rows: int) -> None:
+async def test_the_far_page_is_full_and_as_far_as_the_records_allow(tmp_path: Path, rows: int) -> None:
     await fill.fill("", tmp_path, Size(rows=rows))
     (path,) = [path for name, path in grow.paths(rows) if name == grow.FAR_RECORDS]
     before = int(path.rpartition("=")[2])

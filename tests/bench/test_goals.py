@@ -14,12 +14,12 @@ def judged(part: str, **parts: object) -> Goal:
     return found[0]
 
 
-def test_a_ratio_that_reaches_its_goal_is_a_yes() -> None:
+def test_a_ratio_that_reaches_its_goal_meets_it() -> None:
     goal = judged("SQLite: calls/s at 64 connections against the floor")
     assert (goal.figure, goal.met, goal.verdict) == ("0.7", True, "yes")
 
 
-def test_a_ratio_below_its_goal_is_a_no() -> None:
+def test_a_ratio_below_its_goal_misses_it() -> None:
     goal = judged("PostgreSQL, one process")
     assert (goal.figure, goal.met, goal.verdict) == ("0.6", False, "**no**")
 
@@ -32,12 +32,12 @@ def test_each_database_is_compared_with_each_peer() -> None:
     assert judged(f"SQLite: {against} LiteLLM").met is False
 
 
-def test_what_was_not_measured_is_neither_yes_nor_no() -> None:
+def test_a_goal_without_a_measurement_is_neither_met_nor_missed() -> None:
     goal = judged("two processes against one")
     assert (goal.figure, goal.met, goal.verdict) == ("—", None, "not measured")
 
 
-def test_a_peer_that_is_missing_leaves_its_goal_open() -> None:
+def test_a_goal_with_a_missing_peer_is_not_judged() -> None:
     table = measured.comparison()
     del table["medians"][who.PORTKEY_GATEWAY]
     assert judged("SQLite: calls/s at 64 connections against Portkey", table=table).met is None

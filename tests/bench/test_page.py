@@ -34,7 +34,7 @@ def report(folder: Path, name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def test_figures_replace_figures_and_leave_the_words(written: Path, tmp_path: Path) -> None:
+def test_new_figures_replace_old_ones_and_keep_the_text(written: Path, tmp_path: Path) -> None:
     save(tmp_path, "table", measured.comparison())
     page.write(written, tmp_path)
     page.write(written, tmp_path)
@@ -67,7 +67,7 @@ def test_a_report_has_every_figure_of_its_run(written: Path, tmp_path: Path) -> 
     assert "Command: `python -m bench table --rounds 5 --seconds 4`" in text
 
 
-def test_a_later_run_leaves_the_report_of_an_earlier_one(written: Path, tmp_path: Path) -> None:
+def test_a_later_run_keeps_the_reports_of_earlier_ones(written: Path, tmp_path: Path) -> None:
     compared = measured.comparison()
     save(tmp_path, "table", compared)
     page.write(written, tmp_path)
@@ -90,7 +90,7 @@ def test_the_two_commits_of_a_call_are_reported_where_they_were_timed(written: P
     assert "alone on one thread" not in report(tmp_path, TABLE)
 
 
-def test_a_contender_that_is_missing_is_named_with_the_reason(written: Path, tmp_path: Path) -> None:
+def test_a_missing_contender_is_listed_with_the_reason(written: Path, tmp_path: Path) -> None:
     save(tmp_path, "table", measured.comparison())
     page.write(written, tmp_path)
     text = report(tmp_path, TABLE)
@@ -116,7 +116,7 @@ def test_growth_and_speech_get_reports_and_a_picture(written: Path, tmp_path: Pa
     assert "| 10,000,000 rows against 1,000, calls/s | at least 0.9 | 0.8 | — |" in written.read_text("utf-8")
 
 
-def test_nothing_measured_is_said(written: Path, tmp_path: Path) -> None:
+def test_a_page_without_results_says_not_measured(written: Path, tmp_path: Path) -> None:
     page.write(written, tmp_path)
     assert page.NOT_YET in written.read_text(encoding="utf-8")
     assert page.NOT_YET in report(tmp_path, page.INDEX)
@@ -129,7 +129,7 @@ def test_a_page_without_its_marks_is_refused(tmp_path: Path) -> None:
         page.write(bare, tmp_path)
 
 
-def test_the_projects_own_page_and_reports_are_those_of_its_results(tmp_path: Path) -> None:
+def test_the_committed_page_and_reports_match_the_results(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     shutil.copytree(RESULTS, folder)
     for path in folder.glob("[0-9]*"):
@@ -144,7 +144,7 @@ def test_the_projects_own_page_and_reports_are_those_of_its_results(tmp_path: Pa
     assert len(list(folder.glob("[0-9]*.md"))) == len(reports.TITLES)
 
 
-def test_the_index_lists_every_report_there_is() -> None:
+def test_the_index_lists_every_report() -> None:
     index = report(RESULTS, page.INDEX)
     assert all(f"({path.name})" in index for path in RESULTS.glob("[0-9]*.md"))
 
@@ -156,7 +156,7 @@ def test_the_page_is_short_and_names_the_commands() -> None:
         assert f"make {command}" in text, command
 
 
-def test_axes_are_whole_decades_and_points_stand_where_they_belong() -> None:
+def test_axes_are_whole_decades_and_points_are_to_scale() -> None:
     assert decades([3, 250]) == (0, 3)
     assert decades([10, 10]) == (1, 2)
     assert place(10, (0, 2), 100, 200) == 150

@@ -39,12 +39,12 @@ def _works(pid: int) -> bool:
     return told(pid, "cmdline").endswith(f"\0{WORK}\0")
 
 
-def test_the_time_of_children_counts(busy: Started) -> None:
+def test_cpu_time_includes_running_children(busy: Started) -> None:
     begun = busy.cpu_s()
     wait_until(lambda: busy.cpu_s() > begun + 0.2, DEADLINE_S, "the child has used 0.2 s")
 
 
-def test_the_time_of_children_that_ended_counts(tmp_path: Path) -> None:
+def test_cpu_time_includes_ended_children(tmp_path: Path) -> None:
     script = (
         "import subprocess, sys, time;"
         "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 0.3: pass']);"
@@ -68,27 +68,27 @@ def test_a_stopped_program_uses_no_time_until_it_goes_on(busy: Started) -> None:
     wait_until(lambda: busy.cpu_s() > before, DEADLINE_S, "it works again")
 
 
-def test_memory_is_that_of_all_of_them(busy: Started) -> None:
+def test_memory_includes_all_children(busy: Started) -> None:
     _, child = processes.tree(busy.pid)
     wait_until(lambda: processes.memory_bytes(child, "VmHWM") > MEBIBYTE, DEADLINE_S, "the child has memory")
     assert busy.memory_bytes() > MEBIBYTE
     assert busy.peak_bytes() > processes.memory_bytes(busy.pid, "VmHWM") + MEBIBYTE
 
 
-def test_a_child_doesnt_outlive_its_program(tmp_path: Path) -> None:
+def test_a_child_does_not_outlive_its_program(tmp_path: Path) -> None:
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
         wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
         _, child = processes.tree(program.pid)
     wait_until(lambda: not runs(child), DEADLINE_S, "it is gone")
 
 
-def test_a_stopped_program_ends_all_the_same(tmp_path: Path) -> None:
+def test_a_stopped_program_can_be_ended(tmp_path: Path) -> None:
     with processes.running(["sleep", "100"], {0}, tmp_path / "log", {}) as program:
         program.pause()
     assert program.ended
 
 
-def test_a_program_that_ends_at_once_says_why(tmp_path: Path) -> None:
+def test_a_program_that_ends_at_once_raises_its_output(tmp_path: Path) -> None:
     failing = [sys.executable, "-c", "raise SystemExit('no such luck')"]
     with (
         processes.running(failing, {0}, tmp_path / "log", {}) as program,
@@ -97,7 +97,7 @@ def test_a_program_that_ends_at_once_says_why(tmp_path: Path) -> None:
         processes.wait_until(lambda: False, program, DEADLINE_S)
 
 
-def test_settings_of_ours_dont_reach_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_does_not_inherit_our_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MYNA_PORT", "1")
     with processes.running(["env"], {0}, tmp_path / "log", {"MYNA_DATA": "here"}) as program:
         wait_until(lambda: program.ended, DEADLINE_S, "it has printed")
@@ -133,13 +133,13 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
         (8, {0}, {1}, {7}, {0, 2}),
     ],
 )
-def test_the_program_under_test_shares_its_core_with_nobody_where_there_are_two(
+def test_the_program_under_test_has_its_own_core_if_there_are_two(
     count: int, program: set[int], load_on: set[int], database: set[int], two: set[int]
 ) -> None:
     assert processes.cores(count) == (program, two, load_on, database)
 
 
-def test_a_request_of_the_load_is_whole(tmp_path: Path) -> None:
+def test_the_load_script_sends_well_formed_requests(tmp_path: Path) -> None:
     """The Lua drops the first newline of a long string and sends the others as CRLF."""
     text = load.script(tmp_path / "work.lua", Work(body='{"a":"你"}', keys=5)).read_text(encoding="utf-8")
     assert "POST /v1/chat/completions HTTP/1.1\nHost: 127.0.0.1\n" in text

@@ -85,7 +85,7 @@ async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
     await server.until(lambda: server.open == 0)
 
 
-async def test_a_connection_waits_a_moment_before_its_next_call(serve: Serve) -> None:
+async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
     """So that what follows an answer within that moment is found."""
     assert max(DELAYS_S) < REUSE_AFTER_S
     server, outbound = serve(answering(answer(b"ok"))), HttpClient(connections_max=9, reuse_after_s=3600)

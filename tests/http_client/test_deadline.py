@@ -36,7 +36,7 @@ async def test_a_call_ends_at_its_deadline_whatever_its_server_sends(
     await server.until(lambda: server.open == 0)
 
 
-async def test_waiting_for_a_free_connection_counts(serve: Serve) -> None:
+async def test_the_deadline_includes_waiting_for_a_free_connection(serve: Serve) -> None:
     server, outbound = serve(silent), HttpClient(connections_max=1)
     holder = asyncio.ensure_future(post(outbound, server.url))
     await server.until(lambda: len(server.requests) == 1)
@@ -64,7 +64,7 @@ def full_listener() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-async def test_connecting_counts(outbound: HttpClient, full_listener: int) -> None:
+async def test_the_deadline_includes_connecting(outbound: HttpClient, full_listener: int) -> None:
     watch = Stopwatch()
 
     with pytest.raises(TimedOut, match="not connected"):
@@ -140,9 +140,7 @@ async def test_cancelling_a_queued_call_does_not_affect_the_others(serve: Serve)
 @pytest.mark.parametrize(
     "behaviour", [silent, dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n.", b"", 60)]
 )
-async def test_a_server_may_not_be_silent_for_long_before_its_answer_or_within_it(
-    serve: Serve, behaviour: Behaviour
-) -> None:
+async def test_a_server_silent_for_too_long_times_out(serve: Serve, behaviour: Behaviour) -> None:
     server, outbound = serve(behaviour), HttpClient(connections_max=1, idle_s=0.2)
 
     with pytest.raises(IdleTimedOut, match=r"sent nothing for 0\.2 s"):
@@ -152,7 +150,7 @@ async def test_a_server_may_not_be_silent_for_long_before_its_answer_or_within_i
     await outbound.close()
 
 
-async def test_a_slow_answer_is_read_to_its_end_while_bytes_come(serve: Serve) -> None:
+async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(serve: Serve) -> None:
     async def slow(talk: Talk) -> None:
         await talk.hear()
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")

@@ -42,7 +42,7 @@ OF_OUTBOUND = (
         IDLE,
         "if now < connection.idle_since + self._reuse_after_s:",
         "if False:",
-        ANSWERS + "a_connection_waits_a_moment_before_its_next_call[asyncio]",
+        ANSWERS + "a_connection_waits_before_its_next_call[asyncio]",
     ),
     guard(
         "an origin that sent stray bytes is used without keep-alive",
