@@ -120,9 +120,7 @@ async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     assert (told["capabilities"], told["reasons"]) == ({}, {})
 
 
-async def test_a_failed_readiness_check_is_not_cached(
-    health: HealthApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> bytes:
         raise OSError("no counters")
 

@@ -212,7 +212,7 @@ def test_only_the_login_is_removed_from_a_url(url: str, bare: str) -> None:
     assert without_login(url) == bare
 
 
-def test_a_base_url_has_no_query_or_fragment() -> None:
+def test_a_base_url_is_an_http_url_with_a_host_and_no_query() -> None:
     assert all(map(is_base_url, ["http://h", "https://h:1/v1/", "HTTP://h", "http://[::1]:8/x"]))
     wrong = [
         "",

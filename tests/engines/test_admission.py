@@ -68,7 +68,7 @@ def test_an_idle_engine_accepts_a_text_however_slow_it_was() -> None:
     assert admission.refusal("a", 100.0, SOON_S) == ""
 
 
-def test_short_texts_change_the_pace_little() -> None:
+def test_short_texts_change_the_estimated_pace_little() -> None:
     """Each costs 15 ms whatever its length: by them a text of five minutes would take one."""
     admission = admission_of(processes=2)
     for _ in range(60):
@@ -77,7 +77,7 @@ def test_short_texts_change_the_pace_little() -> None:
     assert admission.refusal("b", 200.0, within_s=120.0) == ""
 
 
-def test_long_texts_wait_for_long_ones_only() -> None:
+def test_long_texts_wait_only_for_long_ones() -> None:
     admission = admission_of(processes=2)
     admission.measured(60.0, 60.0)  # a second of sound takes a tenth of one
     acquire(admission, "a", 10, sound_s=40.0)

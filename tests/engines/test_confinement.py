@@ -41,7 +41,7 @@ async def done(pool: Pool[Word], what: str, word: object = "") -> str:
     return (await pool.run(Deed(what, str(word)), 20)).word
 
 
-async def test_nothing_is_kept_that_should_be_given_up(pool: Pool[Word]) -> None:
+async def test_a_child_drops_every_privilege(pool: Pool[Word]) -> None:
     assert pool._running[0].confinement.kept == []
 
 
@@ -54,7 +54,7 @@ async def test_a_child_starts_no_program(pool: Pool[Word]) -> None:
     assert await done(pool, "program", sys.executable) == DENIED
 
 
-async def test_a_child_reads_and_writes_its_own_files_alone(pool: Pool[Word], tmp_path: Path) -> None:
+async def test_a_child_reads_and_writes_only_its_own_files(pool: Pool[Word], tmp_path: Path) -> None:
     assert await done(pool, "read", tmp_path / "readable/file") == "what is readable"
     assert await done(pool, "read", tmp_path / "writable/file") == "what is writable"
     assert await done(pool, "read", tmp_path / "elsewhere/file") == DENIED
@@ -66,7 +66,7 @@ async def test_a_child_reads_and_writes_its_own_files_alone(pool: Pool[Word], tm
     assert (tmp_path / "elsewhere/file").read_text() == "what is elsewhere"
 
 
-async def test_a_child_signals_nobody_but_itself(pool: Pool[Word]) -> None:
+async def test_a_child_can_signal_only_itself(pool: Pool[Word]) -> None:
     assert await done(pool, "signal_to", os.getpid()) == DENIED
 
 
@@ -93,7 +93,7 @@ THREAD = 0x00010F00  # with the same memory, files and signals; without a stack 
         "truncate {file} 0",
     ],
 )
-async def test_a_child_changes_nothing_of_files_that_it_may_not_write(
+async def test_a_child_cannot_change_metadata_of_files_it_may_not_write(
     pool: Pool[Word], tmp_path: Path, attempt: str
 ) -> None:
     file = tmp_path / "elsewhere/file"
@@ -147,12 +147,12 @@ async def test_a_child_makes_no_process_and_no_namespace(pool: Pool[Word], flags
     assert await done(pool, "new_process", flags) == "EPERM"
 
 
-async def test_the_c_library_is_told_that_there_is_no_clone3(pool: Pool[Word]) -> None:
+async def test_clone3_fails_with_enosys(pool: Pool[Word]) -> None:
     """Its flags are in memory, which no filter reads; clone(2) is what the library takes then."""
     assert await done(pool, "libc", "syscall 435 0 0") == "ENOSYS"
 
 
-async def test_a_child_does_to_itself_what_its_libraries_need(pool: Pool[Word]) -> None:
+async def test_a_child_may_make_the_system_calls_its_libraries_need(pool: Pool[Word]) -> None:
     assert await done(pool, "new_thread", "said in a thread") == "said in a thread"
     assert await done(pool, "libc", "prlimit 0 7 0 0") == "0"
     assert await done(pool, "libc", "raise 0") == "0"
@@ -184,7 +184,7 @@ def confined(after: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
 
-def test_a_thread_that_ran_before_is_reported() -> None:
+def test_a_thread_started_before_the_confinement_is_reported() -> None:
     """Landlock binds the calling thread, and this one reads what it likes."""
     before = """
 go = threading.Event()
@@ -204,7 +204,7 @@ def test_a_kernel_whose_landlock_has_no_rule_for_signals_is_reported_and_the_fil
     assert done.stderr.endswith("PermissionError: [Errno 1] Operation not permitted\n")
 
 
-def test_what_a_kernel_without_landlock_and_an_unknown_processor_leave_is_reported() -> None:
+def test_missing_landlock_and_an_unknown_processor_are_reported() -> None:
     without = "confinement._landlock_abi = lambda: -1; system_calls._MACHINES.clear()"
     done = confined("print(confined)", without)
     assert done.stdout == (
@@ -234,7 +234,7 @@ async def test_a_child_sees_no_key_of_an_upstream(tmp_path: Path, monkeypatch: p
     assert "LC_ALL=C.UTF-8" in seen
 
 
-async def test_the_embedded_voice_speaks_where_it_may_and_nowhere_else(tmp_path: Path) -> None:
+async def test_the_embedded_voice_writes_only_to_allowed_folders(tmp_path: Path) -> None:
     own, elsewhere = tmp_path / "audio", tmp_path / "elsewhere"
     for folder in (own, elsewhere):
         folder.mkdir()
@@ -248,14 +248,14 @@ async def test_the_embedded_voice_speaks_where_it_may_and_nowhere_else(tmp_path:
     await espeak.close()
 
 
-def test_of_our_environment_a_child_gets_what_programs_need() -> None:
+def test_a_child_inherits_only_allowed_environment_variables() -> None:
     needed = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "LC_CTYPE": "C", "CUDA_VISIBLE_DEVICES": "0"}
     ours = {"MYNA_DATA": "/d", "OPENAI_API_KEY": "sk", "SSH_AUTH_SOCK": "/s", "PGPASSWORD": "p"}
     ours |= {"NVIDIA_API_KEY": "nvapi", "CUDA_KEY": "k"}
     assert child_environ(needed | ours) == needed
 
 
-def test_the_service_dumps_no_core_and_what_it_speaks_is_for_its_user_alone(
+def test_the_service_dumps_no_core_and_its_audio_is_private(
     make_service: ServiceMaker,
 ) -> None:
     service = make_service(chat_url="parrot:")

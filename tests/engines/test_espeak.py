@@ -54,7 +54,7 @@ def _decoded_seconds(path: Path) -> float:
 
 
 @pytest.mark.parametrize("voice", VOICES, ids=lambda voice: voice.voice_id)
-async def test_a_voice_keeps_the_speed_it_is_told(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+async def test_a_voice_speaks_at_the_requested_speed(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "said.mp3"
     text = _SENTENCES[voice.language]
     await _say(espeak, path, text, voice.voice_id)
@@ -69,20 +69,22 @@ async def test_a_voice_keeps_the_speed_it_is_told(espeak: Espeak, tmp_path: Path
 @pytest.mark.parametrize(
     "text", ["你好", "好的，再见！", "一二三四五六七八九十" * 30, "Hello.", "OK，我用 Python 写。"]
 )
-async def test_a_short_or_long_text_keeps_its_speed_too(espeak: Espeak, tmp_path: Path, text: str) -> None:
+async def test_short_and_long_texts_are_spoken_at_the_requested_speed(
+    espeak: Espeak, tmp_path: Path, text: str
+) -> None:
     plain = await _say(espeak, tmp_path / "plain.mp3", text)
     for speed in (0.5, 0.75, 1.5, 2, 3):
         said = await _say(espeak, tmp_path / "said.mp3", text, speed=speed)
         assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.1), speed
 
 
-async def test_slower_is_longer_down_to_the_slowest(espeak: Espeak, tmp_path: Path) -> None:
+async def test_a_slower_speed_makes_longer_audio(espeak: Espeak, tmp_path: Path) -> None:
     speeds = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
     lengths_s = [(await _say(espeak, tmp_path / "a.mp3", "你好，世界", speed=s)).seconds for s in speeds]
     assert lengths_s == sorted(lengths_s)
 
 
-async def test_the_result_is_the_files_own_length_size_and_hash(espeak: Espeak, tmp_path: Path) -> None:
+async def test_the_result_has_the_length_size_and_hash_of_the_file(espeak: Espeak, tmp_path: Path) -> None:
     path = tmp_path / "said.mp3"
     said = await _say(espeak, path, "你好，世界。")
     content = path.read_bytes()
@@ -108,7 +110,9 @@ async def test_two_hundred_jobs_at_once_each_get_their_own_audio(espeak: Espeak,
 
 
 @pytest.mark.parametrize("voice", [v for v in VOICES if v.language[:2] == "en"], ids=lambda v: v.voice_id)
-async def test_an_english_voice_really_speaks_han(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+async def test_an_english_voice_speaks_han_with_a_chinese_voice(
+    espeak: Espeak, tmp_path: Path, voice
+) -> None:  # type: ignore[no-untyped-def]
     """Its own reading, "Chinese letter" ten times, takes some 9 s; ten Han characters take 2 to 4."""
     said = await _say(espeak, tmp_path / "han.mp3", "今天天气很好出去散步", voice.voice_id)
     assert 1.5 < said.seconds < 4.5
@@ -124,7 +128,7 @@ async def test_every_voice_speaks_digits_in_any_form(espeak: Espeak, tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "   ", "👍", "，。！？", "\0\x07\u200b", "…"])
-async def test_a_text_without_sound_is_told_and_leaves_no_file(
+async def test_a_text_without_sound_is_refused_and_leaves_no_file(
     espeak: Espeak, tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(NothingSpoken):
@@ -141,9 +145,7 @@ async def test_a_text_without_sound_is_told_and_leaves_no_file(
         "你\u200b好，今天天气很好",
     ],
 )
-async def test_what_cannot_be_spoken_takes_nothing_else_along(
-    espeak: Espeak, tmp_path: Path, odd: str
-) -> None:
+async def test_an_unspeakable_character_drops_no_other_text(espeak: Espeak, tmp_path: Path, odd: str) -> None:
     plain = await _say(espeak, tmp_path / "plain.mp3", "你好，今天天气很好")
     said = await _say(espeak, tmp_path / "odd.mp3", odd)
     assert said.seconds == pytest.approx(plain.seconds, rel=0.1)
@@ -174,7 +176,7 @@ async def test_a_path_may_be_long_and_in_any_script(espeak: Espeak, tmp_path: Pa
     assert len(_names(folder)) == 1
 
 
-async def test_a_folder_that_is_not_there_is_made_and_one_that_cannot_be_is_not_named(
+async def test_a_missing_folder_is_created_and_an_error_does_not_name_it(
     espeak: Espeak, tmp_path: Path
 ) -> None:
     said = tmp_path / "nowhere" / "said.mp3"
@@ -209,7 +211,7 @@ async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[SpeechResult]":
     return job
 
 
-async def test_a_child_killed_in_mid_speech_leaves_no_file_and_the_next_job_works(tmp_path: Path) -> None:
+async def test_a_child_killed_while_speaking_leaves_no_file_and_the_next_job_works(tmp_path: Path) -> None:
     espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
     await espeak.start()
     job = await _speaking(espeak, tmp_path / "said.mp3")
@@ -242,7 +244,7 @@ async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Pat
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.25])
-async def test_a_sound_ends_at_its_bound_and_leaves_no_file(
+async def test_a_sound_over_its_limit_is_refused_and_leaves_no_file(
     espeak: Espeak, tmp_path: Path, speed: float
 ) -> None:
     path = tmp_path / "said.mp3"

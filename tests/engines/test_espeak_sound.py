@@ -71,7 +71,7 @@ def test_silence_and_the_shortest_sounds_are_stretched_too(samples: int) -> None
     assert 1.5 * samples - 700 <= len(stretched) <= 1.5 * samples + 350
 
 
-def test_to_stretch_a_sound_takes_a_fraction_of_its_length() -> None:
+def test_stretching_is_much_faster_than_real_time() -> None:
     """A thousand characters at the slowest speed are a quarter of an hour of sound."""
     pcm = _tone(150, 4) * 10
     began_s = time.process_time()
@@ -101,7 +101,7 @@ def test_an_mp3_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pace_is_the_engines_own_where_it_can_and_stretched_where_it_cannot() -> None:
+def test_a_speed_outside_the_engines_range_is_stretched() -> None:
     def length_at(rate: int) -> int:
         return 175_000_000 // rate  # an engine that keeps its rate exactly
 
@@ -115,5 +115,5 @@ def test_a_pace_is_the_engines_own_where_it_can_and_stretched_where_it_cannot() 
 
 
 @pytest.mark.parametrize("length", [0, 1])
-def test_a_text_without_length_has_a_pace(length: int) -> None:
+def test_a_text_without_length_has_a_positive_stretch(length: int) -> None:
     assert paced(2, lambda _rate: length).stretch > 0

@@ -26,15 +26,15 @@ def test_an_english_voice_leaves_han_to_a_chinese_one(text: str, runs: list[tupl
 
 
 @pytest.mark.parametrize("text", ["我用Python写。", "Hello", "今天 is 好天"])
-def test_a_chinese_voice_reads_all_by_itself(text: str) -> None:
+def test_a_chinese_voice_reads_every_script(text: str) -> None:
     assert runs_of(text, "cmn", "cmn") == [("cmn", text)]
 
 
-def test_a_chinese_voice_reads_numbers_as_they_are_said() -> None:
+def test_a_chinese_voice_reads_numbers_as_words() -> None:
     assert runs_of("有25个", "cmn", "cmn") == [("cmn", "有二十五个")]
 
 
-def test_a_text_of_a_hundred_thousand_changes_of_script_is_split_at_once() -> None:
+def test_a_text_with_100000_changes_of_script_is_split_in_bounded_time() -> None:
     assert len(runs_of("好a" * 50_000, "en", "cmn")) == 100_000
 
 
@@ -52,11 +52,11 @@ def test_a_text_of_a_hundred_thousand_changes_of_script_is_split_at_once() -> No
         ("好" * 90 + "。" + "好" * 90, "好" * 90 + "。" + "好" * 90),
     ],
 )
-def test_nothing_reaches_the_engine_that_it_would_drop(text: str, given: str) -> None:
+def test_characters_that_the_engine_drops_are_removed(text: str, given: str) -> None:
     assert runs_of(text, "cmn", "cmn") == [("cmn", given)]
 
 
-def test_the_servers_side_does_not_load_the_childs() -> None:
+def test_the_parent_does_not_load_the_library_of_the_child() -> None:
     """The library is under the GPL; it stays in a process of its own."""
     loaded = (
         "import sys, myna.engines.espeak.engine; "
@@ -66,7 +66,7 @@ def test_the_servers_side_does_not_load_the_childs() -> None:
     assert said == "False False\n"
 
 
-def test_only_a_text_that_is_stretched_has_numpy_loaded(tmp_path: Path) -> None:
+def test_numpy_is_loaded_only_to_stretch(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from myna.engines.espeak import child as espeak_child\n"

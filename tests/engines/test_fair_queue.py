@@ -46,13 +46,13 @@ def test_a_requeued_item_precedes_later_items_of_its_key() -> None:
     assert [_served(queue) for _ in range(3)] == ["a1", "b1", "a2"]
 
 
-def test_an_item_that_is_taken_but_not_served_costs_its_key_nothing() -> None:
+def test_an_item_taken_but_not_served_does_not_count_for_its_key() -> None:
     queue = _filled("a1", "a2", "b1")
     assert queue.take() == "a1"
     assert [_served(queue), _served(queue)] == ["a2", "b1"]
 
 
-def test_a_key_that_was_served_last_goes_last() -> None:
+def test_the_key_served_last_is_served_after_the_others() -> None:
     queue = _filled("a", "b")
     assert [_served(queue), _served(queue)] == ["a", "b"]
     queue.put("b", "b")

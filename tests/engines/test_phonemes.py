@@ -31,19 +31,19 @@ async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
         ("?!", "en-us", []),
     ],
 )
-async def test_words_sound_and_keep_their_stops(
+async def test_phonemes_keep_punctuation(
     phonemizer: Pool[Phonemes], text: str, language: str, pieces: list[str]
 ) -> None:
     assert (await phonemizer.run(PhonemesJob(text, language), 20)).pieces == pieces
 
 
-async def test_a_foreign_word_leaves_no_mark_of_its_language(phonemizer: Pool[Phonemes]) -> None:
+async def test_a_foreign_word_leaves_no_language_marker(phonemizer: Pool[Phonemes]) -> None:
     (piece,) = (await phonemizer.run(PhonemesJob("今天3点hello", "cmn"), 20)).pieces
     assert "(" not in piece and "l" in piece
     assert piece.startswith("tɕˈi5n")
 
 
-async def test_a_long_text_comes_in_pieces(phonemizer: Pool[Phonemes]) -> None:
+async def test_a_long_text_is_phonemized_in_pieces(phonemizer: Pool[Phonemes]) -> None:
     pieces = (await phonemizer.run(PhonemesJob("word " * 600, "en-us"), 20)).pieces
     assert len(pieces) == 25 and sum(piece.count("wˈɜːd") for piece in pieces) == 600
 

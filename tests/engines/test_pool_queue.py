@@ -78,7 +78,7 @@ async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word
     assert await second == Word("second")
 
 
-async def test_a_job_whose_child_died_too_late_is_not_requeued(pool: Pool[Word]) -> None:
+async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
     late = PendingJob(1, b"", -1, "a", None)
     pool._end(late, None)
     assert late.answer.done() and not pool._waiting

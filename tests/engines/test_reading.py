@@ -140,14 +140,14 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("written", "said"), TABLE, ids=[repr(written) for written, _ in TABLE])
-def test_numbers_are_written_out_as_people_say_them(written: str, said: str) -> None:
+def test_numbers_are_written_as_spoken_words(written: str, said: str) -> None:
     assert spoken_form(written) == said
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "On 2024-05-01 I paid $12.50 for 3 of them.", "42", "x² + 2½", "😀 5"]
 )
-def test_text_without_han_stays_as_it_is(text: str) -> None:
+def test_text_without_han_is_unchanged(text: str) -> None:
     assert spoken_form(text) == text
 
 
@@ -169,15 +169,15 @@ def test_text_without_han_stays_as_it_is(text: str) -> None:
         ("12345678901234567", "一二三四五六七八九零一二三四五六七"),
     ],
 )
-def test_whole_numbers_are_said_with_their_places(digits: str, said: str) -> None:
+def test_integers_are_read_with_place_values(digits: str, said: str) -> None:
     assert cardinal(digits) == said
 
 
-def test_an_ordinal_has_no_pairs() -> None:
+def test_cardinal_without_pairs_reads_2_as_er() -> None:
     assert cardinal("2002", pairs=False) == "二千零二"
 
 
-def test_a_decimal_keeps_its_last_zero() -> None:
+def test_a_decimal_keeps_its_trailing_zero() -> None:
     assert number("-1,234.50") == "负一千二百三十四点五零"
 
 
@@ -188,7 +188,7 @@ _NUMERIC = st.text("0123456789.,:/-~%+*=<>￥$年月日号元个点分第人室�
 
 
 @given(_PLAIN)
-def test_text_without_numbers_stays_as_it_is(text: str) -> None:
+def test_text_without_numbers_is_unchanged(text: str) -> None:
     assert spoken_form(text) == text
 
 
@@ -201,7 +201,7 @@ def test_nothing_around_a_number_is_lost(before: str, after: str) -> None:
 @given(_NUMERIC)
 @example("5000元/日公里")
 @example("_" + "1" * 5000 + "/" + "2" * 5000)
-def test_every_han_between_numbers_stays_and_no_digit_does(text: str) -> None:
+def test_han_between_numbers_is_kept_and_digits_are_replaced(text: str) -> None:
     said = spoken_form("好" + text)
     assert not any("0" <= char <= "9" for char in said)
     rest = iter(said)
@@ -224,7 +224,7 @@ def test_importing_the_module_loads_no_normaliser() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_warming_loads_the_normaliser_without_a_network() -> None:
+def test_warm_loads_the_normaliser_without_a_network() -> None:
     code = (
         "import sys, socket\n"
         "def away(*_a, **_k): raise OSError('no network here')\n"
@@ -236,7 +236,7 @@ def test_warming_loads_the_normaliser_without_a_network() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_only_the_grammars_that_are_asked_are_read() -> None:
+def test_only_the_grammars_that_are_used_are_loaded() -> None:
     code = (
         "import sys, kaldifst\n"
         "paths, real = [], kaldifst.TextNormalizer\n"

@@ -24,14 +24,14 @@ from myna.engines.text.signs import plain, speakable
         ("⼀豈㊙", "一豈秘"),
     ],
 )
-def test_a_sign_is_read_as_the_plain_one(text: str, said: str) -> None:
+def test_a_sign_is_replaced_by_its_plain_form(text: str, said: str) -> None:
     assert plain(text) == said
 
 
 @pytest.mark.parametrize(
     "text", ["m² H₂O 10⁴", "½ ¼ ¾", "二〇二四", "你好，世界！～", "ㄅㄆ カ ｶ ﾞ ℃", "é ß ﬁ", "😀"]
 )
-def test_what_has_a_reading_of_its_own_stays(text: str) -> None:
+def test_signs_with_a_reading_are_unchanged(text: str) -> None:
     assert plain(text) == text
 
 
@@ -52,7 +52,7 @@ def test_signs_beside_han_are_read_in_chinese(text: str, said: str) -> None:
 
 
 @given(st.text(max_size=40) | st.text("①２Ⅷ½⅛𝟘〇²²٣ 2", max_size=20))
-def test_a_plain_text_is_as_plain_as_it_gets(text: str) -> None:
+def test_plain_is_idempotent(text: str) -> None:
     assert plain(plain(text)) == plain(text)
 
 
@@ -62,5 +62,5 @@ def test_a_letter_or_a_number_in_any_form_can_be_spoken(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "…", "😀", "!?", "\u200b", "\u3164", "\ud800", "\u0301"])
-def test_what_has_neither_cannot(text: str) -> None:
+def test_a_text_without_letters_or_numbers_cannot_be_spoken(text: str) -> None:
     assert not speakable(text)

@@ -141,7 +141,7 @@ async def test_real_speech_is_a_good_sample(inspector: Inspector, espeak: Espeak
     )
 
 
-async def test_the_samples_of_the_tests_are_good_from_4_to_60_seconds(
+async def test_generated_voices_are_good_samples_from_4_to_60_seconds(
     inspector: Inspector, tmp_path: Path
 ) -> None:
     for seconds in (4, 12, 60):

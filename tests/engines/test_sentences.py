@@ -34,7 +34,7 @@ _SIGNS = st.text(
         ("Hello world", ["Hello world"]),
     ],
 )
-def test_a_text_is_cut_behind_its_sentences(text: str, cut: list[str]) -> None:
+def test_a_text_is_split_after_its_sentences(text: str, cut: list[str]) -> None:
     assert sentences(text, 100) == cut
 
 
@@ -49,21 +49,19 @@ def test_a_text_is_cut_behind_its_sentences(text: str, cut: list[str]) -> None:
         ("e" + "\u0301" * 5, 3, ["e\u0301\u0301", "\u0301\u0301\u0301"]),
     ],
 )
-def test_a_sentence_that_is_too_long_is_cut_where_it_hurts_least(
-    text: str, max_chars: int, cut: list[str]
-) -> None:
+def test_a_too_long_sentence_is_split_at_the_best_place(text: str, max_chars: int, cut: list[str]) -> None:
     assert sentences(text, max_chars) == cut
 
 
 @given(st.one_of(st.text(max_size=200), _SIGNS), st.integers(1, 60))
-def test_nothing_is_lost_and_none_is_too_long(text: str, max_chars: int) -> None:
+def test_splitting_loses_no_text_and_no_piece_is_too_long(text: str, max_chars: int) -> None:
     pieces = sentences(text, max_chars)
     assert "".join(pieces) == text
     assert all(0 < len(piece) <= max_chars for piece in pieces)
 
 
 @given(_SIGNS, st.integers(8, 60))
-def test_a_sign_that_fits_is_never_cut_in_two(text: str, max_chars: int) -> None:
+def test_a_grapheme_that_fits_is_never_split(text: str, max_chars: int) -> None:
     whole = regex.findall(r"\X", text)
     if all(len(sign) <= max_chars for sign in whole):
         assert [sign for piece in sentences(text, max_chars) for sign in regex.findall(r"\X", piece)] == whole
@@ -74,7 +72,7 @@ def test_a_text_without_stops_that_fits_is_one_sentence(text: str) -> None:
     assert sentences(text, 30) == [text]
 
 
-def test_a_hundred_thousand_characters_take_no_time_to_speak_of() -> None:
+def test_100000_characters_are_split_in_bounded_time() -> None:
     for sign in "好.!。 )\n":
         text = sign * 100_000
         assert "".join(sentences(text, 100)) == text

@@ -111,7 +111,7 @@ def _hums(path: Path, model: Path, token: str, speaker: int = 0) -> bool:
         ("zipvoice", HAN, 24_000),
     ],
 )
-async def test_a_model_of_each_family_speaks_twice_as_fast_when_told(
+async def test_a_model_of_each_family_speaks_at_double_speed(
     tmp_path: Path, family: str, text: str, rate_hz: int
 ) -> None:
     engine = _engine(getattr(tiny_voices, family)(tmp_path / family))
@@ -134,7 +134,7 @@ async def test_a_model_of_each_family_speaks_twice_as_fast_when_told(
     assert quick.seconds == pytest.approx(plain.seconds / 2, rel=0.1)
 
 
-async def test_a_speaker_is_heard_and_no_other(vits: Sherpa, models: Path, tmp_path: Path) -> None:
+async def test_a_voice_uses_its_own_speaker(vits: Sherpa, models: Path, tmp_path: Path) -> None:
     model = models / "小 zh,vits"
     for speaker in (0, 1):
         await _say(vits, tmp_path / "said.mp3", "你你你", voice=speaker)
@@ -143,12 +143,12 @@ async def test_a_speaker_is_heard_and_no_other(vits: Sherpa, models: Path, tmp_p
         assert not _hums(tmp_path / "said.mp3", model, "ao3", speaker)
 
 
-async def test_a_number_beside_han_is_read_as_one_says_it(vits: Sherpa, models: Path, tmp_path: Path) -> None:
+async def test_a_number_beside_han_is_read_as_words(vits: Sherpa, models: Path, tmp_path: Path) -> None:
     await _say(vits, tmp_path / "said.mp3", "3点好")
     assert _hums(tmp_path / "said.mp3", models / "小 zh,vits", "an1")
 
 
-async def test_a_model_that_takes_phonemes_hears_how_words_sound(tmp_path: Path) -> None:
+async def test_a_phoneme_model_receives_phonemes(tmp_path: Path) -> None:
     folder = tiny_voices.piper(tmp_path / "piper")
     engine = _engine(folder)
     await engine.start()
@@ -160,15 +160,15 @@ async def test_a_model_that_takes_phonemes_hears_how_words_sound(tmp_path: Path)
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.5, 4.0])
-async def test_speed_goes_from_a_quarter_to_four_times(vits: Sherpa, tmp_path: Path, speed: float) -> None:
+async def test_speeds_from_a_quarter_to_four_are_supported(
+    vits: Sherpa, tmp_path: Path, speed: float
+) -> None:
     plain = await _say(vits, tmp_path / "plain.mp3", HAN)
     said = await _say(vits, tmp_path / "said.mp3", HAN, speed=speed)
     assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.05)
 
 
-async def test_a_long_text_is_spoken_sentence_by_sentence_and_tells_how_far_it_is(
-    vits: Sherpa, tmp_path: Path
-) -> None:
+async def test_a_long_text_is_spoken_by_sentence_with_progress(vits: Sherpa, tmp_path: Path) -> None:
     one = await _say(vits, tmp_path / "one.mp3", "你好世界。")
     heard: list[float] = []
     text = "你好世界。" * 40
@@ -180,7 +180,7 @@ async def test_a_long_text_is_spoken_sentence_by_sentence_and_tells_how_far_it_i
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 44_100])
-async def test_telephone_and_studio_rates_are_kept(tmp_path: Path, rate_hz: int) -> None:
+async def test_the_models_sample_rate_is_kept(tmp_path: Path, rate_hz: int) -> None:
     engine = _engine(tiny_voices.vits(tmp_path / "model", rate_hz=rate_hz))
     await engine.start()
     spoken = await _say(engine, tmp_path / "said.mp3", HAN)
@@ -189,7 +189,7 @@ async def test_telephone_and_studio_rates_are_kept(tmp_path: Path, rate_hz: int)
     assert info.samplerate == rate_hz and info.duration == pytest.approx(spoken.seconds, abs=0.05)
 
 
-async def test_a_clone_follows_its_reference_also_when_that_changes(zipvoice: Sherpa, tmp_path: Path) -> None:
+async def test_a_changed_reference_changes_the_cloned_voice(zipvoice: Sherpa, tmp_path: Path) -> None:
     quiet = _reference(tmp_path / "quiet.wav", 20)
     loud = _reference(tmp_path / "loud.wav", 9000)
     levels = []
@@ -205,7 +205,7 @@ async def test_a_clone_follows_its_reference_also_when_that_changes(zipvoice: Sh
 
 
 @pytest.mark.parametrize("what", ["stereo", "garbage", "missing"])
-async def test_a_reference_that_is_none_fails_its_own_call_and_names_no_path(
+async def test_an_invalid_reference_fails_its_own_call_without_a_path(
     zipvoice: Sherpa, tmp_path: Path, what: str
 ) -> None:
     reference = _reference(tmp_path / "secret.wav", channels=2 if what == "stereo" else 1)
@@ -220,7 +220,7 @@ async def test_a_reference_that_is_none_fails_its_own_call_and_names_no_path(
     await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=_reference(tmp_path / "voice.wav"))
 
 
-async def test_what_an_engine_cannot_do_is_refused_before_it_begins(
+async def test_an_unsupported_utterance_is_refused_before_the_job(
     vits: Sherpa, zipvoice: Sherpa, tmp_path: Path
 ) -> None:
     reference = _reference(tmp_path / "voice.wav")
@@ -239,27 +239,27 @@ async def test_what_an_engine_cannot_do_is_refused_before_it_begins(
 
 
 @pytest.mark.parametrize("text", ["", "！？……", "🙂", "\ud800", "龘龘龘。", "Привет, мир."])
-async def test_a_text_without_a_sound_is_told(zipvoice: Sherpa, tmp_path: Path, text: str) -> None:
+async def test_a_text_without_sound_raises_nothing_spoken(
+    zipvoice: Sherpa, tmp_path: Path, text: str
+) -> None:
     with pytest.raises(NothingSpoken):
         await _say(zipvoice, tmp_path / "said.mp3", text, reference=_reference(tmp_path / "voice.wav"))
     assert _names(tmp_path) == ["voice.wav"]
 
 
-async def test_a_language_that_a_voice_does_not_know_makes_no_noise(vits: Sherpa, tmp_path: Path) -> None:
+async def test_a_text_in_an_unknown_language_raises_nothing_spoken(vits: Sherpa, tmp_path: Path) -> None:
     with pytest.raises(NothingSpoken):
         await _say(vits, tmp_path / "said.mp3", "Nobody taught it English. Nobody!")
 
 
-async def test_a_text_of_which_a_sentence_would_be_missing_is_refused(
-    zipvoice: Sherpa, tmp_path: Path
-) -> None:
+async def test_a_text_with_an_unspeakable_sentence_is_refused(zipvoice: Sherpa, tmp_path: Path) -> None:
     reference = _reference(tmp_path / "voice.wav")
     with pytest.raises(UtteranceRefused):
         await _say(zipvoice, tmp_path / "said.mp3", "你好。龘龘龘，in German。你好。", reference=reference)
 
 
 @pytest.mark.parametrize(("loudness", "error"), [(float("nan"), EngineFailed), (0.0, NothingSpoken)])
-async def test_samples_that_are_no_numbers_and_silence_are_errors(
+async def test_nan_samples_and_silence_are_errors(
     tmp_path: Path, loudness: float, error: type[EngineFailed]
 ) -> None:
     engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=loudness))
@@ -270,7 +270,7 @@ async def test_samples_that_are_no_numbers_and_silence_are_errors(
     assert not (tmp_path / "said.mp3").exists()
 
 
-async def test_what_is_too_loud_is_cut_off_and_not_wrapped_around(tmp_path: Path) -> None:
+async def test_too_loud_samples_are_clipped(tmp_path: Path) -> None:
     engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=50))
     await engine.start()
     await _say(engine, tmp_path / "said.mp3", "你" * 20)
@@ -278,7 +278,7 @@ async def test_what_is_too_loud_is_cut_off_and_not_wrapped_around(tmp_path: Path
     assert _hums(tmp_path / "said.mp3", tmp_path / "model", "i3")
 
 
-async def test_a_process_that_is_killed_while_it_speaks_fails_its_job_and_is_replaced(
+async def test_a_process_killed_while_speaking_fails_its_job_and_is_replaced(
     vits: Sherpa, tmp_path: Path
 ) -> None:
     [pid] = vits.pids()
@@ -295,7 +295,7 @@ async def test_a_process_that_is_killed_while_it_speaks_fails_its_job_and_is_rep
     await _say(vits, said / "again.mp3", HAN)
 
 
-async def test_a_call_that_is_cancelled_leaves_nothing_behind(vits: Sherpa, tmp_path: Path) -> None:
+async def test_a_cancelled_speech_call_leaves_no_file(vits: Sherpa, tmp_path: Path) -> None:
     begun = asyncio.Event()
     call = asyncio.create_task(
         vits.speak(
@@ -312,7 +312,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing_behind(vits: Sherpa, tmp_
     assert not _names(tmp_path)
 
 
-async def test_the_deadline_holds(vits: Sherpa, tmp_path: Path) -> None:
+async def test_a_job_over_its_deadline_times_out(vits: Sherpa, tmp_path: Path) -> None:
     with pytest.raises(EngineTimedOut):
         await vits.speak(
             Utterance("你好。" * 3000, vits.voices[0].voice_id, 0.25), tmp_path / "long.mp3", 0.3
@@ -320,7 +320,7 @@ async def test_the_deadline_holds(vits: Sherpa, tmp_path: Path) -> None:
     assert not _names(tmp_path)
 
 
-async def test_a_voice_whose_speaker_the_model_lacks_stops_the_start(tmp_path: Path) -> None:
+async def test_a_voice_with_an_unknown_speaker_fails_the_start(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
     voice = VoiceEntry(id="far", name="遥", language="zh-CN", speaker=2)
     engine = Sherpa(described(SherpaEntry(str(folder), voice=[voice])), queue_max=1, job_deadline_s=10)
@@ -330,7 +330,7 @@ async def test_a_voice_whose_speaker_the_model_lacks_stops_the_start(tmp_path: P
     assert not engine.up() and not engine.pids()
 
 
-async def test_a_language_that_nobody_knows_the_sounds_of_stops_the_start(tmp_path: Path) -> None:
+async def test_a_language_without_phonemes_fails_the_start(tmp_path: Path) -> None:
     engine = _engine(tiny_voices.piper(tmp_path / "model", voice="tlh"))
     with pytest.raises(EngineUnavailable, match="no phonemes"):
         await engine.start()
@@ -338,7 +338,7 @@ async def test_a_language_that_nobody_knows_the_sounds_of_stops_the_start(tmp_pa
 
 
 @pytest.mark.parametrize("damage", [b"junk", b""])
-async def test_a_bad_model_ends_its_process_and_not_ours(tmp_path: Path, damage: bytes) -> None:
+async def test_a_damaged_model_ends_only_its_process(tmp_path: Path, damage: bytes) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
     (folder / "model.onnx").write_bytes(damage)
     engine = _engine(folder)
@@ -347,7 +347,7 @@ async def test_a_bad_model_ends_its_process_and_not_ours(tmp_path: Path, damage:
     assert not engine.pids()
 
 
-async def test_a_model_without_what_the_library_wants_to_know_ends_its_process(tmp_path: Path) -> None:
+async def test_a_model_without_required_metadata_ends_only_its_process(tmp_path: Path) -> None:
     """sherpa-onnx calls exit over it."""
     folder = tiny_voices.kokoro(tmp_path / "model")
     (folder / "voices.bin").write_bytes(b"short")
@@ -355,7 +355,7 @@ async def test_a_model_without_what_the_library_wants_to_know_ends_its_process(t
         await _engine(folder).start()
 
 
-async def test_without_the_extra_the_start_says_what_to_install(
+async def test_without_the_extra_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sherpa_onnx.py").write_text(
@@ -366,9 +366,7 @@ async def test_without_the_extra_the_start_says_what_to_install(
         await _engine(tiny_voices.vits(tmp_path / "model")).start()
 
 
-async def test_what_the_library_prints_of_a_text_is_in_nobodys_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_output_of_the_library_is_not_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     engine = _engine(tiny_voices.vits(tmp_path / "model"))
     await engine.start()
     await _say(engine, tmp_path / "said.mp3", "龘你好")
@@ -376,7 +374,7 @@ async def test_what_the_library_prints_of_a_text_is_in_nobodys_log(
     assert "龘" not in capfd.readouterr().err
 
 
-async def test_a_closed_engine_is_down_and_its_processes_are_gone(tmp_path: Path) -> None:
+async def test_a_closed_engine_is_down_and_has_no_processes(tmp_path: Path) -> None:
     engine = _engine(tiny_voices.piper(tmp_path / "model"))
     await engine.start()
     pids = engine.pids()
@@ -389,7 +387,7 @@ async def test_a_closed_engine_is_down_and_its_processes_are_gone(tmp_path: Path
         await _say(engine, tmp_path / "said.mp3", "hello")
 
 
-async def test_a_model_computes_where_it_is_told_if_the_library_can(
+async def test_the_configured_provider_is_passed_to_the_library(
     models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     entry = SherpaEntry(tiny_voices.vits(models / "cuda").name, provider="cuda")

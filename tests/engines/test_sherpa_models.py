@@ -55,7 +55,7 @@ def _folder(folder: Path, *names: str) -> Path:
         (POCKET, "pocket", False, ("en",), ""),
     ],
 )
-def test_a_folder_is_known_by_its_files(
+def test_the_family_of_a_model_follows_from_its_files(
     tmp_path: Path,
     names: tuple[str, ...],
     family: str,
@@ -74,7 +74,7 @@ def test_a_folder_is_known_by_its_files(
     assert model.folder == str(tmp_path / "model")
 
 
-def test_a_model_with_the_data_of_espeak_takes_phonemes_unless_it_has_a_lexicon(tmp_path: Path) -> None:
+def test_a_model_with_espeak_data_and_no_lexicon_takes_phonemes(tmp_path: Path) -> None:
     bare = _folder(tmp_path / "bare", "model.onnx", "voices.bin", "tokens.txt")
     (bare / "espeak-ng-data").mkdir()
     assert inspect(bare).phonemes
@@ -82,7 +82,7 @@ def test_a_model_with_the_data_of_espeak_takes_phonemes_unless_it_has_a_lexicon(
     assert not inspect(bare).phonemes
 
 
-def test_the_smaller_of_two_precisions_is_taken_and_american_english_is_enough(tmp_path: Path) -> None:
+def test_the_smallest_precision_and_the_american_lexicon_are_preferred(tmp_path: Path) -> None:
     kokoro = inspect(_folder(tmp_path / "kokoro", *KOKORO, "model.onnx"))
     assert kokoro.files["model"] == ("model.int8.onnx",)
     assert kokoro.files["lexicon"] == ("lexicon-us-en.txt", "lexicon-zh.txt")
@@ -110,7 +110,7 @@ def test_the_smaller_of_two_precisions_is_taken_and_american_english_is_enough(t
         (POCKET, "token_scores.json", "token_scores.json"),
     ],
 )
-def test_what_is_missing_is_named_in_one_sentence(
+def test_the_error_of_an_incomplete_folder_names_what_is_missing(
     tmp_path: Path, names: tuple[str, ...], missing: str, said: str
 ) -> None:
     folder = _folder(tmp_path / "model", *(name for name in names if name != missing))
@@ -127,7 +127,9 @@ def test_what_is_missing_is_named_in_one_sentence(
         (("one.onnx", "two.onnx", "tokens.txt"), "several models in it, one.onnx and two.onnx: leave one"),
     ],
 )
-def test_a_folder_that_is_no_model_says_why(tmp_path: Path, names: tuple[str, ...] | None, said: str) -> None:
+def test_a_folder_without_a_model_is_refused_with_the_reason(
+    tmp_path: Path, names: tuple[str, ...] | None, said: str
+) -> None:
     if names is not None:
         _folder(tmp_path / "model", *names)
     with pytest.raises(ConfigError, match=said):
@@ -170,12 +172,12 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
         '[[engine.voice]]\nid="a b"\nname="a"\nlanguage="zh"',
     ],
 )
-def test_an_entry_with_a_slip_is_no_entry(line: str) -> None:
+def test_an_invalid_entry_is_refused(line: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         _entry(f'[[engine]]\nkind = "sherpa"\nfolder = "x"\n{line}')
 
 
-def test_a_model_that_only_clones_has_no_voices_to_name(tmp_path: Path) -> None:
+def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None:
     _folder(tmp_path / "model", *ZIPVOICE)
     entry = _entry(
         '[[engine]]\nkind = "sherpa"\nfolder = "model"\n[[engine.voice]]\nid="a"\nname="a"\nlanguage="zh-CN"'

@@ -17,7 +17,7 @@ def _voice(seconds: float) -> bytes:
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.4, 0.8, 1.0, 1.3, 2.0, 3.0, 4.0])
-def test_any_pace_is_reached_however_the_sound_comes(speed: float) -> None:
+def test_every_speed_is_reached(speed: float) -> None:
     pcm, tempo = _voice(6), Tempo(RATE_HZ, speed)
     said = (
         b"".join(tempo.feed(pcm[begin : begin + 9000]) for begin in range(0, len(pcm), 9000)) + tempo.flush()
@@ -26,17 +26,17 @@ def test_any_pace_is_reached_however_the_sound_comes(speed: float) -> None:
     assert is_audible(said)
 
 
-def test_samples_are_clipped_and_never_wrapped() -> None:
+def test_samples_out_of_range_are_clipped() -> None:
     pcm = pcm_of(np.array([0, 1, -1, 7, -7, 0.5], np.float32))
     assert np.frombuffer(pcm, "<i2").tolist() == [0, 32767, -32767, 32767, -32767, 16383]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_an_error(bad: float) -> None:
+def test_a_nan_sample_is_an_error(bad: float) -> None:
     with pytest.raises(EngineFailed, match="not finite"):
         pcm_of(np.array([0, bad], np.float32))
 
 
-def test_silence_is_as_long_as_asked_and_cannot_be_heard() -> None:
+def test_silence_has_the_requested_length_and_is_inaudible() -> None:
     pcm = silence(0.25, RATE_HZ)
     assert len(pcm) == 2 * 6000 and not is_audible(pcm) and not is_audible(b"")

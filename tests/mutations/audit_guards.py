@@ -30,14 +30,14 @@ OF_THE_AUDIT = (
         "myna/store/postgresql.py",
         "SELECT pg_current_xact_id()::text::bigint",
         "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
-        STEPS + "nothing_is_closed_before_the_writer_that_began_last_has_ended",
+        STEPS + "writers_ended_waits_for_the_last_writer",
     ),
     guard(
         "writers end first",
         AUDIT,
         "if not await db.writers_ended():",
         "if False:",
-        STEPS + "nothing_is_closed_while_a_transaction_may_still_add_to_it",
+        STEPS + "a_range_with_an_open_transaction_is_not_closed",
     ),
     guard(
         "open calls are not closed",
@@ -85,6 +85,6 @@ OF_THE_AUDIT = (
         STATE,
         " AND (claimed_until < now_ms() OR claimed_until > now_ms() + $2) RETURNING 1",
         " AND $2 > 0 RETURNING 1",
-        STEPS + "one_of_several_processes_audits[sqlite]",
+        STEPS + "only_one_of_several_processes_audits[sqlite]",
     ),
 )

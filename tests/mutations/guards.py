@@ -68,7 +68,7 @@ ON_SQLITE = (
     Guard(
         "units",
         (PYTHON_UNITS,),
-        CHARGE + "what_the_balance_does_not_cover_is_refused[sqlite]",
+        CHARGE + "a_charge_over_the_balance_is_refused[sqlite]",
     ),
     Guard(
         "units, statement and check",
@@ -84,7 +84,7 @@ ON_SQLITE = (
     Guard(
         "units, and the count of balances",
         (PYTHON_UNITS, UNITS_COUNT),
-        CHARGE + "what_the_balance_does_not_cover_is_refused[sqlite]",
+        CHARGE + "a_charge_over_the_balance_is_refused[sqlite]",
     ),
     Guard("open", (OPEN_READ,), MANY + "a_call_ends_once[sqlite-False]"),
     Guard("open, statement", (OPEN_READ, OPEN_WRITTEN_ONE), MANY + "a_call_ends_once[sqlite-False]"),
@@ -152,7 +152,7 @@ ON_SQLITE = (
         BATCH,
         "if not key.scopes & charge.pays:",
         "if False:",
-        CHARGE + "a_key_without_the_scope_that_pays_is_refused_for_its_rate[sqlite]",
+        CHARGE + "a_rate_without_its_scope_is_refused[sqlite]",
     ),
     guard(
         "rate before a stored answer, in the batch",
@@ -174,14 +174,14 @@ ON_SQLITE = (
         BATCH,
         "changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)",
         "changes.balances[account_id] += units",
-        MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
+        MANY + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(
         "refund's cost",
         BATCH,
         "changes.count(key_id, 0, 0)",
         "changes.count(key_id, 0, units)",
-        MANY + "a_refund_gives_back_the_calls_own_units[sqlite]",
+        MANY + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(
         "running sum",
@@ -195,7 +195,7 @@ ON_SQLITE = (
         BATCH,
         "account = accounts.get(account_id)",
         "account = None",
-        MANY + "many_charges_of_one_batch_never_spend_more_than_there_is[sqlite]",
+        MANY + "charges_of_one_batch_never_exceed_the_balance[sqlite]",
     ),
     guard(
         "sent again",

@@ -33,7 +33,7 @@ ON_POSTGRESQL = (
     Guard(
         "units",
         (PG_UNITS,),
-        CHARGE + "what_the_balance_does_not_cover_is_refused[postgresql]",
+        CHARGE + "a_charge_over_the_balance_is_refused[postgresql]",
         "CheckViolationError",
     ),
     Guard(
@@ -84,7 +84,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "IF 2 = ANY (m_states) THEN",
         "IF false THEN",
-        MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+        MANY + "a_refund_returns_the_units_of_its_call[postgresql]",
     ),
     guard(
         "first end",
@@ -141,7 +141,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "IF c.scopes & c.pays = 0 THEN ",
         "IF false THEN ",
-        CHARGE + "a_key_without_the_scope_that_pays_is_refused_for_its_rate[postgresql]",
+        CHARGE + "a_rate_without_its_scope_is_refused[postgresql]",
     ),
     guard(
         "rate before a stored answer",
@@ -163,14 +163,14 @@ ON_POSTGRESQL = (
         ROUTINES,
         "AS m(id, account_id, units, state) WHERE state = 2;",
         "AS m(id, account_id, units, state) WHERE false;",
-        MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+        MANY + "a_refund_returns_the_units_of_its_call[postgresql]",
     ),
     guard(
         "refund's units",
         ROUTINES,
         "WHERE state = 2 GROUP BY account_id",
         "WHERE false GROUP BY account_id",
-        MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+        MANY + "a_refund_returns_the_units_of_its_call[postgresql]",
         "RaiseError",
     ),
     guard(
@@ -178,7 +178,7 @@ ON_POSTGRESQL = (
         ROUTINES,
         "coalesce(sum(units) FILTER (WHERE state = 1), 0)",
         "sum(units)",
-        MANY + "a_refund_gives_back_the_calls_own_units[postgresql]",
+        MANY + "a_refund_returns_the_units_of_its_call[postgresql]",
     ),
     guard(
         "sent again",
@@ -241,7 +241,7 @@ ON_POSTGRESQL = (
         PG,
         "BEFORE TRUNCATE ON ledger",
         "AFTER INSERT ON channels",
-        SCHEMA + "the_ledger_can_not_be_emptied_on_postgresql",
+        SCHEMA + "the_ledger_cannot_be_truncated_on_postgresql",
         "Failed",
     ),
     Guard(
@@ -289,7 +289,7 @@ ON_POSTGRESQL = (
         COMMITS,
         "except self._db.locked:",
         "except ZeroDivisionError:",
-        CONTENTION + "a_lock_timeout_does_not_count_as_an_unavailable_database",
+        CONTENTION + "a_lock_timeout_is_not_an_unavailable_database",
     ),
     guard(
         "a dead connection",

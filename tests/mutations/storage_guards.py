@@ -23,7 +23,7 @@ OF_STORAGE = (
         "myna/store/files/free_space.py",
         "low = free_bytes < self._reserve_bytes",
         "low = free_bytes < 0",
-        "tests/store/test_free_space.py::test_below_the_reserve_speech_is_refused_until_there_is_space_again",
+        "tests/store/test_free_space.py::test_below_the_reserve_speech_is_refused_until_space_is_free",
     ),
     guard(
         "the quota is looked at before the charge",

@@ -18,14 +18,14 @@ def gone() -> int:
     return ended.pid
 
 
-def test_a_process_that_is_gone_tells_nothing(gone: int) -> None:
+def test_a_process_that_ended_has_no_state(gone: int) -> None:
     assert (processes.told(gone, "comm"), processes.state(gone), processes.children(gone)) == ("", "", [])
     assert not processes.runs(gone)
     processes.send(gone, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
-def test_a_process_that_ends_between_two_steps_of_a_look_tells_nothing(
+def test_a_process_that_ends_during_a_read_has_no_state(
     error: type[OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def vanish(*_: object, **__: object) -> str:
@@ -35,7 +35,7 @@ def test_a_process_that_ends_between_two_steps_of_a_look_tells_nothing(
     assert processes.state(os.getpid()) == ""
 
 
-def test_an_opened_file_of_a_process_cant_be_read_once_it_is_reaped() -> None:
+def test_an_open_proc_file_cannot_be_read_after_the_process_is_reaped() -> None:
     """Why both errors are expected."""
     running = subprocess.Popen(["sleep", "100"])
     with Path(f"/proc/{running.pid}/comm").open() as comm:
@@ -46,7 +46,7 @@ def test_an_opened_file_of_a_process_cant_be_read_once_it_is_reaped() -> None:
     assert processes.told(running.pid, "comm") == ""
 
 
-def test_a_process_that_is_there_is_told_of() -> None:
+def test_a_running_process_has_state_and_children() -> None:
     running = subprocess.Popen(["sleep", "100"])
     try:
         assert running.pid in processes.children(os.getpid()) and processes.runs(running.pid)

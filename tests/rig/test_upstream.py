@@ -22,7 +22,7 @@ def content(answer: Answer) -> object:
     return answer.json["choices"][0]["message"]["content"]
 
 
-def test_it_echoes_and_records_what_it_got(upstream: Upstream) -> None:
+def test_the_upstream_echoes_and_records_requests(upstream: Upstream) -> None:
     assert content(ask(upstream, "hello")) == "hello"
     seen = upstream.requests[0]
     assert (seen.method, seen.path) == ("POST", "/v1/chat/completions")
@@ -30,7 +30,7 @@ def test_it_echoes_and_records_what_it_got(upstream: Upstream) -> None:
     assert seen.json["messages"][0]["content"] == "hello"
 
 
-def test_each_fault_is_what_its_name_says(upstream: Upstream) -> None:
+def test_each_fault_sends_its_documented_answer(upstream: Upstream) -> None:
     assert content(ask(upstream, "fault=say:yes please")) == "yes"
     assert content(ask(upstream, "fault=empty")) == ""
     assert content(ask(upstream, "fault=null")) is None
@@ -47,7 +47,7 @@ def test_each_fault_is_what_its_name_says(upstream: Upstream) -> None:
         content(ask(upstream, "fault=broken"))
 
 
-def test_a_broken_connection_is_broken(upstream: Upstream) -> None:
+def test_the_connection_faults_break_the_connection(upstream: Upstream) -> None:
     with pytest.raises(http.client.RemoteDisconnected):
         ask(upstream, "fault=close")
     with pytest.raises(http.client.BadStatusLine):
@@ -56,13 +56,13 @@ def test_a_broken_connection_is_broken(upstream: Upstream) -> None:
         ask(upstream, "fault=cut")
 
 
-def test_a_call_that_hangs_is_noticed_when_it_is_given_up(upstream: Upstream) -> None:
+def test_a_hanging_call_is_counted_when_its_client_disconnects(upstream: Upstream) -> None:
     with pytest.raises(TimeoutError):
         ask(upstream, "fault=hang", deadline_s=0.2)
     wait_until(lambda: upstream.abandoned == 1 and upstream.open_now == 0, 5, "the line is free")
 
 
-def test_a_dripping_call_never_ends_but_always_says_something(upstream: Upstream) -> None:
+def test_a_dripping_call_sends_bytes_without_end(upstream: Upstream) -> None:
     body = b'{"messages": [{"role": "user", "content": "fault=drip"}]}'
     with Wire(upstream.url) as wire:
         wire.head("POST /v1/chat/completions HTTP/1.1", f"Content-Length: {len(body)}")
@@ -84,19 +84,19 @@ def test_a_held_call_is_answered_after_its_release(upstream: Upstream) -> None:
     assert answers[0].status == 200
 
 
-def test_the_trap_sees_who_follows_a_redirect(upstream: Upstream) -> None:
+def test_the_trap_counts_followed_redirects(upstream: Upstream) -> None:
     call("POST", upstream.url.replace("/v1", "/trap"), data={})
     assert upstream.trapped == 1
 
 
-def test_the_model_says_its_sentence_to_those_with_the_key(llm: Llm) -> None:
+def test_the_model_answers_its_sentence_and_requires_the_key(llm: Llm) -> None:
     data = {"messages": [{"role": "user", "content": "What do you do?"}], "temperature": 0}
     answer = call("POST", f"{llm.url}/chat/completions", key=llm.key, data=data)
     assert content(answer) == llm.sentence
     assert call("POST", f"{llm.url}/chat/completions", key="wrong", data=data).status == 401
 
 
-def test_a_fresh_database_is_gone_after_its_drop(postgres: Postgres) -> None:
+def test_a_dropped_database_does_not_exist(postgres: Postgres) -> None:
     url = postgres.fresh_database()
     postgres.drop(url)
     with pytest.raises(ValueError, match="not in list"):

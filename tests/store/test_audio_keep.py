@@ -24,16 +24,16 @@ async def upgraded(books: Books) -> site.SiteSettings:
     return site.settings_of(await store.load(books.db))
 
 
-async def test_a_new_site_keeps_audio_for_90_days(books: Books) -> None:
+async def test_the_migration_keeps_audio_for_90_days_on_a_new_site(books: Books) -> None:
     assert (await upgraded(books)).audio_keep_days == 90
 
 
-async def test_a_site_with_speech_keeps_it_for_ever_as_before(books: Books) -> None:
+async def test_the_migration_keeps_audio_forever_on_a_site_with_speech(books: Books) -> None:
     await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
     assert (await upgraded(books)).audio_keep_days == 0
 
 
-async def test_what_the_operator_has_set_stays(books: Books) -> None:
+async def test_the_migration_keeps_the_operators_setting(books: Books) -> None:
     await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
     await site.change(books.db, "audio_keep_days", "7")
     assert (await upgraded(books)).audio_keep_days == 7

@@ -149,7 +149,7 @@ for change, rule in OF_WHAT_IS_HELD.items():
     BREAKS[f"UPDATE clones SET {change} WHERE status = 1 AND lease_until > 0"] = OF_CLONES[rule]
 
 
-def test_every_rule_is_broken_by_something() -> None:
+def test_every_rule_of_the_audit_has_a_breach() -> None:
     rules = {*RANGE_RULES, *RULES_OF_NOW, BALANCE_RULE, USAGE_RULE}
     assert {rule for rule in rules if rule.startswith(tuple(BREAKS.values()))} == rules
 

@@ -121,7 +121,7 @@ async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Book
     assert (await audited(books, store)).checked.calls == 0
 
 
-async def test_balances_and_counters_are_checked_however_old(books: Books, store: AudioStore) -> None:
+async def test_balances_and_counters_of_any_age_are_checked(books: Books, store: AudioStore) -> None:
     holders = [await books.holder(units=100) for _ in range(5)]
     for holder in holders:
         await calls(books, holder, 2)
@@ -209,7 +209,7 @@ async def _fence_in(books: Books, ms: int) -> None:
     await books.sql("UPDATE site SET closed_before = $1, version = version + 1", first_of(clock_ms() + ms))
 
 
-async def test_nothing_is_closed_while_a_transaction_may_still_add_to_it(
+async def test_a_range_with_an_open_transaction_is_not_closed(
     postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, store = postgres_books, AudioStore(tmp_path)
@@ -237,7 +237,7 @@ async def test_nothing_is_closed_while_a_transaction_may_still_add_to_it(
     assert (await audit_state.state(books.db)).counts.entries == 7
 
 
-async def test_one_of_several_processes_audits(books: Books) -> None:
+async def test_only_one_of_several_processes_audits(books: Books) -> None:
     second = await books.open_again(serving=False)
     every_ms = 60_000
 
@@ -255,7 +255,7 @@ async def test_one_of_several_processes_audits(books: Books) -> None:
     await second.close()
 
 
-async def test_audits_beside_calls_and_each_other_find_nothing(books: Books, store: AudioStore) -> None:
+async def test_concurrent_audits_under_load_find_no_breach(books: Books, store: AudioStore) -> None:
     second = await books.open_again(serving=False)
     over = asyncio.Event()
 
@@ -345,7 +345,7 @@ async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> Non
     assert (await audited(books, store)).breaches == []
 
 
-async def test_nothing_is_closed_before_the_writer_that_began_last_has_ended(postgres_books: Books) -> None:
+async def test_writers_ended_waits_for_the_last_writer(postgres_books: Books) -> None:
     """Its number is above that of every transaction that has ended, also of the one that raised the fence."""
     async with contextlib.AsyncExitStack() as stack:
         writers = [await asyncpg.connect(postgres_books.url) for _ in range(2)]

@@ -27,7 +27,7 @@ async def test_a_batch_charges_in_order_and_a_refusal_affects_no_other(books: Bo
     assert await books.balance(holder) == 1
 
 
-async def test_many_charges_of_one_batch_never_spend_more_than_there_is(books: Books) -> None:
+async def test_charges_of_one_batch_never_exceed_the_balance(books: Books) -> None:
     holder = await books.holder(units=100)
     other = await books.second_key(holder)
 
@@ -50,7 +50,7 @@ async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None
     assert (await books.balance(poor), await books.balance(rich)) == (0, 3)
 
 
-async def test_a_batch_leaves_no_memory_behind(books: Books) -> None:
+async def test_a_batch_leaks_no_memory(books: Books) -> None:
     """CPython puts tuples that end by, up to two thousand of each size below twenty, for the next of that
     size. One that was cut down to its size is put by and never taken from there."""
     batches, wide = 40, 13
@@ -84,7 +84,7 @@ async def test_a_keep_changes_no_balance(books: Books) -> None:
     assert await books.counters(holder) == (1, 1, 4)
 
 
-async def test_a_refund_gives_back_the_calls_own_units(books: Books) -> None:
+async def test_a_refund_returns_the_units_of_its_call(books: Books) -> None:
     holder = await books.holder(units=10)
     call, _ = await books.opened(holder, units=4), await books.opened(holder, units=2)
 

@@ -29,7 +29,7 @@ async def test_a_charge_takes_its_units_and_opens_its_call(books: Books) -> None
     assert await books.counters(holder) == (1, 0, 3)
 
 
-async def test_a_call_lives_as_long_as_it_was_given_from_its_commit_on(books: Books) -> None:
+async def test_the_deadline_of_a_call_counts_from_its_commit(books: Books) -> None:
     holder = await books.holder()
     call = await books.opened(holder, deadline_ms=12_345)
     assert await books.sql("SELECT deadline - created_at FROM calls WHERE id = $1", call.call_id) == [
@@ -74,7 +74,7 @@ async def test_a_key_without_the_endpoints_scope_is_refused(books: Books) -> Non
     assert await nothing_moved(books)
 
 
-async def test_a_key_without_the_scope_that_pays_is_refused_for_its_rate(books: Books) -> None:
+async def test_a_rate_without_its_scope_is_refused(books: Books) -> None:
     holder = await books.holder(scopes=Scope.CHAT)
     assert await books.charge(charge_of(holder, pays=int(Scope.TTS))) == [ChargeRefused(RefusalReason.RATE)]
     assert await nothing_moved(books)
@@ -87,7 +87,7 @@ async def test_a_charge_under_another_configuration_is_stale(books: Books) -> No
     assert await nothing_moved(books)
 
 
-async def test_what_the_balance_does_not_cover_is_refused(books: Books) -> None:
+async def test_a_charge_over_the_balance_is_refused(books: Books) -> None:
     holder = await books.holder(units=2)
     assert await books.charge(charge_of(holder, units=3)) == [ChargeRefused(RefusalReason.UNITS, 2)]
     assert await nothing_moved(books)

@@ -14,7 +14,7 @@ class Shape(Struct, frozen=True):
     size: int
 
 
-def test_there_is_a_column_for_each_field_in_the_structs_order() -> None:
+def test_columns_are_the_fields_in_the_structs_order() -> None:
     assert columns(Shape) == "id, name, size"
     assert columns(Shape, "t") == "t.id, t.name, t.size"
 
@@ -23,6 +23,6 @@ def test_a_computed_column_has_the_position_of_its_field() -> None:
     assert columns(Shape, "t", name="a.name", id="now_ms()") == "now_ms(), a.name, t.size"
 
 
-def test_what_is_computed_for_no_field_is_an_error() -> None:
+def test_a_computed_column_without_a_field_is_an_error() -> None:
     with pytest.raises(TypeError, match="Shape has no field nam"):
         columns(Shape, nam="a.name")

@@ -95,7 +95,7 @@ async def test_other_calls_of_an_account_do_not_wait_for_its_task(
     assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED
 
 
-async def test_a_lock_timeout_does_not_count_as_an_unavailable_database(
+async def test_a_lock_timeout_is_not_an_unavailable_database(
     postgres_books: Books, commits: GroupCommit, caplog: pytest.LogCaptureFixture
 ) -> None:
     books = postgres_books
@@ -141,7 +141,7 @@ async def test_two_processes_charge_one_account_without_starving(
     assert await books.counters(holder) == (calls, calls // 2, calls // 2)
 
 
-async def test_charges_that_wait_for_one_account_are_tried_together_and_refused_as_never_charged(
+async def test_charges_of_a_locked_account_are_retried_together_and_refused_uncharged(
     postgres_books: Books, commits: GroupCommit
 ) -> None:
     """Each try waits LOCK_TIMEOUT_MS, so halving them would keep another contended account waiting."""

@@ -24,7 +24,7 @@ class Usage(NamedTuple):
     free: int
 
 
-async def test_below_the_reserve_speech_is_refused_until_there_is_space_again(
+async def test_below_the_reserve_speech_is_refused_until_space_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -274,7 +274,7 @@ async def test_queued_operations_are_committed_at_shutdown(books: Books, commits
     assert await ending is EndOutcome.DONE
 
 
-async def test_the_audit_finds_nothing_at_any_busy_moment(books: Books, commits: GroupCommit) -> None:
+async def test_the_audit_finds_no_breach_under_load(books: Books, commits: GroupCommit) -> None:
     commits.start()
     holders = [await books.holder(units=30) for _ in range(4)]
     over = asyncio.Event()

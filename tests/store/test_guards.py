@@ -27,7 +27,7 @@ async def test_the_ledger_is_append_only(books: Books, statement: str) -> None:
     assert await books.sql("SELECT units FROM ledger WHERE account_id = $1", holder.account_id) == [(7,)]
 
 
-async def test_the_ledger_can_not_be_emptied_on_postgresql(postgres_books: Books) -> None:
+async def test_the_ledger_cannot_be_truncated_on_postgresql(postgres_books: Books) -> None:
     with pytest.raises(asyncpg.RaiseError, match="append-only"):
         await postgres_books.sql("TRUNCATE ledger")
 

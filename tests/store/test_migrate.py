@@ -46,7 +46,7 @@ def _lists_are_built(raw: apsw.Connection) -> bool:
     return any(step[1] == "OpenEphemeral" for step in plan)
 
 
-async def test_checks_that_were_lists_are_spans_and_hold(
+async def test_the_migration_replaces_list_checks_by_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books = Books("", tmp_path)
@@ -88,7 +88,7 @@ async def test_checks_that_were_lists_are_spans_and_hold(
 @pytest.mark.parametrize(
     "check", ["CHECK (kind IN (0,1,2))", "CHECK(kind IN (0, 1, 2))", "CHECK\n(kind IN(0, 1, 2))", ""]
 )
-async def test_a_check_that_is_not_found_stops_the_migration(
+async def test_a_missing_check_fails_the_migration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
     every = migrations.known("sqlite")

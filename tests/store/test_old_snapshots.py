@@ -32,7 +32,7 @@ async def read(books: Books) -> dict[str, int]:
     return dict(await books.sql("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes"))
 
 
-async def test_a_batch_reads_the_present_balance_alone(postgres_books: Books) -> None:
+async def test_a_batch_reads_only_the_current_balance(postgres_books: Books) -> None:
     books = postgres_books
     holder = await books.holder(units=100)
     calls = [await books.opened(holder) for _ in range(3)]

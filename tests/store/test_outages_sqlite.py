@@ -113,7 +113,7 @@ async def test_a_command_writes_while_the_server_is_under_full_load(
     assert counted[0] > 200
 
 
-async def test_the_log_stays_short_under_continuous_writing(
+async def test_the_wal_stays_short_under_continuous_writing(
     sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)

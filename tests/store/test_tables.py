@@ -21,7 +21,7 @@ async def copied(db: Tabled) -> dict[str, Table]:
     return {table.name: table for table in await tables.copied(db)}
 
 
-async def test_all_tables_are_copied_but_the_record_of_migrations(books: Books) -> None:
+async def test_all_tables_except_the_migrations_are_copied(books: Books) -> None:
     everything = await books.db.snapshot(lambda db: db.tables.layout())
     found = await books.db.snapshot(copied)
     assert {table.name for table in everything} - found.keys() == {"schema_version", "schema_hashes"}

@@ -27,7 +27,7 @@ async def entries(books: Books) -> int:
     return read[1] - read[0]
 
 
-async def test_a_vacuum_empties_the_index_of_open_calls_where_few_pages_changed(
+async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
     postgres_books: Books,
 ) -> None:
     """It would leave the indexes alone where less than 2 % of the table's pages hold something to remove."""
