@@ -1,11 +1,11 @@
-"""The guards at the site's edges: who joins, what is taken of a node, whose a cloned voice is, who waits."""
+"""The guards of /farm/v1 and of cloned voices: joining, uploads, owners, admission and polls."""
 
 from tests.mutations.guards import Change, Guard, guard
 
 NODES = "myna/farm/nodes.py"
 NODE_ROWS = "myna/store/queries/farm/nodes.py"
 SITE_ROWS = "myna/store/queries/config.py"
-DOOR = "myna/api/farm/auth.py"
+FARM_AUTH = "myna/api/farm/auth.py"
 UPLOAD = "myna/api/farm/uploads.py"
 KEYS = "myna/keys.py"
 KEY_ROWS = "myna/store/queries/keys.py"
@@ -13,7 +13,7 @@ CLONES = "myna/clones.py"
 CLONE_ROWS = "myna/store/queries/clones.py"
 VOICES = "myna/voices.py"
 PLAN = "myna/speech/plan.py"
-OUTLOOK = "myna/store/queries/farm/capacity.py"
+CAPACITY = "myna/store/queries/farm/capacity.py"
 POLLS = "myna/farm/polls.py"
 FARM = "myna/api/farm/handlers.py"
 TASKS = "myna/farm/tasks.py"
@@ -30,23 +30,23 @@ OWN_VOICES = "tests/tasks/test_own_voices.py::test_"
 
 ANY_CREDENTIAL = ("WHERE credential_hash = $1", "WHERE credential_hash = $1 OR credential_hash IS NOT NULL")
 
-AT_THE_DOOR = (
+OF_NODES = (
     guard(
-        "a token is used once",
+        "a join token is used once",
         NODE_ROWS,
         "SET token_hash = NULL, token_until = 0, credential_hash",
         "SET credential_hash",
         JOINING + "unknown_used_and_old_tokens_are_refused_in_the_same_words[sqlite]",
     ),
     guard(
-        "a node's change is none of chat's",
+        "a change of a node's voices is not a change of the configuration",
         SITE_ROWS,
         "CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END",
         "1",
         CHANGES + "chat_reads_nothing_again_while_a_node_changes_its_voices[sqlite]",
     ),
     guard(
-        "a node's changes are counted",
+        "a node's changes are limited",
         NODE_ROWS,
         "AND changes_until <= now_ms() + $3 RETURNING",
         "AND $3 >= 0 RETURNING",
@@ -54,34 +54,34 @@ AT_THE_DOOR = (
         error="Failed",
     ),
     guard(
-        "a token ends",
+        "a join token expires",
         NODE_ROWS,
         "WHERE token_hash = $1 AND token_until > now_ms()",
         "WHERE token_hash = $1",
         JOINING + "unknown_used_and_old_tokens_are_refused_in_the_same_words[sqlite]",
     ),
     guard(
-        "a token of who joined",
+        "a token of a joined node requires a new enrollment",
         NODE_ROWS,
         "WHERE nodes.credential_hash IS NULL OR CAST($4 AS BIGINT) = 1",
         "WHERE CAST($4 AS BIGINT) >= 0",
         JOINING + "a_node_that_joined_keeps_its_credential_until_a_token_made_again_is_used[sqlite]",
     ),
     guard(
-        "a credential is the node's own",
+        "a credential belongs to one node",
         NODE_ROWS,
         *ANY_CREDENTIAL,
         JOINING + "a_node_that_joined_keeps_its_credential_until_a_token_made_again_is_used[sqlite]",
     ),
     guard(
-        "a disabled node",
+        "a disabled node is refused",
         NODES,
         "if node.disabled_at:\n            raise",
         "if False:\n            raise",
         JOINING + "a_disabled_node_is_refused_until_it_is_enabled[sqlite]",
     ),
     Guard(
-        "a key opens no farm",
+        "an API key is not valid for /farm/v1",
         (
             Change(NODES, "(mynanode_[0-9a-f]{40}) *", "(myna[a-z]*_[0-9a-f]{40}) *"),
             Change(NODE_ROWS, *ANY_CREDENTIAL),
@@ -89,7 +89,7 @@ AT_THE_DOOR = (
         JOINING + "a_credential_opens_the_farm_alone_and_a_key_opens_none_of_it[sqlite]",
     ),
     Guard(
-        "a credential opens no /v1",
+        "a node credential is not valid for /v1",
         (
             Change(KEYS, "(myna_[0-9a-f]{40}) *", "(myna[a-z]*_[0-9a-f]{40}) *"),
             Change(KEY_ROWS, "WHERE k.hash = $1", "WHERE k.hash = $1 OR k.revoked_at = 0"),
@@ -97,39 +97,39 @@ AT_THE_DOOR = (
         JOINING + "a_credential_opens_the_farm_alone_and_a_key_opens_none_of_it[sqlite]",
     ),
     guard(
-        "the protocol",
-        DOOR,
+        "the protocol version is checked",
+        FARM_AUTH,
         "if request.header(PROTOCOL_HEADER.encode()) != str(PROTOCOL).encode():",
         "if False:",
         JOINING + "another_protocol_is_told_so_before_anything_else[sqlite-lease-spoken0]",
     ),
 )
 
-# What is read without its guard never comes in these tests: the wait for it is made short.
-IMPATIENT = Change(UPLOAD, "PATIENCE_S = 30.0", "PATIENCE_S = 1.0")
+# Without its guard an upload waits for bytes that these tests never send: the wait is made short.
+SHORT_PATIENCE = Change(UPLOAD, "PATIENCE_S = 30.0", "PATIENCE_S = 1.0")
 
 OF_UPLOADS = (
     Guard(
-        "an upload: who holds the job",
+        "an upload: requires the lease",
         (
             Change(
                 UPLOAD,
                 "if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.held)):",
                 "if False:",
             ),
-            IMPATIENT,
+            SHORT_PATIENCE,
         ),
         UPLOADS + "who_lost_the_job_is_refused_before_a_byte_of_audio_is_sent[sqlite]",
     ),
     guard(
-        "an upload: one a lease",
+        "an upload: one per lease",
         UPLOAD,
         "if lease in self._jobs:",
         "if False:",
         UPLOADS + "a_job_has_one_upload_at_a_time[sqlite]",
     ),
     guard(
-        "an upload: bytes of a node",
+        "an upload: limit of bytes per node",
         UPLOAD,
         "if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:",
         "if False:",
@@ -143,33 +143,33 @@ OF_UPLOADS = (
         UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-other hash]",
     ),
     guard(
-        "an upload: size told before",
+        "an upload: requires Content-Length",
         UPLOAD,
         "if not size_bytes:",
         "if size_bytes == 0:",
         UPLOADS + "a_body_without_a_size_or_over_the_limit_is_refused_unread[sqlite]",
     ),
     Guard(
-        "an upload: size",
-        (Change(UPLOAD, "if size_bytes > AUDIO_MAX_BYTES:", "if False:"), IMPATIENT),
+        "an upload: size limit",
+        (Change(UPLOAD, "if size_bytes > AUDIO_MAX_BYTES:", "if False:"), SHORT_PATIENCE),
         UPLOADS + "a_body_without_a_size_or_over_the_limit_is_refused_unread[sqlite]",
     ),
     guard(
-        "an upload: audio",
+        "an upload: valid audio",
         UPLOAD,
         "await self._inspect(file, node_id)",
         "pass",
         UPLOADS + "what_is_wrong_is_refused_and_the_job_stays_the_nodes[sqlite-noise]",
     ),
     guard(
-        "an upload: the file of who was too late",
+        "an upload: the file of an expired lease is deleted",
         UPLOAD,
         "await self._audio.discard(audio.name)\n            raise",
         "raise",
         UPLOADS + "who_loses_the_job_during_the_upload_is_stale_and_the_file_goes[sqlite]",
     ),
     guard(
-        "an upload: the file that came twice",
+        "an upload: a duplicate file is deleted",
         UPLOAD,
         "if not named:",
         "if False:",
@@ -179,7 +179,7 @@ OF_UPLOADS = (
 
 OF_VOICES = (
     guard(
-        "a voice is its account's",
+        "a cloned voice belongs to its account",
         CLONE_ROWS,
         "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
         "WHERE $1 > 0 AND c.{READY} ORDER BY",
@@ -187,7 +187,7 @@ OF_VOICES = (
         "Failed",
     ),
     guard(
-        "a voice that is ready",
+        "a cloned voice is ready",
         CLONE_ROWS,
         "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
         "WHERE c.account_id = $1 ORDER BY",
@@ -195,7 +195,7 @@ OF_VOICES = (
         "Failed",
     ),
     guard(
-        "a voice's language",
+        "a node online clones the voice's language",
         VOICES,
         "for row in config.node_clones if row.language == clone.language}",
         "for row in config.node_clones}",
@@ -203,49 +203,49 @@ OF_VOICES = (
         "Failed",
     ),
     guard(
-        "a voice that nobody can speak now is not listed",
+        "a voice without an online node is not listed",
         VOICES,
         "for clone in clones if _cloning_nodes(clone, config, nodes)]",
         "for clone in clones]",
         OWN_VOICES + "a_voice_is_listed_while_somebody_can_speak_it[sqlite]",
     ),
     guard(
-        "a deleted voice's tasks",
+        "a deleted voice: queued tasks are refunded",
         CLONE_ROWS,
         "outcomes = await db.end(ends) if ends else []",
         "outcomes: list[EndOutcome] = []",
         DELETING + "tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded[sqlite]",
     ),
     guard(
-        "a deleted voice's tasks that a node holds",
+        "a deleted voice: leased tasks are refunded",
         CLONE_ROWS,
         'AND {LEASED}"',
         'AND {LEASED} AND status = 9"',
         DELETING + "tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded[sqlite]",
     ),
     guard(
-        "a deleted voice's tasks that the site is at",
+        "a deleted voice: tasks of the service itself are left",
         CLONE_ROWS,
         'AND {LEASED}"',
         'AND status = 1"',
         DELETING + "deleting_a_voice_leaves_tasks_of_the_service_itself[sqlite]",
     ),
     guard(
-        "a deleted voice's preview",
+        "a deleted voice: the preview is deleted",
         CLONES,
         "if deleted.preview:",
         "if False:",
         DELETING + "deleting_while_a_node_completes_the_voice_leaves_nothing[sqlite]",
     ),
     guard(
-        "a deleted voice's sample",
+        "a deleted voice: the sample is deleted",
         CLONES,
         "await asyncio.to_thread(samples.delete, deleted.sample)",
         "pass",
         DELETING + "a_deleted_voice_leaves_no_row_no_sample_and_no_preview[sqlite]",
     ),
     Guard(
-        "consent",
+        "consent is required",
         (
             Change(CLONES, "if not request.consent_by:", "if False:"),
             Change(
@@ -258,14 +258,14 @@ OF_VOICES = (
         "Failed",
     ),
     guard(
-        "the consent's text is told",
+        "the error has the consent statement",
         CLONES,
         "if not request.consent_by:",
         "if False:",
         CLONING + "without_consent_nothing_is_stored_and_the_error_has_the_statement[sqlite]",
     ),
     guard(
-        "how many voices",
+        "limit of voices per account",
         CLONE_ROWS,
         "if await count(db, new.account_id) >= most:",
         "if False:",
@@ -275,7 +275,7 @@ OF_VOICES = (
 
 OF_THE_QUEUE = (
     guard(
-        "a queue that is too long",
+        "a task with a too long estimated wait is refused",
         PLAN,
         "> plan.request.node_s:",
         "> 9e9:",
@@ -283,7 +283,7 @@ OF_THE_QUEUE = (
         "Failed",
     ),
     guard(
-        "every account has its turn",
+        "the estimate assumes round robin",
         "myna/farm/capacity.py",
         "share = min(1.0, turns / tasks[row.account_id])",
         "share = 1.0",
@@ -291,16 +291,16 @@ OF_THE_QUEUE = (
         "NoSpeechChannel",
     ),
     guard(
-        "a silent node",
-        OUTLOOK,
+        "a silent node is not online",
+        CAPACITY,
         "heard_at > now_ms() - $1",
         "heard_at > 0 * $1",
         QUEUES + "where_no_node_is_online_nothing_is_charged[sqlite]",
         "Failed",
     ),
     guard(
-        "nodes that may not work are not counted on",
-        OUTLOOK,
+        "disabled and draining nodes have no capacity",
+        CAPACITY,
         "disabled_at = 0 AND draining = 0 AND slots",
         "slots",
         QUEUES + "nodes_that_may_not_work_or_are_silent_are_not_counted_on[sqlite]",
@@ -309,14 +309,14 @@ OF_THE_QUEUE = (
 
 OF_POLLS = (
     guard(
-        "a lease whose client disconnects as it comes",
+        "a lease whose client disconnects at the same moment",
         FARM,
         "if found and disconnected.done():",
         "if False:",
         DISCONNECTS + "a_job_that_is_leased_as_its_client_disconnects_is_queued_again[sqlite]",
     ),
     guard(
-        "a lease whose client disconnects behind it",
+        "a lease whose client disconnects afterwards",
         FARM,
         "if found:\n                await self._tasks.requeue",
         "if False:\n                await self._tasks.requeue",
@@ -324,7 +324,7 @@ OF_POLLS = (
         error="TimeoutError",
     ),
     guard(
-        "a lease whose poll ended",
+        "a lease of an ended poll",
         POLLS,
         "elif jobs:  # the poll ended meanwhile",
         "elif False:",
@@ -332,7 +332,7 @@ OF_POLLS = (
         error="TimeoutError",
     ),
     guard(
-        "a lease whose poll is cancelled",
+        "a lease of a cancelled poll",
         POLLS,
         "if poll.result.done() and not poll.result.exception():",
         "if False:",
@@ -340,7 +340,7 @@ OF_POLLS = (
         error="TimeoutError",
     ),
     guard(
-        "a lease that is cancelled",
+        "a cancelled lease",
         TASKS,
         "await self.requeue(node_id, found)\n                raise",
         "raise",
@@ -349,4 +349,4 @@ OF_POLLS = (
     ),
 )
 
-OF_THE_FARM = (*AT_THE_DOOR, *OF_UPLOADS, *OF_VOICES, *OF_THE_QUEUE, *OF_POLLS)
+OF_THE_FARM = (*OF_NODES, *OF_UPLOADS, *OF_VOICES, *OF_THE_QUEUE, *OF_POLLS)

@@ -15,13 +15,13 @@ LEDGER = "myna/ledger.py"
 GRANTS = "myna/store/queries/ledger.py"
 
 CHARGE = "tests/store/test_charge.py::test_"
-MANY = "tests/store/test_batch.py::test_"
-ORDERS = "tests/store/test_reservations.py::test_"
+BATCHES = "tests/store/test_batch.py::test_"
+RETRIES = "tests/store/test_reservations.py::test_"
 TASKS = "tests/store/test_task_rows.py::test_"
 SCHEMA = "tests/store/test_guards.py::test_"
 GROUP = "tests/store/test_group_commit.py::test_"
 LOCKS = "tests/store/test_locks.py::test_"
-AWAY = "tests/store/test_outages_postgresql.py::test_"
+OUTAGES = "tests/store/test_outages_postgresql.py::test_"
 ADMIT = "tests/ledger/test_admit.py::test_"
 ENDS = "tests/ledger/test_ends.py::test_"
 IN_DOUBT = "tests/ledger/test_in_doubt.py::test_"
@@ -86,44 +86,46 @@ ON_SQLITE = (
         (PYTHON_UNITS, UNITS_COUNT),
         CHARGE + "a_charge_over_the_balance_is_refused[sqlite]",
     ),
-    Guard("open", (OPEN_READ,), MANY + "a_call_ends_once[sqlite-False]"),
-    Guard("open, statement", (OPEN_READ, OPEN_WRITTEN_ONE), MANY + "a_call_ends_once[sqlite-False]"),
-    Guard("open, statement of many", (OPEN_READ, OPEN_WRITTEN), MANY + "calls_of_one_batch_end_once[sqlite]"),
-    Guard("open, count", (OPEN_READ, OPEN_COUNT), MANY + "a_call_ends_once[sqlite-False]"),
+    Guard("open", (OPEN_READ,), BATCHES + "a_call_ends_once[sqlite-False]"),
+    Guard("open, statement", (OPEN_READ, OPEN_WRITTEN_ONE), BATCHES + "a_call_ends_once[sqlite-False]"),
+    Guard(
+        "open, statement of many", (OPEN_READ, OPEN_WRITTEN), BATCHES + "calls_of_one_batch_end_once[sqlite]"
+    ),
+    Guard("open, count", (OPEN_READ, OPEN_COUNT), BATCHES + "a_call_ends_once[sqlite-False]"),
     guard(
         "first end",
         BATCH,
         "first.setdefault(end.call_id, end)",
         "first[end.call_id] = end",
-        MANY + "the_first_of_a_keep_and_a_refund_in_one_batch_wins[sqlite-True]",
+        BATCHES + "the_first_of_a_keep_and_a_refund_in_one_batch_wins[sqlite-True]",
     ),
     guard(
         "fingerprint",
         BATCH,
         "if fingerprint != charge.reservation.fingerprint:",
         "if False:",
-        ORDERS + "another_request_under_the_same_key_is_refused_open_or_kept[sqlite]",
+        RETRIES + "another_request_under_the_same_key_is_refused_open_or_kept[sqlite]",
     ),
     guard(
-        "reservation's life",
+        "expiry of the idempotency key",
         BATCH,
         "oldest = now - RESERVATION_LIFE_MS",
         "oldest = 0",
-        ORDERS + "an_idempotency_key_expires_after_a_day[sqlite]",
+        RETRIES + "an_idempotency_key_expires_after_a_day[sqlite]",
     ),
     guard(
-        "reservation",
+        "idempotency key",
         BATCH,
         "db.execute(_RESERVE, ",
         "print(_RESERVE, ",
-        ORDERS + "retries_in_one_batch_are_charged_once[sqlite]",
+        RETRIES + "retries_in_one_batch_are_charged_once[sqlite]",
     ),
     guard(
-        "reservation dropped",
+        "a refund deletes the idempotency key",
         BATCH,
         "db.execute(_DROP_RESERVATIONS, ",
         "print(_DROP_RESERVATIONS, ",
-        ORDERS + "a_refund_deletes_the_idempotency_key[sqlite]",
+        RETRIES + "a_refund_deletes_the_idempotency_key[sqlite]",
     ),
     guard("revoked", BATCH, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[sqlite]"),
     guard(
@@ -155,7 +157,7 @@ ON_SQLITE = (
         CHARGE + "a_rate_without_its_scope_is_refused[sqlite]",
     ),
     guard(
-        "rate before a stored answer, in the batch",
+        "rate before a stored response, in the batch",
         BATCH,
         "if not key.scopes & charge.pays:",
         "if not charge.reservation and not key.scopes & charge.pays:",
@@ -170,18 +172,18 @@ ON_SQLITE = (
         CHARGE + "a_charge_under_another_configuration_is_stale[sqlite]",
     ),
     guard(
-        "refund's entry",
+        "ledger entry of a refund",
         BATCH,
         "changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)",
         "changes.balances[account_id] += units",
-        MANY + "a_refund_returns_the_units_of_its_call[sqlite]",
+        BATCHES + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(
-        "refund's cost",
+        "cost counter of a refund",
         BATCH,
         "changes.count(key_id, 0, 0)",
         "changes.count(key_id, 0, units)",
-        MANY + "a_refund_returns_the_units_of_its_call[sqlite]",
+        BATCHES + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(
         "running sum",
@@ -191,29 +193,29 @@ ON_SQLITE = (
         CHARGE + "the_last_unit_can_be_spent[sqlite]",
     ),
     guard(
-        "one purse",
+        "keys of an account share its balance",
         BATCH,
         "account = accounts.get(account_id)",
         "account = None",
-        MANY + "charges_of_one_batch_never_exceed_the_balance[sqlite]",
+        BATCHES + "charges_of_one_batch_never_exceed_the_balance[sqlite]",
     ),
     guard(
-        "sent again",
+        "a charge sent again counts once",
         BATCH,
         "if key and key.done:",
         "if False:",
-        MANY + "a_batch_that_is_sent_again_counts_once[sqlite]",
+        BATCHES + "a_batch_that_is_sent_again_counts_once[sqlite]",
         "ConstraintError",
     ),
     guard(
-        "task fails",
+        "a refund fails the task",
         BATCH,
         "db.execute(_FAIL_TASKS, ",
         "print(_FAIL_TASKS, ",
         TASKS + "a_refund_fails_the_task_with_its_reason[sqlite-1]",
     ),
     Guard(
-        "a completed task stays",
+        "a completed task is final",
         (
             OPEN_READ,
             OPEN_WRITTEN_ONE,
@@ -239,7 +241,7 @@ ON_SQLITE = (
         "Failed",
     ),
     guard(
-        "entries change",
+        "ledger entries are not updated",
         LITE,
         "BEFORE UPDATE ON ledger",
         "BEFORE UPDATE OF kind ON ledger",
@@ -247,7 +249,7 @@ ON_SQLITE = (
         "Failed",
     ),
     guard(
-        "entries go",
+        "ledger entries are not deleted",
         LITE,
         "BEFORE DELETE ON ledger",
         "BEFORE DELETE ON ledger WHEN false",

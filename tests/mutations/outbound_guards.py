@@ -1,4 +1,4 @@
-"""The guards by which no caller gets an answer that another one's request caused."""
+"""The guards of the HTTP client: no caller gets the answer to another caller's request."""
 
 from tests.mutations.guards import guard
 
@@ -9,28 +9,28 @@ POOL = "tests/http_client/test_pool.py::test_"
 
 OF_OUTBOUND = (
     guard(
-        "the kernel is asked for unread bytes before a request leaves",
+        "the socket is checked for unread bytes before a request is sent",
         CONNECTION,
         "(events := self._poller.poll(0))",
         "(events := list[tuple[int, int]]())",
         ANSWERS + "bytes_received_before_the_call_are_not_its_answer[asyncio-whole]",
     ),
     guard(
-        "a connection that answered counts as used",
+        "a connection that received an answer is used",
         CONNECTION,
         "        self._transport.used = True\n",
         "",
         ANSWERS + "bytes_received_before_the_request_is_sent_are_not_its_answer[asyncio-whole]",
     ),
     guard(
-        "what is read before the request left is no answer to it",
+        "bytes read before the request is sent are not its answer",
         CONNECTION,
         "self._future.done() or self._transport.unsent:",
         "self._future.done():",
         POOL + "bytes_parsed_before_the_request_is_sent_are_not_its_answer[asyncio]",
     ),
     guard(
-        "of two answers in one read none is taken",
+        "two answers in one read are rejected",
         CONNECTION,
         "if self._transport.used:",
         "if False:",
@@ -45,7 +45,7 @@ OF_OUTBOUND = (
         ANSWERS + "a_connection_waits_before_its_next_call[asyncio]",
     ),
     guard(
-        "an origin that sent stray bytes is used without keep-alive",
+        "an origin that sent unexpected bytes is used without keep-alive",
         IDLE,
         " or now < self._distrusted.get(connection.origin, 0.0):",
         ":",

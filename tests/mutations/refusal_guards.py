@@ -1,4 +1,4 @@
-"""The guards of final failures: who gets a refused job, and what a refuted refusal costs its node."""
+"""The guards of jobs that a node refused: which node gets them next, and what a refuted refusal costs."""
 
 from tests.mutations.guards import guard
 
@@ -13,21 +13,21 @@ NO_OTHER = OPINION + "a_task_that_no_other_node_can_do_is_refunded_at_once"
 
 OF_REFUSALS = (
     guard(
-        "a refused job goes to another",
+        "a refused job is requeued for another node",
         TASKS,
         "return not await refusals.another(db, proof.kind, proof.id)",
         "return True",
         OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
     ),
     guard(
-        "a refused job that nobody else can do",
+        "a refused job that no other node can do",
         TASKS,
         "return not await refusals.another(db, proof.kind, proof.id)",
         "return False",
         OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
     ),
     guard(
-        "a refusal is noted",
+        "a refusal is stored",
         REFUSALS,
         "SET refused_by = refused_by || $2",
         "SET refused_by = substr(refused_by || $2, 1, 0)",
@@ -41,42 +41,42 @@ OF_REFUSALS = (
         OPINION + "no_more_nodes_are_asked_than_a_job_has_tries[sqlite]",
     ),
     guard(
-        "another opinion: online",
+        "another node: online",
         REFUSALS,
         "AND n.heard_at > now_ms() - $2",
         "AND $2 > 0",
         NO_OTHER + "[sqlite-offline]",
     ),
     guard(
-        "another opinion: enabled",
+        "another node: enabled",
         REFUSALS,
         "n.disabled_at = 0 AND ",
         "",
         NO_OTHER + "[sqlite-disabled]",
     ),
     guard(
-        "another opinion: not draining",
+        "another node: not draining",
         REFUSALS,
         "AND n.draining = 0 ",
         "",
         NO_OTHER + "[sqlite-draining]",
     ),
     guard(
-        "another opinion: the voice",
+        "another node: speaks the voice",
         REFUSALS,
         "WHERE v.node_id = n.id AND v.voice_id = j.voice_id)",
         "WHERE v.node_id = n.id)",
         NO_OTHER + "[sqlite-another voice]",
     ),
     guard(
-        "another opinion: a voice of an account",
+        "another node: clones the language of the account's voice",
         REFUSALS,
         "WHERE c.voice_id = j.voice_id AND c.{READY} AND l.node_id = n.id)",
         "WHERE false)",
         OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
     ),
     guard(
-        "another opinion: the language",
+        "another node: clones the language",
         REFUSALS,
         "WHERE l.node_id = n.id AND l.language = j.language)",
         "WHERE l.node_id = n.id)",
@@ -97,35 +97,35 @@ OF_REFUSALS = (
         OPINION + "a_voice_that_a_node_refused_is_made_by_another[sqlite]",
     ),
     guard(
-        "a node that waits: a refused task",
+        "a polling node: a refused task",
         POLLS,
         """WHERE {not_refused("r", "v.node_id")}""",
         "WHERE true",
         OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
     ),
     guard(
-        "a node that waits: a task in an account's own voice",
+        "a polling node: a refused task in a cloned voice",
         POLLS,
         """WHERE {not_refused("r", "l.node_id")}""",
         "WHERE true",
         OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
     ),
     guard(
-        "a node that waits: a refused voice",
+        "a polling node: a refused voice",
         POLLS,
         """AND {not_refused("c", "l.node_id")}""",
         "AND true",
         OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
     ),
     guard(
-        "a refusal that is refuted",
+        "a refuted refusal is counted",
         REFUSALS,
         "await queue.begin_cooldown(db, number, handed_back=False)",
         "pass",
         OPINION + "a_node_whose_refusal_another_refuted_has_failed_once_more[sqlite]",
     ),
     guard(
-        "a refused voice that no other node makes",
+        "a refused voice that no other node can clone",
         TASKS,
         "await refusals.fail_refused_clones(db, OPINION_GRACE_MS, NO_TRY_LEFT)",
         "pass",

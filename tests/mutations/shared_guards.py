@@ -1,4 +1,4 @@
-"""The guards that are the same for both databases, missed on one."""
+"""The guards that are the same for both databases, tested on one."""
 
 from tests.mutations.guards import (
     ADMIT,
@@ -10,48 +10,48 @@ from tests.mutations.guards import (
     IN_DOUBT,
     LEDGER,
     LITE_CHECK,
-    ORDERS,
+    RETRIES,
     SCHEMA,
     Guard,
     guard,
 )
 
 KEYS = "myna/keys.py"
-TOLD_WHY = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
+KEY_REFUSED = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
 
 ON_BOTH = (
     guard(
-        "a large answer isn't stored",
+        "a large response is not stored",
         "myna/store/batch.py",
         "if len(answer.encode()) <= STORED_ANSWER_MAX_BYTES",
         "if True",
         ADMIT + "a_retry_of_a_response_too_large_to_store_is_refused[sqlite]",
     ),
     guard(
-        "a copy is told that its answer isn't stored",
+        "a retry of a large response is refused",
         LEDGER,
         "if replayed.answer == NOT_STORED:",
         "if False:",
         ADMIT + "a_retry_of_a_response_too_large_to_store_is_refused[sqlite]",
     ),
     guard(
-        "who left is refunded",
+        "a charge whose caller disconnected is refunded",
         COMMITS,
         "self._refund_charge(waiting.operation, outcome)",
         "pass",
-        GROUP + "a_charge_that_commits_after_its_caller_left_is_refunded_at_once[sqlite]",
+        GROUP + "a_charge_committed_after_its_cancellation_is_refunded_at_once[sqlite]",
         "TimeoutError",
     ),
     guard(
-        "who left in that moment is refunded",
+        "a charge whose caller is cancelled at its commit is refunded",
         COMMITS,
         "self._refund_charge(operation, future.result())",
         "pass",
-        GROUP + "a_charge_whose_caller_is_cancelled_while_it_is_answered_is_refunded[sqlite]",
+        GROUP + "a_charge_cancelled_while_its_result_is_set_is_refunded[sqlite]",
         "TimeoutError",
     ),
     guard(
-        "nothing is told of a charge that was sent",
+        "a charge that was sent is in doubt",
         COMMITS,
         "if not (waiting.sent and isinstance(waiting.operation, Charge)):",
         "if True:",
@@ -59,7 +59,7 @@ ON_BOTH = (
         "DatabaseUnavailable",
     ),
     guard(
-        "nothing is told of a charge that is told to stop",
+        "a cancelled charge is in doubt",
         COMMITS,
         "if waiting.sent and isinstance(operation, Charge):",
         "if False:",
@@ -67,14 +67,14 @@ ON_BOTH = (
         "CancelledError",
     ),
     guard(
-        "what was told to cost nothing is never sent",
+        "a charge refused as never sent is not sent",
         COMMITS,
         "wanted = [waiting for waiting in batch if not waiting.cancelled]",
         "wanted = list(batch)",
-        GROUP + "a_charge_whose_caller_left_before_there_was_a_connection_is_never_sent[sqlite]",
+        GROUP + "a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent[sqlite]",
     ),
     guard(
-        "only a refund that is known is told",
+        "only a committed refund is reported",
         LEDGER,
         "if not refunded:",
         "if False:",
@@ -82,7 +82,7 @@ ON_BOTH = (
         "UpstreamFailed",
     ),
     guard(
-        "a refund that was too late is none",
+        "a refund after a keep is not reported",
         LEDGER,
         "return outcome is EndOutcome.DONE",
         "return True",
@@ -90,7 +90,7 @@ ON_BOTH = (
         "UpstreamFailed",
     ),
     guard(
-        "no refund is told behind a keep",
+        "an error after a keep is in doubt",
         LEDGER,
         "elif error is not None and not isinstance(error, CallRefunded | CommitInDoubt):",
         "elif False:",
@@ -106,14 +106,14 @@ ON_BOTH = (
         "Failed",
     ),
     guard(
-        "halving",
+        "a failed batch is halved",
         COMMITS,
         "    await self._halve(batch, contended=contended)",
         "    [self._fail(waiting, error) for waiting in batch]",
         GROUP + "an_operation_that_fails_on_its_data_fails_alone[sqlite]",
     ),
     guard(
-        "refund on error",
+        "a call that raises is refunded",
         LEDGER,
         "if not self._ended:",
         "if False:",
@@ -121,7 +121,7 @@ ON_BOTH = (
         "CommitInDoubt",
     ),
     guard(
-        "forgotten at the end",
+        "an ended call is removed from the running ones",
         LEDGER,
         "        finally:\n            self._ledger.ended(self.id)",
         "        except ZeroDivisionError:\n            raise\n        self._ledger.ended(self.id)",
@@ -135,28 +135,28 @@ ON_BOTH = (
         ENDS + "the_sweep_refunds_calls_of_a_dead_process[sqlite]",
     ),
     guard(
-        "the sweep leaves what runs",
+        "the sweep leaves running calls",
         LEDGER,
         "if call_id not in self._running]",
         "]",
         ENDS + "the_sweep_does_not_refund_calls_that_this_process_works_on[sqlite]",
     ),
     guard(
-        "the sweep waits",
+        "the sweep waits for the deadline",
         GRANTS,
         "WHERE {OPEN} AND deadline < now_ms()",
         "WHERE state = 0",
         ENDS + "the_sweep_refunds_calls_of_a_dead_process[sqlite]",
     ),
     guard(
-        "recovery",
+        "recovery at the start",
         GRANTS,
         "SELECT id FROM calls WHERE {OPEN} AND NOT EXISTS (",
         "SELECT id FROM calls WHERE state = 9 AND NOT EXISTS (",
         ENDS + "a_starting_process_refunds_every_open_call[sqlite]",
     ),
     guard(
-        "a lost keep",
+        "a keep after a refund is lost",
         LEDGER,
         "if outcome is EndOutcome.LOST:",
         "if False:",
@@ -164,7 +164,7 @@ ON_BOTH = (
         "Failed",
     ),
     guard(
-        "an unknown keep",
+        "a keep without a reply is in doubt",
         LEDGER,
         '            metrics.calls("unknown").inc()\n            raise CommitInDoubt from None',
         "            return",
@@ -172,7 +172,7 @@ ON_BOTH = (
         "Failed",
     ),
     guard(
-        "key before refusal",
+        "the key is checked before a refusal",
         LEDGER,
         "replayed = await self._check_refusal(caller, version)",
         "replayed = None",
@@ -180,7 +180,7 @@ ON_BOTH = (
         "InvalidRequest",
     ),
     guard(
-        "rate before a stored answer",
+        "rate before a stored response",
         GRANTS,
         " AND c.pays & $5 <> 0",
         " AND $5 >= 0",
@@ -195,16 +195,16 @@ ON_BOTH = (
         ADMIT + "a_late_refresh_does_not_restore_an_older_configuration[sqlite]",
     ),
     guard(
-        "one decision, one configuration",
+        "a decision uses one version of the configuration",
         LEDGER,
         "if self._config.current is not config:",
         "if False:",
         ADMIT + "a_decision_is_repeated_if_the_configuration_changed_meanwhile[sqlite]",
     ),
-    guard("verify: revoked", KEYS, "if key.revoked_at:", "if False:", TOLD_WHY),
-    guard("verify: expired", KEYS, "if key.expires_at and", "if False and", TOLD_WHY),
-    guard("verify: disabled", KEYS, "if key.account_disabled_at:", "if False:", TOLD_WHY),
-    guard("verify: scope", KEYS, "if scope & ~Scope(key.scopes):", "if False:", TOLD_WHY),
+    guard("verify: revoked", KEYS, "if key.revoked_at:", "if False:", KEY_REFUSED),
+    guard("verify: expired", KEYS, "if key.expires_at and", "if False and", KEY_REFUSED),
+    guard("verify: disabled", KEYS, "if key.account_disabled_at:", "if False:", KEY_REFUSED),
+    guard("verify: scope", KEYS, "if scope & ~Scope(key.scopes):", "if False:", KEY_REFUSED),
     guard(
         "grant",
         GRANTS,
@@ -219,10 +219,10 @@ ON_BOTH = (
         SCHEMA + "a_negative_grant_is_limited_by_the_balance[sqlite]",
     ),
     guard(
-        "answers of the day",
+        "only expired responses are deleted",
         GRANTS,
         "AND r.created_at > now_ms() - $4",
         "AND r.created_at > $4 - $4",
-        ORDERS + "the_stored_answer_is_only_for_the_same_request[sqlite]",
+        RETRIES + "the_stored_answer_is_only_for_the_same_request[sqlite]",
     ),
 )

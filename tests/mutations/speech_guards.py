@@ -5,8 +5,8 @@ from tests.mutations.guards import guard
 ADMISSION = "myna/engines/pool/admission.py"
 POOL = "myna/engines/pool/pool.py"
 
-SHARES = "tests/engines/test_admission.py::test_"
-TURNS = "tests/engines/test_pool_queue.py::test_"
+ADMISSIONS = "tests/engines/test_admission.py::test_"
+POOL_QUEUE = "tests/engines/test_pool_queue.py::test_"
 
 OF_SPEECH = (
     guard(
@@ -14,28 +14,28 @@ OF_SPEECH = (
         ADMISSION,
         "if self._counts.get(account, 0) >= self._account_max:",
         "if False:",
-        SHARES + "an_account_at_its_limit_is_refused_alone",
+        ADMISSIONS + "an_account_at_its_limit_is_refused_alone",
     ),
     guard(
         "a slot is released",
         ADMISSION,
         "            self._admission.release(self._account, self._sound_s)\n",
         "",
-        SHARES + "a_released_slot_can_be_acquired_again",
+        ADMISSIONS + "a_released_slot_can_be_acquired_again",
     ),
     guard(
         "a text that would miss its deadline is not charged",
         ADMISSION,
         "> WAIT_SHARE_MAX * within_s",
         "> 1e9 * within_s",
-        SHARES + "a_text_that_would_miss_its_deadline_is_refused",
+        ADMISSIONS + "a_text_that_would_miss_its_deadline_is_refused",
     ),
     guard(
         "long texts leave a process for short ones",
         POOL,
         "if self._waiting_long and self._long_running < self._long_max:",
         "if self._waiting_long:",
-        TURNS + "long_jobs_leave_a_process_for_short_ones[asyncio]",
+        POOL_QUEUE + "long_jobs_leave_a_process_for_short_ones[asyncio]",
         error="AssertionError",
     ),
 )

@@ -1,10 +1,10 @@
-"""The guards of the site's disk: the reserve of free space, and the quota of an account."""
+"""The guards of the disk: the reserve of free space, and the quota of an account."""
 
 from tests.mutations.guards import guard
 
 OF_STORAGE = (
     guard(
-        "free space is looked at before the charge",
+        "free space is checked before the charge",
         "myna/speech/plan.py",
         "        self._space.check()\n        nodes",
         "        nodes",
@@ -12,7 +12,7 @@ OF_STORAGE = (
         error="Failed",
     ),
     guard(
-        "free space is looked at before an upload",
+        "free space is checked before an upload",
         "myna/api/farm/uploads.py",
         "if self._space.low:",
         "if False:",
@@ -26,7 +26,7 @@ OF_STORAGE = (
         "tests/store/test_free_space.py::test_below_the_reserve_speech_is_refused_until_space_is_free",
     ),
     guard(
-        "the quota is looked at before the charge",
+        "the quota is checked before the charge",
         "myna/speech/plan.py",
         "            self._quota.check(await self._account_of(caller))\n",
         "            pass\n",
@@ -34,7 +34,7 @@ OF_STORAGE = (
         error="Failed",
     ),
     guard(
-        "removed audio is not stored",
+        "removed audio does not count for the quota",
         "myna/store/queries/storage.py",
         " AND audio_removed_at = 0",
         "",

@@ -1,4 +1,4 @@
-"""The guards of tasks between their order and their end: who gets a job, who holds it, who may end it."""
+"""The guards of tasks: which node leases a job, which may end it, and what requeues it."""
 
 from tests.mutations.guards import GRANTS, Change, Guard, guard
 
@@ -49,28 +49,28 @@ PROOF = (
         ENDS + "a_lease_that_ran_out_is_stale_before_anybody_looked[sqlite-complete]",
     ),
     guard(
-        "proof of what was completed: token",
+        "proof of a completed job: token",
         QUEUE,
         "{COMPLETED} AND epoch = $2 AND token_hash = $3",
         "{COMPLETED} AND epoch = $2 AND (token_hash = $3 OR true)",
         ENDS + "who_never_held_a_completed_task_is_stale[sqlite-token]",
     ),
     guard(
-        "proof of what was completed: epoch",
+        "proof of a completed job: epoch",
         QUEUE,
         "{COMPLETED} AND epoch = $2",
         "{COMPLETED} AND (epoch = $2 OR true)",
         ENDS + "who_never_held_a_completed_task_is_stale[sqlite-epoch]",
     ),
     guard(
-        "proof of what was completed: node",
+        "proof of a completed job: node",
         QUEUE,
         'token_hash = $3 AND node_id = $4"',
         'token_hash = $3 AND (node_id = $4 OR true)"',
         ENDS + "who_never_held_a_completed_task_is_stale[sqlite-node]",
     ),
     guard(
-        "proof of what was completed: audio",
+        "proof of a completed job: audio",
         TASKS,
         "if await queue.completed_with(db, proof, audio.sha256):",
         "if True:",
@@ -100,30 +100,30 @@ PROOF = (
     ),
 )
 
-TAKING = (
+LEASING = (
     guard(
-        "take: status",
+        "lease: status",
         QUEUE,
         " AND {QUEUED}{in_time}{db.skip_locked})",
         "{in_time}{db.skip_locked})",
         LEASE + "whoever_looked_before_the_job_was_taken_does_not_take_it_again[sqlite]",
     ),
     guard(
-        "take: epoch",
+        "lease: epoch",
         QUEUE,
         "epoch = epoch + 1,",
         "epoch = 1,",
         CLOCK + "a_task_whose_lease_ran_out_goes_back_to_the_queue[sqlite]",
     ),
     guard(
-        "take: token",
+        "lease: token",
         TASKS,
         "token = secrets.token_hex(16)",
         'token = "0" * 32',
         ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
     ),
     guard(
-        "take: waits for nobody",
+        "lease: skips locked rows",
         QUEUE,
         "WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})",
         "WHERE id = $1 AND {QUEUED}{in_time})",
@@ -131,7 +131,7 @@ TAKING = (
         "LockTimedOut",
     ),
     guard(
-        "take: deadline",
+        "lease: deadline",
         QUEUE,
         "AND {QUEUED}{in_time}{db.skip_locked})",
         "AND {QUEUED}{db.skip_locked})",
@@ -145,63 +145,63 @@ TAKING = (
         LEASE + "a_lease_never_outlasts_the_deadline[sqlite]",
     ),
     guard(
-        "what is overdue",
+        "an overdue task is not leased",
         QUEUE,
         "WHERE {QUEUED} AND deadline > (SELECT now_ms())",
         "WHERE status = 0",
         LEASE + "an_overdue_task_is_not_leased_even_before_the_sweep[sqlite]",
     ),
     guard(
-        "a disabled node",
+        "a disabled node gets no lease",
         QUEUE,
         "n.disabled_at = 0 AND ",
         "",
         LEASE + "a_disabled_node_gets_nothing[sqlite]",
     ),
     guard(
-        "a draining node",
+        "a draining node gets no lease",
         QUEUE,
         " AND n.draining = 0",
         "",
         LEASE + "a_draining_node_ends_what_it_has_and_gets_nothing[sqlite]",
     ),
     guard(
-        "a removed node",
+        "a removed node gets no lease",
         QUEUE,
         "WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1",
         "WHERE $1 = $1 OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1",
         LEASE + "a_disabled_node_gets_nothing[sqlite]",
     ),
     guard(
-        "the node's voices",
+        "lease: the node's voices",
         QUEUE,
         "v.node_id = $1 AND v.voice_id = q.voice_id",
         "v.node_id = $1",
         LEASE + "a_node_gets_only_voices_that_it_speaks[sqlite]",
     ),
     guard(
-        "the node's languages",
+        "lease: the node's languages",
         QUEUE,
         "ON l.node_id = $1 AND l.language = c.language",
         "ON l.node_id = $1",
         LEASE + "a_new_voice_is_made_by_a_node_that_clones_its_language[sqlite]",
     ),
     guard(
-        "a voice that is ready",
+        "lease: a cloned voice that is ready",
         QUEUE,
         "c.{READY} AND l.node_id = $1",
         "l.node_id = $1",
         LEASE + "a_voice_that_failed_is_spoken_by_nobody[sqlite]",
     ),
     guard(
-        "turns",
+        "round robin of accounts",
         QUEUE,
         "ORDER BY coalesce(u.turn, 0), h.place",
         "ORDER BY h.place",
         FAIRNESS + "accounts_take_turns_whatever_each_has_waiting[sqlite]",
     ),
     guard(
-        "a sample: the new voice's holder",
+        "a sample: the lease of the new voice",
         QUEUE,
         "c.{PROCESSING} AND c.node_id = $1",
         "c.status = 0",
@@ -216,23 +216,23 @@ TAKING = (
     ),
 )
 
-LETTING_GO = (
+REQUEUEING = (
     guard(
-        "put back: token",
+        "requeue: token",
         QUEUE,
         "{QUEUED}, token_hash = $2, node_id = 0",
         "{QUEUED}, token_hash = coalesce(token_hash, $2), node_id = 0",
         ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
     ),
     guard(
-        "put back: node",
+        "requeue: node",
         QUEUE,
         "token_hash = $2, node_id = 0, lease_until = 0",
         "token_hash = $2, lease_until = 0",
         ENDS + "a_failure_that_another_node_may_mend_queues_the_task_again[sqlite]",
     ),
     guard(
-        "put back: lease",
+        "requeue: lease",
         QUEUE,
         "node_id = 0, lease_until = 0, progress = 0",
         "node_id = 0, progress = 0",
@@ -246,21 +246,21 @@ LETTING_GO = (
         ENDS + "the_third_failure_is_final[sqlite]",
     ),
     guard(
-        "tries: leases that ran out",
+        "tries: expired leases",
         QUEUE,
         'f" AND tries < $1 ORDER BY',
         'f" AND $1 > 0 ORDER BY',
         CLOCK + "a_task_that_no_node_finished_in_all_its_tries_is_refunded[sqlite]",
     ),
     guard(
-        "tries: a lease that goes on",
+        "tries: a lease that has not expired",
         QUEUE,
         "SELECT call_id FROM tasks WHERE {LEASED} AND lease_until <= now_ms()",
         "SELECT call_id FROM tasks WHERE {LEASED}",
         CLOCK + "a_task_in_its_last_try_is_left_to_its_node[sqlite]",
     ),
     guard(
-        "tries: what the site is at",
+        "tries: tasks of the service itself",
         QUEUE,
         'WHERE {LEASED} AND lease_until <= now_ms()"\n            f',
         'WHERE {PROCESSING} AND lease_until <= now_ms()"\n            f',
@@ -274,21 +274,21 @@ LETTING_GO = (
         CLOCK + "a_voice_has_three_tries[sqlite]",
     ),
     guard(
-        "a hand-back costs no try",
+        "a returned job costs no try",
         TASKS,
         "tries_back=int(failure.handed_back)",
         "tries_back=0",
         ENDS + "a_job_handed_back_costs_no_try[sqlite]",
     ),
     guard(
-        "a hand-back in the last try",
+        "a job returned in its last try is requeued",
         TASKS,
         "if failure.handed_back or not (last or",
         "if not (last or",
         ENDS + "a_task_handed_back_in_its_last_try_still_has_it[sqlite]",
     ),
     guard(
-        "what a disabled node holds",
+        "the leases of a disabled node",
         NODES,
         'if state == "disable":',
         "if False:",
@@ -298,42 +298,42 @@ LETTING_GO = (
 
 DRAFTS = (
     guard(
-        "a large answer isn't stored with the completion",
+        "a completion stores no large response",
         TASKS,
         "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
         "draft.replace(AUDIO_MARK, audio.name) if draft",
         ENDS + "who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft[sqlite]",
     ),
     guard(
-        "the audio's name in the answer",
+        "the audio's name in the stored response",
         TASKS,
         "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
         "to_store(draft) if draft",
         ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
     ),
     guard(
-        "the answer in the completion",
+        "a completion stores the response",
         TASKS,
         "answer=answer, audio=audio",
         "answer=None, audio=audio",
         ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
     ),
     guard(
-        "left to nodes: the task's number in the answer",
+        "left to nodes: the task's id in the stored response",
         ROWS,
         "whole = draft.replace(TASK_MARK, str(task_id))",
         "whole = draft",
         CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id]",
     ),
     guard(
-        "left to nodes: an answer without its audio",
+        "left to nodes: no response without audio",
         ROWS,
         "answer = None if AUDIO_MARK in whole else whole",
         "answer = whole",
         CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id and audio]",
     ),
     guard(
-        "left to nodes: what ended",
+        "left to nodes: an ended call",
         ROWS,
         "WHERE call_id = $1 AND {LOCAL}",
         "WHERE call_id = $1 AND lease_until = 0",
@@ -341,7 +341,7 @@ DRAFTS = (
         "ConstraintError",
     ),
     guard(
-        "left to nodes: what a node holds",
+        "left to nodes: a leased task",
         ROWS,
         "WHERE call_id = $1 AND {LOCAL}",
         "WHERE call_id = $1 AND status = 1",
@@ -355,14 +355,14 @@ DRAFTS = (
         CLOCK + "what_is_left_to_nodes_has_its_new_deadline[sqlite]",
     ),
     guard(
-        "recovery leaves the tasks of nodes",
+        "recovery does not refund tasks of nodes",
         GRANTS,
         "AND t.deadline > 0",
         "AND t.deadline < 0",
         CLOCK + "a_server_that_starts_leaves_the_tasks_of_nodes_alone[sqlite]",
     ),
     Guard(
-        "an end of a call that ended",
+        "the end of an ended call is stale",
         (
             Change(
                 TASKS,
@@ -375,4 +375,4 @@ DRAFTS = (
     ),
 )
 
-OF_TASKS = (*PROOF, *TAKING, *LETTING_GO, *DRAFTS)
+OF_TASKS = (*PROOF, *LEASING, *REQUEUEING, *DRAFTS)

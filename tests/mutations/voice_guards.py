@@ -1,4 +1,4 @@
-"""The guards of whose voice it is, and of nodes that failed or aren't let in any more."""
+"""The guards of the owner of a voice, and of nodes that failed or were disabled."""
 
 from tests.mutations.guards import guard
 
@@ -6,9 +6,9 @@ QUEUE = "myna/store/queries/farm/queue.py"
 TASKS = "myna/farm/tasks.py"
 VOICES = "myna/voices.py"
 
-OWN = "tests/tasks/test_own_voices.py::test_"
-RESTING = "tests/tasks/test_resting.py::test_"
-HELD = "tests/store/test_locked_jobs.py::test_"
+OWN_VOICES = "tests/tasks/test_own_voices.py::test_"
+COOLDOWN = "tests/tasks/test_resting.py::test_"
+LOCKED_JOBS = "tests/store/test_locked_jobs.py::test_"
 
 OF_VOICES = (
     guard(
@@ -16,47 +16,47 @@ OF_VOICES = (
         VOICES,
         "if is_clone(voice_id):  # never",
         "if is_clone(voice_id) and clones:  # never",
-        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
         error="Failed",
     ),
     guard(
-        "a reference goes out with its account's jobs alone",
+        "a reference is sent only with jobs of its account",
         QUEUE,
         '" WHERE voice_id = $1 AND account_id = $2",',
         '" WHERE voice_id = $1 AND $2 > 0",',
-        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
     ),
     guard(
-        "a sample goes out for its account's jobs alone",
+        "a sample is sent only for jobs of its account",
         QUEUE,
         " AND t.account_id = c.account_id",
         "",
-        OWN + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
     ),
     guard(
-        "a node that failed rests",
+        "a node that failed has a cooldown",
         QUEUE,
         "AND n.rests_until <= (SELECT now_ms()))",
         ")",
-        RESTING + "a_node_that_failed_leaves_the_next_try_to_another[sqlite]",
+        COOLDOWN + "a_node_that_failed_leaves_the_next_try_to_another[sqlite]",
     ),
     guard(
-        "a disabled node holds nothing, whatever was in hand",
+        "a disabled node gets no lease during a heartbeat",
         QUEUE,
         " AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $4 AND n.disabled_at = 0)",
         "",
-        HELD + "a_node_disabled_during_a_heartbeat_has_no_lease",
+        LOCKED_JOBS + "a_node_disabled_during_a_heartbeat_has_no_lease",
     ),
     guard(
-        "a job in somebody's hands hides no other",
+        "a locked job hides no other",
         TASKS,
         "queue.heads(db, node_id, HEADS_MAX)",
         "queue.heads(db, node_id, jobs - len(found))",
-        HELD + "a_locked_job_is_skipped_for_the_next_one",
+        LOCKED_JOBS + "a_locked_job_is_skipped_for_the_next_one",
         error="ValueError",
     ),
     guard(
-        "a deleted voice makes what was decided stale",
+        "a deleted voice makes earlier decisions stale",
         "myna/store/queries/clones.py",
         "    await changed(db)  # a call that was decided",
         "    # a call that was decided",

@@ -156,7 +156,7 @@ async def test_a_full_queue_refuses_a_charge_before_it_is_sent(books: Books) -> 
     await commits.close(SOON_S)
 
 
-async def test_a_charge_whose_caller_left_before_it_was_sent_is_never_sent(
+async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
     books: Books, commits: GroupCommit
 ) -> None:
     holder = await books.holder()
@@ -168,7 +168,7 @@ async def test_a_charge_whose_caller_left_before_it_was_sent_is_never_sent(
     assert await books.state(call.call_id) is None
 
 
-async def test_a_charge_whose_caller_left_before_there_was_a_connection_is_never_sent(
+async def test_a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent(
     books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was in a batch already; the database was never asked."""
@@ -189,7 +189,7 @@ async def test_a_charge_whose_caller_left_before_there_was_a_connection_is_never
     assert await books.state(call.call_id) is None
 
 
-async def test_an_end_whose_caller_left_is_sent(books: Books, commits: GroupCommit) -> None:
+async def test_a_cancelled_end_is_sent(books: Books, commits: GroupCommit) -> None:
     call = await books.opened(await books.holder())
     with pytest.raises(TimeoutError):
         await commits.end(refund_of(call), 0.01)
@@ -197,7 +197,7 @@ async def test_an_end_whose_caller_left_is_sent(books: Books, commits: GroupComm
     await refunded(books, call.call_id)
 
 
-async def test_a_charge_that_commits_after_its_caller_left_is_refunded_at_once(
+async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
     books: Books, commits: GroupCommit
 ) -> None:
     holder = await books.holder()
@@ -229,7 +229,7 @@ async def test_no_charge_is_answered_before_its_commit(books: Books, commits: Gr
     assert await waiting == charged_of(holder, 9)
 
 
-async def test_a_charge_whose_caller_is_cancelled_while_it_is_answered_is_refunded(
+async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
     books: Books, commits: GroupCommit
 ) -> None:
     holder = await books.holder()

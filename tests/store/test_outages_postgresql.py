@@ -77,7 +77,7 @@ async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, 
     assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
 
 
-async def test_a_charge_in_doubt_is_refunded_after_its_caller_left(postgres_books: Books) -> None:
+async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_books: Books) -> None:
     """The wire is cut in the middle of its COMMIT, then its account is busy, then its caller leaves."""
     books = postgres_books
     holder = await books.holder()
