@@ -1,10 +1,11 @@
 """The real command line, many times, without paying for the imports each time.
 
-A child process imports all commands and both drivers once and forks for every command; the fork runs `main()`
-with that command's arguments, environment and standard streams, as a new process would, without the imports,
-which are most of what a short command does.
+A child process imports all commands and both drivers once. It runs most commands itself, one after the other,
+each with its own arguments, environment, folder and standard streams. It forks for those that start processes
+or threads, lock the data folder or change their process (`FORKED`).
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ from typing import Any
 from tests.rig.tether import tethered
 
 COMMAND_DEADLINE_S = 60
+FORKED = frozenset(
+    [
+        *("serve", "backup", "restore", "move", "models"),
+        *("node run", "node join", "node check", "voice clone", "channel test"),
+    ]
+)
+"""Commands by their first word or their first two."""
 
 
 @dataclass(frozen=True)
@@ -69,52 +77,78 @@ def _serve() -> None:
     importlib.import_module("myna.cli").build().resolved_commands()
     for imported_late in ("myna.store.sqlite", "myna.store.postgresql"):
         importlib.import_module(imported_late)
-    answers = os.fdopen(os.dup(1), "w")
-    for line in sys.stdin:
-        answers.write(json.dumps(_forked(json.loads(line))) + "\n")
+    orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    for line in orders:
+        answers.write(json.dumps(_ended(json.loads(line))) + "\n")
         answers.flush()
 
 
-def _forked(order: dict[str, Any]) -> dict[str, int | str]:
+def _ended(order: dict[str, Any]) -> dict[str, int | str]:
+    words = order["arguments"][:2]
+    run = _forked if FORKED.intersection([" ".join(words), *words[:1]]) else _in_this_process
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
-        if child == 0:
-            _become_command(order, out.fileno(), err.fileno())
-        _, status = os.waitpid(child, 0)
+        code = run(order, out.fileno(), err.fileno())
         texts = []
         for stream in (out, err):
             stream.seek(0)
             texts.append(stream.read().decode())
-    return {"code": os.waitstatus_to_exitcode(status), "stdout": texts[0], "stderr": texts[1]}
+    return {"code": code, "stdout": texts[0], "stderr": texts[1]}
 
 
-def _become_command(order: dict[str, Any], out: int, err: int) -> None:
-    """In the fork: run the command as a fresh process would, and never return."""
-    code = 70
+def _forked(order: dict[str, Any], out: int, err: int) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            with _streams(out, err):
+                code = _exit_code(order)
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _in_this_process(order: dict[str, Any], out: int, err: int) -> int:
     try:
-        signal.alarm(COMMAND_DEADLINE_S)  # whose default action ends the fork
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        os.chdir(order["cwd"])
-        os.environ.clear()
-        os.environ.update(order["env"])
-        sys.argv = ["myna", *order["arguments"]]
-        code = _exit_code()
-    except BaseException:
-        traceback.print_exc()
+        with _streams(out, err):
+            return _exit_code(order)
+    finally:
+        signal.alarm(0)
+
+
+@contextlib.contextmanager
+def _streams(out: int, err: int) -> Iterator[None]:
+    """Points the standard output and error of this process to these files for a while."""
+    kept = [os.dup(1), os.dup(2)]
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    try:
+        yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
-def _exit_code() -> int:
+def _exit_code(order: dict[str, Any]) -> int:
     """What `sys.exit(main())` of the console script would end with."""
+    signal.alarm(COMMAND_DEADLINE_S)  # whose default action ends the process
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    sys.argv = ["myna", *order["arguments"]]
     try:
         result = importlib.import_module("myna.cli").main()
     except SystemExit as end:
         result = end.code
+    except BaseException:
+        traceback.print_exc()
+        return 70
     if result is None or isinstance(result, int):
         return result or 0
     print(result, file=sys.stderr)  # noqa: T201 - as sys.exit() does with a text
