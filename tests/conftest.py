@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Fixtures and hooks of all tests."""
 
 import gc
 import os
@@ -48,6 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end; the collector needn't look at thousands of tests each time."""
+    """Freezes the collected tests, which live to the end, so that the garbage collector skips them."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Channels: their order, their circuits, and which can be at all."""
+"""Channels: their order, their circuits, and which are valid."""
 
 import logging
 
@@ -24,7 +24,7 @@ COOLDOWN_S = 10.0
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that the test moves; in seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0

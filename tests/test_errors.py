@@ -1,4 +1,4 @@
-"""Every error a caller may see, and what it says on the wire.
+"""Every error that a caller may get, and its answer.
 
 The envelope of every answer that is no success:
 
@@ -6,10 +6,10 @@ The envelope of every answer that is no success:
 
 `code` is the HTTP status. `type` goes by the status: 400, 405, 413, 416 and 426 invalid_request_error, 401
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
-where every channel failed and server_error for a fault of ours, 503 service_unavailable. `message` says what
-to change, is one line, and is never empty. Headers: 401 tells the scheme, 405 the methods, 416 the length,
-426 the protocol, 503 that trying again at once is right, or in a minute where the disk is full. The
-connection ends behind a body that was refused unread.
+where every channel failed and server_error for an internal error, 503 service_unavailable. `message` says
+what to change, is one line, and is never empty. Headers: 401 has the scheme, 405 the methods, 416 the length,
+426 the protocol, 503 Retry-After: at once, or in a minute where the disk is full. The connection is closed
+after a body that was refused unread.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What watches over the service is answered in time, whatever the disk does, and costs callers nothing."""
+"""Health checks and metrics are answered in time, even with a stalled disk, at little cost."""
 
 import asyncio
 import threading
@@ -59,7 +59,7 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     await asyncio.sleep(0.1)
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     answers = await asyncio.gather(*waiting)
-    assert health._disk.queued == 0  # one probe is under way, and no other one waits for its turn
+    assert health._disk.queued == 0  # one probe is running, and no other one is queued
 
     assert time.monotonic() - began_s < READY_WAIT_S + 20
     assert {answer.status_code for answer in answers} == {503}

@@ -1,4 +1,4 @@
-"""Ids: of the right kind, in the order of their age, and nobody's twice, in whatever thread or process."""
+"""Ids are UUIDs of version 7, sorted by age, and unique across threads and processes."""
 
 import multiprocessing
 import os
@@ -60,7 +60,7 @@ def test_threads_never_get_the_same_id() -> None:
 
 
 def test_a_forked_process_makes_different_ids() -> None:
-    new_name()  # there are some left to be given away
+    new_name()  # the parent's stock of ids is not empty
     reading, writing = os.pipe()
     child = multiprocessing.get_context("fork").Process(
         target=lambda: os.write(writing, "".join(new_name() for _ in range(50)).encode())

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, whatever a caller or an error put into it."""
+"""Logs: one JSON object per line, for any text of a caller or an error."""
 
 import errno
 import json
@@ -140,7 +140,7 @@ def test_a_process_without_stderr_drops_its_log() -> None:
 def test_a_line_can_be_written_in_the_middle_of_writing_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """As when the garbage collector runs there and finds a task whose exception nobody took."""
+    """As when the garbage collector runs there and finds a task whose exception was never retrieved."""
     calls = 0
 
     def interrupted(*args: object, **kwargs: object) -> object:

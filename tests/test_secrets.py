@@ -1,4 +1,4 @@
-"""No secret is said aloud: not in a log, a metric, an answer or a command's words, whatever fails."""
+"""No secret appears in a log, a metric, an answer or the output of a command, even on failures."""
 
 import contextlib
 import hashlib
@@ -68,9 +68,11 @@ def heard(service: Service, answers: list[Answer]) -> str:
 
 
 def without_the_database(service: Service, key: str) -> list[Answer]:
-    """Every way in, with the database gone."""
+    """Answers of every endpoint while the database is unavailable."""
     answers = [call("GET", f"{service.base_url}/{name}", key=key) for name in ("me", "voices", "records")]
-    with contextlib.suppress(ConnectionError, http.client.HTTPException):  # no answer says nothing either
+    with contextlib.suppress(
+        ConnectionError, http.client.HTTPException
+    ):  # a closed connection without an answer contains no secret
         answers.append(chat(service, key, "hello"))
     return answers
 

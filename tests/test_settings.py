@@ -1,4 +1,4 @@
-"""Settings: where they come from, and that each wrong one is one clear line before anything starts."""
+"""Settings: their sources, and that each invalid one is one clear line before anything starts."""
 
 import json
 from pathlib import Path

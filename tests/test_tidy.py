@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold. The limits ratchet: never raised to let code in."""
+"""The project's rules that a program can check. The limits ratchet: they are never raised."""
 
 import ast
 import os
@@ -53,7 +53,7 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def offenders(paths: Sequence[Path], fault: Callable[[Path], object]) -> dict[str, object]:
-    """Each file in which `fault` finds something, and what it finds."""
+    """Each file in which `fault` finds something, with its findings."""
     found = {str(path.relative_to(ROOT)): fault(path) for path in paths}
     return {name: what for name, what in found.items() if what}
 
@@ -148,7 +148,7 @@ def test_the_wheel_contains_only_the_service(tmp_path: Path) -> None:
 
 
 def test_nothing_happens_at_import() -> None:
-    """Importing the application opens no file of ours, starts no thread and asks for no setting."""
+    """Importing the application opens no data file, starts no thread and reads no setting."""
     probe = (
         "import sys, threading, os; os.environ['MYNA_PORT'] = 'wrong'; import myna.app, myna.cli;"
         "myna.cli.build().resolved_commands();"
@@ -162,8 +162,8 @@ def test_nothing_happens_at_import() -> None:
     "words", [["serve"], ["account", "list"], ["node", "run"], ["voice", "list"], ["--version"], ["version"]]
 )
 def test_a_command_imports_no_heavy_modules_of_other_commands(words: list[str], tmp_path: Path) -> None:
-    """numpy and libsndfile belong to the children that hear and speak, and to what tries models. With a wrong
-    setting each command ends once it is imported."""
+    """Only speaking and inspecting processes and the test of models need numpy and libsndfile. With a wrong
+    setting each command ends after its import."""
     probe = (
         "import sys, myna.cli\n"
         f"try: myna.cli.main({words})\n"
@@ -188,7 +188,7 @@ def test_only_the_driver_of_its_database_is_imported(url: str, unused: str, tmp_
 
 
 def test_a_struct_filled_from_a_row_uses_its_own_columns() -> None:
-    """`TaskRow(*row)` is right where the SELECT list is `columns(TaskRow)`, whatever its fields."""
+    """`TaskRow(*row)` is right where the SELECT list is `columns(TaskRow)`, for any fields."""
     for path in OURS:
         if path.parent.name != "store":
             continue

@@ -1,4 +1,4 @@
-"""`status_text` of a failed task: a reason that is known, that it was refunded, and nothing else."""
+"""`status_text` of a failed task: a known reason and that it was refunded, nothing else."""
 
 import pytest
 

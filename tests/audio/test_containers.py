@@ -1,4 +1,4 @@
-"""What a file's first bytes say it is, and whether its end is there."""
+"""The container of a file by its first bytes, and whether the file is truncated."""
 
 import io
 import struct
@@ -68,7 +68,7 @@ def test_a_file_cut_anywhere_is_truncated(name: str) -> None:
     assert not is_truncated(data, _SNDFILE[name])
     cuts = np.random.default_rng(1).integers(len(data) // 8, len(data), 100)
     found = [is_truncated(data[:cut], _SNDFILE[name]) for cut in cuts]
-    assert sum(found) >= 97  # a cut between two pages or frames can't be seen
+    assert sum(found) >= 97  # truncation between two pages or frames can't be detected
 
 
 @pytest.mark.parametrize("name", FFMPEG_SHAPES)

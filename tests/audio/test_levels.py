@@ -1,4 +1,4 @@
-"""How loud a recording is, and what of it stands out from its background."""
+"""The loudness of a recording, and how much of it is voice above the background."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How long an mp3 plays, against files whose sound is known to the sample."""
+"""The length of an mp3, compared with files of a known number of samples."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ from myna.audio.mp3 import Mp3File
 from myna.audio.mpeg import STRAY_MAX_BYTES, duration_s, frame
 from tests.engines.speech_upstream import mp3
 
-ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes behind the head
+ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes after the header
 ID3V1 = b"TAG" + b"t" * 125
 
 

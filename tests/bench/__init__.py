@@ -1,1 +1,1 @@
-"""The benchmark: what it computes, fills and draws; never how fast anything is."""
+"""Tests of what the benchmark computes, fills and draws, not of speed."""

@@ -1,4 +1,4 @@
-"""Results as a run writes them, with figures that are easy to reckon with."""
+"""Results as a run writes them, with round figures."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def comparison() -> dict[str, Any]:
 
 
 def growth() -> dict[str, Any]:
-    """A run that is flat but for rows, where a tenth and more is lost, and one slow page."""
+    """A run that is flat except by rows, where it loses over a tenth, and one slow page."""
     paths = {"/me": figures(1, 1, 3), "/records, page 1,000 or the last": figures(1, 1, 30)}
     return {
         "machine": MACHINE,

@@ -1,4 +1,4 @@
-"""The commits that the benchmark times are those it says."""
+"""The benchmark times the commits that it names."""
 
 from pathlib import Path
 

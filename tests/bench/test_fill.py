@@ -1,4 +1,4 @@
-"""What the benchmark fills a database with keeps every rule of the books, and the load's keys open it."""
+"""A database filled by the benchmark passes the audit and accepts the keys of the load."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ SMALL = Size(accounts=3, keys=7, rows=1000)
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Where to fill: empty for SQLite."""
+    """The URL of the database to fill; empty for SQLite."""
     return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 

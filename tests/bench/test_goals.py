@@ -1,4 +1,4 @@
-"""Each goal is judged by the figures of its run, and by nothing else."""
+"""Each goal is judged only by the figures of its run."""
 
 from bench import contenders as who
 from bench.goals import Goal, all_goals

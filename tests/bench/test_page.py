@@ -1,4 +1,4 @@
-"""The page, its picture and the reports are written from results; the text around the figures stays."""
+"""The page, its picture and the reports are written from results; the text around the figures is kept."""
 
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -20,7 +20,7 @@ WORDS_MAX = 900
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A page between whose marks are the figures of an earlier run."""
+    """A page with the figures of an earlier run between its marks."""
     found = tmp_path / "benchmarks.md"
     found.write_text(f"# Words\n\n{page.BEGIN}\nold figures\n{page.END}\n\nMore words\n", encoding="utf-8")
     return found

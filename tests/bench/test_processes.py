@@ -24,7 +24,7 @@ MEBIBYTE = 2**20
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[Started]:
-    """A program that rests while its child works. Until the child is a program of its own, its parent sleeps
+    """A program that sleeps while its child works. Until the child has called exec, its parent is blocked
     in vfork(2) and can't be stopped."""
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
         wait_until(lambda: child_works(program), DEADLINE_S, "the child works")

@@ -1,4 +1,4 @@
-"""What an open call holds of its request: bytes, and no tree of objects."""
+"""An open call keeps its request as bytes, not as a tree of objects."""
 
 import gc
 import json

@@ -28,7 +28,7 @@ SPOKEN = [
     ('朗读："hello" and "bye"', '"hello" and "bye"'),
     ("朗读：''你好''", "''你好''"),
     ("朗读：“ ”，其余的", "“ ”，其余的"),
-    # What stands in quotes.
+    # The text in quotes.
     ("请朗读“你好世界”", "你好世界"),
     ("“你好世界”，请配音", "你好世界"),
     ('请把"hello, world"念出来', "hello, world"),
@@ -50,7 +50,7 @@ SPOKEN = [
     ("朗读“没有关上", "“没有关上"),
     ("朗读没有打开”的", "没有打开”的"),
     ("朗读 I don't and you don't", "I don't and you don't"),
-    # The instruction without the keyword and what leads to it.
+    # The instruction without the keyword and the words that introduce it.
     ("朗读你好世界", "你好世界"),
     ("请朗读你好世界。", "你好世界。"),
     ("请你朗读 你好世界", "你好世界"),

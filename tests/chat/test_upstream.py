@@ -1,4 +1,4 @@
-"""Asking upstreams in this very process; what callers see of them is tested over the wire."""
+"""Requests to upstreams, tested in process; other tests check the answers of /v1 over HTTP."""
 
 import gc
 import logging
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.anyio
 async def test_a_failed_call_leaves_no_reference_cycle(
     upstream: Upstream, caplog: pytest.LogCaptureFixture, fault: str, others: int
 ) -> None:
-    """What goes round in circles stays until some ten thousand such things are there. With another channel
-    that answers, and without."""
-    caplog.set_level(logging.CRITICAL)  # the records would be kept, and what failed with them
+    """Cycles stay in memory until the garbage collector runs, after some ten thousand allocations. With
+    another channel that answers, and without."""
+    caplog.set_level(logging.CRITICAL)  # records would be kept, with references to the exceptions
     outbound = HttpClient(connections_max=1)
     channels = Channels(Settings(speech="none"), {}, outbound, None)
     channel = Channel("chat", "one", upstream.url, "", "")
@@ -50,7 +50,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
 
 
 async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float) -> Channels:
-    """Two channels that never answer, asked by a client that waits a tenth of a second."""
+    """Asks two channels that never answer, with a client that times out after 0.1 s."""
     outbound = HttpClient(connections_max=2, idle_s=0.1)
     channels = Channels(Settings(speech="none"), {}, outbound, None)
     both = [Channel("chat", name, upstream.url, "", "") for name in ("one", "two")]
@@ -114,7 +114,7 @@ def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, kind: st
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
-    """No caller can open the circuits, or have all channels asked, by max_tokens or a stop sequence."""
+    """No caller can open circuits or cause requests to all channels by max_tokens or a stop sequence."""
     outbound = HttpClient(connections_max=1)
     channels = Channels(Settings(speech="none"), {}, outbound, None)
     both = [Channel("chat", name, upstream.url, "", "") for name in ("one", "two")]

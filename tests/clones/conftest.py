@@ -19,5 +19,5 @@ async def workshop(books: Books, recording: Path) -> AsyncIterator[Workshop]:
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good sample of three seconds and a bit."""
+    """A good sample, slightly longer than three seconds."""
     return write_voice(tmp_path_factory.mktemp("recording") / "voice.wav", 3.5)

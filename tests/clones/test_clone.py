@@ -1,4 +1,4 @@
-"""A voice is cloned from a sample that was heard, with a consent that is recorded, and for nothing."""
+"""A voice is cloned from an inspected sample, with a recorded consent, free of charge."""
 
 import asyncio
 import hashlib
@@ -148,7 +148,7 @@ async def test_concurrent_clones_do_not_exceed_the_limit(workshop: Workshop) -> 
 async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
     postgres_url: str, tmp_path: Path, recording: Path
 ) -> None:
-    """Its COMMIT happened and the answer was lost: without its sample the voice could never be made."""
+    """The COMMIT happened and its reply was lost: without its sample the voice could never be cloned."""
     async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
         workshop = Workshop(books, recording)
         account = await accounts.find(books.db, (await books.holder()).name)

@@ -1,4 +1,4 @@
-"""A deleted voice is gone for good, and what was ordered in it is paid back in the same transaction."""
+"""A deleted voice is deleted with all its files; its tasks are refunded in the same transaction."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The account's row is the lock of its voices too: taken first, so that nobody waits for two in a circle."""
+"""The account's row is also the lock of its voices: it is locked first, which prevents deadlocks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def somebody_waits(books: Books) -> None:
 
 
 async def test_deleting_a_voice_locks_the_account_first(workshop: Workshop, hand: asyncpg.Connection) -> None:
-    """As a node does that completes it: the locks in one order, or there would be a circle."""
+    """As does a node that completes it: locks are taken in one order, which prevents a deadlock."""
     books, holder = workshop.books, await workshop.books.holder()
     voice_id = await workshop.queued(holder)
     await workshop.ordered(holder, voice_id)

@@ -1,4 +1,4 @@
-"""The operator's overrides on public voices: hidden, renamed, put in order; every process hears of them."""
+"""The operator's overrides of public voices: hidden, renamed, ordered; every process applies them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,14 +24,14 @@ FIRST, SECOND, THIRD = (voice.voice_id for voice in VOICES[:3])
 
 @pytest.fixture
 async def channels() -> AsyncIterator[Channels]:
-    """Those of a site with the embedded voices."""
+    """The channels of a service with the embedded voices."""
     outbound = HttpClient(connections_max=1)
     yield Channels(Settings(), {}, outbound, Espeak(processes=1, queue_max=1, job_deadline_s=1.0))
     await outbound.close()
 
 
 async def seen(books: Books) -> list[EngineVoice]:
-    """What callers see of the embedded voices."""
+    """The embedded voices as callers see them."""
     return voice_overrides.overridden(VOICES, (await site.load(books.db)).overrides)
 
 

@@ -1,4 +1,4 @@
-"""What clones voices on the books of a test: the listener, the stores of files, a compute node."""
+"""The parts that clone voices on the books of a test: inspector, file stores, a compute node."""
 
 import hashlib
 from pathlib import Path
@@ -28,7 +28,7 @@ PREVIEW = b"the preview"
 
 
 class Workshop:
-    """One site. Children of the listener start when the first sample is checked."""
+    """One service. Processes of the inspector start when the first sample is checked."""
 
     def __init__(self, books: Books, recording: Path) -> None:
         self.books, self.recording = books, recording
@@ -42,7 +42,7 @@ class Workshop:
         await self.listener.close()
 
     async def clone(self, holder: Holder, **changes: Any) -> CloneRow:
-        """A voice ordered as a person does, from the recording."""
+        """Clones a voice from the recording, as an operator does."""
         account = await accounts.find(self.books.db, holder.name)
         request = msgspec.structs.replace(self.request(), **changes)
         return await clones.clone(self.books.db, self.samples, self.listener, account, request)
@@ -51,7 +51,7 @@ class Workshop:
         return CloneRequest("小明", "zh", "你好，世界", self.recording, "the account's owner")
 
     async def queued(self, holder: Holder) -> str:
-        """The id of a voice that waits for a node; its sample is but a few bytes, and nothing listened."""
+        """The id of a queued voice; its sample is a few bytes that were not inspected."""
         name, path = self.samples.new()
         path.write_bytes(b"a sample")
         voice_id = f"clone-{name.removesuffix('.wav')}"
@@ -80,7 +80,7 @@ class Workshop:
         return job
 
     async def complete(self, node_id: int, job: Job) -> str:
-        """The job's audio under its name in the store. Raises StaleLease, and then the file is gone."""
+        """The name of the job's audio in the store. Raises StaleLease after the file was deleted."""
         name, path = self.audio.new(".mp3")
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_bytes(PREVIEW)
@@ -93,7 +93,7 @@ class Workshop:
         return name
 
     async def ready(self, holder: Holder, node_id: int) -> CloneRow:
-        """A voice that the node has made."""
+        """A voice that the node has cloned."""
         voice_id = await self.queued(holder)
         await self.complete(node_id, await self.leased(node_id))
         clone = await self.find(voice_id)

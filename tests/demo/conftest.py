@@ -1,4 +1,4 @@
-"""Demos that a test runs are ended behind it."""
+"""Demos that a test runs are ended after it."""
 
 from collections.abc import Iterator
 from pathlib import Path

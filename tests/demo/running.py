@@ -1,4 +1,4 @@
-"""A demo as a newcomer runs it: a process with what it prints, and all that it starts."""
+"""A demo as a newcomer runs it: a process, its output, and all processes that it starts."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ DEADLINE_S = 100
 
 
 class Demo:
-    """One run of `python -m MODULE` in a folder, with this much environment besides the usual."""
+    """One run of `python -m MODULE` in a folder, with these variables added to the environment."""
 
     def __init__(self, folder: Path, module: str = "demo", **env: str) -> None:
         self._out = folder / "stdout"
@@ -40,11 +40,11 @@ class Demo:
         return self.process.wait(DEADLINE_S)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Until it is so, or the demo has ended."""
+        """Waits until the condition is true or the demo has ended."""
         wait_until(lambda: condition() or self.process.poll() is not None, DEADLINE_S, what)
 
     def paste(self) -> bytes:
-        """What comes of the lines that it says to paste into another terminal."""
+        """Runs the lines that the demo prints for another terminal; returns their output."""
         lines = [line for line in self.text.splitlines() if line.startswith(("export ", "curl "))]
         return subprocess.run(
             ["sh", "-e", "-c", "\n".join(lines)],
@@ -55,11 +55,11 @@ class Demo:
         ).stdout
 
     def check_nothing_is_left(self) -> None:
-        """No process of it goes on."""
+        """No process of the demo is running."""
         wait_until(lambda: not self.family(), DEADLINE_S, "no process is left")
 
     def family(self) -> list[int]:
-        """The processes of its session that are alive: itself, the service, and those that speak."""
+        """The running processes of its session: the demo, the service, and the speaking ones."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             pid = int(process.name)

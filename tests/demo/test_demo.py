@@ -1,4 +1,4 @@
-"""`make demo`, as a newcomer runs it: once, again, until Ctrl-C, and where something is in the way."""
+"""`make demo`, as a newcomer runs it: once, twice, until Ctrl-C, and with obstacles."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.rig.waiting import free_port
 
 
 def sounds(demo: Demo, folder: Path) -> dict[str, float]:
-    """The mp3 files that the demo names, with the length it says; each is decoded and is that long."""
+    """The mp3 files that the demo names, with their stated lengths, which decoding confirms."""
     said = re.findall(r"(\d+\.\d) s .*?(\S+/sentence-\w+\.mp3)", demo.text)
     for seconds, name in said:
         found = soundfile.info(folder / name)

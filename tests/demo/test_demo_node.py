@@ -13,14 +13,14 @@ from tests.demo.running import DemoMaker
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where the demo makes its own folder, which goes with it."""
+    """The folder in which the demo makes its own folder and removes it."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     return folder
 
 
 def test_a_node_speaks_for_the_service_and_clones_a_voice(run_demo: DemoMaker, place: Path) -> None:
-    """It must not go by the settings of whoever runs it: there is no such database."""
+    """The settings of the user who runs it must be ignored: there is no such database."""
     demo = run_demo("demo.node", TMPDIR=str(place), MYNA_DATABASE_URL="postgresql://127.0.0.1:1/theirs")
     demo.wait(lambda: "Ctrl-C" in demo.text, "it goes on")
     assert re.search(r"answer +503 .*\n +charged +0 units", demo.text), demo.text

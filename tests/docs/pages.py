@@ -18,14 +18,14 @@ _CODE = re.compile(r"`([^`]*)`")
 
 
 class Fence(NamedTuple):
-    """A fenced block and what it says it is."""
+    """A fenced block and its language."""
 
     language: str
     text: str
 
 
 class Command(NamedTuple):
-    """A shell line taken apart: its assignments, the program by its last name, the arguments."""
+    """A parsed shell line: its assignments, the base name of the program, the arguments."""
 
     line: str
     env: dict[str, str]
@@ -38,7 +38,7 @@ def fences(page: Path) -> list[Fence]:
 
 
 def commands(fence: Fence) -> list[Command]:
-    """The commands of a shell block, one a line. The text of a here-document is none."""
+    """The commands of a shell block, one per line, without the text of here-documents."""
     text = _HERE_DOCUMENT.sub(r"\2", fence.text)
     return [_command(line) for line in text.splitlines() if line.strip()]
 
@@ -67,12 +67,12 @@ def table(page: Path, head: str) -> list[list[str]]:
 
 
 def code(cell: str) -> list[str]:
-    """What stands in backquotes."""
+    """The texts in backquotes."""
     return _CODE.findall(cell)
 
 
 def links(page: Path) -> list[str]:
-    """Links to files of ours."""
+    """Links to files of the repository."""
     return [to for to in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in to]
 
 

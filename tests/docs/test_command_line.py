@@ -1,4 +1,4 @@
-"""The command line and its documentation say the same."""
+"""The documentation of the command line matches it."""
 
 import re
 from collections.abc import Iterator

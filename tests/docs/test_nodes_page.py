@@ -1,4 +1,4 @@
-"""What the page of compute nodes tells their owners is what the program takes and says."""
+"""The page of compute nodes matches the settings and messages of the program."""
 
 import ast
 import re
@@ -65,14 +65,14 @@ def default(field: structs.FieldInfo) -> str:
 
 
 def documented_messages() -> set[str]:
-    """The first column of both tables of what it says."""
+    """The first column of both tables of messages."""
     text = PAGE.read_text("utf-8")
     rows = [line for part in text.split("| it says |")[1:] for line in part.split("\n\n")[0].splitlines()]
     return {code(row)[0] for row in rows if row.startswith("| `")}
 
 
 def template(node: ast.expr) -> str:
-    """A text of the source with a … for what differs; empty if it is no text."""
+    """A text of the source with … for each placeholder; empty if the node is no text."""
     if isinstance(node, ast.JoinedStr):
         text = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
     else:
@@ -81,7 +81,7 @@ def template(node: ast.expr) -> str:
 
 
 def said(path: Path) -> Iterator[str]:
-    """What a module raises for the command line to print, or writes to the log."""
+    """The messages that a module raises for the command line to print, or logs."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="log")), args=[text, *_]):

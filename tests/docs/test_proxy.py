@@ -1,4 +1,4 @@
-"""The proxy of the manual agrees with the service: on the size of a body, and on how a refusal looks."""
+"""The documented proxy agrees with the service on the limit of a body and the envelope of errors."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type does what it says."""
+"""The commands of the README work as it says."""
 
 import json
 import os
@@ -16,8 +16,8 @@ RUN_DEADLINE_S = 60
 
 
 class Newcomer:
-    """Somebody who types what the README says, against a service that runs with the parrot; what is to be
-    typed on another machine, there."""
+    """Runs the commands of the README against a service with the parrot; those for another machine run
+    there."""
 
     def __init__(self, service: Service, machine: ComputeNode) -> None:
         self._service, self._machine = service, machine
@@ -33,7 +33,7 @@ class Newcomer:
                 self._type(command)
 
     def _type(self, command: Command) -> None:
-        """`make`, `myna serve` and `export` are what has been done already."""
+        """`make`, `myna serve` and `export` have been done already."""
         if command.program == "curl":
             self.answers.append(self._run(["sh", "-c", command.line + " --silent --fail-with-body"]))
         elif command.program == "myna" and command.arguments[:2] == ["node", "join"]:
@@ -94,7 +94,7 @@ def talkative(make_service: ServiceMaker, make_node: NodeMaker) -> Account:
 
 
 def test_a_backup_made_as_documented_is_whole(talkative: Account) -> None:
-    """The service runs on meanwhile; the copy becomes a data folder of its own."""
+    """The service keeps running; the copy becomes a separate data folder."""
     service = talkative.service
     typed = [
         command

@@ -1,4 +1,4 @@
-"""The unit on the systemd page is one that systemd takes, and the page uses settings that exist."""
+"""The unit on the systemd page is valid, and the page uses settings that exist."""
 
 import re
 import shutil
@@ -16,14 +16,14 @@ PAGE = (DOCS / "systemd.md").read_text(encoding="utf-8")
 
 
 def here_document(mark: str) -> str:
-    """What the page writes between `<<'MARK'` and `MARK`."""
+    """The text of the page between `<<'MARK'` and `MARK`."""
     (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", PAGE, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
 def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
-    """`verify` wants the program to be there, so the test puts another one in its place."""
+    """`verify` requires that the program exists, so the test replaces it by another one."""
     unit = tmp_path / "myna.service"
     unit.write_text(here_document("UNIT").replace("/opt/myna/.venv/bin/myna", "/bin/true"), encoding="utf-8")
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the tests of the client send, and how they wait."""
+"""Requests and timing of the client's tests."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ async def post(
     deadline_s: float = 10.0,
     answer_max_bytes: int = 100_000,
 ) -> ClientResponse:
-    """A call as the chat makes it."""
+    """A POST as the chat sends it."""
     return await outbound.request(
         "POST", url, headers=headers, body=body, deadline_s=deadline_s, answer_max_bytes=answer_max_bytes
     )
@@ -31,7 +31,7 @@ async def get(outbound: HttpClient, url: str, *, deadline_s: float = 10.0) -> Cl
 
 
 class Stopwatch:
-    """Seconds since it was made, by the loop's clock."""
+    """Seconds since its creation, by the clock of the event loop."""
 
     def __init__(self) -> None:
         self._start = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Every test of the client runs on both event loops; servers and clients are closed behind it."""
+"""Every test of the client runs on both event loops; servers and clients are closed after it."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -23,7 +23,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 @pytest.fixture
 async def outbound() -> AsyncIterator[HttpClient]:
-    """A client that uses a connection again at once; `test_answers.py` has what waiting is for."""
+    """A client that reuses a connection at once; `test_answers.py` tests why it otherwise waits."""
     client = HttpClient(connections_max=3, reuse_after_s=0)
     yield client
     await client.close()
@@ -31,7 +31,7 @@ async def outbound() -> AsyncIterator[HttpClient]:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """`serve(behaviour)` gives a server that listens already."""
+    """`serve(behaviour)` returns a listening server."""
     servers: list[Faulty] = []
 
     def start(behaviour: Behaviour) -> Faulty:

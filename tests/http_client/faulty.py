@@ -1,7 +1,7 @@
-"""A raw HTTP server on the loopback that does what servers do on their worst days.
+"""A raw HTTP server on the loopback with the faults of real servers.
 
-It speaks bytes, not HTTP: a behaviour is handed each connection and reads and writes as it likes. What came
-in is kept, so that a test can tell how often something was sent and over how many connections.
+It transfers bytes, not HTTP: a behaviour gets each connection and reads and writes as it likes. Requests are
+recorded, so that a test can check how often one was sent and over how many connections.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PATIENCE_S = 10.0
 
 
 class Received(NamedTuple):
-    """A request as it came in."""
+    """A received request."""
 
     head: str
     body: bytes
@@ -34,7 +34,7 @@ class Received(NamedTuple):
 
 
 class Talk:
-    """One connection, as its behaviour sees it."""
+    """One connection, passed to a behaviour."""
 
     def __init__(self, server: "Faulty", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._server = server
@@ -54,14 +54,14 @@ class Talk:
         return Received(head, body)
 
     async def say(self, data: bytes) -> None:
-        """Write; raises ConnectionError once the client is gone."""
+        """Writes; raises ConnectionError once the client has disconnected."""
         self._writer.write(data)
         await self._writer.drain()
         if self._writer.transport.is_closing():
             raise ConnectionResetError
 
     async def until_the_client_leaves(self) -> None:
-        """Read on until the connection ends, politely or not."""
+        """Reads until the connection ends, by FIN or RST."""
         with suppress(ConnectionError):
             while await self._reader.read(65_536):
                 continue
@@ -89,7 +89,7 @@ class Faulty:
         self._server = asyncio.ensure_future(self._start())
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for `condition()`, looked at whenever a connection or a request comes or goes."""
+        """Waits for `condition()`, checked whenever a connection or a request begins or ends."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 self._changed.clear()
@@ -117,7 +117,7 @@ class Faulty:
         self.open_peak = max(self.open_peak, self.open)
         self._changed.set()
         try:
-            with suppress(ConnectionError):  # the client left, which is what most tests here are about
+            with suppress(ConnectionError):  # the client disconnected, as in most tests here
                 await self._behaviour(Talk(self, reader, writer))
         finally:
             writer.close()
@@ -127,13 +127,13 @@ class Faulty:
 
 
 def answer(body: bytes = b"{}", status: str = "200 OK", *headers: str) -> bytes:
-    """A whole answer with a true Content-Length."""
+    """A complete answer with a correct Content-Length."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
     return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + body
 
 
 def answering(data: bytes) -> Behaviour:
-    """Answers every request with `data`, over and over on one connection."""
+    """Answers every request of a connection with `data`."""
 
     async def behave(talk: Talk) -> None:
         while await talk.hear():
@@ -153,7 +153,7 @@ def once(data: bytes) -> Behaviour:
 
 
 def endless(start: bytes, again: bytes) -> Behaviour:
-    """Sends `start`, then `again` until the client has had enough."""
+    """Sends `start`, then `again` until the client disconnects."""
 
     async def behave(talk: Talk) -> None:
         await talk.hear()
@@ -165,7 +165,7 @@ def endless(start: bytes, again: bytes) -> Behaviour:
 
 
 def dripping(start: bytes, drop: bytes, every_s: float) -> Behaviour:
-    """Sends `start`, then a `drop` each `every_s` seconds, so that there is always something to read."""
+    """Sends `start`, then a `drop` each `every_s` seconds, so that the connection is never idle."""
 
     async def behave(talk: Talk) -> None:
         await talk.hear()
@@ -178,11 +178,11 @@ def dripping(start: bytes, drop: bytes, every_s: float) -> Behaviour:
 
 
 async def silent(talk: Talk) -> None:
-    """Takes the request and never answers."""
+    """Reads the request and never answers."""
     await talk.hear()
     await talk.until_the_client_leaves()
 
 
 async def hanging_up(talk: Talk) -> None:
-    """Takes the request and closes without a word."""
+    """Reads the request and closes without an answer."""
     await talk.hear()

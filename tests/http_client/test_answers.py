@@ -1,4 +1,4 @@
-"""No caller gets an answer to another request, whatever an upstream repeats, splits or delays."""
+"""No caller gets an answer to another request, even if an upstream repeats, splits or delays answers."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ SEEDS = [1, 7, 2026]
 
 
 def send_unnoticed(outbound: HttpClient, server: socket.socket, stray: bytes) -> None:
-    """The client's kernel has the bytes; its event loop has had no turn to read them."""
+    """The client's kernel has the bytes; its event loop has not read them yet."""
     (connection,) = outbound._open
     server.sendall(stray)
     assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), 10)[0]
@@ -86,7 +86,7 @@ async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
 
 
 async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
-    """So that what follows an answer within that moment is found."""
+    """Bytes that follow an answer within that time are detected."""
     assert max(DELAYS_S) < REUSE_AFTER_S
     server, outbound = serve(answering(answer(b"ok"))), HttpClient(connections_max=9, reuse_after_s=3600)
     for _ in range(3):
@@ -132,7 +132,7 @@ async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient,
     await post(outbound, server.url)
     asked_once.set()
     async with asyncio.timeout(5):
-        while outbound._open:  # noqa: ASYNC110 - nothing tells of it
+        while outbound._open:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     for _ in range(3):
         await post(outbound, server.url)
@@ -140,7 +140,7 @@ async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient,
 
 
 async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls: int) -> dict[bytes, bytes]:
-    """What each request got, where it got an answer."""
+    """The answer of each request that got one."""
     got: dict[bytes, bytes] = {}
 
     async def one(caller: int) -> None:
@@ -148,7 +148,7 @@ async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls:
             body = b"caller %d, call %d" % (caller, number)
             try:
                 found: ClientResponse = await post(outbound, server.url, body)
-            except ConnectionBroken:  # two answers at once: nobody's
+            except ConnectionBroken:  # two answers at once are rejected
                 continue
             got[body] = found.body
 
@@ -157,7 +157,7 @@ async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls:
 
 
 def check(server: Repeating, got: dict[bytes, bytes]) -> None:
-    """Each answer is its request's, or one that its upstream repeated later than it could be held against."""
+    """Each answer is its request's, or a repetition so late that the client could not have detected it."""
     foreign = {body: found for body, found in got.items() if found != body}
     assert set(foreign.values()) <= server.late, foreign
     assert server.repeated
@@ -192,7 +192,7 @@ async def test_a_repeated_or_split_answer_reaches_no_other_caller(
 async def test_each_caller_gets_its_own_answer_from_a_faulty_upstream(
     seed: int, distrusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not distrusted:  # then connections are used again all the time
+    if not distrusted:  # which reuses connections all the time
         monkeypatch.setattr(IdleConnections, "_disable_keep_alive", lambda *_: None)
     server = Repeating(seeded(seed, clean=0.95), lambda body: body, REUSE_AFTER_S)
     outbound = HttpClient(connections_max=256)

@@ -1,4 +1,4 @@
-"""Servers that break off, lie or talk nonsense; and which failure says what."""
+"""Servers that disconnect, send wrong lengths or invalid HTTP, and the failure each raises."""
 
 import asyncio
 import socket
@@ -136,7 +136,7 @@ async def test_an_answer_before_the_body_was_read_closes_the_connection(
 
     server = serve(hasty)
     for _ in range(2):
-        # Either the answer is seen or the connection's end is; both are honest, and both close it.
+        # The client sees either the answer or the end of the connection; both are right, and both close it.
         [got] = await asyncio.gather(post(outbound, server.url, b"x" * 8_000_000), return_exceptions=True)
         assert isinstance(got, ConnectionBroken) or (isinstance(got, ClientResponse) and got.status == 413)
 

@@ -1,4 +1,4 @@
-"""The deadline is total, and a call that ends early closes its connection and gives its place back."""
+"""The deadline covers the whole call; a call that ends early closes its connection and frees its slot."""
 
 import asyncio
 import socket

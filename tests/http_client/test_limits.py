@@ -1,4 +1,4 @@
-"""The limit on an answer holds for every framing, and a download is poured out piece by piece."""
+"""The limit of an answer applies to every framing, and a download is written piece by piece."""
 
 import asyncio
 import hashlib
@@ -161,7 +161,7 @@ async def test_an_exception_of_the_sink_ends_the_call_and_is_raised(
 
 
 class Steps:
-    """How often the parser called back between two turns of the event loop, at most."""
+    """The maximum number of parser callbacks in one iteration of the event loop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = self._now = 0
@@ -202,7 +202,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 async def test_no_answer_blocks_the_event_loop(
     outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, start: bytes, again: bytes
 ) -> None:
-    """A step takes a microsecond or two; 50 ms are the bound."""
+    """A callback takes one or two microseconds; the limit is 50 ms."""
     again = again * max(1, 1_000_000 // len(again))
     server, steps = serve(endless(start, again)), Steps(monkeypatch)
 

@@ -1,4 +1,4 @@
-"""The cap holds, waiting calls get through, and a connection its server has closed is never used again."""
+"""The limit of connections is kept, waiting calls are served, and a closed connection is never reused."""
 
 import asyncio
 import gc
@@ -57,12 +57,12 @@ async def test_concurrent_calls_to_many_servers_keep_the_limit(outbound: HttpCli
 
 
 class Blocking:
-    """A server of blocking sockets, so that a test can close one without the event loop coming by."""
+    """A server with blocking sockets, so that a test can close one without an iteration of the event loop."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self._listener.settimeout(10)  # no thread waits for ever where a test fails
+        self._listener.settimeout(10)  # no thread waits forever if a test fails
         self.heard: list[bytes] = []
 
     def accept(self) -> socket.socket:
@@ -92,7 +92,7 @@ async def test_a_post_does_not_use_an_idle_connection_that_its_server_closed(
     assert (await post(outbound, server.url, b"one")).body == b"1"
     kept = await serving
 
-    # Closed and called again without a turn of the event loop between: only a look at the socket can tell.
+    # Closed and called again within one iteration of the event loop: only a check of the socket detects it.
     kept.sendall(parting)
     kept.close()
     call = post(outbound, server.url, b"two")
@@ -174,7 +174,7 @@ async def test_a_connection_that_ends_before_its_first_use_releases_its_slot(
 async def about_to_leave(
     outbound: HttpClient, serve: Serve
 ) -> tuple[ClientConnection, "asyncio.Task[ClientResponse]"]:
-    """A connection that was used before, and a call over it of which no byte has left yet."""
+    """A reused connection, and a call over it of which no byte has been sent yet."""
     server = serve(answering(answer(b"ok")))
     await post(outbound, server.url)
     (connection,) = outbound._open
@@ -197,8 +197,8 @@ async def test_bytes_parsed_before_the_request_is_sent_are_not_its_answer(
 async def test_a_closed_connection_leaves_no_reference_cycle(
     outbound: HttpClient, serve: Serve, behaviour: Behaviour | None, failures: int
 ) -> None:
-    """What goes round in circles stays until some ten thousand such things are there. Without a behaviour
-    nobody listens."""
+    """Cycles stay in memory until the garbage collector runs, after some ten thousand allocations. Without
+    a behaviour the port is closed."""
     server = serve(behaviour) if behaviour else None
     url = server.url if server else f"http://127.0.0.1:{free_port()}"
     failed = 0

@@ -1,4 +1,4 @@
-"""A plain call: what goes out is what was asked for, what comes in is what the server said."""
+"""A plain call: the server gets the request unchanged, and the caller the answer."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""After many calls that end in every way at once, no place is lost and no answer went to the wrong caller."""
+"""After many concurrent calls with all outcomes, no slot is lost and no answers are mixed up."""
 
 import asyncio
 import random

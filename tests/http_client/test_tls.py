@@ -1,4 +1,4 @@
-"""https: the certificate must be the host's own, and vouched for by the system's roots or SSL_CERT_FILE."""
+"""https: the certificate must be the host's, signed by the system's roots or those of SSL_CERT_FILE."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
-    """Who vouches for the server; made for this run alone."""
+    """A certificate authority made for this run."""
     return trustme.CA()
 
 

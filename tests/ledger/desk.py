@@ -1,4 +1,4 @@
-"""A ledger as one serving process has it, and use cases that decide as a test says."""
+"""The ledger of one serving process, and use cases with the decision that a test gives."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +32,7 @@ class Desk:
         pays: Scope = Scope.CHAT,
         task: NewTask | None = None,
     ) -> Decide:
-        """A decision for so many units; without them, for what a chat costs by the config's settings."""
+        """A decision to charge `units`; without them, the price of a chat by the configuration."""
 
         async def decide() -> ChargeOrder[str]:
             price = self.config.settings.chat_units if units is None else units
@@ -59,7 +59,7 @@ def asks(
 
 
 def refuses(error: MynaError) -> Decide:
-    """A decision that is none."""
+    """A decision that raises a refusal."""
 
     async def decide() -> ChargeOrder[str]:
         raise error

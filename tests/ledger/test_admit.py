@@ -1,4 +1,4 @@
-"""Who is let in, at which price, and what the others are told."""
+"""Admission: which calls are charged, at which price, and the errors of refused ones."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, desk: Desk) -> 
 
 
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk: Desk) -> None:
-    """The process's copy is stale; the charge notices, and the request is decided anew."""
+    """The process's configuration is stale; the charge detects it, and the request is decided again."""
     holder = await books.holder(units=9)
     await site.change(books.db, "chat_units", "7")
 
@@ -217,7 +217,7 @@ async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
 async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
     books: Books, desk: Desk
 ) -> None:
-    """The channel is gone, the balance is spent: the answer was paid for."""
+    """No channel is available and the balance is zero, but the response was paid for."""
     holder, order = await books.holder(units=1), reserved()
     async with await desk.admit(holder, reservation=order) as call:
         await call.keep("the answer")
@@ -258,7 +258,7 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) ->
     narrow = await books.second_key(holder, Scope.CHAT)
     spoken, gone = desk.order(pays=Scope.TTS), refuses(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, spoken, order) as call:
-        with pytest.raises(NoSpeechChannel):  # and doesn't wait for what it won't be told
+        with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
             await asyncio.wait_for(desk.ledger.admit(asks(narrow, order), gone), 5)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):

@@ -1,4 +1,4 @@
-"""How a call ends: kept, refunded, swept; exactly once, and truthfully told."""
+"""How a call ends: kept, refunded, swept; exactly once, and reported as committed."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: De
 
 
 async def test_a_keep_after_the_refund_is_lost(books: Books, desk: Desk) -> None:
-    """The sweep was faster: the units are back, so the answer must not leave."""
+    """The sweep was faster: the units were refunded, so the answer must not be sent."""
     holder = await books.holder()
     with pytest.raises(CallRefunded):
         async with await desk.admit(holder) as call:
@@ -84,7 +84,7 @@ async def test_a_keep_after_the_refund_is_lost(books: Books, desk: Desk) -> None
 async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither success nor refund: it is still on its way, and arrives."""
+    """Neither success nor refund is reported: the keep is still being sent, and is committed later."""
     monkeypatch.setattr(ledger_module, "DEADLINE_MARGIN_S", 0.2)
     holder = await books.holder()
     call = await desk.admit(holder, desk.order(seconds=0.1))
@@ -148,7 +148,7 @@ async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(books:
 
 
 async def test_a_call_whose_refund_failed_is_left_to_the_sweep(books: Books, desk: Desk) -> None:
-    """Its refund fails on its data, by a trigger; once that is gone, the sweep of this process takes it."""
+    """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
     holder = await books.holder()
     call = await desk.admit(holder)
     await break_refunds(books)

@@ -1,4 +1,4 @@
-"""Units come and go by grants, never below zero, never twice."""
+"""Grants change balances: never below zero, never twice."""
 
 import asyncio
 from pathlib import Path
@@ -65,7 +65,7 @@ async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(books: Boo
 
 
 async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_path: Path) -> None:
-    """Its COMMIT happened and the answer was lost: whoever simply tries again would grant twice."""
+    """The COMMIT happened and its reply was lost: an operator who tries again would grant twice."""
     async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
         holder = await books.holder(units=5)
         db = await Postgresql.open(cutter.url)
@@ -80,7 +80,7 @@ async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_p
 async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    """Whoever reads "try again" grants twice."""
+    """An operator who reads "try again" would grant twice."""
     async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
         holder = await books.holder(units=5)
         db = await Postgresql.open(cutter.url)

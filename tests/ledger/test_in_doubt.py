@@ -1,4 +1,4 @@
-"""What is told of units where the database does not answer: nothing, unless it is true."""
+"""Errors about units while the database does not answer: only what is known to be true."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ async def test_a_charge_that_was_sent_is_in_doubt_and_refunded(books: Books) -> 
             with pytest.raises(CommitInDoubt):
                 await desk.admit(holder)
         call = charge_of(holder)
-        await desk.commits.charge(call, 10)  # behind the one in doubt
+        await desk.commits.charge(call, 10)  # queued after the one in doubt
         await desk.commits.end(keep_of(call), 10)
 
         async def only_ours() -> bool:
@@ -79,7 +79,7 @@ async def test_a_call_cancelled_during_its_charge_is_in_doubt(books: Books, desk
 
 
 async def completed(other: Works, node: int) -> None:
-    """The node's next job, once there is one, is done: by another process."""
+    """Completes the node's next job, once there is one, in another process."""
     (job,) = await other.tasks.lease(node, 1, 10)
     assert await other.tasks.complete(node, shown(job), AUDIO)
 
@@ -87,7 +87,7 @@ async def completed(other: Works, node: int) -> None:
 async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_process(
     postgres_books: Books,
 ) -> None:
-    """The wire to the database goes mute behind the charge; the node asks the other process."""
+    """The connection to the database is silent after the charge; the node asks the other process."""
     books, task = postgres_books, speech(TaskStatus.QUEUED)
     async with works_on(books) as other, cutter_to(books.url) as cutter:
         node, holder = await other.node(VOICE), await books.holder()
@@ -97,7 +97,7 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
             with pytest.raises(CommitInDoubt):
                 await desk.admit(holder, desk.order(pays=Scope.TTS, task=task))
             await completed(other, node)
-            cutter.cut()  # the charge is sent again and refunded too late; the desk closes behind that
+            cutter.cut()  # the charge is sent again and refunded too late; the desk closes after that
         await db.close()
     assert await books.balance(holder) == 9
     assert await books.state(await only_call(books)) == CallState.KEPT
@@ -133,7 +133,7 @@ async def test_a_call_cancelled_during_its_refund_is_in_doubt(books: Books, desk
 
 
 async def test_a_refund_after_a_keep_is_in_doubt(books: Books, desk: Desk) -> None:
-    """As where a node has completed the task: the call is kept."""
+    """As after a node has completed the task: the call is kept."""
     holder = await books.holder()
     with pytest.raises(CommitInDoubt):
         async with await desk.admit(holder) as call:

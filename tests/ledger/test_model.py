@@ -1,4 +1,4 @@
-"""Anything that may happen to accounts, keys and calls, in any order, against a model a page long.
+"""Any event of accounts, keys and calls, in any order, compared with a model of one page.
 
 Every batch is decided by the model first and then by the database; the outcomes must be the same, and the
 audit must find nothing at every step.
@@ -57,7 +57,7 @@ OPEN, KEPT, REFUNDED = CallState.OPEN, CallState.KEPT, CallState.REFUNDED
 
 @dataclass
 class Key:
-    """A key as the model knows it; keys of one account share `purse`."""
+    """A key in the model; keys of one account share `purse`."""
 
     holder: Holder
     purse: dict[str, int]
@@ -67,7 +67,7 @@ class Key:
 
 @dataclass
 class Paid:
-    """A call as the model knows it."""
+    """A call in the model."""
 
     charge: Charge
     key: Key
@@ -77,7 +77,7 @@ class Paid:
 
 @dataclass
 class Model:
-    """What must come out."""
+    """The expected results."""
 
     keys: list[Key] = field(default_factory=list)
     calls: list[Paid] = field(default_factory=list)
@@ -136,7 +136,7 @@ ends = st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([None, "an a
 
 
 class Machine(RuleBasedStateMachine):
-    """One site, with a database of its own in every example."""
+    """One service; every example has a new database."""
 
     runner: ClassVar[asyncio.Runner]
     new_books: ClassVar[Callable[[], AbstractAsyncContextManager[Books]]]
@@ -149,7 +149,9 @@ class Machine(RuleBasedStateMachine):
         self.books = self.run(self.opening.__aenter__())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time anew
+        return self.runner.get_loop().run_until_complete(
+            work
+        )  # `Runner.run` installs a handler for Ctrl-C at each call
 
     @initialize(units=st.lists(st.integers(0, 9), min_size=2, max_size=3))
     def open_accounts(self, units: list[int]) -> None:
@@ -194,7 +196,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 3))
     def send_charges_again(self, back: int) -> None:
-        """An old batch whose COMMIT nobody heard of."""
+        """Sends an earlier batch again, as after a lost reply to its COMMIT."""
         again = self.sent[-1 - back % len(self.sent)] if self.sent else []
         _, charged = self.run(self.books.db.commit_batch([], again))
         assert all(isinstance(outcome, Charged) for outcome in charged)

@@ -1,4 +1,4 @@
-"""No call that begins after a revocation returned gets in, in whatever process."""
+"""No process admits a call that begins after a revocation returned."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What waits costs nothing: copies of an open call, and refunds that a database doesn't take."""
+"""Waiting is cheap: retries of an open call, and refunds that the database does not accept."""
 
 import asyncio
 
@@ -67,6 +67,6 @@ async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
         async with stalled_commits(books):
             for _ in range(4):
                 assert await desk.ledger.sweep() == 0
-            assert desk.commits.waiting <= 4  # the first is in the batch that stalls
+            assert desk.commits.waiting <= 4  # the first is in the stalled batch
         assert await desk.ledger.sweep() in range(6)
     assert await books.balance(holder) == 10

@@ -1,4 +1,4 @@
-"""What may be said, how fast, and what is told when nothing spoke. Pure."""
+"""Valid texts and speeds, and the error when every channel failed. No I/O."""
 
 import pytest
 

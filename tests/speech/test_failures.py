@@ -1,4 +1,4 @@
-"""What a caller is told, and what it costs, when a channel doesn't speak."""
+"""The answer and the refund when a speech channel fails."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +147,7 @@ def test_after_a_timeout_the_next_speech_channel_is_asked(
 
 
 def test_a_timeout_of_a_long_text_opens_no_circuit(make_service: ServiceMaker, upstream: Upstream) -> None:
-    """Long texts of one caller don't take the channel from everybody; short ones tell that it hangs."""
+    """Long texts of one caller don't open the circuit for everyone; timeouts of short ones do."""
     service = make_service(chat_url="parrot:", speech=upstream.url, env={"MYNA_UPSTREAM_IDLE_S": "0.2"})
     upstream.behave("status:404")
     service.start()

@@ -1,4 +1,4 @@
-"""Speech that the site began and leaves to the compute nodes."""
+"""Speech that the service began and leaves to the compute nodes."""
 
 import asyncio
 from typing import Any
@@ -41,7 +41,7 @@ NOBODY_THERE = "http://127.0.0.1:9"
 
 
 class Shop:
-    """A site whose channel speaks nothing, so that its nodes must; `tasks` may be on another connection."""
+    """A service whose channel speaks nothing, so its tasks go to nodes. `tasks` may use another connection."""
 
     def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
@@ -74,7 +74,7 @@ class Shop:
 async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
     postgres_books: Books,
 ) -> None:
-    """It isn't told that nothing was charged: it was."""
+    """The error does not say that nothing was charged: it was."""
     books = postgres_books
     holder = await books.holder()
     away = await books.open_again()
@@ -107,7 +107,7 @@ async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
 async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is kept, whoever says that it failed."""
+    """The call is kept, so no error may say that it was refunded."""
     books = postgres_books
     async with works_on(books) as other, desk_on(books.db) as desk, cutter_to(books.url) as cutter:
         node, holder = await other.node(VOICE), await books.holder()

@@ -1,4 +1,4 @@
-"""The sound of a text, estimated before the charge: never less than what the engine then makes."""
+"""The length of a text's sound, estimated before the charge: never less than the engine then makes."""
 
 from pathlib import Path
 

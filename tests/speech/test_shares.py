@@ -1,4 +1,4 @@
-"""What one account may have of the embedded voice, so that the others always get their turn."""
+"""The limits of one account on the embedded voice, so that other accounts are always served."""
 
 import signal
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ NO_END = {"text": "ﷺ" * 1000, "speed": "0.25"}
 
 @contextmanager
 def held_up(service: Service) -> Iterator[None]:
-    """Nothing is spoken meanwhile."""
+    """Stops the speaking processes inside the block."""
     pids = children(service.pid)
     assert len(pids) >= 2
     for pid in pids:
@@ -33,7 +33,7 @@ def held_up(service: Service) -> Iterator[None]:
 
 
 def charged(service: Service) -> int:
-    """How many units all accounts together have spent."""
+    """The units that all accounts together have spent."""
     return 100 * len(rows := service.cli("account", "list")) - sum(int(row["balance"]) for row in rows)
 
 

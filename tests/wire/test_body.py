@@ -1,4 +1,4 @@
-"""Bytes to structs: what is taken, what is refused, and how a refusal reads."""
+"""Bytes to structs: which bodies are accepted, which are refused, and the message of a refusal."""
 
 import json
 import time
@@ -17,13 +17,13 @@ from myna.wire.validation_errors import MESSAGE_MAX_CHARS, SEARCHED_MAX_BYTES
 
 
 class Deep(Struct, frozen=True):
-    """A shape inside another."""
+    """A nested struct."""
 
     word: str
 
 
 class Order(Struct, frozen=True):
-    """A shape for these tests."""
+    """A struct for these tests."""
 
     text: str
     count: int = 1
@@ -66,7 +66,7 @@ def test_decode_returns_all_fields_beside_the_checked_ones(body: bytes) -> None:
         b'{"text":"x", "inner": {"a": 1, "a": 1}}',
         b'{"text":"x","list":[[{"a":1,"b":2,"a":3}]]}',
         rb'{"text":"x","\u0074ext":"y"}',
-        # As long when it is written again: the float grows by what the second name takes.
+        # Written again it is as long: the float grows by as much as the second name takes.
         b'{"text":"x","a":1,"a":1,"n":1e5}',
         b'{"text":"x","a":1,"a":1,"n":1000e0}',
     ],
@@ -186,7 +186,7 @@ def test_the_error_of_a_wrong_value_lists_the_allowed_values(value: bytes, shown
 
 def test_the_error_of_a_missing_field_lists_the_allowed_values() -> None:
     class Choice(Struct):
-        """One field, and it must be there."""
+        """One required field."""
 
         model: Literal["a", "b"]
 
@@ -214,7 +214,7 @@ def test_nesting_is_refused_at_the_same_depth_by_every_interpreter() -> None:
 
 def test_a_long_validation_error_is_truncated_and_names_the_field() -> None:
     class Choice(Struct):
-        """What is wrong with its value is told together with the value."""
+        """The error of a wrong value quotes it."""
 
         word: Literal["a", "b"]
 

@@ -1,4 +1,4 @@
-"""Names and numbers of the wire are whole: nothing stands behind them."""
+"""Patterns of names and references match the whole text, without a trailing newline."""
 
 from typing import Any
 
