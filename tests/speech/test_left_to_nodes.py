@@ -41,7 +41,7 @@ NOBODY_THERE = "http://127.0.0.1:9"
 
 
 class Shop:
-    """A service whose channel speaks nothing, so its tasks go to nodes. `tasks` may use another connection."""
+    """A service whose channel speaks nothing, so its tasks go to nodes; `tasks` may have its own database."""
 
     def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
