@@ -32,7 +32,7 @@ async def espeak() -> AsyncIterator[Espeak]:
 
 
 async def until(condition: Callable[[], bool], deadline_s: float = 20) -> None:
-    """Returns once the condition holds; fails the test when it doesn't by the deadline."""
+    """Returns once the condition is true; fails the test at the deadline."""
     ends_at = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < ends_at, "what the test waits for didn't come"
@@ -61,5 +61,5 @@ async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> 
 
 
 def names(folder: Path) -> list[str]:
-    """What lies in the folder."""
+    """The names in the folder."""
     return [path.name for path in folder.iterdir()]

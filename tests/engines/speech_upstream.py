@@ -1,4 +1,4 @@
-"""A speech server on the loopback, and everything such a server can do wrong.
+"""A speech server on the loopback with all faults of such servers.
 
 Its mp3s are real. It answers like the ones that copy OpenAI's API: POST {base}/audio/speech, and a list of
 voices at GET {base}/audio/voices where a test gives it one.
@@ -34,7 +34,7 @@ def mp3(seconds: float, rate_hz: int = RATE_HZ, kbps: int = 64, channels: int = 
 
 
 class SpeechUpstream:
-    """What the server does is what its attributes say at the time of a request."""
+    """The server behaves as its attributes say at the time of a request."""
 
     def __init__(self) -> None:
         self._faulty = Faulty(self._behave)

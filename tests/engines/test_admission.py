@@ -69,7 +69,7 @@ def test_an_idle_engine_accepts_a_text_however_slow_it_was() -> None:
 
 
 def test_short_texts_change_the_estimated_pace_little() -> None:
-    """Each costs 15 ms whatever its length: by them a text of five minutes would take one."""
+    """Each costs 15 ms at any length; estimated by them, a text of five minutes would take one minute."""
     admission = admission_of(processes=2)
     for _ in range(60):
         admission.measured(0.09, 0.015)

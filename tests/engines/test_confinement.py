@@ -1,4 +1,4 @@
-"""What a child can't do: read our keys or others' files, open a socket, start a program, dump a core."""
+"""A child can't read our keys or other files, open a socket, start a program or dump a core."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ async def test_a_child_can_signal_only_itself(pool: Pool[Word]) -> None:
 
 
 SIGCHLD, CLONE_NEWUSER, CLONE_NEWNET = 17, 0x10000000, 0x40000000
-THREAD = 0x00010F00  # with the same memory, files and signals; without a stack it is never made
+THREAD = 0x00010F00  # with the same memory, files and signals; without a stack it is never created
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_a_child_makes_no_process_and_no_namespace(pool: Pool[Word], flags
 
 
 async def test_clone3_fails_with_enosys(pool: Pool[Word]) -> None:
-    """Its flags are in memory, which no filter reads; clone(2) is what the library takes then."""
+    """Its flags are in memory, which a filter can't read; the library falls back to clone(2)."""
     assert await done(pool, "libc", "syscall 435 0 0") == "ENOSYS"
 
 
@@ -179,13 +179,13 @@ confined = confinement.confine(confinement.AllowedPaths())
 
 
 def confined(after: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """A process of its own that is confined between the two pieces of code."""
+    """Runs a process that is confined between the two pieces of code."""
     program = CONFINED.format(before=before, after=after)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
 
 def test_a_thread_started_before_the_confinement_is_reported() -> None:
-    """Landlock binds the calling thread, and this one reads what it likes."""
+    """Landlock restricts the calling thread only, so the earlier thread can read any file."""
     before = """
 go = threading.Event()
 thread = threading.Thread(target=lambda: (go.wait(), print(open("/etc/passwd").name)))

@@ -1,4 +1,4 @@
-"""The real engine: every voice speaks, at the speed it is told, into a file that is whole or not there."""
+"""The real engine: every voice speaks at the requested speed, into a file that is complete or missing."""
 
 import asyncio
 import hashlib

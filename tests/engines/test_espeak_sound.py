@@ -1,4 +1,4 @@
-"""What happens to the sound between the engine and the file: it is stretched, and written whole."""
+"""The sound between the engine and the file: it is stretched, and written completely."""
 
 import hashlib
 import math
@@ -33,7 +33,7 @@ def _stretched(pcm: bytes, factor: float, piece_bytes: int) -> "array[int]":
 
 
 def _pitch_hz(samples: "array[int]", about_hz: float) -> float:
-    """By the shift, within half an octave each way, under which the sound is most like itself."""
+    """The pitch by autocorrelation, within half an octave each way."""
     middle = samples[len(samples) // 2 :][:4000]
     lags = range(round(_RATE_HZ / about_hz / 1.4), round(_RATE_HZ / about_hz * 1.4))
     return _RATE_HZ / min(lags, key=lambda lag: sum(map(abs, map(sub, middle, middle[lag : lag + 1000]))))

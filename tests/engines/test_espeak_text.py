@@ -1,4 +1,4 @@
-"""Which voice reads which part of a text, and what of it reaches the engine."""
+"""Which voice reads which part of a text, and which characters are sent to the engine."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def test_characters_that_the_engine_drops_are_removed(text: str, given: str) -> 
 
 
 def test_the_parent_does_not_load_the_library_of_the_child() -> None:
-    """The library is under the GPL; it stays in a process of its own."""
+    """The library is under the GPL, so it is loaded in a separate process."""
     loaded = (
         "import sys, myna.engines.espeak.engine; "
         "print('espeakng_loader' in sys.modules, 'wetext' in sys.modules)"

@@ -70,7 +70,7 @@ def test_a_removed_item_is_not_served() -> None:
 
 @pytest.mark.parametrize("others", ["b", "bcdef"])
 def test_a_key_with_many_items_gets_the_share_of_every_other_key(others: str) -> None:
-    """A served item is put back after the next one was taken, as callers send their next request."""
+    """A served item is added again after the next one was taken, as callers send their next request."""
     queue = _filled(*"a" * 40, *others)
     served = [_served(queue)]
     for _ in range(100 * len("a" + others)):

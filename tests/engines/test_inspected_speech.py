@@ -1,4 +1,4 @@
-"""What can be finished speech of a compute node, and what is told about the rest."""
+"""Which files a compute node may upload as speech, and the errors of the others."""
 
 import io
 from collections.abc import AsyncIterator, Callable

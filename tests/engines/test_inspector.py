@@ -1,4 +1,4 @@
-"""The inspector's process: when it is there, what it may take, and what becomes of a file that breaks it."""
+"""The inspector's process: its lifetime and limits, and files that crash or hang it."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def good(tmp_path: Path) -> Path:
 
 
 class _Stuck:
-    """A file whose reader waits for ever: a pipe that is open for writing, and nothing is written."""
+    """A file whose reader waits forever: a pipe that is open for writing without data."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -55,7 +55,7 @@ class _Stuck:
         self._writers: list[int] = []
 
     def has_reader(self) -> bool:
-        with contextlib.suppress(OSError):  # the pipe has none yet
+        with contextlib.suppress(OSError):  # the pipe has no reader yet
             self._writers.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
         return bool(self._writers)
 
@@ -80,7 +80,7 @@ def _names(folder: Path) -> set[str]:
 
 
 async def _hung(inspector: Inspector, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
-    """A sample that the child has begun to read and won't end."""
+    """A sample that the child reads without end."""
     task = asyncio.create_task(inspector.sample(stuck.path, target))
     await until(stuck.has_reader)
     return task
@@ -211,7 +211,7 @@ async def test_a_cancelled_sample_leaves_no_file(inspector: Inspector, stuck: _S
 
 
 def _stopped_while_it_writes(pid: int, folder: Path) -> bool:
-    """Stops the process once its unfinished file is there; False when it was quicker and goes on."""
+    """Stops the process once its unfinished file exists; False if it finished before."""
     wait_until(lambda: any(folder.iterdir()), 10, "it writes", every_s=0)
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: processes.state(pid) == "T", 5, "it has stopped")
@@ -317,7 +317,7 @@ def test_at_most_a_minute_of_a_long_file_is_decoded(tmp_path: Path) -> None:
 async def test_output_of_decoders_is_discarded(
     good: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """libmpg123 prints a line for each frame that it doesn't like."""
+    """libmpg123 prints a line for each invalid frame."""
     inspector = Inspector()
     source = tmp_path / "upload"
     soundfile.write(source, voice(5), RATE_HZ, format="MP3")
@@ -358,7 +358,7 @@ def _seeds(folder: Path) -> list[bytes]:
 
 
 def _mutant(seed: bytes, random: np.random.Generator) -> bytes:
-    """The file with bytes changed, left out or put in, mostly in its head, which decoders believe."""
+    """The file with bytes changed, removed or inserted, mostly in its header."""
     data = bytearray(seed)
     for _ in range(random.choice([1, 2, 5, 20])):
         at = int(random.integers(0, random.choice([600, len(data) - 64])))

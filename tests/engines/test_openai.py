@@ -1,4 +1,4 @@
-"""Speaking through a speech server: what is sent, what is kept, and what every kind of bad answer becomes."""
+"""Speaking through a speech server: the request, the stored file, and the failure of each bad answer."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Speech servers and a disk that stands still or fails: what ends, when, and what is left."""
+"""Speech servers and a stalled or failing disk: when calls end, and which files are left."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_call_cancelled_during_the_sync_leaves_no_file(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However late it is moved."""
+    """Even if it is moved late."""
     loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
     over, unlink = threading.Event(), Path.unlink
 
@@ -47,7 +47,7 @@ async def test_a_call_cancelled_during_the_sync_leaves_no_file(
 
 
 async def _idle(disk: DiskExecutor) -> None:
-    """What lands has landed, or not: each thread is done with what it had."""
+    """Waits until every thread has finished its jobs."""
     everybody = threading.Barrier(THREADS)
     await asyncio.gather(*(disk.run(everybody.wait) for _ in range(THREADS)))
     await disk.run_metadata(lambda: None)
@@ -56,7 +56,7 @@ async def _idle(disk: DiskExecutor) -> None:
 async def test_a_stalled_disk_is_a_timeout(
     engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds up nothing else, and leaves nothing when it moves again."""
+    """It blocks nothing else, and leaves no file when it responds again."""
     asked, moves = threading.Event(), threading.Event()
 
     def stands_still(_: int) -> None:

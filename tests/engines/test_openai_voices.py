@@ -1,4 +1,4 @@
-"""A list of voices in every shape that servers give it."""
+"""A list of voices in every format of known servers."""
 
 from collections.abc import AsyncIterator
 from typing import Any

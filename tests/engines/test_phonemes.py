@@ -1,4 +1,4 @@
-"""How words sound, asked of the real espeak-ng in a program of its own."""
+"""Phonemes of texts by the real espeak-ng in a separate program."""
 
 from collections.abc import AsyncIterator
 

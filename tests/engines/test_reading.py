@@ -1,4 +1,4 @@
-"""Numbers as they are said. Where two ways are right, the table holds the commonest."""
+"""Numbers as words. Where several readings are right, the table has the commonest."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from myna.engines.text.reading import spoken_form, warm
 
 @pytest.fixture(autouse=True, scope="module")
 def warmed() -> None:
-    """What loads once isn't counted to the first example, which has a deadline."""
+    """Loads the normaliser before the first example, which has a deadline."""
     warm()
 
 
@@ -33,7 +33,7 @@ TABLE = [
     ("2月2日下雪", "二月二日下雪"),
     ("2024年1-3月", "二零二四年一到三月"),
     ("5月1日-5月3日放假", "五月一日到五月三日放假"),
-    ("现在8:30", "现在八点三十分"),  # 八点半 is as good
+    ("现在8:30", "现在八点三十分"),  # 八点半 is right too
     ("下午3:05出发", "下午三点零五分出发"),
     ("2:00开会", "两点开会"),
     ("9:00-18:00营业", "九点到十八点营业"),
@@ -69,7 +69,7 @@ TABLE = [
     ("房价5000元/㎡", "房价五千元每平方米"),
     ("12345678人参加", "一千二百三十四万五千六百七十八人参加"),
     ("超过100000000", "超过一亿"),
-    # What is called out one by one: 1 is 幺.
+    # Read digit by digit: 1 is 幺.
     ("电话13812345678", "电话幺三八幺二三四五六七八"),
     ("手机138-1234-5678", "手机幺三八幺二三四五六七八"),
     ("手机+86 13812345678", "手机加八六幺三八幺二三四五六七八"),
@@ -129,7 +129,7 @@ TABLE = [
     ("9·11事件", "九一一事件"),
     ("邮箱abc123@qq.com请查收", "邮箱abc一二三@qq.com请查收"),
     ("网址https://a.com/b?id=12", "网址https://a.com/b?id=一二"),
-    # What stays.
+    # Unchanged.
     ("😀你好3个😀", "😀你好三个😀"),
     ('他说"买3个"\\走', '他说"买三个"\\走'),
     ("第一行  3个\n\n 第二行\t4个 ", "第一行  三个\n\n 第二行\t四个 "),

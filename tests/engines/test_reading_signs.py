@@ -1,4 +1,4 @@
-"""Digits and letters in other forms: each is read as the plain one a person would say."""
+"""Digits and letters in other Unicode forms are read as their plain forms."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What can be a voice sample, in every format; and what is told about the rest."""
+"""Which recordings are valid voice samples, in every format, and the errors of the others."""
 
 import functools
 import hashlib
@@ -58,7 +58,7 @@ def _put(folder: Path, data: bytes) -> Path:
 
 
 async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
-    """The sample, after a look at its file."""
+    """The inspected sample; checks its file."""
     target = folder / "sample.wav"
     sample = await inspector.sample(_put(folder, data), target)
     written = target.read_bytes()
@@ -291,7 +291,7 @@ async def test_a_file_truncated_between_boxes_is_refused_by_its_stated_length(
 
     mp3 = write_mp3(
         tmp_path / "upload", voice(10)
-    ).read_bytes()  # frames of 144 bytes, the first of them of facts
+    ).read_bytes()  # frames of 144 bytes, the first of which has metadata
     await _refused(inspector, tmp_path, mp3[: 144 * 200], _DAMAGED)
 
 
@@ -306,7 +306,7 @@ async def test_a_variable_bit_rate_mp3_without_a_length_is_not_shortened(
 
 
 def _mp3_in_matroska(*mp3s: bytes) -> bytes:
-    """The frames of all of them as one track, as the first of them is described."""
+    """The frames of all files as one track with the description of the first."""
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as container:
         with av.open(io.BytesIO(mp3s[0]), "r") as first:
@@ -373,7 +373,7 @@ async def test_an_m4a_without_its_decoder_names_the_missing_extra(
 
 
 async def test_a_wav_may_contain_another_codec(inspector: Inspector, tmp_path: Path) -> None:
-    """The size of a wav that was written to a pipe is unknown, and what is there is taken."""
+    """The size of a wav that was written to a pipe is unknown; all its data is used."""
     data = bytearray(write_wav(tmp_path / "voice.wav", voice(5)).read_bytes())
     (tmp_path / "voice.wav").unlink()
     struct.pack_into("<I", data, 4, 0xFFFF_FFFF)

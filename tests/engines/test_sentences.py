@@ -1,4 +1,4 @@
-"""Texts are cut where one breathes, and nothing is lost."""
+"""Texts are split at sentences and pauses, and no character is lost."""
 
 import pytest
 import regex

@@ -1,4 +1,4 @@
-"""Neural voices on tiny models and the real library: every family speaks what it is told, or says why not."""
+"""Neural voices with tiny models and the real library: every family speaks, or raises a clear error."""
 
 import asyncio
 import hashlib
@@ -48,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def vits(models: Path) -> AsyncIterator[Sherpa]:
-    engine = _engine(tiny_voices.vits(models / "小 zh,vits"))  # a folder as people name them
+    engine = _engine(tiny_voices.vits(models / "小 zh,vits"))  # a folder name with a space, Han and a comma
     await engine.start()
     yield engine
     await engine.close()
@@ -63,7 +63,7 @@ async def zipvoice(models: Path) -> AsyncIterator[Sherpa]:
 
 
 def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> VoiceReference:
-    """Two seconds of noise that pass for a voice."""
+    """Two seconds of noise that are accepted as a voice."""
     noise = np.random.default_rng(1).normal(0, loudness, 32_000).astype("<i2")
     with wave.open(str(path), "wb") as file:
         file.setnchannels(channels)
@@ -91,7 +91,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _level(path: Path, hz: float) -> float:
-    """How much of the sound is a tone of this pitch."""
+    """The share of the sound that is a tone of this pitch."""
     sound, rate_hz = soundfile.read(path)
     turns = np.exp(-2j * np.pi * hz / rate_hz * np.arange(len(sound)))
     return float(abs(sound @ turns)) / len(sound)

@@ -1,4 +1,4 @@
-"""What lies in a folder says which model it is, and an incomplete one says what it lacks."""
+"""The files of a folder decide the family of its model; the error of an incomplete one names the missing."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Samples become PCM, at a pace that the model itself may not know."""
+"""Samples become PCM, also at speeds that the model does not support."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ RATE_HZ = 24_000
 
 
 def _voice(seconds: float) -> bytes:
-    """Something with the periods of a voice."""
+    """A tone with the period of a voice."""
     at = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
     overtones = [0.1 / n * np.sin(2 * np.pi * 130 * n * at) for n in range(1, 6)]
     return pcm_of(np.sum(overtones, axis=0).astype(np.float32))

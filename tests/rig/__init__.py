@@ -1,1 +1,1 @@
-"""Real parts to test against: a database server, the service's own process, upstreams on real sockets."""
+"""Real parts to test against: a database server, processes of the service, upstreams on real sockets."""

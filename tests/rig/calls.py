@@ -1,4 +1,4 @@
-"""HTTP as a test wants it: every byte of the request under control, the answer whole, nothing followed."""
+"""An HTTP client for tests: it controls every byte of a request, reads whole answers, follows no redirect."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ def call(
     headers: Mapping[str, str] | None = None,
     deadline_s: float = ANSWER_DEADLINE_S,
 ) -> Answer:
-    """Send one request on a connection of its own.
+    """Sends one request on a new connection.
 
     `data` is sent as JSON, `body` as it is (an iterable goes out in chunks); `key` becomes the bearer header.
     """
@@ -61,7 +61,7 @@ def _read(response: http.client.HTTPResponse) -> Answer:
 
 
 class Wire:
-    """A bare connection: what isn't a well-formed request is written on it byte by byte."""
+    """A raw connection, for requests that are not well-formed or are sent in parts."""
 
     def __init__(self, url: str, deadline_s: float = ANSWER_DEADLINE_S) -> None:
         parts = urlsplit(url)
@@ -78,17 +78,17 @@ class Wire:
         self.socket.sendall(data)
 
     def head(self, request_line: str, *lines: str) -> None:
-        """Send a request's head: its first line, the Host header and these header lines."""
+        """Sends the head of a request: its first line, the Host header and these header lines."""
         self.send("\r\n".join([request_line, f"Host: {self.host}", *lines, "", ""]).encode("latin-1"))
 
     def answer(self, method: str = "POST") -> Answer:
-        """Read one answer; raises an `http.client.HTTPException` where none comes."""
+        """Reads one answer; raises `http.client.HTTPException` if the server sends none."""
         response = http.client.HTTPResponse(self.socket, method=method)
         response.begin()
         return _read(response)
 
     def rest(self) -> bytes:
-        """All that comes until the server closes; raises TimeoutError if it falls silent and doesn't."""
+        """Reads until the server closes the connection; raises TimeoutError if it doesn't."""
         heard = b""
         try:
             while data := self.socket.recv(65536):

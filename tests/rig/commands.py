@@ -1,4 +1,4 @@
-"""The real command line, many times, without paying for the imports each time.
+"""Runs the real command line many times without the cost of its imports.
 
 A child process imports all commands and both drivers once. It runs most commands itself, one after the other,
 each with its own arguments, environment, folder and standard streams. It forks for those that start processes
@@ -41,7 +41,7 @@ class Ended:
 
 
 class CommandLine:
-    """The child that forks. One may be shared by all services of a test run; `close()` ends it."""
+    """The child process that forks. All services of a test run may share one; `close()` ends it."""
 
     def __init__(self) -> None:
         root = str(Path(__file__).parents[2])

@@ -1,4 +1,4 @@
-"""A compute node as its owner runs it: a process of its own, and the command line beside it."""
+"""A compute node as its owner runs it: a process, and commands beside it."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class ComputeNode:
             (folder / "node.toml").write_text(toml, encoding="utf-8")
 
     def command(self, *arguments: str) -> Ended:
-        """`myna node ARGUMENTS…`, however it ends."""
+        """Runs `myna node ARGUMENTS…`; returns its exit code and output."""
         return self._commands.run(["node", *arguments], self.env, self.folder)
 
     def join(self, url: str, token: str) -> "ComputeNode":
@@ -45,7 +45,7 @@ class ComputeNode:
         return self
 
     def spawn(self) -> "ComputeNode":
-        """Starts the process and doesn't wait for anything."""
+        """Starts the process without waiting."""
         with (self.folder / "stdout").open("ab") as out, (self.folder / "stderr").open("ab") as err:
             self._process = subprocess.Popen(
                 tethered([sys.executable, "-m", "myna", "node", "run"]),
@@ -74,11 +74,11 @@ class ComputeNode:
         return path.read_bytes()[self._page :].decode() if path.exists() else ""
 
     def turn_page(self) -> None:
-        """What was logged until now isn't looked at any more."""
+        """`lines` skips what was logged until now."""
         self._page += len(self.stderr.encode())
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log; what isn't JSON stands in the way of nobody."""
+        """The log; lines that are not JSON are ignored."""
         return [
             json.loads(line)
             for line in self.stderr.splitlines()
@@ -86,7 +86,7 @@ class ComputeNode:
         ]
 
     def messages(self, part: str = "") -> list[str]:
-        """Those messages of the log that hold `part`."""
+        """The messages of the log that contain `part`."""
         return [line["message"] for line in self.lines() if part in line["message"]]
 
     def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
@@ -96,7 +96,7 @@ class ComputeNode:
             raise TimeoutError(f"{late}\n{self.stderr}") from None
 
     def wait_said(self, part: str) -> str:
-        """The first message of the log with `part` in it, once it is there."""
+        """Waits for a message of the log that contains `part`; returns the first."""
         self.wait(lambda: bool(self.messages(part)), f"the node says {part!r}")
         return self.messages(part)[0]
 
@@ -119,13 +119,13 @@ class ComputeNode:
         return self.exit_code()
 
     def kill(self) -> None:
-        """As a crash would. Does nothing to a process that has ended."""
+        """SIGKILL, like a crash. Does nothing if the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def files(self, folder: str) -> list[str]:
-        """What lies in a folder of its data."""
+        """The names in a folder of its data."""
         return sorted(path.name for path in (self.data / folder).iterdir())
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -139,7 +139,7 @@ NodeMaker = Callable[..., ComputeNode]
 
 @pytest.fixture
 def make_node(tmp_path: Path, commands: CommandLine) -> Iterator[NodeMaker]:
-    """Makes nodes that this test starts and ends as it likes; those left running are killed behind it."""
+    """Makes nodes that the test starts and ends; those still running are killed after it."""
     made: list[ComputeNode] = []
 
     def make(toml: str = "") -> ComputeNode:
@@ -152,7 +152,7 @@ def make_node(tmp_path: Path, commands: CommandLine) -> Iterator[NodeMaker]:
 
 
 class Voices:
-    """The children of a node that speak; stopped ones take a job and don't come to its end."""
+    """The speaking processes of a node; stopped ones accept a job and don't finish it."""
 
     def __init__(self, node: ComputeNode) -> None:
         self._node = node
@@ -178,7 +178,7 @@ VoicesOf = Callable[[ComputeNode], Voices]
 
 @pytest.fixture
 def voices() -> Iterator[VoicesOf]:
-    """The voices of a running node; none is left stopped."""
+    """The speaking processes of running nodes; all are resumed after the test."""
     made: list[Voices] = []
 
     def of(node: ComputeNode) -> Voices:

@@ -1,4 +1,4 @@
-"""Disks that fail: a stalled one, as a network file system may be, and a read-only one."""
+"""Faulty disks: a stalled one, like a network file system, and a read-only one."""
 
 import errno
 import threading
@@ -15,7 +15,7 @@ class StalledDisk:
         self._resumed = threading.Event()
 
     def block(self, result: T) -> T:
-        """Notes the call, and returns `result` after `resume`."""
+        """Counts the call, and returns `result` after `resume`."""
         self.calls.append(result)
         assert self._resumed.wait(60)
         return result
@@ -25,5 +25,5 @@ class StalledDisk:
 
 
 def read_only(*_: object, **__: object) -> None:
-    """In place of a function that changes a file. The path in the error must not be logged or sent."""
+    """Replaces a function that changes a file. The path in its error must not be logged or sent."""
     raise OSError(errno.EROFS, "Read-only file system", "/secret/place")

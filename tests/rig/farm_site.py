@@ -1,11 +1,11 @@
-"""A site as compute nodes know it, over real sockets: it speaks the protocol, and fails as it is told.
+"""A fake service for compute nodes on a real socket: it speaks the protocol, with faults on request.
 
 `site.faults["lease"].append("status:500")` makes the next lease fail so; each fault is used once. While it is
 `unavailable` everything is 503; a node that it doesn't admit gets 401; with another `protocol` it is 426.
 
-status:N      answered with N and the envelope of errors          hang   no answer while the site stands
-garbled       200 with JSON that is none of the protocol          cut    closed without a word, nothing done
-redirect      a 301 to somewhere else                             lose   done, and closed without a word
+status:N      answered with N and the envelope of errors          hang   no answer while the service runs
+garbled       200 with JSON that is none of the protocol          cut    closed without an answer, not done
+redirect      a 301 to somewhere else                             lose   done, and closed without an answer
 not-json      200 with a web page
 """
 
@@ -52,7 +52,7 @@ Key = tuple[str, int, int]
 
 
 class FarmSite:
-    """A running site. What it was told is in `hellos`, `leases`, `beats`, `completed` and `failed`."""
+    """A running service. It records requests in `hellos`, `leases`, `beats`, `completed` and `failed`."""
 
     def __init__(self) -> None:
         self.token = "mynajoin_" + secrets.token_hex(20)
@@ -84,13 +84,13 @@ class FarmSite:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Stands, again at the same port."""
+        """Listens; after a stop at the same port."""
         self._server = _Server(self)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
-        """Hangs up on everybody and listens no more; nothing of it is at work then. Idempotent."""
+        """Closes all connections and the listener, and waits for its threads. Idempotent."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -103,7 +103,7 @@ class FarmSite:
         return self._server is not None
 
     def tell(self) -> None:
-        """Something changed that open polls should look at."""
+        """Notifies open polls of a change."""
         with self._changed:
             self._changed.notify_all()
 
@@ -111,7 +111,7 @@ class FarmSite:
         self, text: str = "你好。", voice_id: str = "zh-female-1", *, speed: float = 1.0,
         kind: JobKind = "task", reference: JobReference | None = None,
     ) -> Job:  # fmt: skip
-        """A new job in the queue."""
+        """Adds a job to the queue."""
         token = secrets.token_hex(16)
         job = Job(kind, next(self._ids), 1, token, self.lease_s, text, voice_id, speed, reference)
         with self._changed:
@@ -128,16 +128,16 @@ class FarmSite:
         wait_until(condition, deadline_s, f"{what}; failed: {self.failed}")
 
     def wait_completed(self, job: Job) -> bytes:
-        """The audio of the job, once it is there."""
+        """Waits for the audio of the job, and returns it."""
         self.wait(lambda: key_of(job) in self.completed, f"{job.kind} {job.id} is completed")
         return self.completed[key_of(job)]
 
     def brought_for(self, job: Job) -> list[bytes]:
-        """Every audio that was taken for the job, also where the answer was lost then."""
+        """Every audio that was accepted for the job, also where the answer was lost."""
         return self._brought[key_of(job)]
 
     def wait_failed(self, job: Job) -> Failure:
-        """What the node says of the job, once it says that it failed."""
+        """Waits for the failure of the job, and returns it."""
         self.wait(lambda: bool(self.failures_of(job)), f"{job.kind} {job.id} is reported to have failed")
         return self.failures_of(job)[0]
 
@@ -147,7 +147,7 @@ class FarmSite:
     def beats_of(self, job: Job) -> list[Heartbeat]:
         return [beat for beat in self.beats if key_of(beat.held) == key_of(job)]
 
-    # What nodes ask: a status and a struct or bytes
+    # Answers to nodes: a status and a struct or bytes
 
     def answer(self, path: str, headers: dict[str, str], query: str, body: bytes) -> tuple[int, Any]:
         if self.unavailable:
@@ -263,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except OSError:  # hung up on, by either side
+        except OSError:  # closed by either side
             return
 
     def do_POST(self) -> None:
@@ -314,12 +314,12 @@ class _Handler(BaseHTTPRequestHandler):
         _close(self.connection)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture
 def farm_site() -> Iterator[FarmSite]:
-    """A site of this test's own."""
+    """A service of this test."""
     site = FarmSite()
     yield site
     site.stop()

@@ -1,4 +1,4 @@
-"""The real command line on a disk that takes no file larger than so much."""
+"""The real command line with a limit on the size of files, like a full disk."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ _LIMITED: Final = (
 
 
 def on_full_disk(file_max_bytes: int, arguments: list[str], env: Mapping[str, str], cwd: Path) -> Ended:
-    """`myna ARGUMENTS…`, where neither it nor its children can make a file longer than this."""
+    """Runs `myna ARGUMENTS…`; neither it nor its children can make a file longer than this."""
     ended = subprocess.run(
         tethered([sys.executable, "-c", _LIMITED, str(file_max_bytes), *arguments]),
         stdin=subprocess.DEVNULL,

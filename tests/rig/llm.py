@@ -1,4 +1,4 @@
-"""A real language model server that nobody here wrote: llama.cpp's, serving a model made on the spot."""
+"""A real language model server, llama.cpp's, with a tiny model that is generated for the test."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ _URL_MARK = "listening at "
 
 @dataclass(frozen=True)
 class Llm:
-    """The server's base address, the key it wants, and the whole content of its answers at temperature 0."""
+    """The server's base address, the key it requires, and the content of its answers at temperature 0."""
 
     url: str
     key: str
@@ -29,7 +29,9 @@ class Llm:
 def _address(child: subprocess.Popen[str]) -> str:
     if child.stdout is None:
         raise RuntimeError("the child has no standard output")
-    guard = threading.Timer(START_DEADLINE_S, child.kill)  # a killed child's output ends, and so the loop
+    guard = threading.Timer(
+        START_DEADLINE_S, child.kill
+    )  # the output of a killed child ends, which ends the loop
     guard.start()
     try:
         for line in child.stdout:

@@ -39,7 +39,7 @@ class NodeClient:
 
 
 def _installed() -> Path:
-    """The folder with the modules; made anew, and moved into place whole, when the lock file changes."""
+    """The folder with the modules; created again, and moved into place, when the lock file changes."""
     lock = (CLIENTS / "package-lock.json").read_bytes()
     folder = CACHE / hashlib.sha256(lock).hexdigest()[:16]
     if folder.exists():
@@ -60,7 +60,7 @@ def _installed() -> Path:
         raise RuntimeError(f"npm ci ended with {ended.returncode}: {ended.stderr!r}")
     try:
         fresh.rename(folder)
-    except OSError:  # another worker was faster; its folder is as good
+    except OSError:  # another worker was faster; its folder is the same
         shutil.rmtree(fresh)
         if not folder.exists():
             raise

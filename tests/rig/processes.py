@@ -1,4 +1,4 @@
-"""Processes as /proc shows them. Any of them may end between two looks: then it isn't there, and no error."""
+"""Processes as /proc shows them. A process that ends between two reads is missing, which is no error."""
 
 import contextlib
 import os

@@ -23,7 +23,7 @@ END_DEADLINE_S = 10
 
 
 def seeded(seed: int, clean: float = 0.4) -> Callable[[], Misdeed]:
-    """Misdeeds by chance; `clean` is the share of none."""
+    """Random faults; `clean` is the share of answers without one."""
     chance = random.Random(seed)
     lock = threading.Lock()
 
@@ -101,7 +101,7 @@ class Repeating:
 
 @contextmanager
 def _unless_gone() -> Iterator[None]:
-    """The other side, or `close`, has ended the connection: that is how a conversation ends here."""
+    """Suppresses the error of a connection that the other side, or `close`, has ended."""
     try:
         yield
     except OSError:

@@ -1,4 +1,4 @@
-"""Recordings to clone a voice from, made of nothing: like speech where it is looked at, always the same."""
+"""Synthetic recordings to clone a voice from: like speech in what is measured, and always the same."""
 
 import wave
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The service as an operator runs it: a process of its own, and the command line beside it."""
+"""The service as an operator runs it: a process, and commands beside it."""
 
 import itertools
 import json
@@ -155,7 +155,7 @@ class Service:
         return self.exit_code(deadline_s)
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting for what comes of it."""
+        """SIGTERM, without waiting."""
         self._running().send_signal(signal.SIGTERM)
 
     def exit_code(self, deadline_s: float = STOP_DEADLINE_S) -> int:
@@ -169,13 +169,13 @@ class Service:
             raise
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would. Does nothing to a process that has ended."""
+        """SIGKILL, like a crash. Does nothing if the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: the process is frozen, as by a debugger or a machine that sleeps."""
+        """SIGSTOP: the process is stopped, as by a debugger or a suspended machine."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -189,7 +189,7 @@ class Service:
         self.start()
 
     def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
-        """Run `myna ARGUMENTS…` with the service's own environment and `env`, however it ends."""
+        """Run `myna ARGUMENTS…` with the service's environment and `env`; returns exit code and output."""
         return self._commands.run(list(arguments), {**self.env, **(env or {})}, self.folder)
 
     def cli(self, *arguments: str) -> Any:
@@ -206,7 +206,7 @@ class Service:
         return Account(self, name)
 
     def revoke(self, key: Key) -> None:
-        """Revoke a key; from the moment this returns nobody gets in with it."""
+        """Revoke a key, which is refused from the moment this returns."""
         self.cli("key", "revoke", key.id)
 
     def _ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where tests keep their files: in memory, where the machine has room for them there."""
+"""The folder for the files of tests: in memory, if the machine has enough."""
 
 import os
 import shutil

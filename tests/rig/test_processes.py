@@ -1,4 +1,4 @@
-"""A process that ends while it is looked at is one that isn't there."""
+"""A process that ends while /proc is read counts as ended."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_a_process_that_ends_during_a_read_has_no_state(
 
 
 def test_an_open_proc_file_cannot_be_read_after_the_process_is_reaped() -> None:
-    """Why both errors are expected."""
+    """The reason why both errors are expected."""
     running = subprocess.Popen(["sleep", "100"])
     with Path(f"/proc/{running.pid}/comm").open() as comm:
         running.kill()

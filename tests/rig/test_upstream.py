@@ -1,4 +1,4 @@
-"""The fake upstream does what its table says: a fault that doesn't happen would make other tests pass."""
+"""The fake upstream has the faults of its table: without them, tests that rely on them would pass."""
 
 import http.client
 import threading

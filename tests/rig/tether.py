@@ -1,4 +1,4 @@
-"""Run a program that dies with the test run: `python -I -S tether.py SIGNAL USER PROGRAM ARGUMENT…`.
+"""Runs a program that ends with the test run: `python -I -S tether.py SIGNAL USER PROGRAM ARGUMENT…`.
 
 The kernel sends SIGNAL to the program when the thread that started it ends (PR_SET_PDEATHSIG, see
 prctl(2)), so a test run that is killed leaves no server behind. This is a program of its own, and not a

@@ -60,7 +60,7 @@ class Seen:
 
 
 class Upstream:
-    """A running upstream. `requests` is all it got; `trapped` counts those that followed a redirect."""
+    """A running upstream. `requests` are all requests; `trapped` counts those that followed a redirect."""
 
     def __init__(self) -> None:
         self.key = SECRET
@@ -85,18 +85,18 @@ class Upstream:
         return f"http://127.0.0.1:{self._port}/v1"
 
     def behave(self, fault: str = "echo") -> None:
-        """What to do with requests whose last user message names no fault."""
+        """Sets the fault for requests whose last user message names none."""
         self._fault = fault
 
     def release(self) -> None:
-        """Let every request that is held get its answer, now and from now on, until `hold_again`."""
+        """Answer every held request, now and from now on, until `hold_again`."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     def hold_again(self) -> None:
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def forget(self) -> None:
-        """Back to how it was when new: no requests recorded, echoing, holding."""
+        """Reset to the initial state: no requests recorded, echoing, holding."""
         self.requests.clear()
         self.trapped = self.abandoned = 0
         self.open_max = self.open_now
@@ -107,7 +107,7 @@ class Upstream:
         wait_until(lambda: len(self.requests) >= count, deadline_s, f"{count} requests upstream")
 
     def close(self) -> None:
-        """Stop listening and hang up on everybody. Idempotent."""
+        """Stop listening and close all connections. Idempotent."""
         if not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._over.set)
@@ -155,7 +155,7 @@ class Upstream:
         return fault not in ("close", "cut", "garbage")
 
     async def _stall(self, fault: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Hold the line until the other side hangs up, saying nothing or a byte at a time."""
+        """Keep the connection until the other side closes it, sending nothing or one byte at a time."""
         if fault == "drip":
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
@@ -306,7 +306,7 @@ def session_upstream() -> Iterator[Upstream]:
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    """An upstream of this test's own."""
+    """An upstream of this test."""
     running = Upstream()
     yield running
     running.close()

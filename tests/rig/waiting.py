@@ -21,7 +21,7 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, e
 
 
 def free_port() -> int:
-    """A TCP port on the loopback that nobody listens on. Linux gives no port as low to clients, so
+    """A free TCP port on the loopback. Linux gives no port as low to clients, so
     no connection takes it before, or between, the starts of a server."""
     while True:
         port = SERVER_PORTS.start + secrets.randbelow(len(SERVER_PORTS))

@@ -50,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Books:
-    """One database. `open_again` gives a second process's view of it."""
+    """One database. `open_again` opens it as a second process does."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -58,7 +58,7 @@ class Books:
         self.db: Database
 
     async def open_again(self, *, serving: bool = True) -> Database:
-        """Another process's view; one that doesn't serve is the command line's."""
+        """Opens the database as another process does; with `serving=False`, as the command line does."""
         if self.url:
             return await Postgresql.open(self.url)
         return await Sqlite.open(
@@ -68,18 +68,19 @@ class Books:
         )
 
     async def move_clock(self, ms: int) -> None:
-        """From now on `now_ms()` is so much later."""
+        """Advances `now_ms()` by `ms`."""
         self._moved_ms += ms
         await self._set_clock()
 
     async def stop_clock(self) -> None:
-        """From now on `now_ms()` stands, but for what `move_clock` adds."""
+        """Stops `now_ms()`; only `move_clock` advances it."""
         self._stopped_ms, self._tick_ms = clock_ms(), 0
         await self._set_clock()
 
     async def tick_clock(self) -> None:
-        """The clock stands from now on, but for the millisecond by which each look at it moves it; until
-        `stop_clock`, for a database that is only read has no such clock."""
+        """Advances `now_ms()` by one millisecond at each call and otherwise stops it, until `stop_clock`.
+
+        Reading advances a sequence, which a read-only database can't do."""
         if self.url:
             await self.sql("CREATE SEQUENCE IF NOT EXISTS ticks")
         await self.stop_clock()
@@ -105,20 +106,20 @@ class Books:
         return Holder(account.id, account.name, issued.id, keys.hash_of(issued.key))
 
     async def second_key(self, holder: Holder, scopes: Scope = EVERY_SCOPE) -> Holder:
-        """The same account behind another key."""
+        """The same account with another key."""
         issued = await keys.issue(self.db, holder.account_id, "another key", scopes, 0)
         return Holder(holder.account_id, holder.name, issued.id, keys.hash_of(issued.key))
 
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
-        """These charges in one batch."""
+        """Commits these charges in one batch."""
         return (await self.db.commit_batch([], charges))[1]
 
     async def end(self, *ends: End) -> list[EndOutcome]:
-        """These ends in one batch."""
+        """Commits these ends in one batch."""
         return (await self.db.commit_batch(ends, []))[0]
 
     async def opened(self, holder: Holder, **changes: Any) -> Charge:
-        """A charge that was committed."""
+        """Commits a charge and returns it."""
         new = charge_of(holder, **changes)
         (outcome,) = await self.charge(new)
         assert isinstance(outcome, Charged), outcome
@@ -171,7 +172,7 @@ class Books:
 
 @contextlib.asynccontextmanager
 async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
-    """Fresh books; `url` is a PostgreSQL database, empty for SQLite. At the end the audit finds nothing."""
+    """New books; `url` is a PostgreSQL database, empty for SQLite. At the end an audit must find nothing."""
     books = Books(url, folder)
     books.db = await books.open_again()
     try:
@@ -183,12 +184,12 @@ async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
 
 
 def charged_of(holder: Holder, balance: int, task_id: int = 0) -> Charged:
-    """The outcome of a charge of this holder's that left so much on the account."""
+    """The outcome of a charge after which the account has this `balance`."""
     return Charged(holder.account_id, holder.key_id, balance, task_id)
 
 
 def charge_of(holder: Holder, **changes: Any) -> Charge:
-    """A chat call of one unit that may take a minute; `changes` are fields of `Charge`."""
+    """A chat call of one unit with a deadline of a minute; `changes` are fields of `Charge`."""
     plain = Charge(new_id(), holder.key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, FIRST_VERSION)
     return msgspec.structs.replace(plain, **changes)
 

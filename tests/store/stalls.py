@@ -1,4 +1,4 @@
-"""Stopping a database in the middle of a COMMIT, and waiting for what others do to it."""
+"""Stalls a database in the middle of a COMMIT, and waits for conditions."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,12 @@ CREATE CONSTRAINT TRIGGER stalls AFTER INSERT ON ledger DEFERRABLE INITIALLY DEF
 FOR EACH ROW EXECUTE FUNCTION wait_in_commit();
 INSERT INTO stall VALUES (1);
 """
-"""A deferred trigger runs in the COMMIT, behind everything that the transaction did."""
+"""A deferred trigger runs in the COMMIT, after everything else of the transaction."""
 STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Returns once the condition holds; raises TimeoutError(what) when it doesn't in time."""
+    """Returns once the condition is true; raises TimeoutError(what) at the deadline."""
     end = time.monotonic() + deadline_s
     while not await condition():
         if time.monotonic() > end:
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s:
 
 
 async def queued(commits: GroupCommit, count: int) -> None:
-    """Returns once so many operations wait for a batch to take them."""
+    """Returns once `count` operations wait for a batch."""
 
     async def there() -> bool:
         return commits.waiting == count
@@ -46,10 +46,10 @@ async def queued(commits: GroupCommit, count: int) -> None:
 
 @contextlib.asynccontextmanager
 async def stalled_commits(books: Books) -> AsyncIterator[Callable[[], Awaitable[int]]]:
-    """Inside, no batch with an entry gets through its COMMIT (on SQLite: not even into its transaction).
+    """Inside, no batch with a ledger entry finishes its COMMIT (on SQLite: not even begins its transaction).
 
-    Gives a function that waits for such a batch and returns the process id of the PostgreSQL backend in it,
-    0 on SQLite.
+    Yields a function that waits for such a batch and returns the process id of its PostgreSQL backend, 0 on
+    SQLite.
     """
     if books.url:
         async with _stalled_postgresql(books.url) as stopped:
@@ -74,7 +74,7 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
     async def stopped() -> int:
         found: list[int] = []
 
-        async def there() -> bool:  # it looks for the mark by turns, so it isn't there at each look
+        async def there() -> bool:  # it polls the table, so it is not asleep at every check
             found.extend(row[0] for row in await other.fetch(STALLED))
             return bool(found)
 
@@ -88,7 +88,7 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
 
 @contextlib.asynccontextmanager
 async def held_account(books: Books, holder: Holder) -> AsyncIterator[None]:
-    """Somebody else holds the account's row on PostgreSQL."""
+    """Another session locks the account's row on PostgreSQL."""
     other = await asyncpg.connect(books.url)
     async with other.transaction():
         await other.execute("SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE", holder.account_id)

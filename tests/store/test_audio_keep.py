@@ -1,4 +1,4 @@
-"""Audio is removed after 90 days, but not on a site that was told so by nobody and has some."""
+"""Audio is removed after 90 days, except on a site that has audio from before this setting."""
 
 import pytest
 
@@ -14,7 +14,7 @@ NUMBER = 8
 
 
 async def upgraded(books: Books) -> site.SiteSettings:
-    """The site's settings after the migration, on what is in the database now."""
+    """The settings after a migration of the present rows."""
     script = dict(known(books.db.dialect))[NUMBER]
 
     async def work(connection: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""Every rule of the audit, broken by hand, is found; an account of ordinary use breaks none."""
+"""The audit finds every rule that a test breaks by hand, and no breach after ordinary use."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -35,8 +35,8 @@ async def broken(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
 
 
 async def audit_ready(books: Books) -> None:
-    """Schema, and one call of each fate: open, kept, refunded, and with tasks; jobs of nodes that wait or are
-    held, and cloned voices of each status."""
+    """The schema and one call of each state: open, kept, refunded, and with tasks; queued and leased jobs of
+    nodes, and cloned voices of each status."""
     await migrate(books.db)
     holder = await books.holder(units=100)
     for task in (None, speech()):

@@ -1,4 +1,4 @@
-"""An audit goes on where the last one ended, and forgets no breach; a full one trusts no checkpoint."""
+"""An audit continues where the last one ended and loses no breach; a full one trusts no checkpoint."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ async def calls(books: Books, holder: Holder, count: int) -> list[Charge]:
 
 async def next_millisecond() -> None:
     now = clock_ms()
-    while clock_ms() == now:  # noqa: ASYNC110 - a clock tells nobody
+    while clock_ms() == now:  # noqa: ASYNC110 - a clock has no event
         await asyncio.sleep(0)
 
 
@@ -246,7 +246,7 @@ async def test_only_one_of_several_processes_audits(books: Books) -> None:
 
     claimed = await asyncio.gather(*[db.transaction(claim) for db in (books.db, second) for _ in range(4)])
     assert sorted(claimed) == [False] * 7 + [True]
-    await books.move_clock(audit_state.LEASE_MS + 1)  # whoever it was never ended its audit
+    await books.move_clock(audit_state.LEASE_MS + 1)  # the process with the claim never ended its audit
     assert await books.db.transaction(claim)
     await books.db.transaction(lambda connection: audit_state.finish(connection, 0, "{}"))
     assert not await books.db.transaction(claim)
@@ -283,7 +283,7 @@ async def test_concurrent_audits_under_load_find_no_breach(books: Books, store: 
 
 
 async def _calls_until(over: asyncio.Event, db: Database, books: Books, holder: Holder) -> int:
-    """Calls through this view of the database, as a process makes them; how many ended."""
+    """Makes calls on this connection until the event; returns how many ended."""
     done = 0
     while not over.is_set():
         charge = charge_of(holder, config_version=await version(books))
@@ -296,7 +296,7 @@ async def _calls_until(over: asyncio.Event, db: Database, books: Books, holder: 
 
 
 async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books, store: AudioStore) -> None:
-    """The clock was set back: new ids are above that fence, and some are from when it was ahead."""
+    """The clock was set back: new ids are above that fence, and some are from before."""
     holder = await books.holder(units=100)
     await _fence_in(books, YEAR_MS)
     fence = await audit_state.fence(books.db)

@@ -1,4 +1,4 @@
-"""One batch, many callers: what each of them gets, the same on both databases."""
+"""The outcomes of the operations of one batch, the same on both databases."""
 
 import gc
 import sys
@@ -51,13 +51,15 @@ async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None
 
 
 async def test_a_batch_leaks_no_memory(books: Books) -> None:
-    """CPython puts tuples that end by, up to two thousand of each size below twenty, for the next of that
-    size. One that was cut down to its size is put by and never taken from there."""
+    """CPython keeps up to two thousand freed tuples of each size below twenty for reuse. A tuple that was
+    resized is kept there and never reused."""
     batches, wide = 40, 13
     holder = await books.holder(units=wide)
 
     async def grown() -> int:
-        orders = [[charge_of(holder) for _ in range(wide)] for _ in range(batches)]  # ids are made in stock
+        orders = [
+            [charge_of(holder) for _ in range(wide)] for _ in range(batches)
+        ]  # ids are generated in advance
         before = sys.getallocatedblocks()
         for calls in orders:
             await books.charge(*calls)
@@ -150,7 +152,7 @@ async def test_the_end_of_an_unknown_call_is_lost(books: Books) -> None:
 
 
 async def test_a_batch_that_is_sent_again_counts_once(books: Books) -> None:
-    """Its first COMMIT may have happened although nobody heard of it."""
+    """Its first COMMIT may have happened although the reply was lost."""
     holder = await books.holder(units=10)
     open_before = await books.opened(holder, units=3)
     batch = [refund_of(open_before)], [charge_of(holder, units=2), charge_of(holder, units=9)]
@@ -180,7 +182,7 @@ async def test_an_empty_batch_changes_nothing(books: Books) -> None:
 
 
 async def scans(books: Books) -> dict[str, tuple[int, int]]:
-    """How often each index of a PostgreSQL database was asked, and how many entries it gave."""
+    """The number of scans of each index of a PostgreSQL database, and of entries that they returned."""
     writer = await books.db._writer.opened()  # type: ignore[attr-defined]
     await writer.fetch("SELECT pg_stat_force_next_flush()")
     await writer.fetch("SELECT 1")
@@ -205,7 +207,7 @@ async def test_a_batch_never_reads_all_open_calls(postgres_books: Books) -> None
 async def test_a_batch_does_not_use_plans_made_for_empty_tables(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There a walk through all of an index is the cheapest."""
+    """For empty tables a scan of a whole index is the cheapest plan."""
     monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", 0.0)
     books = postgres_books
     batches, size = 300, 10

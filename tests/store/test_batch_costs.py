@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _own_tables(books: Books, ends: list[End], charges: list[Charge]) -> list[str]:
-    """The statements of this batch that build one; all of it is committed."""
+    """The statements of this batch that build such a table; the batch is committed."""
     raw = SqliteConnection(books.folder / "myna.sqlite", clock_ms, read_only=False).raw
     ran: list[tuple[str, Any]] = []
     raw.exec_trace = lambda _, sql, values: ran.append((sql, values)) is None

@@ -1,4 +1,4 @@
-"""What a charge needs, in the order in which its caller is told of what's missing."""
+"""The conditions of a charge, in the order of their refusals."""
 
 import pytest
 from msgspec import structs

@@ -1,4 +1,4 @@
-"""A SELECT list follows its struct."""
+"""A SELECT list has the columns of its struct."""
 
 import pytest
 from msgspec import Struct
@@ -7,7 +7,7 @@ from myna.store.columns import columns
 
 
 class Shape(Struct, frozen=True):
-    """A row for these tests."""
+    """A row struct for these tests."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""What another session holds, an account, a task or a call, is waited for apart: nobody else notices."""
+"""An account, task or call that another session has locked delays no other operation."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
 
 @contextlib.asynccontextmanager
 async def held(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
-    """Another session holds the call's account, task or row."""
+    """Another session locks the call's account, task or row."""
     hand = await asyncpg.connect(books.url)
     try:
         async with hand.transaction():
@@ -48,7 +48,7 @@ async def held(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
 
 
 async def spend(commits: GroupCommit, holder: Holder, calls: int) -> None:
-    """So many calls of the holder's, half of them kept, one after the other."""
+    """Makes `count` calls of the holder one after the other; half of them are kept."""
     for number in range(calls):
         call = charge_of(holder)
         charged = await commits.charge(call, SOON_S)
@@ -66,7 +66,7 @@ async def ordered(books: Books, holder: Holder) -> Charge:
 async def test_a_locked_account_delays_no_other_account(
     postgres_books: Books, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch that waited for it once would wait for ten minutes."""
+    """A batch that waited for the lock would wait for ten minutes."""
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
     books = postgres_books
     stuck, free = await books.holder(), await books.holder(units=CALLS)
@@ -163,7 +163,7 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
 
 
 async def test_a_transaction_waits_for_a_held_account_for_a_bounded_time(postgres_books: Books) -> None:
-    """It keeps one of a few places meanwhile, and those of other accounts need them."""
+    """It keeps one of a few connections meanwhile, which other accounts need."""
     books = postgres_books
     holder = await books.holder()
     call = await books.opened(holder)

@@ -1,4 +1,4 @@
-"""Connections that are dead on one side, as after a cut cable: nothing comes back, not even an error."""
+"""Half-open connections, as after a cut cable: the peer answers nothing, not even an error."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
 
 
 async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, cutter: Cutter) -> None:
-    """All came over the same wire: one deadline is missed, and not one for each of them."""
+    """All are over the same dead network: one deadline passes, not one for each connection."""
     cutter.mute()
     with pytest.raises(DatabaseUnavailable):
         await read(db)

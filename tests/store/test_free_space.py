@@ -1,4 +1,4 @@
-"""The reserve of free space: read in a thread, logged when it begins and ends to be missing."""
+"""The reserve of free space: read in a thread, logged when it is first missing and when it is back."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ RESERVE = 100 * 2**20
 
 
 class Usage(NamedTuple):
-    """Of what `shutil.disk_usage` returns, what is read."""
+    """The fields of the result of `shutil.disk_usage` that are read."""
 
     free: int
 
@@ -72,7 +72,7 @@ async def test_a_stalled_disk_blocks_only_the_check_of_free_space(
     space = FreeSpace(tmp_path, RESERVE)
     looking = asyncio.create_task(space.look())
     await asyncio.wait_for(began.wait(), 30)
-    space.check()  # what the last look found applies
+    space.check()  # the result of the last check applies
     assert not looking.done()
     assert threads[0] is not threading.main_thread()
     moves.set()

@@ -1,4 +1,4 @@
-"""Many callers, one transaction, and each of them told the truth."""
+"""Many callers share one transaction, and each gets its own outcome."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -22,7 +22,7 @@ ARRIVING = 12
 
 @pytest.fixture
 async def commits(books: Books) -> AsyncIterator[GroupCommit]:
-    """Not started: what is asked of it queues up until the test starts it."""
+    """Not started: operations are queued until the test starts it."""
     made = GroupCommit(books.db, queue_max=2000)
     yield made
     await made.close(SOON_S)
@@ -62,7 +62,7 @@ async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, co
 
 
 async def arriving_turn_by_turn(commits: GroupCommit, holder: Holder) -> None:
-    """Charges, of which two are there from the start and each turn of the event loop brings one more."""
+    """Charges: two at the start, and one more in each iteration of the event loop."""
     waiting = [commits._enqueue(charge_of(holder)).future for _ in range(2)]
     commits.start()
     for _ in range(ARRIVING - 2):
@@ -73,7 +73,7 @@ async def arriving_turn_by_turn(commits: GroupCommit, holder: Holder) -> None:
 
 @pytest.fixture
 def batches(books: Books, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many operations each transaction of the books took, from here on."""
+    """The number of operations of each later transaction of the books."""
     sizes: list[int] = []
     commit = books.db.commit_batch
 
@@ -171,7 +171,7 @@ async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
 async def test_a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent(
     books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was in a batch already; the database was never asked."""
+    """It was already in a batch that was never sent to the database."""
 
     async def refused(*, contended: bool = False) -> None:
         raise ConnectionRefusedError

@@ -1,4 +1,4 @@
-"""What the schema itself refuses, whoever asks."""
+"""The constraints and triggers of the schema."""
 
 import contextlib
 
@@ -93,7 +93,7 @@ async def test_a_negative_grant_is_limited_by_the_balance(books: Books) -> None:
 
 @pytest.mark.parametrize("accounts", [1, 2])
 async def test_no_batch_makes_a_balance_negative(books: Books, accounts: int) -> None:
-    """The batch's own decision, the guard of its statement and the schema's check each hold it."""
+    """The batch's own decision, the condition of its statement and the schema's check each prevent it."""
     holders = [await books.holder(units=2) for _ in range(accounts)]
     with contextlib.suppress(*REFUSED, AssertionError):
         await books.charge(*[charge_of(holder, units=3) for holder in holders])

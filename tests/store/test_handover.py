@@ -1,4 +1,4 @@
-"""The command line's way in beside a serving writer."""
+"""How a command gets the write lock of SQLite beside a serving writer."""
 
 import threading
 import time

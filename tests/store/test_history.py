@@ -1,4 +1,4 @@
-"""What moved an account's units, and what became of its calls, newest first."""
+"""The ledger entries and calls of an account, newest first."""
 
 import pytest
 from msgspec import structs
@@ -16,7 +16,7 @@ GRANT, CHARGE, REFUND = EntryKind.GRANT, EntryKind.CHARGE, EntryKind.REFUND
 
 
 def told(entries: list[Entry] | None) -> list[tuple[int, int, int]]:
-    """Kind, units and balance of each."""
+    """Kind, units and balance of each entry."""
     assert entries is not None
     return [(entry.kind, entry.units, entry.balance) for entry in entries]
 

@@ -1,4 +1,4 @@
-"""What another process holds for long stops only those who need it: reads go on, other jobs are leased."""
+"""A row that another process locks for long blocks only operations on it: not reads, not other leases."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ async def works(postgres_books: Books) -> AsyncIterator[Works]:
 
 @contextlib.asynccontextmanager
 async def held(books: Books, sql: str) -> AsyncIterator[None]:
-    """Another process's transaction that holds what the statement locks."""
+    """Another process's open transaction with the locks of this statement."""
     hand = await asyncpg.connect(books.url)
     async with hand.transaction():
         await hand.execute(sql)
@@ -41,7 +41,7 @@ async def held(books: Books, sql: str) -> AsyncIterator[None]:
 
 
 async def reads_go_on(works: Works, asked: Sequence[asyncio.Future[Any]]) -> int:
-    """A read is answered while all these wait for what another process holds; how many wait there."""
+    """Checks that a read is answered while all these wait for a lock; returns how many sessions wait."""
     watch = await asyncpg.connect(works.books.url)
 
     async def wait() -> bool:

@@ -1,4 +1,4 @@
-"""The account's row locks all that belongs to it: who waited for it decides on what was committed."""
+"""The account's row is the lock of its data: a transaction that waited for it sees what was committed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,13 +20,13 @@ WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND dat
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch waits for an account as long as it takes, so that a test sees it wait."""
+    """A batch waits for an account without a timeout, so that a test can observe it."""
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", 30_000)
 
 
 @pytest.fixture
 async def other(postgres_books: Books, patience: None) -> AsyncIterator[Database]:
-    """A second process's view."""
+    """The connection of a second process."""
     db = await postgres_books.open_again()
     yield db
     await db.close()

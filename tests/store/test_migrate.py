@@ -1,4 +1,4 @@
-"""A database of an older build is brought to this one's schema, and keeps what is in it."""
+"""The migrations of an older database to the current schema keep its rows."""
 
 from pathlib import Path
 
@@ -33,15 +33,15 @@ and its key."""
 
 
 async def _checks(db: Sqlite) -> list[str]:
-    """The lines of the tables that each call writes which check more than a sign."""
+    """The CHECK lines, except those of a sign, of the tables that each call writes."""
     rows = await db.fetch(f"SELECT sql FROM sqlite_schema WHERE name IN {CHECKED} ORDER BY name")
     lines = [line for (sql,) in rows for line in sql.splitlines()]
     return [line.split("CHECK ")[1] for line in lines if "CHECK (" in line and ">=" not in line]
 
 
 def _lists_are_built(raw: apsw.Connection) -> bool:
-    """Whether this connection still knows a check against a list: SQLite builds a table for it."""
-    raw.execute("SELECT * FROM ledger LIMIT 1").fetchall()  # whoever reads finds out that the schema changed
+    """Whether this connection still checks against a list, for which SQLite builds a table."""
+    raw.execute("SELECT * FROM ledger LIMIT 1").fetchall()  # a read detects that the schema changed
     plan = raw.execute("EXPLAIN INSERT INTO ledger VALUES (x'01', 0, 1, 1, '', 1)", can_cache=False)
     return any(step[1] == "OpenEphemeral" for step in plan)
 

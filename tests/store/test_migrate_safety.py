@@ -1,4 +1,4 @@
-"""Migrations that meet: many starts at once, an edited file, a table that somebody else holds."""
+"""Migrations with conflicts: concurrent starts, an edited file, a table that another session locks."""
 
 import asyncio
 from pathlib import Path

@@ -24,7 +24,7 @@ ENTRIES_MAX = 10
 
 
 async def read(books: Books) -> dict[str, int]:
-    """How many entries each index gave until now."""
+    """The number of entries that each index has returned until now."""
     assert isinstance(books.db, Postgresql)
     writer = await books.db._writer.opened()
     await writer.fetch("SELECT pg_stat_force_next_flush()")

@@ -1,4 +1,4 @@
-"""PostgreSQL goes away in the middle: what was asked is asked again, and counts once."""
+"""PostgreSQL becomes unavailable during an operation, which is sent again and counts once."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ async def spend(commits: GroupCommit, holder: Holder, wait_s: float = SOON_S) ->
 
 @pytest.mark.parametrize("lost", ["charge", "keep", "refund"])
 async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, lost: str) -> None:
-    """The server committed; its answer is lost on the wire. The same ids are sent again."""
+    """The server committed, and its reply is lost. The same ids are sent again."""
     books = postgres_books
     holder = await books.holder(units=10)
     async with cutter_to(books.url) as cutter:
@@ -78,7 +78,7 @@ async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, 
 
 
 async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_books: Books) -> None:
-    """The wire is cut in the middle of its COMMIT, then its account is busy, then its caller leaves."""
+    """The connection ends during its COMMIT, then its account is locked, then it is cancelled."""
     books = postgres_books
     holder = await books.holder()
     call = charge_of(holder)
@@ -110,7 +110,7 @@ def rests(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
 
 
 def gone(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
-    """Taken from its rest at least once since."""
+    """It was retried at least once since."""
 
     async def none() -> bool:
         return not commits._retry_timers
@@ -133,8 +133,8 @@ async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(p
 
 
 async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books) -> None:
-    """Whenever a few more calls are through, the writer's backend is ended in the middle of its work, until
-    that happened often enough."""
+    """After every few calls the writer's backend is terminated in the middle of its work, until that happened
+    often enough."""
     books = postgres_books
     holders = [await books.holder(units=10_000) for _ in range(3)]
     other = await asyncpg.connect(books.url)
@@ -293,7 +293,7 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
         return connection
 
     async def told() -> bool:
-        """Each listener rings once by itself."""
+        """Each listener notifies once by itself."""
         before = rings
         for _ in range(3):
             await teller.execute("SELECT pg_notify('news', '')")

@@ -1,4 +1,4 @@
-"""SQLite's own troubles: a lock held too long, the command line beside the writer, a log that grows."""
+"""Problems of SQLite: a long lock, commands beside the writer, a growing WAL."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def test_a_handover_lock_that_fails_or_stays_locked_stops_no_call(
 
 @contextlib.asynccontextmanager
 async def load(commits: GroupCommit, holder: Holder, lanes: int = 64) -> AsyncIterator[list[int]]:
-    """Full load from so many callers; counts the calls in the list's only number."""
+    """Full load from `lanes` callers; counts the calls in the list's only number."""
     over = asyncio.Event()
     counted = [0]
 
@@ -140,7 +140,7 @@ async def test_the_wal_stays_short_under_continuous_writing(
 async def test_a_long_read_blocks_no_writer(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log only grows meanwhile; it starts over when the reader is done."""
+    """The WAL only grows meanwhile; it restarts after the read."""
     monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
     monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 50)
     db = await sqlite_books.open_again()

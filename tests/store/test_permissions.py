@@ -1,4 +1,4 @@
-"""Who may read what SQLite keeps: whoever runs the service, and nobody else."""
+"""Only the user who runs the service may read SQLite's files."""
 
 import os
 from collections.abc import Iterator

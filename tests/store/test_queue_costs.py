@@ -1,4 +1,4 @@
-"""What is asked of the queue again and again costs the same however much there is of what isn't asked for."""
+"""The cost of the queue's frequent queries does not depend on rows that they don't return."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -51,12 +51,12 @@ QUESTIONS: dict[str, Question] = {
 async def works(tmp_path: Path) -> AsyncIterator[Works]:
     async with books_of("", tmp_path) as books, works_on(books) as opened:
         yield opened
-        for table in ("tasks", "clones"):  # nobody paid for what was put there
+        for table in ("tasks", "clones"):  # the inserted rows have no ledger entries
             await books.sql(f"DELETE FROM {table} WHERE status <> 1")
 
 
 async def steps(books: Books, question: Question) -> int:
-    """What the answer takes."""
+    """The number of steps that the query takes."""
     own = SqliteConnection(books.folder / "myna.sqlite", clock_ms, read_only=False)
     counted: list[None] = []
 

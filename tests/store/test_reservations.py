@@ -1,4 +1,4 @@
-"""An Idempotency-Key in the database: reserved by the charge, answered by the keep, gone with a refund."""
+"""An Idempotency-Key in the database: added by the charge, answered by the keep, deleted by a refund."""
 
 import pytest
 
@@ -52,7 +52,7 @@ async def test_a_refund_deletes_the_idempotency_key(books: Books) -> None:
 
 
 async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> None:
-    """The answer was given with the order; what it promised didn't come."""
+    """Its response was stored at the charge, but the audio was never made."""
     holder, order = await books.holder(), speech(TaskStatus.QUEUED)
     call = await books.opened(holder, task=order, reservation=reserved(), draft=TASK_MARK)
     ((task_id,),) = await books.sql("SELECT id FROM tasks")

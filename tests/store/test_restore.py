@@ -1,4 +1,4 @@
-"""A restore whose COMMIT nobody hears of tells what is true; what a backup left out counts as removed."""
+"""A restore whose COMMIT reply is lost reports the truth; files left out of a backup count as removed."""
 
 import asyncio
 import hashlib
@@ -101,7 +101,7 @@ async def test_a_restore_whose_commit_reply_was_lost_is_complete(
 async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
     source: Source, cutter: Cutter, target: Postgresql, data: Path, lose: Callable[[Cutter, bytes], None]
 ) -> None:
-    """Its session may wait for it for ever, and is ended then."""
+    """Its session might wait for it forever, and is terminated."""
     lose(cutter, COMMIT)
     with pytest.raises(target.unavailable):
         await source.restore(target, data)
@@ -167,7 +167,7 @@ async def _nothing(_: Transaction) -> None:
 
 @pytest.fixture
 async def restored(database_url: str, data: Path, postgres_url: str) -> AsyncIterator[Database]:
-    """An empty database, on each of the two."""
+    """A new database of each dialect."""
     opened = await connect(postgres_url if database_url else "sqlite:", data)
     yield opened
     await opened.close()
@@ -180,7 +180,7 @@ FROM accounts"""
 
 
 async def clone(source: Source, name: str, status: CloneStatus, reason: str = "") -> tuple[str, str]:
-    """The names of a clone's sample and preview, which are there."""
+    """The names of a clone's sample and preview, which exist."""
     sample, path = SampleStore(source.folder / "data" / "samples").new()
     await asyncio.to_thread(path.write_bytes, b"sample")
     preview = put(AudioStore(source.folder / "data" / "audio"), SOUND) if status == CloneStatus.READY else ""
@@ -231,6 +231,6 @@ async def test_a_voice_without_its_sample_has_failed_and_says_why(
 
 
 async def again(restored: Database, data: Path) -> None:
-    """A backup of what was restored misses nothing."""
+    """A backup of the restored database is complete."""
     with ArchiveWriter(data / "again.tar", replace=True) as out:
         assert (await backup.write(restored, data, out)).missing == []

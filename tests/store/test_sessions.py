@@ -1,4 +1,4 @@
-"""What Myna wants of its sessions at PostgreSQL, also behind a pooler."""
+"""The settings of Myna's sessions at PostgreSQL, also through a pooler."""
 
 import asyncio
 import struct
@@ -18,7 +18,7 @@ _TRACKED = {"user", "database", "application_name", "client_encoding"}
 
 
 class Door:
-    """Takes connections as far as their startup message (PostgreSQL: "Message Formats"), then hangs up."""
+    """Accepts connections, reads their startup message (PostgreSQL: "Message Formats"), then closes them."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()

@@ -59,7 +59,7 @@ async def test_a_version_of_the_schema_has_the_same_columns_in_both_databases(
 async def test_an_older_schema_is_completed_with_its_rows(
     database_url: str, tmp_path: Path, books: Books
 ) -> None:
-    """As a restore of an older backup does."""
+    """As during a restore of an older backup."""
     await books.db.transaction(lambda connection: connection.tables.drop_all())
 
     async def build(connection: Transaction) -> None:
@@ -79,7 +79,7 @@ async def test_an_older_schema_is_completed_with_its_rows(
 
 
 async def test_idempotency_keys_of_an_older_schema_are_replaced_by_their_hashes(books: Books) -> None:
-    """A retry across the update finds its stored response."""
+    """A retry after the migration finds its stored response."""
     await books.charge(charge_of(await books.holder(units=5), reservation=reserved("caf\xe9")))
     ((sql,),) = [[sql] for number, sql in migrate.known(books.db.dialect) if number == HASHED_KEYS]
     await books.db.transaction(lambda connection: connection.run_script(sql))

@@ -1,4 +1,4 @@
-"""A speech job's row moves with the call that pays for it, and stays where it ended."""
+"""A task's row changes with its call, and its final status never changes."""
 
 import pytest
 

@@ -16,7 +16,7 @@ ENTRIES = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'c
 
 
 async def entries(books: Books) -> int:
-    """How many entries of the index a reader of open calls gets."""
+    """The number of index entries that a query of open calls reads."""
     writer = await books.db._writer.opened()  # type: ignore[attr-defined]
     read = []
     for _ in range(2):
