@@ -40,7 +40,7 @@ async def test_no_more_jobs_run_at_once_than_there_are_threads(disk: StalledDisk
     jobs = [threads.run(partial(disk.block, name)) for name in ("a", "b", "c")]
     await until(lambda: len(disk.calls) == 2)
     await asyncio.sleep(0.05)
-    assert disk.calls == ["a", "b"]
+    assert set(disk.calls) == {"a", "b"}
     disk.resume()
     assert await asyncio.gather(*jobs) == ["a", "b", "c"]
 
@@ -99,7 +99,7 @@ async def test_a_shielded_wait_times_out_and_the_job_continues(disk: StalledDisk
     future = DiskThreads(1).run(lambda: disk.block("it"))
     began_s = time.monotonic()
     await wait_shielded(future, 0.1)
-    assert 0.1 <= time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s >= 0.1
     assert not future.done()
     disk.resume()
     assert await future == "it"
@@ -153,16 +153,17 @@ async def test_threads_start_on_demand_and_end_with_their_owner() -> None:
 
 def test_a_process_ends_while_the_disk_is_stalled() -> None:
     program = """
-import asyncio, time
+import asyncio, threading, time
 from myna.files.disk_threads import DiskThreads
 
 async def main():
     threads = DiskThreads(1)
-    work = threads.run(lambda: print("begun", flush=True) or time.sleep(600))
-    await asyncio.wait([work], timeout=0.2)
+    begun = threading.Event()
+    threads.run(lambda: print("begun", flush=True) or begun.set() or time.sleep(600))
+    await asyncio.to_thread(begun.wait)
 
 asyncio.run(main())
 print("over", flush=True)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, [b"begun", b"over"], b"")

@@ -10,7 +10,7 @@ from myna.aio.write_buffer import LARGE_BYTES, FlushQueue, WriteBuffer
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 class Reader(asyncio.Protocol):

@@ -31,7 +31,7 @@ async def espeak() -> AsyncIterator[Espeak]:
     await engine.close()
 
 
-async def until(condition: Callable[[], bool], deadline_s: float = 20) -> None:
+async def until(condition: Callable[[], bool], deadline_s: float = 60) -> None:
     """Returns once the condition is true; fails the test at the deadline."""
     ends_at = time.monotonic() + deadline_s
     while not condition():
@@ -57,7 +57,7 @@ async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
 
 async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> SpeechResult:
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
-    return await engine.speak(utterance, folder / "a.mp3", 10)
+    return await engine.speak(utterance, folder / "a.mp3", 60)
 
 
 def names(folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,16 @@ import pytest
 
 from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult, UtteranceRefused
 from myna.engines.openai.engine import OpenAISpeech
-from myna.files.disk_threads import CLEANUP_WAIT_S, QUEUE_MAX, THREADS, DiskExecutor
+from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty import Talk, answer
+from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 
 pytestmark = pytest.mark.anyio
+
+LONG_S = 600.0
 
 
 async def test_a_call_cancelled_during_the_sync_leaves_no_file(
@@ -61,16 +63,17 @@ async def test_a_stalled_disk_is_a_timeout(
 
     def stands_still(_: int) -> None:
         asked.set()
-        assert moves.wait(60)
+        assert moves.wait(LONG_S)
 
     monkeypatch.setattr("myna.files.atomic_file.os.fsync", stands_still)
-    began_s = time.monotonic()
+    clock = LoopClock()
+    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
+    await until(asked.is_set)
+    clock.move(LONG_S)
 
     with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 3)
+        await call
 
-    assert asked.is_set()
-    assert time.monotonic() - began_s < 3 + CLEANUP_WAIT_S + 5
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     moves.set()
     await _idle(engine._disk)
@@ -94,12 +97,11 @@ async def test_a_full_disk_queue_refuses_calls(
 async def test_a_stalled_disk_does_not_delay_other_failures(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    moves, began_s = threading.Event(), time.monotonic()
+    moves = threading.Event()
     held = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
     upstream.speech = answer(b"", "422 Unprocessable Content")
     with pytest.raises(UtteranceRefused):
-        await engine.speak(HELLO, tmp_path / "a.mp3", 30)
-    assert time.monotonic() - began_s < 10
+        await speak(engine, tmp_path)
     assert names(tmp_path) == []
     moves.set()
     await asyncio.gather(*held)
@@ -115,9 +117,12 @@ async def test_a_slow_cleanup_hides_no_failure(
         await talk.say(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
-    async with asyncio.timeout(20):
-        with pytest.raises(UtteranceRefused):
-            await engine.speak(HELLO, tmp_path / "a.mp3", 0.8 * CLEANUP_WAIT_S)
+    clock = LoopClock()
+    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
+    await until(lambda: engine._disk._metadata.queued == 1)
+    clock.move(LONG_S)
+    with pytest.raises(UtteranceRefused):
+        await call
     moves.set()
     assert await asyncio.gather(*held) == [True]
     await _idle(engine._disk)
@@ -132,8 +137,10 @@ async def test_a_stalled_open_blocks_nothing_else(
         return really(disk.block(path), *args, **kwargs)
 
     monkeypatch.setattr("pathlib.Path.open", stands_still)
-    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", 0.3))
+    clock = LoopClock()
+    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
     await until(lambda: bool(disk.calls))
+    clock.move(LONG_S)
     with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await call
     assert upstream.requests == []

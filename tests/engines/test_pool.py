@@ -44,13 +44,13 @@ def path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool[Word]]:
     """One process; two jobs may wait."""
-    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=30)
+    pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=600)
     await pool.start()
     yield pool
     await pool.close()
 
 
-async def _busy(pool: Pool[Word], deadline_s: float = 30) -> "asyncio.Task[Word]":
+async def _busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
     """A job that the child has reported as started and that hangs."""
     jobs: list[PendingJob] = []
     run = Child.run
@@ -61,22 +61,22 @@ async def _busy(pool: Pool[Word], deadline_s: float = 30) -> "asyncio.Task[Word]
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Deed("hang"), deadline_s))
+        task = asyncio.create_task(pool.run(Deed("hang"), 60))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task
 
 
 async def test_a_job_gets_its_result(pool: Pool[Word]) -> None:
-    assert await pool.run(Deed("echo", "好"), 10) == Word("好")
+    assert await pool.run(Deed("echo", "好"), 60) == Word("好")
     assert pool.up()
 
 
 async def test_concurrent_jobs_get_their_own_results() -> None:
-    pool = Pool(_CHILD, Word, processes=2, queue_max=300, job_deadline_s=30)
+    pool = Pool(_CHILD, Word, processes=2, queue_max=300, job_deadline_s=60)
     await pool.start()
     words = [f"word {number}" for number in range(300)]
 
-    answers = await asyncio.gather(*(pool.run(Deed("echo", word), 30) for word in words))
+    answers = await asyncio.gather(*(pool.run(Deed("echo", word), 60) for word in words))
 
     assert [answer.word for answer in answers] == words
     await pool.close()
@@ -92,7 +92,7 @@ async def test_a_full_queue_refuses_and_an_idle_child_does_not_count(pool: Pool[
 
 async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
     os.kill(pool.pids()[0], signal.SIGKILL)
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
@@ -104,8 +104,8 @@ async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Wo
 
 async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
     with pytest.raises(EngineCrashed):
-        await pool.run(Deed("die"), 10)
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+        await pool.run(Deed("die"), 60)
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
@@ -113,7 +113,7 @@ async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: 
     os.kill(pool.pids()[0], signal.SIGKILL)
     with pytest.raises(EngineCrashed):
         await job
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> None:
@@ -123,9 +123,9 @@ async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> No
     with pytest.raises(EngineTimedOut):
         await pool.run(Deed("hang"), 0.5)
 
-    assert 0.4 < time.monotonic() - began < 15
+    assert time.monotonic() - began > 0.4
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_a_job_is_ended_at_the_deadline_of_the_pool() -> None:
@@ -152,26 +152,25 @@ async def test_a_child_that_does_not_end_fails_its_jobs_and_is_not_replaced(
 ) -> None:
     """A process in uninterruptible I/O does not end; its replacement would block on the same disk."""
     child, kill = await _unkillable(pool, monkeypatch)
-    pid, began_s = child.process.pid, time.monotonic()
+    pid = child.process.pid
 
     hanging = asyncio.create_task(pool.run(Deed("hang"), 0.3))
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(pool.run(Deed("echo", "waiting"), 20))
+    waiting = asyncio.create_task(pool.run(Deed("echo", "waiting"), 60))
     with pytest.raises(EngineTimedOut):
         await hanging
     with pytest.raises(EngineUnavailable):
         await waiting
 
-    assert time.monotonic() - began_s < 15
     await asyncio.sleep(1)
     assert runs(pid) and not pool.up() and pool.pids() == []
     assert caplog.text.count(f"process {pid} was killed and has not ended") == 1
     with pytest.raises(EngineUnavailable):
-        await pool.run(Deed("echo", "mine"), 20)
+        await pool.run(Deed("echo", "mine"), 60)
     kill()
     await until(pool.up)
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+    assert await pool.run(Deed("echo", "mine"), 60) == Word("mine")
 
 
 async def test_a_child_that_hangs_at_its_start_and_does_not_end_is_not_replaced(
@@ -207,13 +206,11 @@ async def test_a_pool_closes_although_a_child_does_not_end(monkeypatch: pytest.M
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
     child, kill = await _unkillable(pool, monkeypatch)
-    began_s = time.monotonic()
-    job = asyncio.create_task(pool.run(Deed("echo"), 20))
+    job = asyncio.create_task(pool.run(Deed("echo"), 60))
     await asyncio.sleep(0)
 
     await pool.close()
 
-    assert time.monotonic() - began_s < 15
     with pytest.raises(EngineUnavailable):
         await job
     kill()
@@ -226,7 +223,7 @@ async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> Non
     with pytest.raises(EngineTimedOut):
         await pool.run(Deed("echo"), 0.5)
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None:
@@ -238,17 +235,17 @@ async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None
         await job
 
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "mine"), 20) == Word("mine")
+    assert await pool.run(Deed("echo", "mine"), 60) == Word("mine")
 
 
 async def test_a_job_cancelled_twice_still_waits_for_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, kill = await _busy(pool), Child.kill
+    job, kill, goes_on = await _busy(pool), Child.kill, asyncio.Event()
     [pid] = pool.pids()
 
     async def slow(child: Child) -> None:
-        await asyncio.sleep(0.3)
+        await goes_on.wait()
         await kill(child)
 
     monkeypatch.setattr("myna.engines.pool.child_handle.Child.kill", slow)
@@ -256,6 +253,7 @@ async def test_a_job_cancelled_twice_still_waits_for_its_process(
         job.cancel()
         await asyncio.sleep(0.05)
     assert not job.done()
+    goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await job
 
@@ -285,12 +283,16 @@ async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Poo
     running.cancel()
 
 
-async def test_a_job_that_waited_for_most_of_its_time_is_not_started(pool: Pool[Word]) -> None:
-    running = await _busy(pool, deadline_s=1.6)
+async def test_a_job_that_waited_for_most_of_its_time_is_not_started(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await _busy(pool)
+    monkeypatch.setattr("myna.engines.pool.child_handle._QUEUE_SHARE_MAX", 0.0)
+    waiting = asyncio.create_task(pool.run(Deed("echo"), 60))
+    await until(lambda: len(pool._waiting) == 1)
+    running.cancel()
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("echo"), 2)
-    with pytest.raises(EngineTimedOut):
-        await running
+        await waiting
 
 
 async def test_a_child_ignores_sigint_and_sigterm(pool: Pool[Word]) -> None:
@@ -298,23 +300,23 @@ async def test_a_child_ignores_sigint_and_sigterm(pool: Pool[Word]) -> None:
     before = pool.pids()
     os.kill(before[0], signal.SIGINT)
     os.kill(before[0], signal.SIGTERM)
-    assert await pool.run(Deed("echo", "still here"), 10) == Word("still here")
+    assert await pool.run(Deed("echo", "still here"), 60) == Word("still here")
     assert pool.pids() == before
 
 
 async def test_output_of_a_library_does_not_corrupt_the_replies(pool: Pool[Word]) -> None:
-    assert await pool.run(Deed("chatter", "one"), 10) == Word("one")
-    assert await pool.run(Deed("echo", "two"), 10) == Word("two")
+    assert await pool.run(Deed("chatter", "one"), 60) == Word("one")
+    assert await pool.run(Deed("echo", "two"), 60) == Word("two")
 
 
 async def test_an_error_keeps_its_type_and_names_no_path(pool: Pool[Word]) -> None:
     with pytest.raises(NothingSpoken, match=r"^quiet$"):
-        await pool.run(Deed("silent", "quiet"), 10)
+        await pool.run(Deed("silent", "quiet"), 60)
     with pytest.raises(EngineFailed, match=r"^No space left on device$"):
-        await pool.run(Deed("disk"), 10)
+        await pool.run(Deed("disk"), 60)
     with pytest.raises(EngineFailed, match=r"^KeyError$"):
-        await pool.run(Deed("fault", "a secret"), 10)
-    assert await pool.run(Deed("echo", "again"), 10) == Word("again")
+        await pool.run(Deed("fault", "a secret"), 60)
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
@@ -345,12 +347,12 @@ async def test_a_pool_is_down_while_no_child_can_be_started(
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no Python starts with that
     os.kill(pool.pids()[0], signal.SIGKILL)
     with pytest.raises(EngineUnavailable):
-        await pool.run(Deed("echo"), 20)
+        await pool.run(Deed("echo"), 60)
     assert not pool.up()
 
     monkeypatch.delenv("PYTHONHOME")
     await until(pool.up)
-    assert await pool.run(Deed("echo", "again"), 20) == Word("again")
+    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_does_not_get_the_servers_settings(
@@ -359,7 +361,7 @@ async def test_a_child_does_not_get_the_servers_settings(
     monkeypatch.setenv("MYNA_DATABASE_URL", "postgresql://someone:secret@somewhere/")
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
-    assert await pool.run(Deed("settings"), 10) == Word("")
+    assert await pool.run(Deed("settings"), 60) == Word("")
     await pool.close()
 
 
@@ -376,5 +378,5 @@ async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_numb
         monkeypatch.setenv(name, number)
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
-    assert await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 10) == Word(seen)
+    assert await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 60) == Word(seen)
     await pool.close()

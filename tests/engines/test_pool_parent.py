@@ -53,4 +53,4 @@ async def test_a_busy_and_an_idle_child_die_with_their_parent() -> None:
 
         parent.kill()
 
-        await until(lambda: not any(runs(pid) for pid in children), deadline_s=5)
+        await until(lambda: not any(runs(pid) for pid in children))

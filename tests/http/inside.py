@@ -16,7 +16,7 @@ from myna.settings import Settings
 from myna.telemetry.access_log import AccessLog
 from tests.rig.waiting import free_port
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @dataclass
@@ -121,11 +121,13 @@ async def _fallback(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def housed(bodies_max_bytes: int = 2**24, **settings: Any) -> AsyncIterator[House]:
+async def housed(
+    bodies_max_bytes: int = 2**24, body_timeout_s: float = 600.0, **settings: Any
+) -> AsyncIterator[House]:
     """A house that stands as long as the block."""
     chosen = Settings(port=free_port(), **settings)
     routes: dict[str, dict[str, Any]] = {}
-    limits = BodyLimits(2**20, 1.0, BodyBudget(bodies_max_bytes))
+    limits = BodyLimits(2**20, body_timeout_s, BodyBudget(bodies_max_bytes))
     app = Application(routes, _fallback, limits, AccessLog(len))
     running = server.Server(server.configure(app, chosen))
     house = House(running, chosen.port, limits.budget)

@@ -135,7 +135,7 @@ async def test_a_body_that_is_read_whole_is_counted_too() -> None:
 async def test_a_body_is_released_however_its_request_ends(
     path: str, lines: bytes, sent: bytes, status: int
 ) -> None:
-    async with housed() as house:
+    async with housed(body_timeout_s=0.5 if sent == b"too slow" else 600.0) as house:
         line = await house.connect()
         line.ask(path, "POST", lines)
         line.send(sent)

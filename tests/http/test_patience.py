@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -15,8 +16,15 @@ LONG_S = 600.0
 
 
 @pytest.fixture(autouse=True)
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", SHORT_S)
+def long_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever doesn't test the time for a head has all the time."""
+    monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", LONG_S)
+
+
+@pytest.fixture
+def short_patience(long_patience: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes it short from then on."""
+    return lambda: monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", SHORT_S)
 
 
 @pytest.mark.parametrize(
@@ -24,14 +32,20 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     [b"", b"GET /bo", b"GET /body HTTP/1.1\r\nX: ", b"\r\n\r\n"],
     ids=["nothing", "line", "field", "blank"],
 )
-async def test_a_head_that_does_not_come_whole_is_hung_up_on(first: bytes) -> None:
+async def test_a_head_that_does_not_come_whole_is_hung_up_on(
+    first: bytes, short_patience: Callable[[], None]
+) -> None:
+    short_patience()
     async with housed() as house:
         line = await house.connect()
         line.send(first)
         assert await line.is_hung_up_on()
 
 
-async def test_a_head_that_drips_gets_no_more_time_for_every_drop() -> None:
+async def test_a_head_that_drips_gets_no_more_time_for_every_drop(
+    short_patience: Callable[[], None],
+) -> None:
+    short_patience()
     async with housed() as house:
         line = await house.connect()
         line.send(b"GET /body HTTP/1.1\r\nX: ")
@@ -47,19 +61,26 @@ async def drip(line: Line) -> None:
 
 
 @pytest.mark.parametrize("later", [b"\r\n", b"GET /bo"], ids=["blank", "line"])
-async def test_a_kept_connection_is_not_held_by_a_few_bytes(later: bytes) -> None:
+async def test_a_kept_connection_is_not_held_by_a_few_bytes(
+    later: bytes, short_patience: Callable[[], None]
+) -> None:
     """Any byte ends the clock of idle connections, so the one for heads must take over."""
     async with housed() as house:
         line = await house.connect()
         line.ask("/body", "POST", b"Content-Length: 0\r\n")
         assert (await line.answer())[0] == 200
+        short_patience()
         line.send(later)
         assert await line.is_hung_up_on()
 
 
-async def test_the_rest_of_a_body_nobody_wanted_may_not_take_for_ever() -> None:
+async def test_the_rest_of_a_body_nobody_wanted_may_not_take_for_ever(
+    short_patience: Callable[[], None],
+) -> None:
     async with housed() as house:
         line = await house.connect()
+        await until(lambda: house.connections == 1)
+        short_patience()
         line.ask("/nowhere-to-post", "POST", b"Content-Length: 1000000\r\n")
         assert b"204" in await line.reader.readuntil(b"\r\n\r\n")
         drops = asyncio.create_task(drip(line))
@@ -67,11 +88,14 @@ async def test_the_rest_of_a_body_nobody_wanted_may_not_take_for_ever() -> None:
         drops.cancel()
 
 
-async def test_a_call_in_flight_is_not_hurt_by_the_patience_for_heads() -> None:
+async def test_a_call_in_flight_is_not_hurt_by_the_patience_for_heads(
+    short_patience: Callable[[], None],
+) -> None:
     async with housed() as house:
         line = await house.connect()
         line.ask("/held")
         await until(lambda: house.begun == 1)
+        short_patience()
         line.send(b"GET /held HT")
         sent = time.monotonic()
         await until(lambda: time.monotonic() > sent + 2 * SHORT_S)  # longer than a head may take
@@ -84,8 +108,8 @@ async def test_a_client_that_takes_no_answer_is_hung_up_on(monkeypatch: pytest.M
     async with housed() as house:
         line = await house.connect()
         line.reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that looks away
-        line.ask("/large", lines=b"Connection: close\r\n")
         await until(lambda: house.connections == 1)
+        line.ask("/large", lines=b"Connection: close\r\n")
         await until(lambda: house.connections == 0)
 
 
@@ -155,7 +179,10 @@ async def test_one_connection_too_many_is_told_so_and_makes_room_for_the_next() 
         await served(house)
 
 
-async def test_health_is_answered_on_a_connection_too_many_and_nothing_else_is() -> None:
+async def test_health_is_answered_on_a_connection_too_many_and_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "REFUSAL_WAIT_S", LONG_S)
     async with housed(connections_max=1) as house:
         await house.connect()
         await until(lambda: house.connections == 1)

@@ -15,7 +15,7 @@ async def post(
     body: bytes = BODY,
     *,
     headers: Mapping[str, str] = HEADERS,
-    deadline_s: float = 10.0,
+    deadline_s: float = 60.0,
     answer_max_bytes: int = 100_000,
 ) -> ClientResponse:
     """A POST as the chat sends it."""
@@ -24,7 +24,7 @@ async def post(
     )
 
 
-async def get(outbound: HttpClient, url: str, *, deadline_s: float = 10.0) -> ClientResponse:
+async def get(outbound: HttpClient, url: str, *, deadline_s: float = 60.0) -> ClientResponse:
     return await outbound.request(
         "GET", url, headers={}, body=None, deadline_s=deadline_s, answer_max_bytes=100_000
     )

@@ -21,6 +21,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return backend
 
 
+@pytest.fixture(autouse=True)
+def idle_connections_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is used again however long the machine takes for a test."""
+    monkeypatch.setattr("myna.http_client.idle.IDLE_MAX_S", 600.0)
+
+
 @pytest.fixture
 async def outbound() -> AsyncIterator[HttpClient]:
     """A client that reuses a connection at once; `test_answers.py` tests why it otherwise waits."""

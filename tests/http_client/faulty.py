@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Received(NamedTuple):
@@ -55,8 +55,9 @@ class Talk:
 
     async def say(self, data: bytes) -> None:
         """Writes; raises ConnectionError once the client has disconnected."""
-        self._writer.write(data)
-        await self._writer.drain()
+        if not self._writer.transport.is_closing():  # uvloop raises RuntimeError for a closed one
+            self._writer.write(data)
+            await self._writer.drain()
         if self._writer.transport.is_closing():
             raise ConnectionResetError
 

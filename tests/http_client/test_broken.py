@@ -1,7 +1,6 @@
 """Servers that disconnect, send wrong lengths or invalid HTTP, and the failure each raises."""
 
 import asyncio
-import socket
 
 import pytest
 
@@ -9,14 +8,13 @@ from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unrea
 from tests.http_client.calling import get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty import Talk, answer, answering, hanging_up, once
+from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_closed_port_is_unreachable(outbound: HttpClient) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-
+    port = free_port()
     with pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port} can't be reached"):
         await post(outbound, f"http://127.0.0.1:{port}/")
 

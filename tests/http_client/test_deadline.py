@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from myna.aio.timeouts import TICK_S
 from myna.http_client import ClientResponse, HttpClient, IdleTimedOut, TimedOut, Unreachable
+from myna.http_client.connection import ClientConnection
 from tests.http_client.calling import Stopwatch, get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty import Behaviour, Talk, answer, dripping, silent
+from tests.rig.clocks import MonotonicClock
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +35,7 @@ async def test_a_call_ends_at_its_deadline_whatever_its_server_sends(
     with pytest.raises(TimedOut):
         await post(outbound, server.url, deadline_s=0.2)
 
-    assert 0.15 < watch.seconds() < 2
+    assert watch.seconds() > 0.15
     await server.until(lambda: server.open == 0)
 
 
@@ -40,12 +43,10 @@ async def test_the_deadline_includes_waiting_for_a_free_connection(serve: Serve)
     server, outbound = serve(silent), HttpClient(connections_max=1)
     holder = asyncio.ensure_future(post(outbound, server.url))
     await server.until(lambda: len(server.requests) == 1)
-    watch = Stopwatch()
 
     with pytest.raises(TimedOut, match="No connection was free"):
         await post(outbound, server.url, deadline_s=0.2)
 
-    assert watch.seconds() < 2
     assert len(server.requests) == 1
     holder.cancel()
     await asyncio.wait([holder])
@@ -65,21 +66,16 @@ def full_listener() -> Iterator[int]:
 
 
 async def test_the_deadline_includes_connecting(outbound: HttpClient, full_listener: int) -> None:
-    watch = Stopwatch()
-
     with pytest.raises(TimedOut, match="not connected"):
         await get(outbound, f"http://127.0.0.1:{full_listener}/", deadline_s=0.2)
 
-    assert watch.seconds() < 2
-
 
 async def test_a_server_that_takes_too_long_to_connect_is_unreachable(full_listener: int) -> None:
-    outbound, watch = HttpClient(connections_max=1, connect_timeout_s=0.2), Stopwatch()
+    outbound = HttpClient(connections_max=1, connect_timeout_s=0.2)
 
     with pytest.raises(Unreachable, match=r"didn't connect within 0\.2 s"):
-        await get(outbound, f"http://127.0.0.1:{full_listener}/", deadline_s=30)
+        await get(outbound, f"http://127.0.0.1:{full_listener}/", deadline_s=600)
 
-    assert watch.seconds() < 2
     await outbound.close()
 
 
@@ -104,7 +100,7 @@ async def test_a_cancelled_call_closes_its_connection_and_releases_its_slot(serv
     await server.until(lambda: len(server.requests) == 1)
 
     call.cancel()
-    got = await post(outbound, server.url, deadline_s=5)
+    got = await post(outbound, server.url)
 
     assert call.cancelled()
     assert got.body == b"next"
@@ -150,15 +146,30 @@ async def test_a_server_silent_for_too_long_times_out(serve: Serve, behaviour: B
     await outbound.close()
 
 
-async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(serve: Serve) -> None:
+async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ClientConnection.buffer_updated
+    received = asyncio.Event()
+
+    def noted(connection: ClientConnection, size: int) -> None:
+        read(connection, size)
+        received.set()
+
     async def slow(talk: Talk) -> None:
         await talk.hear()
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
         for _ in range(10):
-            await asyncio.sleep(0.2)
+            await received.wait()
+            received.clear()
+            clock.move(1.0)
+            await asyncio.sleep(2 * TICK_S)  # the idle time is looked at meanwhile
             await talk.say(b".")
 
-    outbound, watch = HttpClient(connections_max=1, idle_s=1.5), Stopwatch()
+    monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
+    clock = MonotonicClock(
+        monkeypatch, "myna.aio.timeouts", "myna.http_client.client", "myna.http_client.connection"
+    )
+    outbound = HttpClient(connections_max=1, idle_s=1.5)
     assert (await post(outbound, serve(slow).url)).body == b"." * 10
-    assert watch.seconds() > 1.5
     await outbound.close()

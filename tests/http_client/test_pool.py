@@ -62,7 +62,7 @@ class Blocking:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self._listener.settimeout(10)  # no thread waits forever if a test fails
+        self._listener.settimeout(60)  # no thread waits forever if a test fails
         self.heard: list[bytes] = []
 
     def accept(self) -> socket.socket:
@@ -167,7 +167,7 @@ async def test_a_connection_that_ends_before_its_first_use_releases_its_slot(
         patch.setattr(loop, "create_connection", connect_and_lose)
         await post(outbound, serve(refusing).url)
 
-    assert (await post(outbound, good.url, deadline_s=3)).body == b"ok"
+    assert (await post(outbound, good.url, deadline_s=60)).body == b"ok"
     await outbound.close()
 
 
@@ -211,7 +211,7 @@ async def test_a_closed_connection_leaves_no_reference_cycle(
                 await post(outbound, url)
             except (ConnectionBroken, Unreachable):
                 failed += 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while connections() - before:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
     finally:
