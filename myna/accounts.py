@@ -44,7 +44,7 @@ async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
     async def work(connection: Transaction) -> AccountRow:
         if await ledger.grant(connection, account.id, units, memo) is None:
             raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
-        return await find(connection, name)  # here: a connection lost after the COMMIT would hide it
+        return await find(connection, name)  # in the transaction: afterwards the connection may be lost
 
     try:
         return await db.transaction(work)

@@ -1,4 +1,4 @@
-"""The composition root: the only module that wires. Nothing happens at import."""
+"""The composition root: the only module that creates and connects the parts. Nothing happens at import."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from myna.api.me import MeApi
 from myna.api.openapi import OpenApi
 from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
-from myna.channels import Channels, recall_circuits
+from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
 from myna.engines.espeak.engine import Espeak
@@ -133,9 +133,15 @@ class Service:
             await migrate(db)
             log.info("the database is %s", settings.database_label)
             if not settings.on_sqlite and settings.sqlite_file.exists():
-                log.warning("%s is not used; 'myna move' moves what it holds", settings.sqlite_file)
+                log.warning("%s is not used; 'myna move' moves its contents", settings.sqlite_file)
             commits = cls.commits_of(db, settings)
-            service = cls(settings, environ, db, await ConfigCache.read(db), commits)
+            service = cls(
+                settings=settings,
+                environ=environ,
+                db=db,
+                config=await ConfigCache.read(db),
+                commits=commits,
+            )
             await service._start()
             try:
                 yield service
@@ -168,13 +174,13 @@ class Service:
         self.commits.start()
         if self.db.single_process:
             while refunded := await self.ledger.recover():
-                log.warning("%d calls were left open by the process before and are refunded", refunded)
+                log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
-        await self.space.look()
+        await self.space.refresh()
         if self.espeak:
             await self.espeak.start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
         await self.tasks.start()
-        await recall_circuits(self.db, self.channels)
+        await restore_circuits(self.db, self.channels)
         self.jobs.start()
 
     async def _stop(self) -> None:
@@ -206,7 +212,8 @@ class Service:
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s)
-        chat, me = ChatApi(key_auth, self.chat, self.config), MeApi(key_auth, self.db)
+        chat = ChatApi(key_auth, self.chat, self.config)
+        me = MeApi(key_auth, self.db)
         speech = SpeechApi(
             key_auth=key_auth,
             db=self.db,
@@ -310,7 +317,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's HTTP errors in the error envelope."""
     status = getattr(error, "status_code", 500)
     if status == 404:
-        return _answer(NotFound("There is nothing at this path; see /openapi.json."))
+        return _answer(NotFound("There is no such path; see /openapi.json."))
     if status == 405:
         allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
         return _answer(MethodNotAllowed(request.method, allow))

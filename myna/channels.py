@@ -134,7 +134,8 @@ class Channels:
         self._disk = DiskExecutor()
         self._first = from_settings(settings)
         self.changed: dict[str, CircuitChange] = {}
-        self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._note)
+        """Circuits that opened or closed and are not stored yet."""
+        self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._record_change)
         self._without_key: set[tuple[str, str]] = set()
         self._seen: Config | None = None
         self._chat: list[Channel] = []
@@ -166,13 +167,13 @@ class Channels:
         }
         for name, variable in sorted(found - self._without_key):
             log.warning(
-                "channel %r is asked without a key: %s is not set here, or empty; set it and restart",
+                "channel %r has no key: %s is not set in this process, or empty; set it and restart",
                 name,
                 variable,
             )
         self._without_key = found
 
-    def _note(self, change: CircuitChange) -> None:
+    def _record_change(self, change: CircuitChange) -> None:
         self.changed[change.channel] = change
 
     def engine(self, channel: Channel) -> OpenAISpeech:
@@ -268,7 +269,7 @@ def check(row: ChannelRow) -> None:
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
         )
     if "@" in urlsplit(row.url).netloc:
-        raise CommandError("The URL must hold no login: it would be stored; name a variable with --key-env.")
+        raise CommandError("The URL must not contain a login, which would be stored: use --key-env.")
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
         raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
@@ -277,7 +278,7 @@ def check(row: ChannelRow) -> None:
     if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
         raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
-        raise CommandError("The key's place must be the name of an environment variable, not the key itself.")
+        raise CommandError("--key-env must be the name of an environment variable, not the key itself.")
     if not can_name_a_key(row.key_env):
         raise CommandError(
             f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
@@ -316,9 +317,9 @@ async def record_circuits(db: Database, channels: Channels) -> None:
         for name, change in sorted(changes.items()):
             if change.open_s:
                 open_ms = int(channels.circuits.open_s(name) * 1000)
-                await circuit_store.opened(connection, name, open_ms, change.error)
+                await circuit_store.record_open(connection, name, open_ms, change.error)
             else:
-                await circuit_store.closed(connection, name)
+                await circuit_store.record_closed(connection, name)
 
     await db.transaction(work)
     for name, change in changes.items():
@@ -326,7 +327,7 @@ async def record_circuits(db: Database, channels: Channels) -> None:
             del channels.changed[name]
 
 
-async def recall_circuits(db: Database, channels: Channels) -> None:
+async def restore_circuits(db: Database, channels: Channels) -> None:
     """Restores the circuits that were stored as open."""
     for name, row in (await circuit_store.load(db)).items():
         if row.state != "closed":

@@ -98,8 +98,8 @@ async def clone(
         raise _too_many(account)
     name, path = await asyncio.to_thread(samples.new)
     try:
-        sample = await _listen(inspector, request.sample, path)
-        await asyncio.to_thread(samples.seal, name)
+        sample = await _checked_sample(inspector, request.sample, path)
+        await asyncio.to_thread(samples.make_private, name)
         new = _new(account, request, transcript, name, sample)
         return await _queue(db, account, new)
     except CommandError:
@@ -152,7 +152,7 @@ async def cloning_nodes(db: Queries) -> dict[str, list[str]]:
 async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> int:
     """Deletes samples written before `before` (Unix seconds) that no voice has: a process that dies during
     `clone` or `delete` leaves one. Returns how many."""
-    old = await asyncio.to_thread(lambda: list(samples.older(before)))
+    old = await asyncio.to_thread(lambda: list(samples.older_than(before)))
     if not old:
         return 0
     in_use = await store.samples_in_use(db)
@@ -166,11 +166,11 @@ def _checked(request: CloneRequest) -> str:
     """Validates the request and returns the transcript in one line. Raises CommandError."""
     if not request.consent_by:
         raise CommandError(
-            "A voice is cloned only with the consent of the person it belongs to. To give it, or to say that"
-            f" it was given to you, add --consent; this is recorded: {CONSENT!r}"
+            "A voice is cloned only with the consent of the person whose voice it is. To declare it, add"
+            f" --consent; this declaration is recorded: {CONSENT!r}"
         )
     _check_line("The voice's name", request.name, NAME_MAX_CHARS)
-    _check_line("The name of who gives the consent", request.consent_by, CONSENT_BY_MAX_CHARS)
+    _check_line("The name of the person who consents", request.consent_by, CONSENT_BY_MAX_CHARS)
     if not _LANGUAGE.fullmatch(request.language):
         raise CommandError(
             f"The language must be its code alone, such as zh, yue or en; it is {request.language!r}."
@@ -194,11 +194,12 @@ def _check_line(what: str, text: str, chars_max: int) -> None:
 
 def _too_many(account: AccountRow) -> CommandError:
     return CommandError(
-        f"The account {account.name!r} has {CLONES_MAX} cloned voices, as many as it may; delete one first."
+        f"The account {account.name!r} has {CLONES_MAX} cloned voices, the maximum; delete one first."
     )
 
 
-async def _listen(inspector: Inspector, source: Path, target: Path) -> Sample:
+async def _checked_sample(inspector: Inspector, source: Path, target: Path) -> Sample:
+    """Decodes the recording, checks it and writes it to `target`. Raises CommandError."""
     try:
         return await inspector.sample(source, target)
     except SampleRefused as refusal:

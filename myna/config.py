@@ -1,6 +1,7 @@
-"""The operator's configuration: settings, channels and voices, kept in the database and cached per process.
+"""The operator's configuration: settings, channels and voices, stored in the database and cached per process.
 
-A change applies in every process from its next call on, without a restart.
+A change applies in every process from its next call on, without a restart. To add a site setting, add a field
+to SiteSettings and a row to docs/configuration.md.
 """
 
 import logging
@@ -90,7 +91,7 @@ class ConfigCache:
     def __init__(self, db: Database, config: Config) -> None:
         self._db = db
         self._reported: tuple[int, list[UnreadableSetting]] = (0, [])
-        self._take(config)
+        self._replace(config)
 
     @classmethod
     async def read(cls, db: Database) -> "ConfigCache":
@@ -102,7 +103,7 @@ class ConfigCache:
         before = self.current
         config = await store.load(self._db)
         if self.current is before or config.version > self.current.version:
-            self._take(config)
+            self._replace(config)
 
     async def at(self, version: int) -> None:
         """Refreshes the copy unless it has this version, which a key check returned."""
@@ -120,7 +121,7 @@ class ConfigCache:
             raise DatabaseUnavailable from None
         return self.current
 
-    def _take(self, config: Config) -> None:
+    def _replace(self, config: Config) -> None:
         self.current = config
         self.settings = settings_of(config)
         self._report(unreadable(config))
@@ -173,7 +174,7 @@ def check(name: str, value: str) -> None:
 
 
 async def change(db: Database, name: str, value: str) -> None:
-    """Stores a site setting. It applies in every process from its next call on."""
+    """Checks and stores a site setting. Raises CommandError."""
     check(name, value)
 
     async def work(connection: Transaction) -> None:

@@ -8,7 +8,7 @@ MynaError                    status  type                    when
 │   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
 │   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
 ├── Unauthorized             401     authentication_error    the key is not valid for this request
-│   └── NodeRefused          401     authentication_error    the compute node isn't let in
+│   └── NodeRefused          401     authentication_error    the node's token or credential is not valid
 ├── InsufficientUnits        402     insufficient_quota      the balance is below the price
 ├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
 ├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
@@ -162,7 +162,7 @@ class StaleLease(MynaError):
     status, type = HTTPStatus.CONFLICT, "conflict_error"
 
     def __init__(self) -> None:
-        super().__init__("The node doesn't hold this job, or no longer does: drop what it has of it.")
+        super().__init__("The node doesn't have the lease of this job, or no longer has it: discard the job.")
 
 
 class UpstreamFailed(MynaError):
@@ -220,7 +220,7 @@ class Overloaded(Unavailable):
 
     def __init__(
         self,
-        message: str = "The service has more calls waiting than it takes; nothing was charged, try again.",
+        message: str = "The service is overloaded; nothing was charged, try again.",
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, retry_after_s)
@@ -230,9 +230,7 @@ class TooManyBodies(Unavailable):
     """The budget for request bodies is used up; the connection is closed after the response."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "The service holds as many request bodies as it can; nothing was charged, try again."
-        )
+        super().__init__("The memory for request bodies is used up; nothing was charged, try again.")
 
 
 class ShuttingDown(Unavailable):
@@ -252,8 +250,8 @@ class DatabaseUnavailable(Unavailable):
 class CommitInDoubt(Exception):
     """Whether the call was charged is unknown, so no response is sent.
 
-    Raised where the outcome of a charge or a keep is in doubt, where a refund is late, and where a call that
-    was to be refunded turns out to be kept.
+    Raised if the outcome of a charge or a keep is in doubt, if a refund is late, and if a call that should be
+    refunded was kept.
     """
 
 

@@ -128,7 +128,15 @@ async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms
     masked = plain[: len(PREFIX) + 6] + "***"
 
     async def insert(connection: Transaction) -> tuple[int, int]:
-        return await store.insert(connection, account_id, name, hash_of(plain), masked, int(scopes), life_ms)
+        return await store.insert(
+            connection,
+            account_id,
+            name=name,
+            key_hash=hash_of(plain),
+            masked=masked,
+            scopes=int(scopes),
+            life_ms=life_ms,
+        )
 
     key_id, expires_at_ms = await db.transaction(insert)
     return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)

@@ -265,7 +265,7 @@ class Ledger:
 
     async def recover(self) -> int:
         """Refunds every open call, left by the previous process. Only safe with one serving process."""
-        return await self.refund_all(dict.fromkeys(await store.still_open(self._db, SWEEP_MAX), "left open"))
+        return await self.refund_all(dict.fromkeys(await store.open_calls(self._db, SWEEP_MAX), "left open"))
 
     async def finish(self, wait_s: float) -> None:
         """Waits up to `wait_s` until every call of this process has ended."""
@@ -307,15 +307,17 @@ class Ledger:
             await self._query(self._config.refresh)
         return None
 
-    async def _stored_answer(self, key: keys_store.KeyRow, reservation: IdempotencyKey | None) -> str | None:
+    async def _stored_answer(
+        self, key: keys_store.KeyRow, idempotency_key: IdempotencyKey | None
+    ) -> str | None:
         """The response stored under the idempotency key, once its call has ended; None if there is none that
         this API key may read. Notes the first call in the access log."""
-        if reservation is None:
+        if idempotency_key is None:
             return None
 
         async def find() -> store.StoredResponse | None:
-            return await store.reserved(
-                self._db, key.account_id, key.scopes, reservation.key, reservation.fingerprint
+            return await store.stored_response(
+                self._db, key.account_id, key.scopes, idempotency_key.key, idempotency_key.fingerprint
             )
 
         for poll_s in _poll_intervals():
@@ -382,7 +384,7 @@ def _charge(caller: UnverifiedCaller, order: ChargeOrder[P], version: int, close
         deadline_ms=life_ms,
         config_version=version,
         task=order.task,
-        reservation=caller.idempotency_key,
+        idempotency_key=caller.idempotency_key,
         draft=order.draft,
         request_id=logs.request_id.get(),
     )

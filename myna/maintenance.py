@@ -1,7 +1,6 @@
 """Periodic jobs: the sweep of open calls, removal of old audio and responses, voices of channels, the audit.
 
-Each job is a task: one that fails or hangs stops no other. The sweep reads only the calls and
-their tasks.
+Each job is an asyncio task, so one that fails or hangs stops no other.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from myna import audit, clones
 from myna.channels import Channels, record_circuits, record_voices
 from myna.config import DAY_MS, ConfigCache, unreadable
 from myna.engines.interface import EngineFailed
-from myna.farm.tasks import NO_TRY_LEFT, Tasks
+from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.ledger import Ledger
 from myna.quota import Quota
 from myna.settings import Settings
@@ -38,7 +37,7 @@ CIRCUITS_EVERY_S = 1.0
 FREE_SPACE_EVERY_S = 1.0
 LEFTOVERS_EVERY_S = 3600.0
 LEFTOVER_AGE_S = 3600.0
-AUDIT_LOOK_S = 60.0
+AUDIT_CHECK_S = 60.0
 """How often a process checks whether an audit is due, and reads the result of the last one."""
 PAGE = 200
 _counted = msgspec.json.Decoder(dict[str, int])
@@ -83,13 +82,13 @@ class Maintenance:
             self.check_quota: sweep_s,
             self.requeue_expired: sweep_s / 2,  # bounds the delay until an expired lease is requeued
             self.refund_exhausted: sweep_s / 2,
-            self.remove_old_answers: CLEAN_EVERY_S,
+            self.remove_expired_keys: CLEAN_EVERY_S,
             self.remove_old_audio: CLEAN_EVERY_S,
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
             self.record_circuits: CIRCUITS_EVERY_S,
             self.check_free_space: FREE_SPACE_EVERY_S,
-            self.audit: min(self._settings.audit_every_s, AUDIT_LOOK_S),
+            self.audit: min(self._settings.audit_every_s, AUDIT_CHECK_S),
         }
         self._running = [
             asyncio.create_task(self._repeat(job, seconds), name=job.__name__)
@@ -121,13 +120,13 @@ class Maintenance:
     async def refund_exhausted(self) -> None:
         """Refunds the tasks whose tries are exhausted."""
         if refunded := await self._ledger.refund_all(
-            dict.fromkeys(await self._tasks.exhausted(), NO_TRY_LEFT)
+            dict.fromkeys(await self._tasks.exhausted(), TRIES_EXHAUSTED)
         ):
             log.warning("%d tasks with exhausted tries failed and are refunded", refunded)
 
-    async def remove_old_answers(self) -> None:
-        """Removes expired stored responses, a page at a time."""
-        while await self._db.transaction(_remove_page_of_answers) == PAGE:
+    async def remove_expired_keys(self) -> None:
+        """Deletes expired idempotency keys with their stored responses, a page at a time."""
+        while await self._db.transaction(_delete_page_of_keys) == PAGE:
             pass
 
     async def remove_old_audio(self) -> None:
@@ -147,7 +146,7 @@ class Maintenance:
                 try:
                     await record_voices(self._db, self._channels, channel)
                 except EngineFailed as failure:
-                    log.warning("speech channel %r doesn't tell its voices: %s", channel.name, failure)
+                    log.warning("speech channel %r doesn't list its voices: %s", channel.name, failure)
                 except Exception:  # continues with the next channel
                     log.exception("the voices of speech channel %r can't be recorded", channel.name)
         await self._config.refresh()
@@ -157,12 +156,12 @@ class Maintenance:
         await record_circuits(self._db, self._channels)
 
     async def check_free_space(self) -> None:
-        """Checks whether the disk has room for new audio."""
-        await self._space.look()
+        """Checks whether the disk has space for new audio."""
+        await self._space.refresh()
 
     async def check_quota(self) -> None:
         """Checks which accounts have reached the storage quota."""
-        await self._quota.look()
+        await self._quota.refresh()
 
     async def audit(self) -> None:
         """Audits the books if an audit is due and no other process runs one. Sets the metrics to the result
@@ -184,10 +183,12 @@ class Maintenance:
         for folder in ("audio", "samples"):
             removed += await asyncio.to_thread(remove_parts, self._settings.data_folder / folder, before)
         removed += await clones.remove_orphans(self._db, self._samples, before)
-        files = await asyncio.to_thread(lambda: list(self._audio.between(self._checked_until, before)))
+        files = await asyncio.to_thread(
+            lambda: list(self._audio.modified_between(self._checked_until, before))
+        )
         for start in range(0, len(files), PAGE):
             page = files[start : start + PAGE]
-            orphans = set(page) - await tasks_store.named(self._db, page)
+            orphans = set(page) - await tasks_store.files_in_use(self._db, page)
             for name in orphans:
                 await asyncio.to_thread(self._audio.delete, name)
             removed += len(orphans)
@@ -198,14 +199,14 @@ class Maintenance:
     async def _remove_page_of_audio(self) -> int:
         days = self._config.settings.audio_keep_days
         if not days or "audio_keep_days" in {one.name for one in unreadable(self._config.current)}:
-            return 0  # the default must not remove audio for good
+            return 0  # audio can't be restored, so the default of an unreadable setting removes none
         old = await tasks_store.old_audio(self._db, days * DAY_MS, PAGE)
         # The files first: if the process dies in between, the next run repeats both.
         await asyncio.to_thread(self._delete, [name for _, name in old])
 
         async def record(connection: Transaction) -> None:
             for task_id, _ in old:
-                await tasks_store.audio_removed(connection, task_id)
+                await tasks_store.mark_audio_removed(connection, task_id)
 
         await self._db.transaction(record)
         return len(old)
@@ -218,7 +219,7 @@ class Maintenance:
         while True:
             try:
                 await job()
-            except Exception as error:  # the next round tries again
+            except Exception as error:  # the next run tries again
                 log.error("%s failed", getattr(job, "__name__", "a job"), exc_info=error)
             await asyncio.sleep(seconds)
 
@@ -237,5 +238,5 @@ def remove_parts(folder: Path, before: float) -> int:
     return removed
 
 
-async def _remove_page_of_answers(connection: Transaction) -> int:
-    return await ledger_store.forget_old_answers(connection, PAGE)
+async def _delete_page_of_keys(connection: Transaction) -> int:
+    return await ledger_store.delete_expired_keys(connection, PAGE)

@@ -1,8 +1,8 @@
 """The storage quota: how many bytes of audio and samples an account may store.
 
-It bounds abuse: an account that reached it can store no more. No request reads the database for it. Each
-process sums up what is stored in the background, so an account can exceed its quota by what it stores until
-the next `look` and by the speech that is in progress then.
+It limits abuse: an account that has reached it can store no more. No request queries the database for it:
+each process sums up the stored bytes in the background. So an account can exceed its quota by what it stores
+until the next `refresh` and by the speech that is in progress then.
 """
 
 import time
@@ -14,15 +14,15 @@ from myna.store.database import Database
 from myna.store.queries import storage
 
 SHARE_MAX = 0.02
-"""Of the time, that a process spends on summing up; a large site is looked at less often."""
+"""The share of its time that a process spends on the sums: those of a large site are refreshed less often."""
 INTERVAL_MAX_S = 300.0
-"""How long the next look waits at most, however long the last one took: it may have been stalled."""
+"""The longest time between two refreshes, however long the last one took: it may have been stalled."""
 QUERY_MAX_S = 60.0
-"""How long the query may take: a connection may be dead. With 300,000 audio files it takes 0.7 s."""
+"""Timeout of the query, since its connection may be dead. With 300,000 audio files it takes 0.7 s."""
 
 
 class Quota:
-    """The accounts that have reached the site's quota, as of the last `look`."""
+    """The accounts that have reached the site's quota, as of the last `refresh`."""
 
     def __init__(self, db: Database, site: ConfigCache, clock: Callable[[], float] = time.monotonic) -> None:
         self._db = db
@@ -31,8 +31,8 @@ class Quota:
         self._stored: dict[int, int] = {}
         self._not_before_s = 0.0
 
-    async def look(self) -> None:
-        """Sums up what the accounts store, unless the last time was too short ago for its cost."""
+    async def refresh(self) -> None:
+        """Sums up what the accounts store, unless the last refresh is too recent for what it cost."""
         bytes_max = self._bytes_max
         began_s = self._clock()
         if began_s < self._not_before_s:
@@ -47,12 +47,12 @@ class Quota:
         self._not_before_s = now_s + min((now_s - began_s) / SHARE_MAX, INTERVAL_MAX_S)
 
     @property
-    def anyone(self) -> bool:
+    def any_reached(self) -> bool:
         """Whether any account has reached it."""
         return bool(self._stored)
 
     def check(self, account_id: int) -> None:
-        """Raises StorageQuotaReached where the account may store nothing more."""
+        """Raises StorageQuotaReached if the account may store no more."""
         stored, bytes_max = self._stored.get(account_id, 0), self._bytes_max
         if bytes_max and stored >= bytes_max:
             raise StorageQuotaReached(stored // MIB, bytes_max // MIB)

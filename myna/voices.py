@@ -14,8 +14,8 @@ from myna.store.queries.config import Config
 from myna.voice_overrides import overridden
 
 NO_CHANNEL = "No speech channel is available now; nothing was charged, try again."
-NO_SUCH_VOICE = "voice_id: there is no such voice; GET /voices lists those there are."
-NOT_NOW = "This voice can't be spoken now; nothing was charged, take another or try again."
+NO_SUCH_VOICE = "voice_id: there is no such voice; GET /voices lists the existing ones."
+NOT_NOW = "This voice is unavailable now; nothing was charged, use another one or try again."
 
 
 class VoiceChoice(Struct, frozen=True):

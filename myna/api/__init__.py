@@ -1,1 +1,1 @@
-"""The edge of /v1: bytes to structs and back, no decisions."""
+"""The handlers of the HTTP endpoints: they decode requests, call the use cases and encode responses."""

@@ -29,14 +29,14 @@ _UNITS = {
         "schema": {"type": "integer"},
     },
     "X-Units-Balance": {
-        "description": "What the account had left after it.",
+        "description": "The account's balance after it.",
         "schema": {"type": "integer"},
     },
 }
 _IGNORED = {
     "X-Ignored-Fields": {
-        "description": "Where the body had fields that mean nothing here: their names,"
-        f" {NAMES_MAX} at most, and the number of the others.",
+        "description": f"The names of the body's unknown fields, {NAMES_MAX} at most, and the number of the"
+        " others. Only if there are any.",
         "schema": {"type": "string"},
         "example": "voice, format, 2 more",
     },

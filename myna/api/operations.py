@@ -12,7 +12,7 @@ AUDIO = object()
 """In place of a struct: a request or response body that is audio."""
 
 ERRORS = {
-    "400": "the request isn't as documented",
+    "400": "the request is invalid",
     "401": "key missing, unknown, revoked, expired, or without the scope",
     "402": "not enough units, the storage quota is reached, or speech by chat on a key without tts;"
     " nothing charged",
@@ -25,9 +25,9 @@ ERRORS = {
 FARM_ERRORS = {
     **ERRORS,
     "401": "the token or the credential is unknown or disabled",
-    "404": "no job that the node holds refers to this sample",
-    "409": "the node doesn't hold this job, or no longer does",
-    "426": "the node speaks another protocol",
+    "404": "no job that the node has leased uses this sample",
+    "409": "the node doesn't have the lease of this job, or no longer has it",
+    "426": "the node has another version of the protocol",
     "500": "an internal error",
     "503": "the service or its database is overloaded, or the disk is full; send it again",
 }
@@ -57,7 +57,7 @@ _IDEMPOTENCY = _parameter(
     "Idempotency-Key",
     "header",
     {"type": "string", "minLength": 1, "maxLength": 255},
-    "A second request of the same key, path and body gets the first answer, uncharged; a 400 where that"
+    "A second request of the same key, path and body gets the first answer, uncharged; a 400 if that"
     f" answer has more than {STORED_ANSWER_MAX_BYTES} bytes.",
 )
 _TASK_ID = _parameter("id", "query", {"type": "integer"}, required=True)
@@ -67,12 +67,12 @@ _PROTOCOL = _parameter(
     farm.PROTOCOL_HEADER, "header", {"const": str(farm.PROTOCOL)}, "The protocol's number.", required=True
 )
 _SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_SAMPLE = _parameter("sha256", "query", _SHA256, "The sample that a held job refers to.", required=True)
+_SAMPLE = _parameter("sha256", "query", _SHA256, "The sample that a leased job uses.", required=True)
 _JOB = _parameter(
     farm.JOB_HEADER,
     "header",
     {"type": "string", "pattern": "^(task|clone) [0-9]{1,16} [0-9]{1,16} [!-~]{1,100}$"},
-    "Kind, id, epoch and token of the held job.",
+    "Kind, id, epoch and token of the leased job.",
     required=True,
 )
 _DIGEST = _parameter(farm.SHA256_HEADER, "header", _SHA256, "Of the body.", required=True)
@@ -97,7 +97,7 @@ OPERATIONS = (
     Operation(path="/models", method="get", summary="The models", scope="chat", answer=v1.ModelList),
     _charged(
         "/chat/completions",
-        "A chat completion, or speech where the instruction asks for it",
+        "A chat completion, or speech if the instruction asks for it",
         "chat",
         v1.ChatRequest,
         v1.ChatCompletion,
@@ -152,13 +152,16 @@ FARM_OPERATIONS = (
     _of_nodes("hello", "What the node can do from now on", farm.Hello, farm.Welcome),
     _of_nodes("lease", "Jobs, as soon as there are some", farm.Lease, farm.Leased),
     _of_nodes(
-        "beat", "The jobs that the node holds, and their progress", farm.Heartbeats, farm.HeartbeatsAnswer
+        "beat",
+        "The jobs that the node has leased, and their progress",
+        farm.Heartbeats,
+        farm.HeartbeatsAnswer,
     ),
-    _of_nodes("reference", "The sample of a held job", None, AUDIO, parameters=(_SAMPLE,), errors=("404",)),
+    _of_nodes("reference", "The sample of a leased job", None, AUDIO, parameters=(_SAMPLE,), errors=("404",)),
     _of_nodes(
-        "complete", "The audio of a held job", AUDIO, farm.Done, parameters=(_JOB, _DIGEST), errors=("409",)
+        "complete", "The audio of a leased job", AUDIO, farm.Done, parameters=(_JOB, _DIGEST), errors=("409",)
     ),
-    _of_nodes("fail", "Why a held job failed", farm.Failure, farm.Done, errors=("409",)),
+    _of_nodes("fail", "Why a leased job failed", farm.Failure, farm.Done, errors=("409",)),
 )
 """Below the service's root, not below /v1. A node sends its credential as the bearer token."""
 

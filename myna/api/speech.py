@@ -24,7 +24,8 @@ from myna.telemetry import access_log
 from myna.wire.encode import to_json
 from myna.wire.v1 import Record, RecordList, Task, TaskAnswer, Voice, VoiceList
 
-RECORDS_MAX, RECORDS_DEFAULT = 200, 100
+RECORDS_MAX = 200
+RECORDS_DEFAULT = 100
 ID_MAX = 2**53
 _INTEGER = re.compile(r"-?[0-9]+")
 
@@ -64,7 +65,7 @@ class SpeechApi:
         own = clones.ready(self._db, presented.key.account_id) if nodes else None
         cloned = voices.usable_clones(await self._key_auth.read(own), config, nodes) if own else []
         public = voices.usable(self._channels, config, nodes)
-        data = [_shown(voice, "public") for voice in public] + [_shown(voice, "clone") for voice in cloned]
+        data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
         return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")).encode())
 
     async def task(self, request: Request) -> Response:
@@ -77,7 +78,7 @@ class SpeechApi:
         if found is None:
             raise NotFound("There is no such task; check the id.")
         await self._key_auth.read(self._config.at(presented.config_version))
-        return Response(to_json(TaskAnswer(1, self._shown(found))).encode())
+        return Response(to_json(TaskAnswer(1, self._task(found))).encode())
 
     async def records(self, request: Request) -> Response:
         presented = await self._key_auth.reader(request, Scope.RECORDS)
@@ -91,14 +92,14 @@ class SpeechApi:
         page = store.page(self._db, presented.key.account_id, min(before, ID_MAX), limit + 1)
         rows = await self._key_auth.read(page)
         await self._key_auth.read(self._config.at(presented.config_version))
-        data = [self._recorded(row) for row in rows[:limit]]
+        data = [self._record(row) for row in rows[:limit]]
         return Response(
             to_json(
                 RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit)
             ).encode()
         )
 
-    def _shown(self, row: TaskRow) -> Task:
+    def _task(self, row: TaskRow) -> Task:
         return Task(
             id=row.id,
             status=row.status,
@@ -108,11 +109,11 @@ class SpeechApi:
             audio_url=self._synthesizer.url(row.audio),
         )
 
-    def _recorded(self, row: TaskRow) -> Record:
-        return Record(**structs.asdict(self._shown(row)), create_time=row.created_at // 1000)
+    def _record(self, row: TaskRow) -> Record:
+        return Record(**structs.asdict(self._task(row)), create_time=row.created_at // 1000)
 
 
-def _shown(voice: EngineVoice, source: str) -> Voice:
+def _voice(voice: EngineVoice, source: str) -> Voice:
     return Voice(
         voice_id=voice.voice_id, name=voice.name, gender=voice.gender, language=voice.language, source=source
     )

@@ -18,7 +18,8 @@ WHY = {
     "not done in time": ("未能按时完成", "it was not done in time"),
     "left open": ("服务中断", "the service was interrupted"),
     "the voice was deleted": ("音色已删除", "the voice was deleted"),
-    "the caller had gone": ("请求已中断", "the request was cancelled"),
+    "the caller stopped waiting": ("请求已中断", "the request was cancelled"),
+    "the caller had gone": ("请求已中断", "the request was cancelled"),  # stored by earlier versions
     "CancelledError": ("请求已中断", "the request was cancelled"),
     "UpstreamFailed": ("语音通道失败", "the speech channels failed"),
 }

@@ -51,11 +51,13 @@ class UploadsApi:
         if part:
             headers["Content-Range"] = f"bytes {first}-{last}/{stat.st_size}"
         body = self._bytes(path, first, last + 1) if request.method == "GET" else ()
-        return StreamingResponse(body, 206 if part else 200, headers, "audio/mpeg")
+        return StreamingResponse(
+            body, status_code=206 if part else 200, headers=headers, media_type="audio/mpeg"
+        )
 
     async def _bytes(self, path: Path, first: int, end: int) -> AsyncIterator[bytes]:
-        """No file stays open between two reads, so a client that disconnects leaks none. If the file is
-        removed meanwhile, the connection ends early."""
+        """Yields the bytes from `first` up to `end`. The file is opened for each read, so a client that
+        disconnects leaks none. If the file is removed meanwhile, the connection ends early."""
         while first < end:
             data = await self._disk.run(partial(_read, path, first, min(READ_BYTES, end - first)))
             yield data

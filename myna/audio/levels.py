@@ -1,4 +1,4 @@
-"""How loud a recording is, and how much of it is louder than its background; pure."""
+"""Measures the loudness of a recording, and the part of it that is louder than its background; pure."""
 
 from typing import Final, NamedTuple
 

@@ -33,7 +33,9 @@ def frame(header: bytes) -> Frame | None:
     """
     if len(header) < _HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:
         return None
-    version, rate, kbps = header[1] >> 3 & 3, header[2] >> 2 & 3, header[2] >> 4
+    version = header[1] >> 3 & 3
+    rate = header[2] >> 2 & 3
+    kbps = header[2] >> 4
     if version == 1 or rate == 3 or kbps in (0, 15):
         return None
     first = version == 3
@@ -44,7 +46,7 @@ def frame(header: bytes) -> Frame | None:
     mono = header[3] >> 6 == 3
     checksum = 0 if header[1] & 1 else 2
     side = (17 if mono else 32) if first else (9 if mono else 17)
-    return Frame(size, samples, rate_hz, _HEADER_BYTES + checksum + side)
+    return Frame(size_bytes=size, samples=samples, rate_hz=rate_hz, side_end=_HEADER_BYTES + checksum + side)
 
 
 def frames(data: bytes | mmap) -> Iterator[tuple[int, Frame]]:

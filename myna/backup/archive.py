@@ -1,12 +1,12 @@
-"""The file of a backup: a tar whose last member vouches for all before it.
+"""The file of a backup: a tar whose last member has the checksum of all others.
 
-    myna-backup.json            what made it: `Header`
-    rows/TABLE/NUMBER.jsonl.gz  a page of a table: a line with the names of its columns, then a line a row
+    myna-backup.json            format and versions: `Header`
+    rows/TABLE/NUMBER.jsonl.gz  a page of a table: a line with the names of its columns, then a line per row
     audio/ab/NAME, samples/ab/NAME
-    manifest.json               how much there must be, and the SHA-256 of it: `Manifest`
+    manifest.json               the numbers of rows and files, and the SHA-256: `Manifest`
 
-Written and read from one end to the other, with one page of rows or one block of a file in memory. A row is a
-JSON array; bytes are in base64.
+The archive is written and read sequentially, with one page of rows or one block of a file in memory. A row is
+a JSON array; bytes are in base64.
 """
 
 import contextlib
@@ -30,18 +30,20 @@ from myna.errors import CommandError
 from myna.files.fsync import remove, sync_folder
 
 FORMAT = 1
-HEADER, MANIFEST = "myna-backup.json", "manifest.json"
+HEADER = "myna-backup.json"
+MANIFEST = "manifest.json"
 FILES = re.compile(r"(audio|samples)/([0-9a-f]{2})/(\2[0-9a-f]{30}\.(?:mp3|wav))")
 S = TypeVar("S", bound=Struct)
 _ROWS = re.compile(r"rows/([a-z_]+)/[0-9]{9}\.jsonl\.gz")
-NO_BACKUP = "is no backup of Myna"
+NO_BACKUP = "isn't a backup of Myna"
 _BLOCK_BYTES = 2**18
 _FILE_MODE = 0o600
 _COMPRESSION = 3
 
 
 class Header(Struct, frozen=True):
-    """What made the archive: its format, Myna's version, the schema's, and when (Unix seconds)."""
+    """The archive's format, the versions of Myna and of the schema, and the time of the backup (Unix
+    seconds)."""
 
     format: int
     version: str
@@ -50,9 +52,9 @@ class Header(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Rows by table, the last id that each table gave, how many files are here, and how many of those that
-    rows name are not; the SHA-256 over names, sizes and contents of all members before. `left_out` are the
-    kinds of files, `audio` or `samples`, that were not to be here."""
+    """The number of rows and the last generated id of each table, the number of files, and the number of
+    files that rows name but that were missing. `sha256` is over the names, sizes and contents of all other
+    members. `left_out` are the kinds of files, `audio` or `samples`, that the operator excluded."""
 
     tables: dict[str, int]
     counters: dict[str, int]
@@ -71,11 +73,11 @@ class Page(Struct, frozen=True):
 
 
 class ArchiveBroken(CommandError):
-    """The file is no whole backup."""
+    """The file is not a complete, unchanged backup."""
 
 
-class _Hashing(io.RawIOBase):
-    """Reads from a file, and adds what was read to a hash."""
+class _HashingReader(io.RawIOBase):
+    """Reads from a file and updates a hash with the data."""
 
     def __init__(self, file: IO[bytes], hashed: "hashlib._Hash") -> None:
         self._file = file
@@ -88,9 +90,9 @@ class _Hashing(io.RawIOBase):
 
 
 class ArchiveWriter:
-    """Writes beside `path` and takes its place when it is whole; on any error nothing is left. Whoever reads
-    `path` needs to be its owner. Raises CommandError where it can't be written, or is there already and not
-    to be replaced."""
+    """A context manager that writes an archive to a part file, which `finish` renames to `path`. On an error
+    the part file is removed. Only the owner of the file can read it. Raises CommandError if the file can't be
+    written, or exists and `replace` is false."""
 
     def __init__(self, path: Path, *, replace: bool) -> None:
         self._path = path
@@ -113,24 +115,24 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):  # of a disk that is full: the error that ended it is on its way
+        with contextlib.suppress(OSError):  # a full disk: `error` is already being raised
             self._file.close()
         remove(self._part)
         if isinstance(error, OSError) and error.filename is None:
             raise CommandError(f"{self._path} can't be written: {error.strerror}.") from None
 
     def add(self, name: str, data: bytes) -> None:
-        """A member."""
+        """Adds a member with this content."""
         self._add(name, io.BytesIO(data), len(data))
 
     def add_page(self, page: Page) -> None:
-        """A member with these rows."""
+        """Adds a member with these rows."""
         number = self._pages[page.table] = self._pages.get(page.table, 0) + 1
         lines = msgspec.json.Encoder().encode_lines([page.columns, *page.rows])
         self.add(f"rows/{page.table}/{number:09}.jsonl.gz", gzip.compress(lines, _COMPRESSION, mtime=0))
 
     def add_file(self, folder: str, name: str, source: Path) -> None:
-        """A finished file, which is as long as it is now. Raises FileNotFoundError."""
+        """Adds a complete file, which must not change meanwhile. Raises FileNotFoundError."""
         with source.open("rb") as file:
             self._add(f"{folder}/{name[:2]}/{name}", file, os.fstat(file.fileno()).st_size)
         self.files += 1
@@ -138,7 +140,7 @@ class ArchiveWriter:
     def finish(
         self, tables: dict[str, int], counters: dict[str, int], missing: int, left_out: list[str]
     ) -> Manifest:
-        """Adds the manifest; from here on the archive is at its path, also after a loss of power."""
+        """Adds the manifest and renames the archive to its path, durably."""
         manifest = Manifest(
             tables=tables,
             counters=counters,
@@ -161,16 +163,16 @@ class ArchiveWriter:
         member.size = size
         member.mode = _FILE_MODE
         member.mtime = int(time.time())
-        self._hashed.update(_named(name, size))
-        self._tar.addfile(member, _Hashing(content, self._hashed))
+        self._hashed.update(_hashed_head(name, size))
+        self._tar.addfile(member, _HashingReader(content, self._hashed))
 
     def _check_free(self) -> None:
         if not self._replace and self._path.exists():
-            raise CommandError(f"{self._path} is there already: --force replaces it.")
+            raise CommandError(f"{self._path} exists already: --force replaces it.")
 
 
 class ArchiveReader:
-    """Reads an archive once, and knows at its end whether it was whole. Raises ArchiveBroken."""
+    """Reads an archive once. Whether it is complete is known after the last member. Raises ArchiveBroken."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -199,11 +201,11 @@ class ArchiveReader:
         self._file.close()
 
     def members(self) -> Iterator[Page | tuple[re.Match[str], Iterator[bytes]]]:
-        """Pages of rows; files as the match of FILES and their bytes, to be read before the next one is asked
-        for. Behind the last one `manifest` is there and right."""
+        """Yields pages of rows, and files as the match of FILES and their blocks, which must be read before
+        the next member. After the last member `manifest` is set and its checksum verified."""
         while member := self._next():
             if member.name == MANIFEST:
-                self._end(member)
+                self._verify(member)
                 return
             if rows := _ROWS.fullmatch(member.name):
                 yield _page(rows[1], b"".join(self._content(member)))
@@ -213,8 +215,8 @@ class ArchiveReader:
                 raise self._broken()
         raise self._broken()
 
-    def _end(self, member: tarfile.TarInfo) -> None:
-        found = self._hashed.hexdigest()
+    def _verify(self, member: tarfile.TarInfo) -> None:
+        found = self._hashed.hexdigest()  # before the manifest itself is hashed
         self.manifest = self._decoded(member, Manifest)
         if self.manifest.sha256 != found:
             raise self._broken()
@@ -225,7 +227,7 @@ class ArchiveReader:
             raise self._broken(NO_BACKUP)
         header = self._decoded(member, Header)
         if header.format != FORMAT:
-            raise self._broken(f"has format {header.format}, which this Myna doesn't know")
+            raise self._broken(f"has format {header.format}, which this version of Myna can't read")
         return header
 
     def _decoded(self, member: tarfile.TarInfo, kind: type[S]) -> S:
@@ -241,7 +243,7 @@ class ArchiveReader:
             raise self._broken() from None
 
     def _content(self, member: tarfile.TarInfo) -> Iterator[bytes]:
-        self._hashed.update(_named(member.name, member.size))
+        self._hashed.update(_hashed_head(member.name, member.size))
         left = member.size
         try:
             content = self._tar.extractfile(member)
@@ -254,11 +256,12 @@ class ArchiveReader:
         if left:
             raise self._broken()
 
-    def _broken(self, why: str = "is cut short or was changed: it isn't the whole backup") -> ArchiveBroken:
+    def _broken(self, why: str = "is truncated or was changed: it isn't a complete backup") -> ArchiveBroken:
         return ArchiveBroken(f"{self._path} {why}.")
 
 
-def _named(name: str, size: int) -> bytes:
+def _hashed_head(name: str, size: int) -> bytes:
+    """What is hashed before the content of a member."""
     return f"{name}\0{size}\0".encode()
 
 

@@ -1,9 +1,9 @@
 """Backup and restore: the whole site in one file, from one snapshot of the database and the files it names.
 
-A backup is taken while the service runs: first all rows, in one snapshot that stops no writer, then the files
-that they name. A restore goes into an empty database and an empty folder, in one transaction, and leaves
-nothing where it fails. Where its COMMIT is in doubt it asks the database, and removes files only of what was
-rolled back. Neither asks which database it is: a backup of one can be restored into the other.
+A backup is made while the service runs: first all rows, in one snapshot that blocks no writer, then the files
+that they name. A restore loads the rows into an empty database in one transaction and moves the files into an
+empty folder. If it fails, nothing is left. If its COMMIT is in doubt, it queries the outcome and removes the
+files only after a rollback. A backup of one database can be restored into the other.
 """
 
 import base64
@@ -35,7 +35,7 @@ from myna.store import migrate
 from myna.store.database import Database, Transaction
 from myna.store.queries import clones, tasks
 from myna.store.tables import tables
-from myna.store.tables.tables import Kind, Tabled
+from myna.store.tables.tables import Kind, TableQueries
 
 PAGE_BYTES = 2**22
 FOLDERS = ("audio", "samples")
@@ -43,15 +43,16 @@ KINDS = {
     "audio": [("audio", tables.AUDIO)],
     "samples": [("samples", tables.SAMPLES), ("audio", tables.PREVIEWS)],
 }
-"""What may be left out of a backup: the folders of its files, and the queries for their names."""
+"""The kinds of files that a backup may leave out: their folders, and the queries for their names."""
 MISSING_SHOWN_MAX = 20
 _NUMBER_BYTES = 8
-_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
 
 
 class BackupResult(Struct, frozen=True):
-    """A backup. `missing` are files that rows name and that aren't there; `removed` is how many were removed,
-    with their rows, while it was made."""
+    """A backup. `missing` are files that rows name but that do not exist; `removed` is how many were removed,
+    with their rows, while the backup was made."""
 
     manifest: Manifest
     missing: list[str]
@@ -59,23 +60,24 @@ class BackupResult(Struct, frozen=True):
 
 
 class RestoreInDoubt(CommandError):
-    """Whether the database was restored isn't known: it became unavailable during the COMMIT."""
+    """The database became unavailable during the COMMIT, so whether it was restored is unknown."""
 
 
 async def write(
     db: Database, data: Path, out: ArchiveWriter, *, kinds: Sequence[str] = tuple(KINDS)
 ) -> BackupResult:
-    """The site's rows and files of these kinds in `data`, into an archive that is open."""
+    """Writes the site's rows, and its files of these kinds in the folder `data`, to an open archive."""
     with tempfile.TemporaryFile() as names:
 
-        async def dump(snapshot: Tabled) -> tuple[dict[str, int], dict[str, int]]:
+        async def dump(snapshot: TableQueries) -> tuple[dict[str, int], dict[str, int]]:
             version = await migrate.schema_version(snapshot)
             header = Header(format=FORMAT, version=__version__, schema=version, created_at=int(time.time()))
             out.add(HEADER, msgspec.json.encode(header))
             counts = {
-                table.name: await _dump(snapshot, table, out) for table in await tables.copied(snapshot)
+                table.name: await _dump(snapshot, table, out)
+                for table in await tables.tables_to_copy(snapshot)
             }
-            await _note_names(snapshot, names, kinds)
+            await _write_names(snapshot, names, kinds)
             return counts, await snapshot.tables.counters()
 
         counts, counters = await db.snapshot(dump)
@@ -87,20 +89,20 @@ async def write(
             try:
                 out.add_file(folder, name, data / folder / name[:2] / name)
             except FileNotFoundError:
-                if await tables.still_named(db, name):
+                if await tables.is_referenced(db, name):
                     missing.append(f"{folder}/{name}")
                 else:
                     removed += 1
             except OSError as error:
-                if error.filename is None:  # of the archive
+                if error.filename is None:  # an error of the archive, not of the file
                     raise
                 raise CommandError(f"{error.filename} can't be read: {error.strerror}.") from None
         left_out = [kind for kind in KINDS if kind not in kinds]
         return BackupResult(out.finish(counts, counters, len(missing), left_out), missing, removed)
 
 
-async def _dump(snapshot: Tabled, table: tables.Table, out: ArchiveWriter) -> int:
-    """Writes a table's rows in pages, the last of which may be empty; how many there are."""
+async def _dump(snapshot: TableQueries, table: tables.Table, out: ArchiveWriter) -> int:
+    """Writes a table's rows in pages, the last of which may be empty. Returns the number of rows."""
     columns = list(table.columns)
     rows: list[list[Any]] = []
     count = size = 0
@@ -116,8 +118,8 @@ async def _dump(snapshot: Tabled, table: tables.Table, out: ArchiveWriter) -> in
     return count
 
 
-async def _note_names(snapshot: Tabled, names: IO[bytes], kinds: Sequence[str]) -> None:
-    """Writes the names to disk, since there may be millions."""
+async def _write_names(snapshot: TableQueries, names: IO[bytes], kinds: Sequence[str]) -> None:
+    """Writes the names of the files to disk, since there may be millions."""
     for kind in kinds:
         for folder, sql in KINDS[kind]:
             async for (name,) in snapshot.tables.stream(sql):
@@ -125,13 +127,13 @@ async def _note_names(snapshot: Tabled, names: IO[bytes], kinds: Sequence[str]) 
 
 
 async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: bool = False) -> Manifest:
-    """Loads an archive into a database and a folder that are empty, all of it or nothing. What the archive
-    left out is removed for the database too, unless the files are `in_place` already. Raises CommandError;
-    RestoreInDoubt where the outcome isn't known, and then all files stay."""
+    """Loads an archive into an empty database and an empty folder, all of it or nothing. Rows are updated for
+    the files that the archive left out, unless the files are `in_place`. Raises CommandError, or
+    RestoreInDoubt if the outcome is unknown; then the files stay."""
     version = source.header.schema
     if version > migrate.latest():
         raise CommandError(
-            f"The backup has schema {version}, this build knows {migrate.latest()}: use a newer Myna."
+            f"The backup has schema {version}, this build needs {migrate.latest()} or less: use a newer Myna."
         )
     staged = _StagedFiles(data)
 
@@ -148,7 +150,7 @@ async def restore(db: Database, data: Path, source: ArchiveReader, *, in_place: 
         await connection.tables.set_counters(manifest.counters)
         await migrate.complete(db, connection, version)
         if not in_place:
-            await _forget_left_out(connection, manifest.left_out)
+            await _update_for_left_out(connection, manifest.left_out)
         staged.move_in()
         return manifest
 
@@ -168,7 +170,7 @@ async def _committed(db: Database, staged: "_StagedFiles", error: BaseException)
         return await db.committed(staged.transaction)
     except db.unavailable:
         raise RestoreInDoubt(
-            "Whether the backup was restored isn't known: the database became unavailable during the COMMIT."
+            "Whether the backup was restored is unknown: the database became unavailable during the COMMIT."
             f" The audio and the samples stay in {staged.data}. Run 'myna audit --full --audio' once the"
             " database is available: it audits what was restored, or says that the database is empty; then"
             " remove the folders audio and samples and restore again."
@@ -176,7 +178,7 @@ async def _committed(db: Database, staged: "_StagedFiles", error: BaseException)
 
 
 async def undo(db: Database) -> None:
-    """Removes everything that a restore has put into the database."""
+    """Empties the database after a restore."""
 
     async def work(connection: Transaction) -> None:
         await connection.tables.drop_all()
@@ -185,69 +187,70 @@ async def undo(db: Database) -> None:
 
 
 async def _load(connection: Transaction, staged: "_StagedFiles", source: ArchiveReader) -> Manifest:
-    """All members; raises ArchiveBroken unless there is as much as the manifest says."""
-    known = {table.name: table for table in await tables.copied(connection)}
+    """Loads all members. Raises ArchiveBroken if the numbers of rows or files differ from the manifest."""
+    known = {table.name: table for table in await tables.tables_to_copy(connection)}
     files = 0
     for member in source.members():
         if isinstance(member, Page):
             table = known.get(member.table)
             if table is None or set(member.columns) != set(table.columns):
-                raise ArchiveBroken(f"The backup's table {member.table} is none of its schema's.")
+                raise ArchiveBroken(f"The backup's table {member.table} is not in its schema.")
             await _load_page(connection, member, [table.columns[name] for name in member.columns])
         else:
-            named, content = member
-            staged.write(named[1], named[3], content)
+            path, content = member
+            staged.write(path[1], path[3], content)
             files += 1
     manifest = source.manifest
     if manifest is None:
         raise ArchiveBroken("The backup has no manifest.")
     counts = {name: await tables.count(connection, name) for name in known}
     if counts != manifest.tables or files != manifest.files:
-        raise ArchiveBroken("The backup holds more or less than its manifest says.")
+        raise ArchiveBroken("The backup contains more or less than its manifest says.")
     return manifest
 
 
-async def _forget_left_out(connection: Transaction, kinds: Sequence[str]) -> None:
+async def _update_for_left_out(connection: Transaction, kinds: Sequence[str]) -> None:
+    """Updates the rows whose files the archive does not have."""
     if "audio" in kinds:
-        await tasks.all_audio_removed(connection)
+        await tasks.mark_all_audio_removed(connection)
     if "samples" in kinds:
-        await clones.all_samples_removed(connection)
+        await clones.fail_all(connection)
 
 
 async def _load_page(connection: Transaction, page: Page, kinds: Sequence[Kind]) -> None:
-    binary = [place for place, kind in enumerate(kinds) if kind == "bytes"]
+    binary_columns = [index for index, kind in enumerate(kinds) if kind == "bytes"]
     for row in page.rows:
-        for place in binary:
-            if row[place] is not None:
-                row[place] = base64.b64decode(row[place])
+        for index in binary_columns:
+            if row[index] is not None:
+                row[index] = base64.b64decode(row[index])
     await connection.tables.load(page.table, page.columns, page.rows)
 
 
 class _StagedFiles:
-    """Files next to their target folders until all are written. Raises CommandError if a target isn't empty.
-    `moving` is set when they are moved in, just before the COMMIT of `transaction`."""
+    """Writes files to folders next to their targets and renames these when all are written. Raises
+    CommandError if a target isn't empty. `moving` is set just before the COMMIT of `transaction`."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
         self.transaction = 0
         self.moving = False
         self._stopped = False
-        self._places: list[Path] = []
+        self._moved: list[Path] = []
         for name in FOLDERS:
             folder = data / name
             if folder.is_dir() and any(folder.iterdir()):
                 raise CommandError(
                     f"The folder {folder} isn't empty: a backup is restored into an empty one."
                 )
-            shutil.rmtree(self._beside(name), ignore_errors=True)  # of a restore that was killed
+            shutil.rmtree(self._staging(name), ignore_errors=True)  # left by a restore that was killed
 
     def stop(self) -> None:
-        """Stops all writing: on SQLite the load runs in another thread, which an interrupt doesn't reach."""
+        """Stops all writing: on SQLite the load runs in another thread, which an interrupt does not end."""
         self._stopped = True
 
     def write(self, folder: str, name: str, content: Iterator[bytes]) -> None:
         self._check_not_stopped()
-        path = self._beside(folder) / name[:2] / name
+        path = self._staging(folder) / name[:2] / name
         try:
             path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             with path.open("xb") as file:
@@ -258,26 +261,26 @@ class _StagedFiles:
             raise CommandError(f"{self.data} can't be written to: {error.strerror}.") from None
 
     def move_in(self) -> None:
-        """Moves the folders into place and makes them durable."""
-        self.moving = True  # before the check: of `stop` and this, one sees the other
+        """Renames the folders to their targets and makes them durable."""
+        self.moving = True  # set before the check, so that `stop` can't happen unnoticed in between
         self._check_not_stopped()
-        os.sync()  # once for all: a file at a time takes milliseconds
+        os.sync()  # one sync for all files: syncing each takes milliseconds
         for name in FOLDERS:
-            beside, folder = self._beside(name), self.data / name
-            if beside.is_dir():
-                beside.chmod(_FOLDER_MODE)
-                beside.replace(folder)  # an empty folder gives way
-                self._places.append(folder)
+            staging, folder = self._staging(name), self.data / name
+            if staging.is_dir():
+                staging.chmod(_FOLDER_MODE)
+                staging.replace(folder)  # replaces an empty folder
+                self._moved.append(folder)
         sync_folder(self.data)
 
     def undo(self) -> None:
         """Removes everything that was written."""
-        for folder in (*self._places, *map(self._beside, FOLDERS)):
+        for folder in (*self._moved, *map(self._staging, FOLDERS)):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _check_not_stopped(self) -> None:
         if self._stopped:
             raise CommandError("The restore was interrupted.")
 
-    def _beside(self, name: str) -> Path:
+    def _staging(self, name: str) -> Path:
         return self.data / f".{name}.restoring"

@@ -98,24 +98,20 @@ def _quoted(text: str) -> str:
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:
     """Yields the positions of each pair of quotes. Unpaired quotes are skipped."""
-    waiting: dict[str, list[int]] = {opening: [] for opening in _CLOSING}
+    unpaired: dict[str, list[int]] = {opening: [] for opening in _CLOSING}
     for found in islice(_QUOTE.finditer(text), QUOTES_MAX):
-        place, mark = found.start(), found[0]
-        opening = _OPENING.get(mark, "")
-        if (
-            mark in "'‘’"
-            and _latin_at(text, place - 1)
-            and (mark not in opening or _latin_at(text, place + 1))
-        ):
-            continue
-        if opening and waiting[opening]:
-            yield waiting[opening].pop(), place
-        elif mark in _CLOSING:
-            waiting[mark].append(place)
+        at, quote = found.start(), found[0]
+        opening = _OPENING.get(quote, "")
+        if quote in "'‘’" and _latin_at(text, at - 1) and (quote not in opening or _latin_at(text, at + 1)):
+            continue  # an apostrophe
+        if opening and unpaired[opening]:
+            yield unpaired[opening].pop(), at
+        elif quote in _CLOSING:
+            unpaired[quote].append(at)
 
 
-def _latin_at(text: str, place: int) -> bool:
-    return 0 <= place < len(text) and _LATIN.match(text[place]) is not None
+def _latin_at(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and _LATIN.match(text[at]) is not None
 
 
 def _without_lead_in(before: str, keyword: str, after: str) -> str:

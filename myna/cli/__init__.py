@@ -10,7 +10,9 @@ from rich.console import Console
 from myna import __version__
 from myna.errors import CommandError, ConfigError
 
-FAILED, WRONG_USAGE = 1, 2
+FAILED = 1
+WRONG_USAGE = 2
+"""Exit codes."""
 
 COMMANDS = {
     "serve": "myna.cli.serve:serve",

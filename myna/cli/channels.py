@@ -65,7 +65,7 @@ def add(
     async def work(db: Database) -> str:
         if not await db.transaction(insert):
             raise CommandError(f"There already is a channel {name!r}.")
-        return await _learn_voices(db, row) if kind == "speech" else ""
+        return await _record_voices(db, row) if kind == "speech" else ""
 
     note = with_database(work, json=json)
     _warn([row])
@@ -132,7 +132,7 @@ def change(
 ) -> None:
     """Change a channel; options that are not given stay as they are."""
     if (url, model, key_env, priority) == (None, None, None, None):
-        raise CommandError("Say what to change: --url, --model, --key-env or --priority.")
+        raise CommandError("Give at least one of --url, --model, --key-env and --priority.")
 
     async def update(connection: Transaction) -> ChannelRow | None:
         row = await store.change_channel(
@@ -146,7 +146,7 @@ def change(
         row = await db.transaction(update)
         if row is None:
             raise await _missing(db, name)
-        return row, await _learn_voices(db, row) if row.kind == "speech" else ""
+        return row, await _record_voices(db, row) if row.kind == "speech" else ""
 
     row, note = with_database(work, json=json)
     _warn([row])
@@ -227,7 +227,7 @@ def _all(config: Config) -> list[Channel]:
     return [*channels.from_settings(read_settings()), *stored]
 
 
-async def _learn_voices(db: Database, row: ChannelRow) -> str:
+async def _record_voices(db: Database, row: ChannelRow) -> str:
     """Requests the voices of a speech channel and stores them. If that fails, the server tries again."""
     http_client = HttpClient(connections_max=1)
     try:

@@ -1,4 +1,4 @@
-"""Shared by all commands: settings, an open database, and output."""
+"""What all commands share: settings, an open database, and output."""
 
 import asyncio
 import contextlib
@@ -76,8 +76,8 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     try:
         yield db
     except db.unavailable as error:
-        place, reason = settings.database_label, _reason(error, settings)
-        raise CommandError(f"The database {place} is unavailable or busy: {reason}; try again.") from None
+        label, reason = settings.database_label, _reason(error, settings)
+        raise CommandError(f"The database {label} is unavailable or busy: {reason}; try again.") from None
     finally:
         await db.close()
 
@@ -192,7 +192,7 @@ async def check_schema(db: Database, settings: Settings, *, older: bool = False)
     if version < known and not older:
         raise CommandError(f"The database has schema {version}, not {known}: run 'myna migrate'.")
     if version > known:
-        raise CommandError(f"The database has schema {version}, this build knows {known}: use a newer Myna.")
+        raise CommandError(f"The database has schema {version}, this build needs {known}: use a newer Myna.")
 
 
 def show(data: Mapping[str, object], as_json: bool) -> None:

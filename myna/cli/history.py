@@ -20,20 +20,20 @@ Limit = Annotated[Whole, Parameter(validator=Number(gte=1, lte=10_000))]
 
 def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = False) -> None:
     """Show what moved an account's units, newest first."""
-    place = _entry(before) if before else None
+    last = _entry(before) if before else None
 
     async def read(db: Queries) -> list[Entry]:
         owner = await accounts.find(db, account)
-        found = await history.entries(db, owner.id, place, limit)
+        found = await history.entries(db, owner.id, last, limit)
         if found is None:
-            raise CommandError(f"{account!r} has no entry {before!r}; take one of the list.")
+            raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
         return found
 
     async def work(db: Database) -> list[Entry]:
         return await db.snapshot(read)
 
     rows = with_database(work, json=json)
-    show_rows([_shown_entry(row) for row in rows], json, empty="Nothing moved the account's units.")
+    show_rows([_shown_entry(row) for row in rows], json, empty="The account has no ledger entries yet.")
 
 
 def calls(
@@ -47,7 +47,7 @@ def calls(
 ) -> None:
     """Show calls, newest first: those of a request, of an account, or one."""
     if [bool(request_id), bool(account), bool(call)].count(True) != 1:
-        raise CommandError("Say whose calls: --request-id, --account or --call, one of them.")
+        raise CommandError("Give one of --request-id, --account and --call.")
     call_id = _call_id(call) if call else b""
     last = _call_id(before) if before else PAST_ALL
 
@@ -71,7 +71,7 @@ def _entry(text: str) -> tuple[bytes, EntryKind]:
     """An entry as it is listed: the id of its call, and its kind."""
     call_id, _, kind = text.rpartition("-")
     if kind.upper() not in EntryKind.__members__:
-        raise CommandError(f"{text!r} is no entry of the ledger; take one of the list.")
+        raise CommandError(f"{text!r} is no entry of the ledger; use one of the list.")
     return _call_id(call_id), EntryKind[kind.upper()]
 
 

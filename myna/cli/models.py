@@ -62,7 +62,7 @@ def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Jso
         except EngineFailed as failure:
             raise CommandError(f"The model doesn't speak: {failure}") from None
         if save is not None:
-            _keep(said, save)
+            _save(said, save)
     found = {
         "family": model.family,
         "languages": sorted({voice.language for voice in engine.voices} | set(engine.clones)),
@@ -121,9 +121,9 @@ def _decode(mp3: Path, wav: Path) -> None:
         file.writeframes(sound.tobytes())
 
 
-def _keep(said: Path, save: Path) -> None:
+def _save(spoken: Path, save: Path) -> None:
     try:
-        save.write_bytes(said.read_bytes())
+        save.write_bytes(spoken.read_bytes())
     except OSError as error:
         raise CommandError(f"The audio can't be written to {save}: {error.strerror}.") from None
 

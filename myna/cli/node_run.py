@@ -40,7 +40,7 @@ def join(url: str, token: str, *, data: Data = "", again: bool = False, json: Js
     folder = _folder(data)
     path = folder / credentials.FILE
     if path.exists() and not again:
-        raise CommandError(f"This machine has joined already, {path} says: --again replaces that.")
+        raise CommandError(f"This machine has joined already: {path} exists; --again replaces it.")
     _check_writable(folder)
     joined = asyncio.run(_join(address, token))
     try:
@@ -90,7 +90,7 @@ def _folder(data: str, *, make: bool = True) -> Path:
         if make:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"The data folder {folder} can't be made: {error.strerror}.") from None
+        raise ConfigError(f"The data folder {folder} can't be created: {error.strerror}.") from None
     return folder
 
 

@@ -11,7 +11,7 @@ from myna.store.queries.farm import capacity as store
 from myna.store.queries.farm.capacity import OnlineNode, Queued
 
 FRESH_S = 0.25
-"""The longest time that a reading of the queue is cached. The process adds its own new tasks to it."""
+"""How long the state of the queue is cached. The process adds its own new tasks to the cached state."""
 DEFAULT_CHARS_PER_S = 15.0
 """The estimated speed of a node without a measured one: that of reading aloud."""
 
@@ -20,7 +20,7 @@ NO_NODES: Nodes = {}
 
 
 class Capacity:
-    """The online nodes and their queue."""
+    """Estimates from the online nodes and their queue."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -54,7 +54,7 @@ class Capacity:
         """The number of the account's tasks that are queued or leased."""
         return sum(row.tasks for row in await self._read() if row.account_id == account_id)
 
-    def ordered(self, account_id: int, voice_id: str, chars: int) -> None:
+    def count_new_task(self, account_id: int, voice_id: str, chars: int) -> None:
         """Counts a task that was just added to the queue."""
         self._queued.append(Queued(account_id=account_id, voice_id=voice_id, tasks=1, chars=chars))
 
@@ -75,10 +75,10 @@ def _ahead(account_id: int, queued: list[Queued]) -> Counter[str]:
     tasks: defaultdict[int, int] = defaultdict(int)
     for row in queued:
         tasks[row.account_id] += row.tasks
-    turns = tasks[account_id] + 1
+    rounds = tasks[account_id] + 1
     ahead: Counter[str] = Counter()
     for row in queued:
-        share = min(1.0, turns / tasks[row.account_id])
+        share = min(1.0, rounds / tasks[row.account_id])
         ahead[row.voice_id] += round(row.chars * share)
     return ahead
 

@@ -19,10 +19,11 @@ from myna.store.database import Database, Transaction
 from myna.store.queries.farm import nodes as store
 from myna.store.queries.farm.nodes import NodeOffer, NodeRow
 
-TOKEN_PREFIX, CREDENTIAL_PREFIX = "mynajoin_", "mynanode_"
+TOKEN_PREFIX = "mynajoin_"  # noqa: S105  no password
+CREDENTIAL_PREFIX = "mynanode_"
 TOKEN_LIFE_MS = 3_600_000
 NAME_MAX_CHARS = 100
-HEARD_AGAIN_MS = 5_000
+RECORD_REQUESTS_EVERY_MS = 5_000
 """The time of a node's last request is recorded at most once in this interval."""
 CHANGES_TOO_OFTEN = (
     f"This node changes its voices more often than every {store.CHANGE_EVERY_MS // 1000} seconds;"
@@ -114,12 +115,12 @@ class Nodes:
         match = _BEARER.fullmatch(authorization or b"")
         if not match:
             raise NodeRefused(
-                "A compute node shows its credential as 'Authorization: Bearer <credential>': mynanode_ and"
+                "A compute node sends its credential as 'Authorization: Bearer <credential>': mynanode_ and"
                 " 40 hex digits."
             )
         node = await store.by_credential(self._db, _hash(match[1]))
         if node is None:
-            raise NodeRefused("This node is unknown here: it was removed or has joined again; join again.")
+            raise NodeRefused("This node is unknown: it was removed or has joined again; join again.")
         if node.disabled_at:
             raise NodeRefused("The operator has disabled this node; ask the operator.")
         return node
@@ -138,13 +139,13 @@ class Nodes:
         if not exists:
             raise NodeRefused("This node was removed; ask the operator.")
 
-    async def heard(self, node: NodeRow) -> None:
-        """Records the time of the node's request, unless it was recorded in the last HEARD_AGAIN_MS."""
-        if node.heard_at > node.now - HEARD_AGAIN_MS:
+    async def record_request(self, node: NodeRow) -> None:
+        """Records that the node sent a request, at most once in RECORD_REQUESTS_EVERY_MS."""
+        if node.heard_at > node.now - RECORD_REQUESTS_EVERY_MS:
             return
 
         async def work(connection: Transaction) -> None:
-            await store.heard(connection, node)
+            await store.record_request(connection, node)
 
         await self._db.transaction(work)
 
@@ -158,20 +159,20 @@ class Nodes:
                 clones=offered.clones,
                 jobs=offered.jobs,
             )
-            for node, offered in await store.everyone(self._db)
+            for node, offered in await store.all_nodes(self._db)
         ]
 
     async def disable(self, name: str) -> None:
-        """Nothing opens to the node from the moment this returns; what it holds is queued again."""
-        await self._put(name, "disable")
+        """Disables the node: once this returns, all its requests are refused. Requeues its jobs."""
+        await self._set_state(name, "disable")
 
     async def enable(self, name: str) -> None:
-        """Lets a node work that was disabled or draining."""
-        await self._put(name, "enable")
+        """Enables a node that is disabled or draining."""
+        await self._set_state(name, "enable")
 
     async def drain(self, name: str) -> None:
         """The node finishes its jobs and gets no more."""
-        await self._put(name, "drain")
+        await self._set_state(name, "drain")
 
     async def remove(self, name: str) -> None:
         """Deletes the node with its credential and voices, and requeues its jobs."""
@@ -182,9 +183,9 @@ class Nodes:
         if not await self._db.transaction(work):
             raise CommandError(f"There is no node {name!r}.")
 
-    async def _put(self, name: str, state: Literal["enable", "disable", "drain"]) -> None:
+    async def _set_state(self, name: str, state: Literal["enable", "disable", "drain"]) -> None:
         async def work(connection: Transaction) -> bool:
-            return await store.put(connection, name, state)
+            return await store.set_state(connection, name, state)
 
         if not await self._db.transaction(work):
             raise CommandError(f"There is no node {name!r}.")

@@ -17,10 +17,10 @@ from myna.wire.farm import Job
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 1.0
-"""The interval of the checks that end replaced polls and those of nodes that are disabled, draining or
-removed, and of the queries without a notification, such as after a cooldown."""
+"""How often replaced polls and those of nodes that are disabled, draining or removed are ended, and how often
+the queue is queried without a notification, such as after a cooldown."""
 LATE_MAX_S = 5.0
-"""After its timeout, a poll waits this long for jobs that are being leased to it."""
+"""How long after its timeout a poll waits for jobs that are being leased to it."""
 
 
 class Poll:
@@ -117,9 +117,9 @@ class Polls:
         replaced, self._replaced = self._replaced, []
         for poll in replaced:
             _end(poll)
-        working = await store.working(self._db)
+        join_times = await store.join_times(self._db)
         for poll in list(self._waiting.values()):
-            joined_at = working.get(poll.node_id)
+            joined_at = join_times.get(poll.node_id)
             if joined_at is None or poll.joined_at not in (None, joined_at):
                 _end(poll)
             poll.joined_at = joined_at

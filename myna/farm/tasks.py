@@ -8,7 +8,7 @@
 
 2 and 3 are final. The same transaction ends the task and its call. Each lease has an epoch and a token. A
 request with another epoch or token, or after the expiry, raises StaleLease. A task that the service speaks
-itself is at 1 without a lease, and is not changed here.
+itself has status 1 without a lease, and is not changed here.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from myna.clones import preview_text
 from myna.errors import DatabaseUnavailable, StaleLease
 from myna.farm.polls import Polls
 from myna.files.disk_threads import wait_shielded
-from myna.store.batch import AUDIO_MARK, Audio, CallState, End, EndOutcome, TaskStatus, to_store
+from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
 from myna.store.database import Database, Transaction
 from myna.store.notifications import Notifications
 from myna.store.queries import accounts, tasks
-from myna.store.queries.farm import capacity as outlook_store
+from myna.store.queries.farm import capacity as capacity_store
 from myna.store.queries.farm import queue, refusals
-from myna.store.queries.farm.queue import CLONE, TASK, Head, LeasedJob, Proof
+from myna.store.queries.farm.queue import CLONE, TASK, LeasedJob, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
 from myna.telemetry import metrics
 from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobReference, LeaseProof
@@ -36,15 +36,15 @@ from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobRef
 log = logging.getLogger(__name__)
 
 PAGE = 200
-HEADS_MAX = SLOTS_MAX + 100
+ACCOUNTS_MAX = SLOTS_MAX + 100
 """The accounts whose next jobs a lease considers: as many as a node may lease, and some that are locked."""
-NO_TRY_LEFT = "no compute node finished it"
-OPINION_GRACE_MS = 600_000
-"""How long after its last lease began a refused clone waits for another node, where none is online. A task
-has its deadline."""
-IN_DOUBT = "The database doesn't answer; whether this was recorded isn't known, send it again."
+TRIES_EXHAUSTED = "no compute node finished it"
+REFUSED_CLONE_WAIT_MS = 600_000
+"""How long a refused clone waits for another node while none is online, from the start of its last lease. A
+refused task waits until its deadline."""
+IN_DOUBT = "The database doesn't answer; whether this was recorded is unknown, send it again."
 REQUEUE_S = 2.0
-"""How long to wait until jobs are requeued that were not delivered. After that their leases expire."""
+"""How long to wait for the requeuing of jobs that were not delivered. If it fails, their leases expire."""
 ENDED_GRACE_S = 20.0
 """How long after its deadline a task may end: one or two sweeps and their commits."""
 
@@ -57,9 +57,8 @@ class Tasks:
         self._lease_ms = int(lease_s * 1000)
         self._work = Notifications(db, "myna_work")
         self._done = Notifications(db, "myna_done")
-        self._lease_lock = (
-            asyncio.Lock()
-        )  # leases are serial: only one of a process waits for the lock of the queue
+        self._lease_lock = asyncio.Lock()
+        """Leases are serial, so that only one connection of a process waits for the lock of the queue."""
         self._polls = Polls(db=db, work=self._work, lease=self._lease, requeue=self.requeue)
         self._closing = False
 
@@ -75,7 +74,7 @@ class Tasks:
         await self._work.close()
         await self._done.close()
 
-    def ordered(self) -> None:
+    def notify_nodes(self) -> None:
         """Notifies the waiting nodes of a new job."""
         self._work.notify()
 
@@ -91,12 +90,14 @@ class Tasks:
 
     async def _lease(self, node_id: int, jobs: int) -> list[Job]:
         """Leases what is queued now, without waiting."""
-        if not await queue.heads(self._db, node_id, 1):  # without a transaction, as the queue is often empty
+        if not await queue.next_jobs(
+            self._db, node_id, 1
+        ):  # without a transaction, as the queue is often empty
             return []
         found: list[Job] = []
         async with self._lease_lock:
             try:
-                await self._db.transaction(lambda db: self._take(db, node_id, jobs, found))
+                await self._db.transaction(lambda db: self._lease_jobs(db, node_id, jobs, found))
             except asyncio.CancelledError:  # the transaction may have been committed
                 await self.requeue(node_id, found)
                 raise
@@ -111,23 +112,23 @@ class Tasks:
         async def work(db: Transaction) -> bool:
             for job in jobs:
                 lease = LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)
-                if await queue.lease(db, _proof(node_id, lease)):
-                    await queue.requeue(db, job.kind, job.id, tries_back=1)
+                if await queue.lock_lease(db, _proof(node_id, lease)):
+                    await queue.requeue(db, job.kind, job.id, tries_returned=1)
             return False
 
         try:
-            await self._move(work)
+            await self._change(work)
         except Exception:
             log.exception("jobs that were not delivered stay leased until their leases expire")
 
-    async def _take(self, db: Transaction, node_id: int, jobs: int, found: list[Job]) -> None:
+    async def _lease_jobs(self, db: Transaction, node_id: int, jobs: int, found: list[Job]) -> None:
         """Adds one job of each account per round to `found`, until there are enough or no more can be leased.
         Skips a job that another transaction has locked; that delays its account only."""
         await db.fetch(db.queue_lock)
         while len(found) < jobs:
             count = len(found)
-            for head in await queue.heads(db, node_id, HEADS_MAX):
-                job = await self._take_one(db, head, node_id)
+            for next_job in await queue.next_jobs(db, node_id, ACCOUNTS_MAX):
+                job = await self._lease_one(db, next_job, node_id)
                 if job:
                     found.append(job)
                 if len(found) == jobs:
@@ -135,10 +136,10 @@ class Tasks:
             if len(found) == count:
                 break
 
-    async def _take_one(self, db: Transaction, head: Head, node_id: int) -> Job | None:
+    async def _lease_one(self, db: Transaction, next_job: NextJob, node_id: int) -> Job | None:
         token = secrets.token_hex(16)
-        taken = await queue.take(db, head, node_id, _hash(token), self._lease_ms)
-        return _job(taken, token) if taken else None
+        leased = await queue.lease(db, next_job, node_id, _hash(token), self._lease_ms)
+        return _job(leased, token) if leased else None
 
     async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
         """Extends the leases of these jobs. Returns those that the node has lost."""
@@ -157,103 +158,104 @@ class Tasks:
         """Whether the node has the lease of the job, or had it when it completed the job."""
         return await queue.has_lease(self._db, _proof(node_id, lease))
 
-    async def complete(self, node_id: int, held: LeaseProof, audio: Audio) -> bool:
-        """1 → 2 with this audio, which is then named; False where that was done before by the same holder
-        with the same audio. Raises StaleLease, and DatabaseUnavailable where it isn't known."""
-        proof = _proof(node_id, held)
+    async def complete(self, node_id: int, lease: LeaseProof, audio: Audio) -> bool:
+        """1 → 2. True if the job has this audio now, False if this lease has completed it with the same audio
+        before. Raises StaleLease, and DatabaseUnavailable if the result is unknown."""
+        proof = _proof(node_id, lease)
 
         async def work(db: Transaction) -> bool:
-            place = await self._lock(db, proof)
-            if not await queue.lease(db, proof):
+            owner = await self._lock(db, proof)
+            if not await queue.lock_lease(db, proof):
                 if await queue.completed_with(db, proof, audio.sha256):
                     return False
                 raise StaleLease
-            await refusals.done(db, proof.kind, proof.id, node_id)
+            await refusals.record_success(db, proof.kind, proof.id, node_id)
             if proof.kind == CLONE:
-                await queue.clone_ready(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
+                await queue.complete_clone(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
                 return True
-            await outlook_store.spoke(db, node_id, proof.id)
-            draft = await tasks.draft(db, place.call_id)
-            answer = to_store(draft.replace(AUDIO_MARK, audio.name)) if draft else None
-            await self._end(db, End(call_id=place.call_id, state=CallState.KEPT, answer=answer, audio=audio))
+            await capacity_store.record_speed(db, node_id, proof.id)
+            draft = await tasks.draft(db, owner.call_id)
+            answer = to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft else None
+            await self._end(db, End(call_id=owner.call_id, state=CallState.KEPT, answer=answer, audio=audio))
             return True
 
-        done = await self._move(work)
-        if done and proof.kind == TASK:
+        completed = await self._change(work)
+        if completed and proof.kind == TASK:
             metrics.calls("kept").inc()
-        return done
+        return completed
 
     async def fail(self, node_id: int, failure: Failure) -> None:
-        """1 → 3 where no node could do it or the last try is over, else 1 → 0. A final failure is one node's
-        opinion: another node that is online gets the job, once. Raises StaleLease."""
+        """1 → 3 after the last try, and after a final failure if no other online node can do the job; else
+        1 → 0. A node that reported a final failure does not get the job again. Raises StaleLease."""
         proof = _proof(node_id, failure.held)
 
         async def work(db: Transaction) -> bool:
-            place = await self._lock(db, proof)
-            if not await queue.lease(db, proof):
+            owner = await self._lock(db, proof)
+            if not await queue.lock_lease(db, proof):
                 raise StaleLease
-            if not failure.final:  # a job that no node could do says nothing of this one
+            if not failure.final:  # after a final one the job may be at fault: see `refusals.record_success`
                 await queue.begin_cooldown(db, node_id, handed_back=failure.handed_back)
             last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX
             if failure.handed_back or not (last or await self._refused_by_all(db, proof, failure)):
-                await queue.requeue(db, proof.kind, proof.id, tries_back=int(failure.handed_back))
+                await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.handed_back))
                 return False
             if proof.kind == CLONE:
-                await queue.clone_failed(db, proof.id, failure.reason)
+                await queue.fail_clone(db, proof.id, failure.reason)
                 return False
-            await self._end(db, End(place.call_id, CallState.REFUNDED, reason=failure.reason))
+            await self._end(db, End(owner.call_id, CallState.REFUNDED, reason=failure.reason))
             return True
 
-        if await self._move(work):
+        if await self._change(work):
             metrics.calls("refunded").inc()
 
     async def _refused_by_all(self, db: Transaction, proof: Proof, failure: Failure) -> bool:
-        """Whether the failure is final and no other node is there that could do the job."""
+        """Whether the failure is final and no other online node can do the job."""
         if not failure.final:
             return False
         await refusals.refuse(db, proof.kind, proof.id, proof.node_id, failure.reason)
-        return not await refusals.another(db, proof.kind, proof.id)
+        return not await refusals.another_node_can(db, proof.kind, proof.id)
 
     async def reference(self, node_id: int, sha256: bytes) -> str | None:
-        """The stored sample's name, if a job that this node holds refers to it."""
-        return await queue.held_sample(self._db, node_id, sha256)
+        """The stored sample's name, if a job that this node has leased refers to it."""
+        return await queue.leased_sample(self._db, node_id, sha256)
 
-    async def forgotten(self, sha256s: Sequence[str]) -> list[str]:
-        """Those of these samples that no cloned voice uses any more."""
-        used = await queue.samples_known(self._db, [bytes.fromhex(name) for name in sha256s])
+    async def unused_samples(self, sha256s: Sequence[str]) -> list[str]:
+        """Those of these samples (SHA-256 in hex) that no cloned voice uses any more."""
+        used = await queue.known_samples(self._db, [bytes.fromhex(name) for name in sha256s])
         return [name for name in sha256s if bytes.fromhex(name) not in used]
 
     async def _lock(self, db: Transaction, proof: Proof) -> queue.JobOwner:
         """Locks the account's row, which every transaction locks before the job's. Raises StaleLease."""
-        place = await queue.place(db, proof.kind, proof.id)
-        if place is None:
+        owner = await queue.owner_of(db, proof.kind, proof.id)
+        if owner is None:
             raise StaleLease
-        await accounts.lock(db, place.account_id)
-        return place
+        await accounts.lock(db, owner.account_id)
+        return owner
 
     async def _end(self, db: Transaction, end: End) -> None:
         (outcome,) = await db.end([end])
         if outcome is not EndOutcome.DONE:
             raise StaleLease
 
-    async def _move(self, work: Callable[[Transaction], Awaitable[bool]]) -> bool:
+    async def _change(self, work: Callable[[Transaction], Awaitable[bool]]) -> bool:
+        """Runs a transaction that changes jobs, then notifies the nodes and the calls that wait."""
         try:
-            moved = await self._db.transaction(work)
+            changed = await self._db.transaction(work)
         except self._db.unavailable:
             raise DatabaseUnavailable(IN_DOUBT) from None
         self._work.notify()
         self._done.notify()
-        return moved
+        return changed
 
     # ---- maintenance
 
     async def requeue_expired(self) -> int:
-        """1 → 0 for jobs whose lease expired and that have a try left. Clones without one fail, and
-        refused ones that no other node can make. Returns the number of requeued jobs."""
+        """1 → 0 for jobs with an expired lease and tries left. Fails clones without tries left, and refused
+        ones that no other node can make. Returns the number of requeued jobs."""
 
         async def work(db: Transaction) -> int:
-            await queue.fail_exhausted_clones(db, TRIES_MAX, NO_TRY_LEFT)
-            await refusals.fail_refused_clones(db, OPINION_GRACE_MS, NO_TRY_LEFT)
+            await queue.fail_exhausted_clones(db, TRIES_MAX, TRIES_EXHAUSTED)
+            await refusals.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
             return await queue.requeue_expired(db, TRIES_MAX, PAGE)
 
         count = await self._db.transaction(work)
@@ -262,24 +264,26 @@ class Tasks:
         return count
 
     async def exhausted(self) -> list[bytes]:
-        """The ids of the calls to refund: the last lease of their task expired."""
+        """The ids of the calls to refund, since the last lease of their task expired."""
         return await queue.exhausted(self._db, TRIES_MAX, PAGE)
 
     # ---- speech in this process
 
-    async def take_over(self, account_id: int, call_id: bytes, seconds: float, draft: str | None) -> bool:
-        """Moves a task that this process could not speak to the queue of the nodes, with a deadline in
-        `seconds`. False if its call has ended."""
+    async def queue_for_nodes(
+        self, account_id: int, call_id: bytes, seconds: float, draft: str | None
+    ) -> bool:
+        """Queues a task that this process could not speak for the nodes, with a deadline in `seconds`. False
+        if its call has ended."""
 
         async def work(db: Transaction) -> bool:
             await accounts.lock(db, account_id)
-            return await tasks.leave_to_nodes(db, call_id, int(seconds * 1000), draft)
+            return await tasks.queue_for_nodes(db, call_id, int(seconds * 1000), draft)
 
-        return await self._move(work)
+        return await self._change(work)
 
-    async def ended(self, task_id: int, seconds: float) -> TaskRow | None:
-        """Waits for the end of a task whose deadline is in `seconds`. None if it has not ended long after
-        that."""
+    async def wait_for_end(self, task_id: int, seconds: float) -> TaskRow | None:
+        """Waits for the end of a task whose deadline is in `seconds`. None if it has not ended ENDED_GRACE_S
+        after that."""
         until = time.monotonic() + seconds + ENDED_GRACE_S
         while True:
             event = self._done.next_event()
@@ -305,30 +309,30 @@ def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _proof(node_id: int, held: LeaseProof) -> Proof:
-    return Proof(kind=held.kind, id=held.id, epoch=held.epoch, token_hash=_hash(held.token), node_id=node_id)
+def _proof(node_id: int, lease: LeaseProof) -> Proof:
+    return Proof(
+        kind=lease.kind, id=lease.id, epoch=lease.epoch, token_hash=_hash(lease.token), node_id=node_id
+    )
 
 
-def _job(taken: LeasedJob, token: str) -> Job:
+def _job(leased: LeasedJob, token: str) -> Job:
     reference = None
-    if taken.reference:
-        row = taken.reference
+    if leased.reference:
+        row = leased.reference
         reference = JobReference(
             sha256=row.sha256.hex(),
             size_bytes=row.size_bytes,
             transcript=row.transcript,
             language=row.language,
         )
-    text = preview_text(taken.text) if taken.kind == CLONE else taken.text
-    lease_s = taken.lease_ms / 1000
     return Job(
-        kind=taken.kind,
-        id=taken.id,
-        epoch=taken.epoch,
+        kind=leased.kind,
+        id=leased.id,
+        epoch=leased.epoch,
         token=token,
-        lease_s=lease_s,
-        text=text,
-        voice_id=taken.voice_id,
-        speed=taken.speed,
+        lease_s=leased.lease_ms / 1000,
+        text=preview_text(leased.text) if leased.kind == CLONE else leased.text,
+        voice_id=leased.voice_id,
+        speed=leased.speed,
         reference=reference,
     )

@@ -57,8 +57,8 @@ async def linger(receive: Receive) -> None:
 
 
 async def abort(scope: Scope, receive: Receive) -> None:
-    """Closes the connection without a response. Returns when the server knows it, so that the server doesn't
-    send a 500."""
+    """Closes the connection without a response. Returns when the server has noticed, since it would send a
+    500 if the application returned before."""
     scope[ABORT]()
     while (await receive())["type"] != "http.disconnect":
         pass

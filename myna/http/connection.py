@@ -122,7 +122,7 @@ class Protocol(HttpToolsProtocol):
         self.headers = DISCARD  # trailers are ignored
 
     def _check_head(self) -> None:
-        """Raises ValueError, which the parser turns into its own error, with the reason in `_refusal`."""
+        """Sets `_refusal` and raises ValueError, which the parser turns into its own error."""
         if self._over_limit and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             self._refusal = Overloaded()
             raise ValueError("too many connections")

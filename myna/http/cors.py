@@ -1,7 +1,7 @@
 """Cross-origin requests of browsers (CORS, see the Fetch standard), for origins that the operator allows.
 
 Every visitor of a web page can read a key in it, so no origin is allowed by default. CORS credentials, such
-as cookies, are never allowed: a key is sent as a header.
+as cookies, are never allowed: the key is in a header.
 """
 
 import re

@@ -72,7 +72,14 @@ class HttpClient:
         `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
         ValueError for an unknown method.
         """
-        return await self._call(method, url, headers, body, deadline_s, answer_max_bytes, None, None)
+        return await self._call(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            deadline_s=deadline_s,
+            answer_max_bytes=answer_max_bytes,
+        )
 
     async def download(
         self,
@@ -91,7 +98,16 @@ class HttpClient:
         The response's `body` is empty then. Any other response's body is truncated to 64 KiB. `sink` runs on
         the event loop and must not block. An exception that it raises ends the call and is raised.
         """
-        return await self._call(method, url, headers, body, deadline_s, answer_max_bytes, sink, accept)
+        return await self._call(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            deadline_s=deadline_s,
+            answer_max_bytes=answer_max_bytes,
+            sink=sink,
+            accept=accept,
+        )
 
     async def close(self) -> None:
         """Closes all connections. Calls in progress raise ConnectionBroken, later ones Unreachable."""
@@ -105,12 +121,13 @@ class HttpClient:
         self,
         method: str,
         url: str,
+        *,
         headers: Mapping[str, str],
         body: bytes | None,
         deadline_s: float,
         answer_max_bytes: int,
-        sink: Sink | None,
-        accept: Accept | None,
+        sink: Sink | None = None,
+        accept: Accept | None = None,
     ) -> ClientResponse:
         target = self._target(method, url, tuple(headers.items()))
         if body is None and method in ("GET", "DELETE"):

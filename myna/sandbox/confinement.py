@@ -163,7 +163,7 @@ def _open_only(files: AllowedPaths) -> int:
 
 
 def _readable() -> list[bytes]:
-    """What the interpreter and the packages are made of, and folders that the operator has named for them."""
+    """The files of the interpreter and the packages, and the folders that the operator has set for them."""
     named = [os.environ.get(name, "").split(os.pathsep) for name in ("LD_LIBRARY_PATH", "PYTHONPATH")]
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     ours = str(Path(__file__).parents[1])

@@ -60,7 +60,7 @@ _CLONE_THREAD: Final = 0x00010000
 _NEW_NAMESPACES: Final = 0x7E020000
 # send(2) is sendto(2) without an address: only to the socket's own peer.
 _SENDTO: Final = (44, 206)
-# Descriptors are inherited: nobody is sent signals for them, and nothing is typed into the terminal.
+# Inherited descriptors must not be used to send signals to a process or input to the terminal.
 _FCNTL, _IOCTL = (72, 25), (16, 29)
 _F_SETOWN, _F_SETOWN_EX = 8, 15
 _FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
@@ -113,7 +113,7 @@ def deny_system_calls() -> bool:
 
 
 def _program(machine: _Machine) -> Iterator[_Step]:
-    """The filter: for each call a test of its number, and behind it what is done about it."""
+    """Yields the steps of the filter: for each system call a test of its number, then its action."""
     yield _Step(_LOAD, 0, 0, _ARCH_AT)
     yield from (_Step(_EQUAL, 1, 0, machine.arch), _DENY)  # another architecture's calls have other numbers
     yield _Step(_LOAD, 0, 0, _NUMBER_AT)

@@ -1,8 +1,8 @@
 """Estimates the length of a text's sound from its characters, before the charge.
 
-The maximum per character was measured with the embedded voices, in all their languages, at speed 1. A voice
-spells out the name of a character that it doesn't know ("Braille pattern dots-1345678", 2.2 s). Engines
-enforce the bound on the length, whatever the estimate.
+The maximum per character was measured with the embedded voices, in all their languages, at speed 1. Voices
+speak the name of an unknown character ("Braille pattern dots-1345678", 2.2 s). Engines enforce the bound on
+the length, also if the estimate is too low.
 """
 
 from collections import Counter

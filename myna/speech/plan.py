@@ -136,13 +136,13 @@ class Planner:
         )
         if plan.by_node:
             await self._check_queue(caller, plan, nodes, refusal)
-        if self._quota.anyone:
+        if self._quota.any_reached:
             self._quota.check(await self._account_of(caller))
         return plan
 
     def queued(self, account_id: int, plan: SpeechPlan) -> None:
         """Adds the plan's task to the estimate of the queue."""
-        self._capacity.ordered(account_id, plan.voice_id, len(plan.request.text))
+        self._capacity.count_new_task(account_id, plan.voice_id, len(plan.request.text))
 
     async def _with_place(
         self,

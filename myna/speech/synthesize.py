@@ -175,14 +175,16 @@ class Synthesizer:
                 raise failure
             stored = answers.draft if call.repeatable else None
             try:
-                queued = await self._tasks.take_over(call.account_id, call.id, plan.request.node_s, stored)
+                queued = await self._tasks.queue_for_nodes(
+                    call.account_id, call.id, plan.request.node_s, stored
+                )
             except DatabaseUnavailable:  # in doubt: the refund finds out whether a node has kept the call
                 raise failure from None
             if not queued:
                 raise CallRefunded
         call.hand_over()
         access_log.details().channel = NODES
-        self._tasks.ordered()
+        self._tasks.notify_nodes()
         self._planner.queued(call.account_id, plan)
         return None
 
@@ -190,7 +192,7 @@ class Synthesizer:
         """Waits for the task of this call and returns the name of its audio. Raises UpstreamFailed if the
         task failed, CommitInDoubt if its end is unknown: the task continues without this process."""
         try:
-            task = await self._tasks.ended(call.task_id, plan.request.node_s)
+            task = await self._tasks.wait_for_end(call.task_id, plan.request.node_s)
         except (asyncio.CancelledError, Exception) as error:
             raise CommitInDoubt from error
         if task is None:

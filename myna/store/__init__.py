@@ -1,1 +1,1 @@
-"""All SQL and all bytes at rest."""
+"""The database and the stored files: all SQL, drivers, migrations, audio and samples."""

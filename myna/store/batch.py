@@ -52,9 +52,9 @@ class IdempotencyKey(Struct, frozen=True):
     fingerprint: bytes
 
 
-TASK_MARK = "\x02"
+TASK_PLACEHOLDER = "\x02"
 """The placeholder in a draft for the task's id."""
-AUDIO_MARK = "\x01"
+AUDIO_PLACEHOLDER = "\x01"
 """The placeholder in a draft for the name of the audio. JSON has no bare control characters, so no answer
 contains either placeholder."""
 NOT_STORED = ""
@@ -85,7 +85,7 @@ class Charge(Struct, frozen=True):
     deadline_ms: int
     config_version: int
     task: NewTask | None = None
-    reservation: IdempotencyKey | None = None
+    idempotency_key: IdempotencyKey | None = None
     draft: str | None = None
     request_id: str = ""
 

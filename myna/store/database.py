@@ -4,8 +4,8 @@ The SQL of the store is written once, in the subset that both understand. Parame
 time is `now_ms()` in Unix milliseconds, by PostgreSQL's clock, or by this process's on SQLite. Only the batch
 of charges and the schema have one file for each dialect.
 
-A store function is `async` and takes a `Queries` or a `Transaction`. On SQLite it never suspends, so a whole
-transaction runs on the writer's thread in one go.
+A store function is `async` and takes a `Queries` or a `Transaction`. On SQLite it never suspends, so the
+writer's thread runs a transaction without interruption.
 """
 
 import asyncio
@@ -19,11 +19,12 @@ from myna.settings import SQLITE_FILE
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 
 if TYPE_CHECKING:
-    from myna.store.tables.tables import Tabled, Tables
+    from myna.store.tables.tables import TableQueries, Tables
 
 T = TypeVar("T")
 Row = Sequence[Any]
-_SQLITE, _POSTGRESQL = "myna.store.sqlite:Sqlite", "myna.store.postgresql:Postgresql"
+_SQLITE = "myna.store.sqlite:Sqlite"
+_POSTGRESQL = "myna.store.postgresql:Postgresql"
 """Imported on demand: the other database's driver costs a tenth of a command's run time, and 3.6 MB."""
 
 
@@ -62,10 +63,10 @@ class Database(Queries, Protocol):
     schema_lock: str
     """The statement that lets one of several starting processes migrate while the others wait."""
     schema_lock_timeout: str
-    """The statement after it that limits how long a migration waits for a table, since others queue behind
-    it."""
+    """The statement after it that limits how long a migration waits for a table: the statements of other
+    sessions on that table wait as long."""
     single_process: bool
-    """Only one process serves from it, so a call that is open when it starts was left by a dead process."""
+    """Only one process serves from it, so calls that are open when it starts were left by a dead process."""
     in_process: bool
     """Transactions run in this process and compete with its event loop for the interpreter."""
     unavailable: tuple[type[Exception], ...]
@@ -84,7 +85,7 @@ class Database(Queries, Protocol):
         has ended, and ends it if its connection is dead. Raises `unavailable`."""
 
     async def snapshot(
-        self, work: "Callable[[Tabled], Awaitable[T]]", *, query_max_s: float | None = None
+        self, work: "Callable[[TableQueries], Awaitable[T]]", *, query_max_s: float | None = None
     ) -> T:
         """Runs `work` on one snapshot of the data, without stopping writers. A query on PostgreSQL that takes
         longer than `query_max_s` (None: six hours) raises TimeoutError."""
@@ -135,6 +136,6 @@ async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
     raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")
 
 
-async def _open(place: str, *where: object, **how: object) -> Database:
-    opened: Database = await pkgutil.resolve_name(place).open(*where, **how)
+async def _open(class_name: str, *args: object, **options: object) -> Database:
+    opened: Database = await pkgutil.resolve_name(class_name).open(*args, **options)
     return opened

@@ -55,7 +55,7 @@ class PendingOperation:
         self.in_doubt = False
         """It was sent, and its outcome is not known yet."""
         self.in_grace = False
-        """Its time is over; its caller waits ANSWER_GRACE_S for the commit in flight."""
+        """It timed out; its caller waits ANSWER_GRACE_S for the commit in flight."""
 
     @property
     def cancelled(self) -> bool:
@@ -126,48 +126,48 @@ class GroupCommit:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _wait(self, operation: Charge | End, wait_s: float | None) -> Outcome:
-        """The outcome. It may arrive in the same moment in which the caller is cancelled."""
-        waiting = self._enqueue(operation)
-        future = waiting.future
+        """The outcome. It may arrive while the caller is being cancelled."""
+        pending = self._enqueue(operation)
+        future = pending.future
         if wait_s is not None:
-            self._deadlines.add(future, time.monotonic() + wait_s, partial(self._expire, waiting))
+            self._deadlines.add(future, time.monotonic() + wait_s, partial(self._expire, pending))
         try:
             return await future
         except asyncio.CancelledError:
             if not future.cancelled() and future.exception() is None:
                 self._refund_charge(operation, future.result())
-            if waiting.sent and isinstance(operation, Charge):
+            if pending.sent and isinstance(operation, Charge):
                 raise CommitInDoubt from None
             raise
         finally:
             self._deadlines.remove(future)
 
-    def _expire(self, waiting: PendingOperation) -> None:
-        """Ends the caller's wait. For a charge that is being committed, the wait ends ANSWER_GRACE_S later:
-        mostly the outcome arrives until then."""
-        if waiting.future.done():
+    def _expire(self, pending: PendingOperation) -> None:
+        """Ends the caller's wait. If the charge is being committed, the caller waits ANSWER_GRACE_S longer:
+        usually the outcome arrives in that time."""
+        if pending.future.done():
             return
-        if not (waiting.sent and isinstance(waiting.operation, Charge)):
-            waiting.future.set_exception(TimeoutError())
-        elif waiting.in_doubt or waiting.in_grace:
-            waiting.future.set_exception(CommitInDoubt())
+        if not (pending.sent and isinstance(pending.operation, Charge)):
+            pending.future.set_exception(TimeoutError())
+        elif pending.in_doubt or pending.in_grace:
+            pending.future.set_exception(CommitInDoubt())
         else:
-            waiting.in_grace = True
+            pending.in_grace = True
             until = time.monotonic() + ANSWER_GRACE_S
-            self._deadlines.add(waiting.future, until, partial(self._expire, waiting))
+            self._deadlines.add(pending.future, until, partial(self._expire, pending))
 
     def _enqueue(self, operation: Charge | End) -> PendingOperation:
-        waiting = PendingOperation(operation, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        pending = PendingOperation(operation, asyncio.get_running_loop().create_future())
+        self._queue.append(pending)
         self._unfinished += 1
         self._idle.clear()
         self._wake.set()
-        return waiting
+        return pending
 
     def _refund_charge(self, operation: Charge | End, outcome: Outcome) -> None:
         """Refunds a charge whose caller has stopped waiting."""
         if isinstance(outcome, Charged):
-            self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller had gone"))
+            self._enqueue(End(operation.call_id, CallState.REFUNDED, reason="the caller stopped waiting"))
 
     def _count_finished(self) -> None:
         self._unfinished -= 1
@@ -180,7 +180,7 @@ class GroupCommit:
             self._wake.clear()
             while self._queue:
                 await self._gather()
-                if batch := self._take(self._queue):
+                if batch := self._next_batch(self._queue):
                     self._last_was_single = len(batch) == 1
                     await self._commit(batch)
 
@@ -190,24 +190,24 @@ class GroupCommit:
             await self._contended_wake.wait()
             self._contended_wake.clear()
             while self._contended:
-                if batch := self._take(self._contended):
+                if batch := self._next_batch(self._contended):
                     await self._commit(batch, contended=True)
 
-    def _defer(self, waiting: PendingOperation, *, contended: bool) -> None:
+    def _defer(self, pending: PendingOperation, *, contended: bool) -> None:
         """Retries at once beside the other batches, or after BUSY_RETRY_S if it was contended before."""
-        waiting.sent = waiting.in_doubt  # this try was rolled back
-        if waiting.in_grace:
-            self._expire(waiting)
+        pending.sent = pending.in_doubt  # this try was rolled back
+        if pending.in_grace:
+            self._expire(pending)
         if contended:
-            timer = asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._retry, waiting)
-            self._retry_timers[waiting] = timer
+            timer = asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._retry, pending)
+            self._retry_timers[pending] = timer
             return
-        self._contended.append(waiting)
+        self._contended.append(pending)
         self._contended_wake.set()
 
-    def _retry(self, waiting: PendingOperation) -> None:
-        del self._retry_timers[waiting]
-        self._defer(waiting, contended=False)
+    def _retry(self, pending: PendingOperation) -> None:
+        del self._retry_timers[pending]
+        self._defer(pending, contended=False)
 
     async def _gather(self) -> None:
         """Yields to the event loop as long as each of its iterations queues more, for GATHER_MAX_S at most.
@@ -224,13 +224,13 @@ class GroupCommit:
             seen = len(self._queue)
             await asyncio.sleep(0)
 
-    def _take(self, queue: deque[PendingOperation]) -> list[PendingOperation]:
+    def _next_batch(self, queue: deque[PendingOperation]) -> list[PendingOperation]:
         """The next batch."""
         return self._drop_cancelled([queue.popleft() for _ in range(min(len(queue), BATCH_MAX))])
 
     def _drop_cancelled(self, batch: Sequence[PendingOperation]) -> list[PendingOperation]:
         """The batch without cancelled operations."""
-        wanted = [waiting for waiting in batch if not waiting.cancelled]
+        wanted = [pending for pending in batch if not pending.cancelled]
         for _ in range(len(batch) - len(wanted)):
             self._count_finished()
         return wanted
@@ -240,13 +240,13 @@ class GroupCommit:
             try:
                 await self._db.ready(contended=contended)
                 batch = self._drop_cancelled(batch)
-                for waiting in batch:
-                    waiting.sent = True
-                ends = [waiting for waiting in batch if isinstance(waiting.operation, End)]
-                charges = [waiting for waiting in batch if isinstance(waiting.operation, Charge)]
+                for pending in batch:
+                    pending.sent = True
+                ends = [pending for pending in batch if isinstance(pending.operation, End)]
+                charges = [pending for pending in batch if isinstance(pending.operation, Charge)]
                 ended, charged = await self._db.commit_batch(
-                    [waiting.operation for waiting in ends if isinstance(waiting.operation, End)],
-                    [waiting.operation for waiting in charges if isinstance(waiting.operation, Charge)],
+                    [pending.operation for pending in ends if isinstance(pending.operation, End)],
+                    [pending.operation for pending in charges if isinstance(pending.operation, Charge)],
                     contended=contended,
                 )
             except self._db.locked:
@@ -258,8 +258,8 @@ class GroupCommit:
                     type(error).__name__,
                     len(batch),
                 )
-                for waiting in batch:
-                    self._note_failure(waiting, rolled_back=self._db.rolled_back(error))
+                for pending in batch:
+                    self._note_failure(pending, rolled_back=self._db.rolled_back(error))
                 await asyncio.sleep(UNAVAILABLE_RETRY_S)
             except Exception as error:
                 if len(batch) > 1:
@@ -272,24 +272,24 @@ class GroupCommit:
         self._deliver(ends, ended, contended=contended)
         self._deliver(charges, charged, contended=contended)
 
-    def _note_failure(self, waiting: PendingOperation, *, rolled_back: bool) -> None:
+    def _note_failure(self, pending: PendingOperation, *, rolled_back: bool) -> None:
         """Notes that a try failed. After one that was `rolled_back`, the operation counts as not sent."""
         if rolled_back:
-            waiting.sent = waiting.in_doubt
-        waiting.in_doubt = waiting.sent
-        if rolled_back and waiting.in_grace:
-            self._expire(waiting)
+            pending.sent = pending.in_doubt
+        pending.in_doubt = pending.sent
+        if rolled_back and pending.in_grace:
+            self._expire(pending)
 
     async def _defer_or_halve(self, batch: Sequence[PendingOperation], *, contended: bool) -> None:
         """A lock wait timed out. The batch becomes contended, and a contended batch is halved, so that in the
         end only the operation whose row or table is locked waits."""
         if contended and len(batch) > 1:
-            for waiting in batch:
-                waiting.sent = waiting.in_doubt  # this try was rolled back
+            for pending in batch:
+                pending.sent = pending.in_doubt  # this try was rolled back
             await self._halve(batch, contended=True)
             return
-        for waiting in batch:
-            self._defer(waiting, contended=contended)
+        for pending in batch:
+            self._defer(pending, contended=contended)
 
     async def _halve(self, batch: Sequence[PendingOperation], *, contended: bool) -> None:
         """An error does not tell which operation caused it, so each half is tried alone."""
@@ -297,23 +297,23 @@ class GroupCommit:
         await self._commit(batch[:middle], contended=contended)
         await self._commit(batch[middle:], contended=contended)
 
-    def _fail(self, waiting: PendingOperation, error: Exception) -> None:
-        log.error("%s failed on its data", type(waiting.operation).__name__, exc_info=error)
-        if not waiting.future.done():
-            waiting.future.set_exception(error)
+    def _fail(self, pending: PendingOperation, error: Exception) -> None:
+        log.error("%s failed on its data", type(pending.operation).__name__, exc_info=error)
+        if not pending.future.done():
+            pending.future.set_exception(error)
         self._count_finished()
 
     def _deliver(
         self, batch: Sequence[PendingOperation], outcomes: Sequence[Outcome], *, contended: bool
     ) -> None:
-        for waiting, outcome in zip(batch, outcomes, strict=True):
+        for pending, outcome in zip(batch, outcomes, strict=True):
             if _busy(outcome):
-                self._defer(waiting, contended=contended)
+                self._defer(pending, contended=contended)
                 continue
-            if waiting.future.done():
-                self._refund_charge(waiting.operation, outcome)
+            if pending.future.done():
+                self._refund_charge(pending.operation, outcome)
             else:
-                waiting.future.set_result(outcome)
+                pending.future.set_result(outcome)
             self._count_finished()
 
 

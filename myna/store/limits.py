@@ -1,6 +1,6 @@
 """Limits of the store."""
 
-RESERVATION_LIFE_MS = 24 * 3600 * 1000
+IDEMPOTENCY_KEY_LIFE_MS = 24 * 3600 * 1000
 """An idempotency key is kept for a day."""
 STORED_ANSWER_MAX_BYTES = 128 * 1024
 """A larger answer is not stored for retries. The longest answers of language models are smaller."""

@@ -17,7 +17,7 @@ _MIGRATIONS = files("myna.store") / "migrations"
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
 LOCKED_PAUSE_S = 0.5
-"""Between two tries, so that sessions which queued behind the migration run."""
+"""Between two tries, so that sessions that wait for the migration's locks can run."""
 
 
 def known(dialect: str) -> list[tuple[int, str]]:
@@ -62,7 +62,7 @@ async def migrate(db: Database) -> int:
         except db.locked:
             if time.monotonic() > until:
                 raise CommandError(
-                    "The database can't be migrated: another session has locked a table that is to change."
+                    "The database can't be migrated: another session has locked a table that must change."
                     " Stop the servers and programs that use the database, then run 'myna migrate'."
                 ) from None
         await asyncio.sleep(LOCKED_PAUSE_S)
@@ -76,7 +76,7 @@ async def _migrate(db: Database, connection: Transaction) -> int:
     version, newest_version = await schema_version(connection), newest(db.dialect)
     if version > newest_version:
         raise CommandError(
-            f"The database has schema {version}; this build knows {newest_version}. Use a newer Myna."
+            f"The database has schema {version}; this build needs {newest_version} or less. Use a newer Myna."
         )
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
@@ -85,7 +85,7 @@ async def _migrate(db: Database, connection: Transaction) -> int:
 
 
 async def build(db: Database, connection: Transaction, until: int) -> None:
-    """Creates the schema of version `until` in an empty database; `complete` runs the other migrations."""
+    """Creates the schema of version `until` in an empty database; `complete` runs the later migrations."""
     await connection.fetch(db.schema_lock)
     await _create_tables(connection)
     await _apply(connection, db.dialect, 0, until)
@@ -123,8 +123,8 @@ async def _check_hashes(connection: Transaction, dialect: str, version: int) -> 
             await _record_hash(connection, number, sql)
         elif number <= version and ran[number] != _hash(sql):
             raise CommandError(
-                f"Migration {number:04} was edited after it ran on this database: its SHA-256 is another one."
-                " Use an unchanged Myna, or put the edit into a migration of its own."
+                f"Migration {number:04} was edited after it ran on this database: its SHA-256 differs."
+                " Use an unchanged Myna, or put the edit into a new migration."
             )
 
 

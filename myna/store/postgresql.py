@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 POOL_MAX = 8
 TRANSACTIONS_MAX = 5
-"""How many of the pool's connections transactions may use. They may wait long for a lock; reads never do, and
-still find a connection."""
+"""How many of the pool's connections transactions may use: they may wait for a lock for long, and the others
+remain for reads, which never do."""
 IDLE_TIMEOUT_MS = 10_000
 """How long a transaction may be idle. After that the locks of a process that was stopped, or whose machine
 failed, are released."""
@@ -51,7 +51,7 @@ IN_DOUBT_RUN_MAX_S = 3.0
 """How long a transaction in doubt may still run before its session is terminated."""
 IN_DOUBT_POLL_S = 0.2
 _ENDED: Final = ("committed", "aborted")
-"""What pg_xact_status says of a transaction that has ended."""
+"""The results of pg_xact_status for a transaction that has ended."""
 _END_SESSION = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_xid = $1::text::xid8::xid AND datname = current_database()"""
 WRITERS_WAIT_S = 10.0
@@ -161,12 +161,12 @@ class Postgresql:
             except self.unavailable as error:
                 log.debug("can't query the outcome of a transaction: %r", error)
             if time.monotonic() >= began + IN_DOUBT_WAIT_S:
-                raise TimeoutError("the outcome of a transaction isn't known")
+                raise TimeoutError("the outcome of a transaction is unknown")
             await asyncio.sleep(IN_DOUBT_POLL_S)
 
     async def _status(self, transaction_id: int) -> str | None:
-        """None where the server doesn't know: it keeps no status of one so old, or has not assigned the
-        number yet, as after a failover to a server that had not received it."""
+        """None if the server does not know the status: the transaction is too old, or its id was not assigned
+        yet, as after a failover to a server that had not received it."""
         try:
             ((status,),) = await self.fetch("SELECT pg_xact_status($1::text::xid8)", str(transaction_id))
         except asyncpg.InvalidParameterValueError:
@@ -196,7 +196,7 @@ class Postgresql:
         return False
 
     async def ready(self, *, contended: bool = False) -> None:
-        await (self._contended_writer if contended else self._writer).opened()
+        await (self._contended_writer if contended else self._writer).connection()
 
     async def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False

@@ -1,8 +1,8 @@
 """The batch of charges and ends on PostgreSQL: one call of `commit_batch`, on a separate connection.
 
 That connection uses generic plans, since planning costs as much as a small batch, and neither sequential
-scans nor JIT. A generic plan depends on the statistics at the time of planning: one made on empty tables
-reads them fully in every later batch. So the plans are discarded once a second.
+scans nor JIT. A generic plan depends on the statistics at the time of planning: a plan made for empty tables
+would scan the filled tables in every batch. So the plans are discarded once a second.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from myna.store.batch import (
     RefusalReason,
     Replayed,
 )
-from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
 
 COMMAND_TIMEOUT_S = 5.0
-"""After that the connection counts as dead, and the batch is sent again on a new one. If the first one was
-only slow and commits too, it counts once."""
+"""After that the connection counts as dead, and the batch is sent again on a new one. If the server was only
+slow and commits both, the second one changes nothing."""
 PLANS_LIFE_S = 1.0
 """Planning takes about as long as a small batch."""
 LOCK_TIMEOUT_MS = 100
@@ -61,13 +61,13 @@ class BatchWriter:
         self, ends: Sequence[End], charges: Sequence[Charge]
     ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
         """Runs one transaction. After any error but LockNotAvailableError the connection may be broken."""
-        raw = await self.opened()
+        raw = await self.connection()
         if (now := time.monotonic()) >= self._planned_at + PLANS_LIFE_S:
             await raw.execute("DISCARD PLANS")
             self._planned_at = now
         return await commit(raw, ends, charges, self._lock_policy)
 
-    async def opened(self) -> Any:
+    async def connection(self) -> Any:
         """The connection; opens it if necessary."""
         if self._raw is None or self._raw.is_closed():
             raw = await asyncpg.connect(
@@ -108,7 +108,7 @@ async def commit(
     timeout_s: float | None = None,
 ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
     """Calls `commit_batch` on this connection. Returns the outcomes in the order given."""
-    args = (*_end_arrays(ends), *_charge_arrays(charges), RESERVATION_LIFE_MS, lock_policy.value)
+    args = (*_end_arrays(ends), *_charge_arrays(charges), IDEMPOTENCY_KEY_LIFE_MS, lock_policy.value)
     rows = await raw.fetch(_BATCH, *args, timeout=timeout_s)
     return _outcomes(rows, len(ends), len(charges))
 
@@ -135,7 +135,7 @@ def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
 
 
 def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
-    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.reservation or charge.task]
+    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.idempotency_key or charge.task]
     return (
         [charge.call_id for charge in charges],
         [charge.key_hash for charge in charges],
@@ -151,8 +151,8 @@ def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
 
 def _more(n: int, charge: Charge) -> dict[str, object]:
     row: dict[str, object] = {"n": n}
-    if charge.reservation:
-        row |= {"key": charge.reservation.key, "fingerprint": charge.reservation.fingerprint.hex()}
+    if charge.idempotency_key:
+        row |= {"key": charge.idempotency_key.key, "fingerprint": charge.idempotency_key.fingerprint.hex()}
         row["draft"] = charge.draft
     if charge.task:
         task = charge.task

@@ -1,10 +1,10 @@
 """SQLite: one writer thread, one reading connection on the caller's thread, one file.
 
-Reads are point look-ups and short pages of a few microseconds: a hop to another thread would cost more. A
-long read (`snapshot`) gets its own thread and connection.
+Reads are point look-ups and short pages that take a few microseconds: switching to another thread would cost
+more. A long read (`snapshot`) has a separate thread and connection.
 
-Only one process serves. A command is a second writer for moments: it asks for the write lock
-(`sqlite_handover.py`), and the serving writer yields it between two transactions.
+Only one process serves. A command of the command line is a second writer for a short time: it requests the
+write lock (`sqlite_handover.py`), and the serving writer yields it between two transactions.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def numbered(sql: str) -> str:
 
 
 def finish(work: Awaitable[T]) -> T:
-    """Runs a coroutine that never suspends and returns its result. All store functions are such on SQLite."""
+    """Runs a coroutine that never suspends, as all store functions on SQLite, and returns its result."""
     coroutine = work.__await__()
     try:
         next(coroutine)
@@ -200,7 +200,7 @@ class Sqlite:
         return is_write or isinstance(error, self._rolled_back)
 
     async def listen(self, channel: str, notify: Callable[[], None]) -> None:
-        """SQLite has no notifications: those who wait poll."""
+        """SQLite has no notifications; `Notifications` polls."""
         return
 
     async def close(self) -> None:
@@ -217,7 +217,7 @@ class Sqlite:
         def run(_: apsw.Connection) -> None:
             try:
                 result = job()
-            except Exception as error:  # any error belongs to the caller
+            except Exception as error:  # the caller handles it
                 loop.call_soon_threadsafe(_set_exception, future, error)
             else:
                 loop.call_soon_threadsafe(_set_result, future, result)

@@ -14,8 +14,8 @@ import apsw
 import msgspec
 
 from myna.store.batch import (
-    AUDIO_MARK,
-    TASK_MARK,
+    AUDIO_PLACEHOLDER,
+    TASK_PLACEHOLDER,
     CallState,
     Charge,
     Charged,
@@ -29,7 +29,7 @@ from myna.store.batch import (
     Replayed,
     TaskStatus,
 )
-from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
@@ -98,7 +98,7 @@ class _Changes:
         self.balances[account_id] += units
 
     def count(self, key_id: int, ok_calls: int, cost: int) -> None:
-        """One more call of the key has ended."""
+        """Adds an ended call to the counters of its key."""
         counters = self.keys[key_id]
         counters[0] += 1
         counters[1] += ok_calls
@@ -108,7 +108,7 @@ class _Changes:
         _write(db, _INSERT_ENTRIES, [(*entry, now) for entry in self.entries])
         changed = [(account, units) for account, units in self.balances.items() if units]
         if _write(db, _UPDATE_BALANCES, changed) != len(changed):
-            raise AssertionError("a balance would have fallen below zero")
+            raise AssertionError("a balance would be below zero")
         _write(db, _ADD_USAGE, [(key, *counters) for key, counters in self.keys.items()])
 
 
@@ -128,8 +128,8 @@ def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[obje
     changed = begin = 0
     while left := len(rows) - begin:
         size = min(_ROWS_MAX, 1 << left.bit_length() - 1)
-        taken = rows[begin : begin + size]
-        db.execute(_sql(statement, size), list(chain.from_iterable(taken)))
+        chunk = rows[begin : begin + size]
+        db.execute(_sql(statement, size), list(chain.from_iterable(chunk)))
         changed += db.changes()
         begin += size
     return changed
@@ -171,7 +171,7 @@ UPDATE tasks SET {COMPLETED}, ended_at = ?5, audio = ?2, audio_bytes = ?3, audio
 WHERE call_id = ?1 AND {PROCESSING}
 """
 _STORE_ANSWER = "UPDATE reservations SET answer = ?2, draft = NULL WHERE call_id = ?1"
-_DROP_RESERVATIONS = "DELETE FROM reservations WHERE call_id IN carray(?1)"
+_DELETE_KEYS = "DELETE FROM reservations WHERE call_id IN carray(?1)"
 
 
 def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) -> list[EndOutcome]:
@@ -181,8 +181,8 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) 
     wanted = list(first.values())
     moved: list[End] = []
     ((found,),) = db.execute(_OPEN_CALLS, (_array(first),))
-    for place, account_id, key_id, units in _open_calls.decode(found):
-        end = wanted[place]
+    for index, account_id, key_id, units in _open_calls.decode(found):
+        end = wanted[index]
         moved.append(end)
         if end.state == CallState.KEPT:
             changes.count(key_id, 1, units)
@@ -207,7 +207,7 @@ def _end_calls(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
         ids = call_ids[0] if single else _array(call_ids)
         db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel))
         if db.changes() != len(call_ids):
-            raise AssertionError("a call would have ended twice")
+            raise AssertionError("a call would end twice")
 
 
 def _end_tasks_and_responses(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
@@ -216,7 +216,7 @@ def _end_tasks_and_responses(db: apsw.Connection, ends: Sequence[End], now: int)
     if refunds:
         reasons = [(end.call_id.hex(), end.reason) for end in refunds]
         db.execute(_FAIL_TASKS, (_json.encode(reasons).decode(), now))
-        db.execute(_DROP_RESERVATIONS, (_array([end.call_id for end in refunds]),))
+        db.execute(_DELETE_KEYS, (_array([end.call_id for end in refunds]),))
     for end in ends:
         if end.state != CallState.KEPT:
             continue
@@ -244,11 +244,11 @@ JOIN accounts AS a ON a.id = k.account_id
 _keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
 _call_ids = msgspec.json.Decoder(list[str])
 _TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
-_RESERVED = """
+_READ_STORED = """
 SELECT fingerprint, answer FROM reservations WHERE account_id = ?1 AND key = ?2 AND created_at > ?3
 """
-_DROP_EXPIRED_KEY = "DELETE FROM reservations WHERE account_id = ?1 AND key = ?2"
-_RESERVE = """
+_DELETE_EXPIRED_KEY = "DELETE FROM reservations WHERE account_id = ?1 AND key = ?2"
+_INSERT_KEY = """
 INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
@@ -302,12 +302,12 @@ def _read_keys(
     call_ids = _array([charge.call_id for charge in charges])
     ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
-    for place, key_id, account_id, balance, scopes, usable in _keys_decoder.decode(keys):
+    for index, key_id, account_id, balance, scopes, usable in _keys_decoder.decode(keys):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
-        is_done = charges[place].call_id in done
-        found[place] = _Key(
+        is_done = charges[index].call_id in done
+        found[index] = _Key(
             key_id=key_id, account=account, scopes=scopes, usable=bool(usable), done=is_done, version=version
         )
     return found
@@ -322,11 +322,11 @@ def _refusal(
     stale = charge.config_version != key.version
     if not key.scopes & charge.pays:  # a stored response needs the same scope as the call
         return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
-    if charge.reservation:
-        oldest = now - RESERVATION_LIFE_MS
-        reserved = (key.account.account_id, charge.reservation.key, oldest)
-        for fingerprint, answer in db.execute(_RESERVED, reserved).fetchall():
-            if fingerprint != charge.reservation.fingerprint:
+    if charge.idempotency_key:
+        oldest = now - IDEMPOTENCY_KEY_LIFE_MS
+        reserved = (key.account.account_id, charge.idempotency_key.key, oldest)
+        for fingerprint, answer in db.execute(_READ_STORED, reserved).fetchall():
+            if fingerprint != charge.idempotency_key.fingerprint:
                 return ChargeRefused(RefusalReason.REUSED)
             return ChargeRefused(RefusalReason.PENDING) if answer is None else Replayed(str(answer))
     if stale:
@@ -341,19 +341,19 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now
     account.balance -= charge.units
     changes.add_entry(charge.call_id, EntryKind.CHARGE, account.account_id, -charge.units)
     task_id = _create_task(db, charge, account.account_id, now) if charge.task else 0
-    if charge.reservation:
-        draft = charge.draft.replace(TASK_MARK, str(task_id)) if charge.draft else None
-        answer = None if draft is None or AUDIO_MARK in draft else draft
-        db.execute(_DROP_EXPIRED_KEY, (account.account_id, charge.reservation.key))
+    if charge.idempotency_key:
+        draft = charge.draft.replace(TASK_PLACEHOLDER, str(task_id)) if charge.draft else None
+        answer = None if draft is None or AUDIO_PLACEHOLDER in draft else draft
+        db.execute(_DELETE_EXPIRED_KEY, (account.account_id, charge.idempotency_key.key))
         reserved = (
-            charge.reservation.key,
-            charge.reservation.fingerprint,
+            charge.idempotency_key.key,
+            charge.idempotency_key.fingerprint,
             charge.call_id,
             now,
             answer,
             draft,
         )
-        db.execute(_RESERVE, (account.account_id, *reserved))
+        db.execute(_INSERT_KEY, (account.account_id, *reserved))
     return _charged(key, task_id)
 
 

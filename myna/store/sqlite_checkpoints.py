@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 0.5
 LONG_PAGES = 4096
-"""From this length on (16 MiB) the log is to restart."""
+"""The length (16 MiB) from which the writer copies the rest, so that the log restarts."""
 CLOSE_MAX_S = 5.0
 KEPT_BYTES = 64 * 2**20
 """A longer log file is truncated to this when it restarts."""
@@ -56,7 +56,7 @@ def checkpoint(db: apsw.Connection) -> int:
         pages, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     except apsw.BusyError:  # another checkpoint runs
         return 0
-    except apsw.Error as error:  # such as a full disk: the writer's callers get it, and this tries again
+    except apsw.Error as error:  # such as a full disk: the writer's callers get the error; retried later
         log.warning("a checkpoint failed: %s", type(error).__name__)
         return 0
     return pages

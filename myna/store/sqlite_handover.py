@@ -1,8 +1,9 @@
 """Hands SQLite's write lock to the command line while the server writes without a pause.
 
-SQLite may starve one of two busy writers. So a command takes the file lock `knock.lock` and creates the file
-`knock` for as long. The serving writer checks for that file between two transactions, which costs a
-microsecond where a lock costs a hundred, and then waits until the lock is free.
+SQLite may starve one of two busy writers. So a command takes the file lock `write.lock` and creates the file
+`write.request` while it has the lock. The serving writer checks between two transactions whether that file
+exists, and if so waits until the lock is free. The check takes a microsecond; taking the lock would take a
+hundred.
 """
 
 import contextlib
@@ -22,15 +23,15 @@ class WriterHandover:
     """The lock and the request file in a data folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._lock = FileLock(folder / "knock.lock", thread_local=False)
-        self._request = folder / "knock"
+        self._lock = FileLock(folder / "write.lock", thread_local=False)
+        self._request = folder / "write.request"
         self._request_path = str(self._request)  # checked before every commit, where a Path is too slow
 
     @contextlib.contextmanager
     def acquire(self) -> Iterator[None]:
         """For a command: requests the write lock. Raises TimeoutError after WAIT_S."""
         with self._lock.acquire(timeout=WAIT_S):
-            with contextlib.suppress(OSError):  # a full disk: SQLite's own lock decides then
+            with contextlib.suppress(OSError):  # a full disk: the command then competes for SQLite's own lock
                 self._request.touch()
             try:
                 yield
@@ -47,5 +48,5 @@ class WriterHandover:
         try:
             with self._lock.acquire(timeout=YIELD_S, poll_interval=POLL_S):
                 self._request.unlink(missing_ok=True)
-        except OSError:  # a timeout, or a lock file of another user: calls must not wait for that
+        except OSError:  # a timeout, or a lock file of another user: calls must not wait longer
             return

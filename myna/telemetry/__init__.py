@@ -1,1 +1,1 @@
-"""What is observed: the access log, logs and metrics."""
+"""The access log, logs and metrics."""

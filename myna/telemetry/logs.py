@@ -87,7 +87,7 @@ class LogWriter:
                 self._drop(lines)
                 return
             self._waiting_bytes += size_bytes
-            self._last = self._thread.submit(partial(self._put, lines))
+            self._last = self._thread.submit(partial(self._write_queued, lines))
 
     def flush(self) -> None:
         """Waits at most FLUSH_MAX_S for the lines queued so far."""
@@ -99,18 +99,19 @@ class LogWriter:
         self._dropped += count
         metrics.LOG_LINES_DROPPED.inc(count)
 
-    def _put(self, lines: bytes) -> None:
+    def _write_queued(self, lines: bytes) -> None:
+        """Runs in the thread."""
         size_bytes = len(lines)
         with self._lock:
             self._waiting_bytes -= size_bytes
             dropped, self._dropped = self._dropped, 0
         report = _dropped_report(dropped) if dropped else b""
-        if not self._written(report + lines):
+        if not self._try_to_write(report + lines):
             with self._lock:
                 self._dropped += dropped
                 self._drop(lines)
 
-    def _written(self, data: bytes) -> bool:
+    def _try_to_write(self, data: bytes) -> bool:
         """Returns False if the reader has closed the pipe or the disk is full."""
         if self._descriptor is None:
             return False
@@ -134,7 +135,7 @@ def _dropped_report(dropped: int) -> bytes:
         "time": timestamp(time.time()),
         "level": "warning",
         "logger": __name__,
-        "message": f"{dropped} lines of the log were dropped: nobody read them, or they couldn't be written",
+        "message": f"{dropped} lines of the log were dropped: the reader of stderr was too slow or has ended",
     }
     return json.dumps(line).encode() + b"\n"
 

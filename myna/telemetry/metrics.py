@@ -11,13 +11,15 @@ REQUEST_SECONDS = Histogram(
     ["path"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-REQUEST_ERRORS = Counter("myna_request_errors", "Requests refused or failed, by why.", ["path", "type"])
-CHANNEL_REQUESTS = Counter(
-    "myna_channel_requests", "Requests by the channel that answered or was asked last.", ["channel", "status"]
+REQUEST_ERRORS = Counter(
+    "myna_request_errors", "Requests refused or failed, by error type.", ["path", "type"]
 )
-UNITS_CHARGED = Counter("myna_units_charged", "Units taken for calls.")
+CHANNEL_REQUESTS = Counter(
+    "myna_channel_requests", "Requests by the channel that answered or was tried last.", ["channel", "status"]
+)
+UNITS_CHARGED = Counter("myna_units_charged", "Units charged for calls.")
 CALLS = Counter("myna_calls", "Calls that were charged, by how they ended.", ["end"])
-UPSTREAM_FAILURES = Counter("myna_upstream_failures", "Failed tries of a channel.", ["channel", "fault"])
+UPSTREAM_FAILURES = Counter("myna_upstream_failures", "Failed attempts of a channel.", ["channel", "fault"])
 CIRCUIT_OPEN = Gauge(
     "myna_channel_circuit_open",
     "Processes in which the circuit of a channel is open: it opened, and no call has succeeded since.",
@@ -53,5 +55,5 @@ def seconds_of(path: str) -> Histogram:
 
 @lru_cache
 def calls(end: str) -> Counter:
-    """The calls with this end. Cached likewise."""
+    """The number of calls with this end. Cached for the same reason."""
     return CALLS.labels(end)

@@ -1,1 +1,1 @@
-"""Structs of the wire: what goes in and out, field by field."""
+"""Structs of requests and responses, their strict decoding, and validation errors."""

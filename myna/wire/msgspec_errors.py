@@ -54,5 +54,5 @@ def is_truncated(error: Exception) -> bool:
 
 
 def syntax_error(error: Exception) -> str:
-    """What a DecodeError says of malformed JSON, with the byte."""
+    """The message of a DecodeError for malformed JSON, with the position in bytes."""
     return str(error).removeprefix(_MALFORMED)

@@ -1,4 +1,4 @@
-"""What goes in and out under /v1. `openapi.json` is made from these structs."""
+"""Requests and responses of /v1. `openapi.json` is generated from these structs and their docstrings."""
 
 from typing import Annotated, Any, Literal
 

@@ -32,7 +32,7 @@ _TYPES = {
 _TOO_LARGE = "is a number over 1.7e308; send a smaller one"
 _NAN = "NaN is no number of JSON; send one, or null"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE = "holds half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
+_SURROGATE = "contains half of a surrogate pair, \\ud800 to \\udfff; send both halves or none"
 
 
 def of_bytes(body: bytes, error: Exception) -> str:
@@ -49,7 +49,7 @@ def of_bytes(body: bytes, error: Exception) -> str:
     reason = "it ends too early" if truncated else cut(msgspec_errors.syntax_error(error))
     if len(body) > SEARCHED_MAX_BYTES:
         # msgspec also reports a lone surrogate as truncated input.
-        surrogate = ", or a string holds half of a surrogate pair" if truncated else ""
+        surrogate = ", or a string contains half of a surrogate pair" if truncated else ""
         return f"The body is no valid JSON: {reason}{surrogate}."
     try:
         refused_value = _refused_value(json.loads(text, parse_int=_integer))

@@ -3,7 +3,7 @@
 import pytest
 
 from myna.api.status import OTHERWISE, WHY, status_text
-from myna.farm.tasks import NO_TRY_LEFT
+from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.store.queries.clones import VOICE_DELETED
 from myna.store.queries.tasks import TaskRow
 
@@ -26,7 +26,7 @@ def test_an_unknown_reason_is_not_shown(reason: str) -> None:
 
 
 def test_the_reasons_that_are_stored_are_known() -> None:
-    assert {NO_TRY_LEFT, VOICE_DELETED} <= WHY.keys()
+    assert {TRIES_EXHAUSTED, VOICE_DELETED} <= WHY.keys()
 
 
 def test_a_task_that_has_not_failed_shows_its_status() -> None:

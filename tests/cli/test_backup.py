@@ -195,7 +195,7 @@ def test_an_existing_file_is_replaced_only_with_force(sqlite_site: Site, archive
     site = sqlite_site
     Path(archive).write_bytes(b"precious")
     ended = site.service.command("backup", archive, "--json")
-    assert (ended.code, ended.stderr) == (1, f"myna: {archive} is there already: --force replaces it.\n")
+    assert (ended.code, ended.stderr) == (1, f"myna: {archive} exists already: --force replaces it.\n")
     assert Path(archive).read_bytes() == b"precious"
     site.service.cli("backup", archive, "--force")
     assert tarfile.is_tarfile(archive)
@@ -254,7 +254,7 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(
         assert len(ended.stderr.splitlines()) == 1 and "Traceback" not in ended.stderr, (what, ended)
         assert elsewhere.run("account", "list").code == 1, what
         left = {path.name for path in elsewhere.data.glob("*")}
-        assert left <= {"serving.lock", "knock.lock"}, what
+        assert left <= {"serving.lock", "write.lock"}, what
     Path(archive).write_bytes(whole)
     assert elsewhere.cli("restore", archive)["breaches"] == 0
 

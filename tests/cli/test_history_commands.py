@@ -7,7 +7,7 @@ from tests.cli.conftest import Desk
 
 def test_an_account_without_entries_and_calls_says_so(desk: Desk) -> None:
     desk.lines("account", "add", "me")
-    assert desk.lines("ledger", "me") == ["Nothing moved the account's units."]
+    assert desk.lines("ledger", "me") == ["The account has no ledger entries yet."]
     assert desk.lines("calls", "--account", "me") == ["There is no such call."]
     assert json.loads(desk.lines("calls", "--request-id", "no such", "--json")[0]) == []
 
@@ -29,6 +29,6 @@ def test_an_unknown_account_call_or_entry_is_refused(desk: Desk) -> None:
     assert desk.refused("ledger", "nobody") == "There is no account 'nobody'."
     assert "no entry" in desk.refused("ledger", "me", "--before", "0" * 32 + "-grant")
     assert "no entry" in desk.refused("ledger", "me", "--before", "7")
-    assert "one of them" in desk.refused("calls")
-    assert "one of them" in desk.refused("calls", "--account", "me", "--call", "0" * 32)
+    assert "one of --request-id" in desk.refused("calls")
+    assert "one of --request-id" in desk.refused("calls", "--account", "me", "--call", "0" * 32)
     assert "hexadecimal" in desk.refused("calls", "--call", "7")

@@ -54,7 +54,7 @@ def test_a_sample_and_its_folders_get_that_owner(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "chown", lambda path, user, group: given.append((path, user, group)))
     name, path = SampleStore(tmp_path / "samples", (7, 8)).new()
     path.touch()
-    SampleStore(tmp_path / "samples", (7, 8)).seal(name)
+    SampleStore(tmp_path / "samples", (7, 8)).make_private(name)
     assert given == [(found, 7, 8) for found in (tmp_path / "samples", path.parent, path)]
-    SampleStore(tmp_path / "samples").seal(name)
+    SampleStore(tmp_path / "samples").make_private(name)
     assert len(given) == 3

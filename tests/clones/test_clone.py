@@ -99,7 +99,7 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
         ({"name": " "}, "name must be 1 to 100"),
         ({"name": "n" * 101}, "name must be 1 to 100"),
         ({"name": "a\nb"}, "name must be 1 to 100"),
-        ({"consent_by": "c" * 201}, "consent must be 1 to 200"),
+        ({"consent_by": "c" * 201}, "consents must be 1 to 200"),
         ({"language": "zh-CN"}, "zh, yue or en; it is 'zh-CN'"),
         ({"language": "ZH"}, "it is 'ZH'"),
         ({"language": ""}, "it is ''"),

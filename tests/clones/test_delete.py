@@ -111,7 +111,7 @@ async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(worksh
     await workshop.delete(voice_id)
 
     assert await workshop.tasks.reference(node, sample) is None
-    assert await workshop.tasks.forgotten([job.reference.sha256]) == [job.reference.sha256]
+    assert await workshop.tasks.unused_samples([job.reference.sha256]) == [job.reference.sha256]
     assert not await workshop.tasks.has_lease(node, held_of(job))
     with pytest.raises(StaleLease):
         await workshop.complete(node, job)

@@ -70,5 +70,5 @@ async def test_a_clone_is_counted_after_the_account_lock_is_released(
             " SELECT 'the last one', account_id, name, language, transcript, sample, sample_bytes,"
             " sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at FROM clones LIMIT 1"
         )
-    with pytest.raises(CommandError, match="as many as it may"):
+    with pytest.raises(CommandError, match="the maximum"):
         await cloning

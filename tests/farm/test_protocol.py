@@ -318,7 +318,7 @@ def test_a_voice_that_failed_without_a_word_has_a_reason_all_the_same(yard: Yard
     failure = {"held": machine.take().held, "reason": "\n", "final": True}
     assert machine.ask("fail", failure).status == 200
     ((status, reason),) = yard.sql("SELECT status, reason FROM clones WHERE voice_id = $1", voice)
-    assert (status, reason) == (3, "the node didn't say why")
+    assert (status, reason) == (3, "the node gave no reason")
 
 
 # ---- reference

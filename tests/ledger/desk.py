@@ -44,18 +44,18 @@ class Desk:
         self,
         holder: Holder,
         decide: Decide | None = None,
-        reservation: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Call:
         """A call that was charged."""
-        admitted = await self.ledger.admit(asks(holder, reservation), decide or self.order())
+        admitted = await self.ledger.admit(asks(holder, idempotency_key), decide or self.order())
         assert not isinstance(admitted, Replayed)
         return admitted[0]
 
 
 def asks(
-    holder: Holder, reservation: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
+    holder: Holder, idempotency_key: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
 ) -> UnverifiedCaller:
-    return UnverifiedCaller(holder.key_hash, scope, reservation)
+    return UnverifiedCaller(holder.key_hash, scope, idempotency_key)
 
 
 def refuses(error: MynaError) -> Decide:

@@ -120,7 +120,7 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
 
     async def decide() -> ChargeOrder[str]:
         if not prices:
-            desk.config._take(old)
+            desk.config._replace(old)
         prices.append(desk.config.settings.chat_units)
         return ChargeOrder(Scope.CHAT, prices[-1], 30.0, "a plan")
 
@@ -192,7 +192,7 @@ async def test_calls_over_the_queue_limit_are_refused_before_the_charge(books: B
 
 async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
     assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
@@ -204,7 +204,7 @@ async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
 ) -> None:
     """503 "nothing was charged" would be wrong: the first call was."""
     holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
     async def unavailable(_: UnverifiedCaller) -> int:
@@ -219,7 +219,7 @@ async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refuse
 ) -> None:
     """No channel is available and the balance is zero, but the response was paid for."""
     holder, order = await books.holder(units=1), reserved()
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
     gone = refuses(NoSpeechChannel("nobody can speak"))
@@ -232,7 +232,7 @@ async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refuse
 async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
     """Where the charge finds it, and where a new call would be refused before one."""
     holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
 
     assert await books.answer(call.id) == [(NOT_STORED,)]
@@ -246,7 +246,7 @@ async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books,
 
 async def test_the_largest_response_that_is_stored_is_replayed(books: Books, desk: Desk) -> None:
     holder, order, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep(answer)
 
     assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed(answer)
@@ -270,7 +270,7 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) ->
 
 async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
     await keys.revoke(books.db, holder.key_id)
     for decide in (desk.order(), refuses(BAD_REQUEST)):
@@ -280,7 +280,7 @@ async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
 
 async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
     holder = await books.holder()
-    async with await desk.admit(holder, reservation=reserved()) as call:
+    async with await desk.admit(holder, idempotency_key=reserved()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
             await desk.ledger.admit(asks(holder, reserved(body="another")), desk.order())
         await call.keep("the answer")
@@ -289,7 +289,7 @@ async def test_another_request_with_the_same_idempotency_key_is_refused(books: B
 async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     other = await books.open_again() if books.url else books.db
-    async with desk_on(other) as second, await desk.admit(holder, reservation=order) as call:
+    async with desk_on(other) as second, await desk.admit(holder, idempotency_key=order) as call:
         copies = [
             asyncio.ensure_future(at.ledger.admit(asks(holder, order), at.order())) for at in (desk, second)
         ]
@@ -304,8 +304,8 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books,
 
 async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, reservation=order):
-        copy = asyncio.ensure_future(desk.admit(holder, reservation=order))
+    async with await desk.admit(holder, idempotency_key=order):
+        copy = asyncio.ensure_future(desk.admit(holder, idempotency_key=order))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
     async with await copy as call:

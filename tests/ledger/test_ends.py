@@ -47,8 +47,8 @@ async def test_a_response_is_stored_only_with_an_idempotency_key(
 
     monkeypatch.setattr(desk.commits, "end", noted)
     holder = await books.holder()
-    for reservation in (None, reserved()):
-        async with await desk.admit(holder, reservation=reservation) as call:
+    for idempotency_key in (None, reserved()):
+        async with await desk.admit(holder, idempotency_key=idempotency_key) as call:
             await call.keep("the answer")
     assert [operation.answer for operation in sent] == [None, "the answer"]
 
@@ -127,7 +127,7 @@ async def test_a_cancelled_keep_is_in_doubt(books: Books, desk: Desk) -> None:
 
 async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, desk: Desk) -> None:
     holder = await books.holder()
-    left = await books.opened(holder, units=3, task=speech(), reservation=reserved(), deadline_ms=1000)
+    left = await books.opened(holder, units=3, task=speech(), idempotency_key=reserved(), deadline_ms=1000)
     assert await desk.ledger.sweep() == 0
     await books.move_clock(1001)
     assert await desk.ledger.sweep() == 1

@@ -87,7 +87,7 @@ class Model:
         paid = next(paid for paid in self.calls if paid.charge.call_id == end.call_id)
         if paid.state is OPEN:
             paid.state = end.state
-            order = paid.charge.reservation
+            order = paid.charge.idempotency_key
             place = (paid.key.holder.account_id, order.key) if order else None
             if end.state is REFUNDED:
                 paid.key.purse["units"] += paid.charge.units
@@ -103,7 +103,7 @@ class Model:
         stale = charge.config_version != 1
         if not key.scopes & charge.pays:
             return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
-        order = charge.reservation
+        order = charge.idempotency_key
         place = (key.holder.account_id, order.key if order else "")
         if order and place in self.answers:
             fingerprint, _, answer = self.answers[place]
@@ -256,7 +256,7 @@ def wished(holder: Holder, wish: dict[str, Any]) -> Charge:
         config_version=wish["version"],
         deadline_ms=LIFE_MS,
         task=task,
-        reservation=reserved(wish["order"], wish["body"]) if wish["order"] else None,
+        idempotency_key=reserved(wish["order"], wish["body"]) if wish["order"] else None,
     )
 
 

@@ -24,7 +24,7 @@ def counted(decide: Decide, count: list[int]) -> Decide:
 
 async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None:
     holder, order, decided = await books.holder(), reserved(), [0]
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         decide = counted(desk.order(), decided)
         copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), decide))
         await asyncio.wait([copy], timeout=0.3)
@@ -37,7 +37,7 @@ async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None
 async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     gone = refuses(NoSpeechChannel("nobody can speak"))
-    async with await desk.admit(holder, reservation=order) as call:
+    async with await desk.admit(holder, idempotency_key=order) as call:
         copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), gone))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
@@ -50,7 +50,7 @@ async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
 ) -> None:
     holder, order = await books.holder(), reserved()
     bad = refuses(InvalidRequest("text: must not be blank."))
-    async with await desk.admit(holder, reservation=order):
+    async with await desk.admit(holder, idempotency_key=order):
         copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), bad))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from myna.app import Service
-from myna.channels import FAILURES_MAX, recall_circuits
+from myna.channels import FAILURES_MAX, restore_circuits
 from myna.config import ConfigCache
 from myna.settings import Settings
 from myna.store.queries import circuits as store
@@ -57,7 +57,7 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
 
 
 async def test_a_circuit_whose_cooldown_is_over_is_half_open(books: Books) -> None:
-    await books.db.transaction(lambda connection: store.opened(connection, "up", 0, "why"))
+    await books.db.transaction(lambda connection: store.record_open(connection, "up", 0, "why"))
     assert await state(books) == ("half-open", "why")
 
 
@@ -67,7 +67,7 @@ async def test_a_process_closes_what_the_one_before_it_left_open(
     fail(service)
     await service.jobs.record_circuits()
     after = await serving(books, tmp_path)
-    await recall_circuits(books.db, after.channels)
+    await restore_circuits(books.db, after.channels)
     assert not after.channels.circuits.open("up")
     after.channels.circuits.succeeded("up")
     await after.jobs.record_circuits()
@@ -102,7 +102,7 @@ async def test_a_channel_whose_key_is_missing_is_logged_once(
     await service.jobs.refresh_config()
     await service.jobs.refresh_config()
     (line,) = caplog.messages
-    assert line.startswith("channel 'up' is asked without a key: MYNA_KEY_UP ")
+    assert line.startswith("channel 'up' has no key: MYNA_KEY_UP ")
 
 
 async def test_a_channel_whose_key_is_there_is_not_logged(

@@ -9,7 +9,7 @@ ABOVE_THE_FENCE = STEPS + "a_charge_decided_under_an_older_fence_is_decided_agai
 FOUND_LATER = STEPS + "a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_ones[sqlite]"
 
 OF_THE_AUDIT = (
-    guard("a new fence makes charges stale", STATE, "    await changed(db)\n", "", ABOVE_THE_FENCE),
+    guard("a new fence makes charges stale", STATE, "    await raise_version(db)\n", "", ABOVE_THE_FENCE),
     guard(
         "a fence in the future is raised",
         STATE,

@@ -114,7 +114,7 @@ OF_UPLOADS = (
         (
             Change(
                 UPLOAD,
-                "if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.held)):",
+                "if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.lease)):",
                 "if False:",
             ),
             SHORT_PATIENCE,
@@ -124,7 +124,7 @@ OF_UPLOADS = (
     guard(
         "an upload: one per lease",
         UPLOAD,
-        "if lease in self._jobs:",
+        "if lease in self._leases:",
         "if False:",
         UPLOADS + "a_job_has_one_upload_at_a_time[sqlite]",
     ),
@@ -171,7 +171,7 @@ OF_UPLOADS = (
     guard(
         "an upload: a duplicate file is deleted",
         UPLOAD,
-        "if not named:",
+        "if not in_use:",
         "if False:",
         UPLOADS + "the_same_again_is_fine_and_leaves_one_file[sqlite]",
     ),
@@ -250,7 +250,7 @@ OF_VOICES = (
             Change(CLONES, "if not request.consent_by:", "if False:"),
             Change(
                 CLONES,
-                '_check_line("The name of who gives the consent", request',
+                '_check_line("The name of the person who consents", request',
                 '_check_line("", "x" or request',
             ),
         ),
@@ -285,7 +285,7 @@ OF_THE_QUEUE = (
     guard(
         "the estimate assumes round robin",
         "myna/farm/capacity.py",
-        "share = min(1.0, turns / tasks[row.account_id])",
+        "share = min(1.0, rounds / tasks[row.account_id])",
         "share = 1.0",
         QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
         "NoSpeechChannel",

@@ -54,11 +54,11 @@ STATEMENT_UNITS = Change(
     BATCH, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
 )
 STATEMENT_UNITS_ONE = Change(BATCH, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
-UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would have fallen below zero")', "pass")
+UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would be below zero")', "pass")
 OPEN_READ = Change(BATCH, "\nWHERE c.{OPEN}", "")
 OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND {OPEN}", "id IN carray(?1)")
 OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND {OPEN}", "WHERE id = ?1")
-OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would have ended twice")', "pass")
+OPEN_COUNT = Change(BATCH, 'raise AssertionError("a call would end twice")', "pass")
 LITE_CHECK = Change(LITE, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_CHECK = Change(PG, "DEFAULT 0 CHECK (balance >= 0)", "DEFAULT 0")
 PG_UNITS = Change(ROUTINES, "IF remaining < c.units THEN", "IF false THEN")
@@ -102,29 +102,29 @@ ON_SQLITE = (
     guard(
         "fingerprint",
         BATCH,
-        "if fingerprint != charge.reservation.fingerprint:",
+        "if fingerprint != charge.idempotency_key.fingerprint:",
         "if False:",
         RETRIES + "another_request_under_the_same_key_is_refused_open_or_kept[sqlite]",
     ),
     guard(
         "expiry of the idempotency key",
         BATCH,
-        "oldest = now - RESERVATION_LIFE_MS",
+        "oldest = now - IDEMPOTENCY_KEY_LIFE_MS",
         "oldest = 0",
         RETRIES + "an_idempotency_key_expires_after_a_day[sqlite]",
     ),
     guard(
         "idempotency key",
         BATCH,
-        "db.execute(_RESERVE, ",
-        "print(_RESERVE, ",
+        "db.execute(_INSERT_KEY, ",
+        "print(_INSERT_KEY, ",
         RETRIES + "retries_in_one_batch_are_charged_once[sqlite]",
     ),
     guard(
         "a refund deletes the idempotency key",
         BATCH,
-        "db.execute(_DROP_RESERVATIONS, ",
-        "print(_DROP_RESERVATIONS, ",
+        "db.execute(_DELETE_KEYS, ",
+        "print(_DELETE_KEYS, ",
         RETRIES + "a_refund_deletes_the_idempotency_key[sqlite]",
     ),
     guard("revoked", BATCH, "k.revoked_at = 0 AND", "", CHARGE + "a_revoked_key_is_refused[sqlite]"),
@@ -160,7 +160,7 @@ ON_SQLITE = (
         "rate before a stored response, in the batch",
         BATCH,
         "if not key.scopes & charge.pays:",
-        "if not charge.reservation and not key.scopes & charge.pays:",
+        "if not charge.idempotency_key and not key.scopes & charge.pays:",
         ADMIT + "a_retry_of_speech_requires_the_scope[sqlite]",
         "Failed",
     ),

@@ -302,15 +302,15 @@ ON_POSTGRESQL = (
     guard(
         "a charge in doubt",
         COMMITS,
-        "waiting.in_doubt = waiting.sent",
-        "waiting.in_doubt = False",
+        "pending.in_doubt = pending.sent",
+        "pending.in_doubt = False",
         OUTAGES + "a_charge_in_doubt_is_refunded_after_its_cancellation",
         "TimeoutError",
     ),
     guard(
         "contended operations wait apart",
         COMMITS,
-        "self._defer(waiting, contended=False)",
+        "self._defer(pending, contended=False)",
         "pass",
         OUTAGES + "a_contended_operation_is_committed_at_shutdown",
         "TimeoutError",

@@ -15,14 +15,14 @@ OF_REFUSALS = (
     guard(
         "a refused job is requeued for another node",
         TASKS,
-        "return not await refusals.another(db, proof.kind, proof.id)",
+        "return not await refusals.another_node_can(db, proof.kind, proof.id)",
         "return True",
         OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
     ),
     guard(
         "a refused job that no other node can do",
         TASKS,
-        "return not await refusals.another(db, proof.kind, proof.id)",
+        "return not await refusals.another_node_can(db, proof.kind, proof.id)",
         "return False",
         OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
     ),
@@ -127,7 +127,7 @@ OF_REFUSALS = (
     guard(
         "a refused voice that no other node can clone",
         TASKS,
-        "await refusals.fail_refused_clones(db, OPINION_GRACE_MS, NO_TRY_LEFT)",
+        "await refusals.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)",
         "pass",
         NONE_LEFT + "[sqlite-False]",
     ),

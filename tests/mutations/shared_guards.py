@@ -37,7 +37,7 @@ ON_BOTH = (
     guard(
         "a charge whose caller disconnected is refunded",
         COMMITS,
-        "self._refund_charge(waiting.operation, outcome)",
+        "self._refund_charge(pending.operation, outcome)",
         "pass",
         GROUP + "a_charge_committed_after_its_cancellation_is_refunded_at_once[sqlite]",
         "TimeoutError",
@@ -53,7 +53,7 @@ ON_BOTH = (
     guard(
         "a charge that was sent is in doubt",
         COMMITS,
-        "if not (waiting.sent and isinstance(waiting.operation, Charge)):",
+        "if not (pending.sent and isinstance(pending.operation, Charge)):",
         "if True:",
         IN_DOUBT + "a_charge_that_was_sent_is_in_doubt_and_refunded[sqlite]",
         "DatabaseUnavailable",
@@ -61,7 +61,7 @@ ON_BOTH = (
     guard(
         "a cancelled charge is in doubt",
         COMMITS,
-        "if waiting.sent and isinstance(operation, Charge):",
+        "if pending.sent and isinstance(operation, Charge):",
         "if False:",
         IN_DOUBT + "a_call_cancelled_during_its_charge_is_in_doubt[sqlite]",
         "CancelledError",
@@ -69,7 +69,7 @@ ON_BOTH = (
     guard(
         "a charge refused as never sent is not sent",
         COMMITS,
-        "wanted = [waiting for waiting in batch if not waiting.cancelled]",
+        "wanted = [pending for pending in batch if not pending.cancelled]",
         "wanted = list(batch)",
         GROUP + "a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent[sqlite]",
     ),
@@ -109,7 +109,7 @@ ON_BOTH = (
         "a failed batch is halved",
         COMMITS,
         "    await self._halve(batch, contended=contended)",
-        "    [self._fail(waiting, error) for waiting in batch]",
+        "    [self._fail(pending, error) for pending in batch]",
         GROUP + "an_operation_that_fails_on_its_data_fails_alone[sqlite]",
     ),
     guard(

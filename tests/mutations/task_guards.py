@@ -80,21 +80,21 @@ PROOF = (
     guard(
         "complete: the proof",
         TASKS,
-        "if not await queue.lease(db, proof):\n                if await",
+        "if not await queue.lock_lease(db, proof):\n                if await",
         "if False:\n                if await",
         ENDS + "a_wrong_token_is_stale[sqlite-complete]",
     ),
     guard(
         "fail: the proof",
         TASKS,
-        "if not await queue.lease(db, proof):\n                raise StaleLease\n            if not failure",
-        "if False:\n                raise StaleLease\n            if not failure",
+        "lock_lease(db, proof):\n                raise StaleLease\n            if not failure",
+        "lock_lease(db, proof) and False:\n                raise StaleLease\n            if not failure",
         ENDS + "a_wrong_token_is_stale[sqlite-fail]",
     ),
     guard(
         "the account's lock",
         TASKS,
-        "await accounts.lock(db, place.account_id)",
+        "await accounts.lock(db, owner.account_id)",
         "pass",
         ENDS + "the_account_is_locked_before_the_job[fail]",
     ),
@@ -196,8 +196,8 @@ LEASING = (
     guard(
         "round robin of accounts",
         QUEUE,
-        "ORDER BY coalesce(u.turn, 0), h.place",
-        "ORDER BY h.place",
+        "ORDER BY coalesce(u.turn, 0), j.position",
+        "ORDER BY j.position",
         FAIRNESS + "accounts_take_turns_whatever_each_has_waiting[sqlite]",
     ),
     guard(
@@ -276,8 +276,8 @@ REQUEUEING = (
     guard(
         "a returned job costs no try",
         TASKS,
-        "tries_back=int(failure.handed_back)",
-        "tries_back=0",
+        "tries_returned=int(failure.handed_back)",
+        "tries_returned=0",
         ENDS + "a_job_handed_back_costs_no_try[sqlite]",
     ),
     guard(
@@ -300,14 +300,14 @@ DRAFTS = (
     guard(
         "a completion stores no large response",
         TASKS,
-        "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
-        "draft.replace(AUDIO_MARK, audio.name) if draft",
+        "to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft",
+        "draft.replace(AUDIO_PLACEHOLDER, audio.name) if draft",
         ENDS + "who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft[sqlite]",
     ),
     guard(
         "the audio's name in the stored response",
         TASKS,
-        "to_store(draft.replace(AUDIO_MARK, audio.name)) if draft",
+        "to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft",
         "to_store(draft) if draft",
         ENDS + "who_completes_a_task_fills_in_the_answer_to_its_copies[sqlite]",
     ),
@@ -321,14 +321,14 @@ DRAFTS = (
     guard(
         "left to nodes: the task's id in the stored response",
         ROWS,
-        "whole = draft.replace(TASK_MARK, str(task_id))",
+        "whole = draft.replace(TASK_PLACEHOLDER, str(task_id))",
         "whole = draft",
         CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id]",
     ),
     guard(
         "left to nodes: no response without audio",
         ROWS,
-        "answer = None if AUDIO_MARK in whole else whole",
+        "answer = None if AUDIO_PLACEHOLDER in whole else whole",
         "answer = whole",
         CLOCK + "what_is_left_to_nodes_has_the_answer_to_its_copies[sqlite-id and audio]",
     ),
@@ -366,7 +366,7 @@ DRAFTS = (
         (
             Change(
                 TASKS,
-                "if not await queue.lease(db, proof):\n                if await",
+                "if not await queue.lock_lease(db, proof):\n                if await",
                 "if False:\n                if await",
             ),
             Change(TASKS, "if outcome is not EndOutcome.DONE:", "if False:"),

@@ -50,15 +50,15 @@ OF_VOICES = (
     guard(
         "a locked job hides no other",
         TASKS,
-        "queue.heads(db, node_id, HEADS_MAX)",
-        "queue.heads(db, node_id, jobs - len(found))",
+        "queue.next_jobs(db, node_id, ACCOUNTS_MAX)",
+        "queue.next_jobs(db, node_id, jobs - len(found))",
         LOCKED_JOBS + "a_locked_job_is_skipped_for_the_next_one",
         error="ValueError",
     ),
     guard(
         "a deleted voice makes earlier decisions stale",
         "myna/store/queries/clones.py",
-        "    await changed(db)  # a call that was decided",
+        "    await raise_version(db)  # a call that was decided",
         "    # a call that was decided",
         "tests/clones/test_delete.py::test_deleting_a_voice_makes_earlier_decisions_stale[sqlite]",
     ),

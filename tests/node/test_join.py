@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_written_to_costs_no_token(
     (tmp_path / "file").write_text("in the way")
     ended = fresh.command("join", farm_site.url, farm_site.token, "--data", str(tmp_path / "file" / "below"))
     assert ended.code == 2
-    assert "can't be made" in ended.stderr
+    assert "can't be created" in ended.stderr
     assert farm_site.token
 
 

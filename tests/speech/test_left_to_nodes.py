@@ -113,16 +113,16 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
         node, holder = await other.node(VOICE), await books.holder()
         db = await Postgresql.open(cutter.url)
         tasks = Tasks(db, lease_s=30)
-        take_over = tasks.take_over
+        queue_for_nodes = tasks.queue_for_nodes
 
         async def slowly(*asked: Any) -> bool:
             try:
-                return await take_over(*asked)
+                return await queue_for_nodes(*asked)
             finally:
                 (job,) = await other.tasks.lease(node, 1, 10)
                 assert await other.tasks.complete(node, shown(job), AUDIO)
 
-        monkeypatch.setattr(tasks, "take_over", slowly)
+        monkeypatch.setattr(tasks, "queue_for_nodes", slowly)
         call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
         cutter.lose_answer_to(b"COMMIT")
         with pytest.raises(CommitInDoubt):

@@ -148,7 +148,7 @@ class Books:
         return row
 
     async def answer(self, call_id: bytes) -> list[tuple[Any, ...]]:
-        """The stored answer of the call's reservation, if it has one."""
+        """The stored answer of the call's idempotency_key, if it has one."""
         return await self.sql("SELECT answer FROM reservations WHERE call_id = $1", call_id)
 
     async def sql(self, text: str, *args: object) -> list[tuple[Any, ...]]:

@@ -183,7 +183,7 @@ async def test_an_empty_batch_changes_nothing(books: Books) -> None:
 
 async def scans(books: Books) -> dict[str, tuple[int, int]]:
     """The number of scans of each index of a PostgreSQL database, and of entries that they returned."""
-    writer = await books.db._writer.opened()  # type: ignore[attr-defined]
+    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
     await writer.fetch("SELECT pg_stat_force_next_flush()")
     await writer.fetch("SELECT 1")
     rows = await books.sql("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
@@ -227,7 +227,7 @@ async def test_plans_are_discarded_only_after_their_lifetime(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, holder = cast(Postgresql, postgres_books.db), await postgres_books.holder()
-    writer, asked = await db._writer.opened(), []
+    writer, asked = await db._writer.connection(), []
     writer.add_query_logger(lambda query: asked.append(query.query))
     for life_s, anew in ((3600.0, 0), (0.0, 3)):
         monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", life_s)

@@ -117,19 +117,19 @@ async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> N
     order = reserved()
     stale, unpaid = {"config_version": 0}, {"pays": int(Scope.TTS)}
     dear = {**stale, "units": 9}
-    first = await books.opened(good, reservation=order)
+    first = await books.opened(good, idempotency_key=order)
 
     async def told(**changes: object) -> ChargeOutcome:
         return (await books.charge(charge_of(poor, **changes)))[0]
 
-    assert await told(key_hash=b"?" * 32, reservation=order, **dear, **unpaid) == KEY_REFUSED
-    assert await told(reservation=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
-    assert await told(reservation=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
-    assert await told(reservation=reserved(body="another"), **dear) == ChargeRefused(RefusalReason.REUSED)
-    assert await told(reservation=order, **dear) == ChargeRefused(RefusalReason.PENDING)
+    assert await told(key_hash=b"?" * 32, idempotency_key=order, **dear, **unpaid) == KEY_REFUSED
+    assert await told(idempotency_key=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
+    assert await told(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await told(idempotency_key=reserved(body="another"), **dear) == ChargeRefused(RefusalReason.REUSED)
+    assert await told(idempotency_key=order, **dear) == ChargeRefused(RefusalReason.PENDING)
     await books.end(keep_of(first, "the answer"))
-    assert await told(reservation=order, **dear) == Replayed("the answer")
-    assert await told(reservation=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await told(idempotency_key=order, **dear) == Replayed("the answer")
+    assert await told(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
     assert await told(**dear) == ChargeRefused(RefusalReason.STALE)
     assert await told(units=9) == ChargeRefused(RefusalReason.UNITS, 0)
     assert await books.counters(poor) == (0, 0, 0)
@@ -159,6 +159,6 @@ async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
 
 async def test_a_refused_charge_creates_no_task(books: Books) -> None:
     holder = await books.holder(units=0)
-    await books.charge(charge_of(holder, task=speech(), reservation=reserved()))
+    await books.charge(charge_of(holder, task=speech(), idempotency_key=reserved()))
     assert await books.sql("SELECT id FROM tasks") == []
     assert await books.sql("SELECT key FROM reservations") == []

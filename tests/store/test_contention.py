@@ -102,7 +102,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
     assert isinstance(books.db, Postgresql)
     stuck, free = await books.holder(), await books.holder(units=CALLS)
     call = await books.opened(stuck)
-    writer = await books.db._writer.opened()
+    writer = await books.db._writer.connection()
     async with held(books, call, "call"):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         together = [commits.charge(charge_of(free), SOON_S) for _ in range(3)]
@@ -111,7 +111,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
         assert not ending.done()
     assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
     assert await books.state(call.call_id) == CallState.REFUNDED
-    assert await books.db._writer.opened() is writer
+    assert await books.db._writer.connection() is writer
     assert caplog.text == ""
 
 

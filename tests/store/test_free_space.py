@@ -32,7 +32,7 @@ async def test_below_the_reserve_speech_is_refused_until_space_is_free(
     lines = []
     for free in (RESERVE, RESERVE - 1, RESERVE - 2, RESERVE):
         monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: Usage(free))
-        await space.look()
+        await space.refresh()
         assert space.low is (free < RESERVE)
         assert metrics.DISK_FREE_BYTES._value.get() == free
         if space.low:
@@ -52,7 +52,7 @@ async def test_without_a_reserve_free_space_is_not_checked(
 ) -> None:
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: Usage(0))
     space = FreeSpace(tmp_path, 0)
-    await space.look()
+    await space.refresh()
     space.check()
 
 
@@ -70,7 +70,7 @@ async def test_a_stalled_disk_blocks_only_the_check_of_free_space(
 
     monkeypatch.setattr(module.shutil, "disk_usage", stalled)
     space = FreeSpace(tmp_path, RESERVE)
-    looking = asyncio.create_task(space.look())
+    looking = asyncio.create_task(space.refresh())
     await asyncio.wait_for(began.wait(), 30)
     space.check()  # the result of the last check applies
     assert not looking.done()

@@ -33,18 +33,18 @@ def test_the_writer_waits_until_the_command_releases_the_lock(tmp_path: Path) ->
     yielding.join(60)
     assert not yielding.is_alive()
     thread.join(60)
-    assert not (tmp_path / "knock").exists()
+    assert not (tmp_path / "write.request").exists()
 
 
 def test_the_writer_stops_waiting_after_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "knock").touch()
-    with FileLock(tmp_path / "knock.lock"):
+    (tmp_path / "write.request").touch()
+    with FileLock(tmp_path / "write.lock"):
         started = time.monotonic()
         WriterHandover(tmp_path).yield_lock()
     assert time.monotonic() - started < YIELD_S + 20
 
 
 def test_the_request_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "knock").touch()
+    (tmp_path / "write.request").touch()
     WriterHandover(tmp_path).yield_lock()
-    assert not (tmp_path / "knock").exists()
+    assert not (tmp_path / "write.request").exists()

@@ -26,7 +26,7 @@ ENTRIES_MAX = 10
 async def read(books: Books) -> dict[str, int]:
     """The number of entries that each index has returned until now."""
     assert isinstance(books.db, Postgresql)
-    writer = await books.db._writer.opened()
+    writer = await books.db._writer.connection()
     await writer.fetch("SELECT pg_stat_force_next_flush()")
     await writer.fetch("SELECT 1")
     return dict(await books.sql("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes"))

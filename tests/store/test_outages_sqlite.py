@@ -59,7 +59,7 @@ async def test_a_handover_lock_that_fails_or_stays_locked_stops_no_call(
 ) -> None:
     monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.05)
     holder = await sqlite_books.holder()
-    lock, mark = sqlite_books.folder / "knock.lock", sqlite_books.folder / "knock"
+    lock, mark = sqlite_books.folder / "write.lock", sqlite_books.folder / "write.request"
     lock.unlink(missing_ok=True)
     lock.mkdir()
     mark.touch()

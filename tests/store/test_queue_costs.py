@@ -38,9 +38,9 @@ CLONES = (
 )
 Question = Callable[[Transaction], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
-    "a node's next job": lambda db: queue.heads(db, 1, 1),
-    "a sample for a job": lambda db: queue.held_sample(db, 1, b"s" * 32),
-    "whether a file is named": lambda db: tasks.named(db, ["f" * 32 + ".mp3"]),
+    "a node's next job": lambda db: queue.next_jobs(db, 1, 1),
+    "a sample for a job": lambda db: queue.leased_sample(db, 1, b"s" * 32),
+    "whether a file is named": lambda db: tasks.files_in_use(db, ["f" * 32 + ".mp3"]),
     "leases that ran out": lambda db: queue.requeue_expired(db, TRIES_MAX, 100),
     "voices whose last lease ran out": lambda db: queue.fail_exhausted_clones(db, TRIES_MAX, "r"),
     "voices that no other node makes": lambda db: refusals.fail_refused_clones(db, 1, "r"),

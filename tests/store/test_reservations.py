@@ -3,8 +3,15 @@
 import pytest
 
 from myna.keys import Scope
-from myna.store.batch import AUDIO_MARK, TASK_MARK, ChargeRefused, RefusalReason, Replayed, TaskStatus
-from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.batch import (
+    AUDIO_PLACEHOLDER,
+    TASK_PLACEHOLDER,
+    ChargeRefused,
+    RefusalReason,
+    Replayed,
+    TaskStatus,
+)
+from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.queries import ledger, tasks
 from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of, reserved, speech
 
@@ -16,110 +23,116 @@ ODD_ANSWER = '{"content": "a\\u0000b \\"quoted\\" \\\\ 你好 👋"}'
 
 async def test_a_retry_is_pending_while_the_first_call_is_open_and_then_replayed(books: Books) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [
+    call = await books.opened(holder, idempotency_key=reserved())
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [
         ChargeRefused(RefusalReason.PENDING)
     ]
 
     await books.end(keep_of(call, ODD_ANSWER))
 
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed(ODD_ANSWER)]
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [Replayed(ODD_ANSWER)]
     assert await books.balance(holder) == 9
     assert await books.counters(holder) == (1, 1, 1)
 
 
 async def test_retries_in_one_batch_are_charged_once(books: Books) -> None:
     holder = await books.holder()
-    outcomes = await books.charge(*[charge_of(holder, reservation=reserved()) for _ in range(3)])
+    outcomes = await books.charge(*[charge_of(holder, idempotency_key=reserved()) for _ in range(3)])
     assert outcomes == [charged_of(holder, 9), *[ChargeRefused(RefusalReason.PENDING)] * 2]
 
 
 async def test_another_request_under_the_same_key_is_refused_open_or_kept(books: Books) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
+    call = await books.opened(holder, idempotency_key=reserved())
     other = reserved(body="another body")
-    assert await books.charge(charge_of(holder, reservation=other)) == [ChargeRefused(RefusalReason.REUSED)]
+    assert await books.charge(charge_of(holder, idempotency_key=other)) == [
+        ChargeRefused(RefusalReason.REUSED)
+    ]
     await books.end(keep_of(call, "the answer"))
-    assert await books.charge(charge_of(holder, reservation=other)) == [ChargeRefused(RefusalReason.REUSED)]
+    assert await books.charge(charge_of(holder, idempotency_key=other)) == [
+        ChargeRefused(RefusalReason.REUSED)
+    ]
 
 
 async def test_a_refund_deletes_the_idempotency_key(books: Books) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
+    call = await books.opened(holder, idempotency_key=reserved())
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [charged_of(holder, 9)]
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [charged_of(holder, 9)]
 
 
 async def test_a_refund_deletes_the_idempotency_key_of_a_task(books: Books) -> None:
     """Its response was stored at the charge, but the audio was never made."""
     holder, order = await books.holder(), speech(TaskStatus.QUEUED)
-    call = await books.opened(holder, task=order, reservation=reserved(), draft=TASK_MARK)
+    call = await books.opened(holder, task=order, idempotency_key=reserved(), draft=TASK_PLACEHOLDER)
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed(str(task_id))]
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [Replayed(str(task_id))]
     await books.end(refund_of(call))
     assert await books.answer(call.call_id) == []
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [charged_of(holder, 9)]
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [charged_of(holder, 9)]
 
 
 async def test_an_answer_without_its_audio_is_not_replayed(books: Books) -> None:
     holder, order = await books.holder(), speech(TaskStatus.QUEUED)
-    call = await books.opened(holder, task=order, reservation=reserved(), draft=f"{TASK_MARK} {AUDIO_MARK}")
+    call = await books.opened(
+        holder, task=order, idempotency_key=reserved(), draft=f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}"
+    )
     ((task_id,),) = await books.sql("SELECT id FROM tasks")
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [
         ChargeRefused(RefusalReason.PENDING)
     ]
-    assert await tasks.draft(books.db, call.call_id) == f"{task_id} {AUDIO_MARK}"
+    assert await tasks.draft(books.db, call.call_id) == f"{task_id} {AUDIO_PLACEHOLDER}"
 
 
 async def test_an_idempotency_key_belongs_to_the_account(books: Books) -> None:
     holder, stranger = await books.holder(), await books.holder()
     second = await books.second_key(holder)
-    await books.opened(holder, reservation=reserved())
-    outcomes = await books.charge(*[charge_of(key, reservation=reserved()) for key in (second, stranger)])
+    await books.opened(holder, idempotency_key=reserved())
+    outcomes = await books.charge(*[charge_of(key, idempotency_key=reserved()) for key in (second, stranger)])
     assert outcomes == [ChargeRefused(RefusalReason.PENDING), charged_of(stranger, 9)]
 
 
 async def test_an_idempotency_key_expires_after_a_day(books: Books) -> None:
-    assert RESERVATION_LIFE_MS == DAY_MS
+    assert IDEMPOTENCY_KEY_LIFE_MS == DAY_MS
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
+    call = await books.opened(holder, idempotency_key=reserved())
     await books.end(keep_of(call, "the answer"))
 
     await books.move_clock(DAY_MS - 60_000)
-    assert await books.charge(charge_of(holder, reservation=reserved())) == [Replayed("the answer")]
+    assert await books.charge(charge_of(holder, idempotency_key=reserved())) == [Replayed("the answer")]
     await books.move_clock(60_000)
-    another = charge_of(holder, reservation=reserved(body="another body"))
+    another = charge_of(holder, idempotency_key=reserved(body="another body"))
     assert await books.charge(another) == [charged_of(holder, 8)]
     assert await books.answer(another.call_id) == [(None,)]
 
 
 async def test_expired_answers_are_deleted_except_those_of_open_calls(books: Books) -> None:
     holder = await books.holder()
-    kept = await books.opened(holder, reservation=reserved("kept"))
-    still_open = await books.opened(holder, reservation=reserved("open"), deadline_ms=3 * DAY_MS)
+    kept = await books.opened(holder, idempotency_key=reserved("kept"))
+    open_one = await books.opened(holder, idempotency_key=reserved("open"), deadline_ms=3 * DAY_MS)
     await books.end(keep_of(kept, "the answer"))
     await books.move_clock(DAY_MS + 60_000)
-    young = await books.opened(holder, reservation=reserved("young"))
+    young = await books.opened(holder, idempotency_key=reserved("young"))
     await books.end(keep_of(young, "a new answer"))
 
     async def clean() -> int:
-        return await books.db.transaction(lambda connection: ledger.forget_old_answers(connection, 10))
+        return await books.db.transaction(lambda connection: ledger.delete_expired_keys(connection, 10))
 
     assert await clean() == 1
     assert await clean() == 0
     assert await books.answer(kept.call_id) == []
-    assert await books.answer(still_open.call_id) == [(None,)]
+    assert await books.answer(open_one.call_id) == [(None,)]
     assert await books.answer(young.call_id) == [("a new answer",)]
 
 
 async def test_the_stored_answer_is_only_for_the_same_request(books: Books) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
+    call = await books.opened(holder, idempotency_key=reserved())
     order = reserved()
 
     async def stored(account_id: int, key: str, fingerprint: bytes, scopes: Scope = Scope.CHAT) -> str | None:
-        found = await ledger.reserved(books.db, account_id, int(scopes), key, fingerprint)
+        found = await ledger.stored_response(books.db, account_id, int(scopes), key, fingerprint)
         return found.answer if found else None
 
     assert await stored(holder.account_id, order.key, order.fingerprint) is None
@@ -138,6 +151,6 @@ async def test_the_answer_of_the_first_of_two_keeps_in_one_batch_is_stored(
     books: Books, first: str, second: str
 ) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, reservation=reserved())
+    call = await books.opened(holder, idempotency_key=reserved())
     assert await books.end(keep_of(call, first), keep_of(call, second)) == ["done", "done"]
     assert await books.answer(call.call_id) == [(first,)]

@@ -61,7 +61,7 @@ async def test_connections_send_only_parameters_that_poolers_accept(db: Postgres
         assert door.asked == _TRACKED
         door.asked.clear()
         with pytest.raises(db.unavailable):
-            await BatchWriter(door.url, "a writer", LockPolicy.NONE).opened()
+            await BatchWriter(door.url, "a writer", LockPolicy.NONE).connection()
         assert door.asked == _TRACKED
 
 
@@ -93,6 +93,6 @@ async def test_a_session_keeps_its_settings(db: Postgresql) -> None:
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
         rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
         assert [row[0] for row in rows] == ["10s"]
-    writer = await db._writer.opened()
+    writer = await db._writer.connection()
     for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
         assert await writer.fetchval(f"SHOW {name}") == value

@@ -8,7 +8,7 @@ import pytest
 from myna.store import migrate
 from myna.store.database import Database, Transaction, connect
 from myna.store.tables import tables
-from myna.store.tables.tables import Table, Tabled
+from myna.store.tables.tables import Table, TableQueries
 from tests.store.books import Books, charge_of, reserved
 
 pytestmark = pytest.mark.anyio
@@ -17,8 +17,8 @@ HASHED_KEYS = 13
 VERSIONS = range(1, migrate.latest() + 1)
 
 
-async def copied(db: Tabled) -> dict[str, Table]:
-    return {table.name: table for table in await tables.copied(db)}
+async def copied(db: TableQueries) -> dict[str, Table]:
+    return {table.name: table for table in await tables.tables_to_copy(db)}
 
 
 async def test_all_tables_except_the_migrations_are_copied(books: Books) -> None:
@@ -30,7 +30,7 @@ async def test_all_tables_except_the_migrations_are_copied(books: Books) -> None
 async def test_a_new_table_is_copied_after_those_it_references(books: Books) -> None:
     sql = "CREATE TABLE a_new_one (id BIGINT PRIMARY KEY, key_id BIGINT REFERENCES keys (id))"
     await books.db.transaction(lambda connection: connection.run_script(sql))
-    order = [table.name for table in await books.db.snapshot(tables.copied)]
+    order = [table.name for table in await books.db.snapshot(tables.tables_to_copy)]
     assert order.index("accounts") < order.index("keys") < order.index("a_new_one")
 
 
@@ -80,7 +80,7 @@ async def test_an_older_schema_is_completed_with_its_rows(
 
 async def test_idempotency_keys_of_an_older_schema_are_replaced_by_their_hashes(books: Books) -> None:
     """A retry after the migration finds its stored response."""
-    await books.charge(charge_of(await books.holder(units=5), reservation=reserved("caf\xe9")))
+    await books.charge(charge_of(await books.holder(units=5), idempotency_key=reserved("caf\xe9")))
     ((sql,),) = [[sql] for number, sql in migrate.known(books.db.dialect) if number == HASHED_KEYS]
     await books.db.transaction(lambda connection: connection.run_script(sql))
     expected = hashlib.sha256("caf\xe9".encode("latin-1")).hexdigest()

@@ -38,14 +38,14 @@ async def test_a_charge_creates_its_task_and_returns_its_id(books: Books) -> Non
 
 async def test_a_charge_sent_again_returns_the_same_task(books: Books) -> None:
     holder = await books.holder()
-    call = charge_of(holder, task=speech(), reservation=reserved())
+    call = charge_of(holder, task=speech(), idempotency_key=reserved())
     assert await books.charge(call) == await books.charge(call)
     assert (await only_task(books, holder)).status == 1
 
 
 async def test_a_keep_completes_the_task_with_its_audio(books: Books) -> None:
     holder = await books.holder()
-    call = await books.opened(holder, task=speech(), reservation=reserved())
+    call = await books.opened(holder, task=speech(), idempotency_key=reserved())
     await books.end(keep_of(call, "the answer", AUDIO))
     assert await books.task(call.call_id) == COMPLETED
     assert await books.answer(call.call_id) == [("the answer",)]

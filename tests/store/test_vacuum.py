@@ -17,7 +17,7 @@ ENTRIES = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'c
 
 async def entries(books: Books) -> int:
     """The number of index entries that a query of open calls reads."""
-    writer = await books.db._writer.opened()  # type: ignore[attr-defined]
+    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
     read = []
     for _ in range(2):
         await writer.fetch("SELECT pg_stat_force_next_flush()")
@@ -34,7 +34,7 @@ async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
     books, ended, calls = postgres_books, 30_000, 300
     holder = await books.holder(units=calls)
     await books.sql(FILL, ended)
-    writer = await books.db._writer.opened()  # type: ignore[attr-defined]
+    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
     await writer.execute("ALTER TABLE calls SET (autovacuum_enabled = off)")
     await writer.execute("VACUUM ANALYZE calls")
     batch = [charge_of(holder) for _ in range(calls)]

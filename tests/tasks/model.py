@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from myna.store.batch import AUDIO_MARK, TASK_MARK
+from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
 from myna.wire.farm import TRIES_MAX
 
 LEASE_S = 300
@@ -83,8 +83,8 @@ class Task(Work):
 
     def drafted(self, draft: str | None) -> None:
         if draft is not None:
-            self.draft = draft.replace(TASK_MARK, str(self.id))
-            self.answer = None if AUDIO_MARK in self.draft else self.draft
+            self.draft = draft.replace(TASK_PLACEHOLDER, str(self.id))
+            self.answer = None if AUDIO_PLACEHOLDER in self.draft else self.draft
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Model:
         task.drafted(draft)
         self.tasks.append(task)
 
-    def leave_to_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
+    def queue_for_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
         if not task.at_site:
             return False
         task.status, task.deadline = QUEUED, self.now + life_s
@@ -301,10 +301,10 @@ class Model:
         if isinstance(job, Task):
             if kept:
                 if job.draft is not None:
-                    job.answer = job.draft.replace(AUDIO_MARK, job.audio)
+                    job.answer = job.draft.replace(AUDIO_PLACEHOLDER, job.audio)
             else:
                 self.units[job.account_id] += 1
 
-    def _put_back(self, job: Work, tries_back: int) -> None:
+    def _put_back(self, job: Work, tries_returned: int) -> None:
         job.status, job.node_id, job.lease_until = QUEUED, 0, 0
-        job.tries -= tries_back
+        job.tries -= tries_returned

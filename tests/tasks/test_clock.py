@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from myna.errors import StaleLease
-from myna.farm.tasks import NO_TRY_LEFT
+from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.store.batch import CallState
 from myna.wire.farm import TRIES_MAX
 from tests.ledger.desk import desk_on
@@ -41,7 +41,7 @@ async def test_a_lease_goes_on_as_long_as_the_node_is_heard(works: Works) -> Non
 
 async def test_a_task_that_no_node_finished_in_all_its_tries_is_refunded(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
-    call = await works.ordered(holder, reservation=reserved())
+    call = await works.ordered(holder, idempotency_key=reserved())
     for _ in range(TRIES_MAX - 1):
         await works.lose(node)
         assert await works.look_after_leases() == (1, 0)
@@ -50,7 +50,7 @@ async def test_a_task_that_no_node_finished_in_all_its_tries_is_refunded(works: 
 
     assert await works.look_after_leases() == (0, 1)
 
-    assert await works.books.task(call.call_id) == (3, "", 0, b"", NO_TRY_LEFT)
+    assert await works.books.task(call.call_id) == (3, "", 0, b"", TRIES_EXHAUSTED)
     assert await works.books.balance(holder) == 10
     assert await works.books.answer(call.call_id) == []
     assert await works.look_after_leases() == (0, 0)
@@ -170,7 +170,7 @@ async def test_a_speech_that_the_site_could_not_speak_waits_for_a_node(works: Wo
     call = await works.begun(holder, deadline_ms=5000)
     assert await works.tasks.lease(node, 1, 0) == []
 
-    assert await works.tasks.take_over(holder.account_id, call.call_id, 120.0, None)
+    assert await works.tasks.queue_for_nodes(holder.account_id, call.call_id, 120.0, None)
 
     assert await works.status(call) == 0
     await works.books.move_clock(5001)  # the call's first deadline doesn't hold any more
@@ -182,7 +182,7 @@ async def test_a_speech_that_the_site_could_not_speak_waits_for_a_node(works: Wo
 async def test_what_is_left_to_nodes_has_its_new_deadline(works: Works) -> None:
     holder = await works.books.holder()
     call = await works.begun(holder)
-    await works.tasks.take_over(holder.account_id, call.call_id, 120.0, None)
+    await works.tasks.queue_for_nodes(holder.account_id, call.call_id, 120.0, None)
     assert await works.books.sql(
         "SELECT t.deadline - c.deadline FROM tasks t JOIN calls c ON c.id = t.call_id"
     ) == [(0,)]
@@ -198,8 +198,8 @@ async def test_what_is_left_to_nodes_has_the_answer_to_its_copies(
     works: Works, draft: str, stored: bool
 ) -> None:
     holder, node = await works.books.holder(), await works.node()
-    call = await works.begun(holder, reservation=reserved())
-    await works.tasks.take_over(holder.account_id, call.call_id, 120.0, draft)
+    call = await works.begun(holder, idempotency_key=reserved())
+    await works.tasks.queue_for_nodes(holder.account_id, call.call_id, 120.0, draft)
     job = await works.leased(node)
     whole = draft.replace("\x02", str(job.id)).replace("\x01", AUDIO.name)
     assert await works.books.answer(call.call_id) == [(whole if stored else None,)]
@@ -212,7 +212,7 @@ async def test_a_call_that_ended_meanwhile_is_not_left_to_nodes(works: Works) ->
     call = await works.begun(holder)
     await works.desk.ledger.refund_all({call.call_id: "swept"})
     before = await works.books.sql("SELECT * FROM calls")
-    assert not await works.tasks.take_over(holder.account_id, call.call_id, 120.0, None)
+    assert not await works.tasks.queue_for_nodes(holder.account_id, call.call_id, 120.0, None)
     assert await works.books.sql("SELECT * FROM calls") == before
     assert await works.status(call) == 3
 
@@ -221,7 +221,7 @@ async def test_what_a_node_holds_already_is_not_taken_from_it(works: Works) -> N
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder)
     before = await works.books.sql("SELECT * FROM calls")
-    assert not await works.tasks.take_over(holder.account_id, call.call_id, 120.0, None)
+    assert not await works.tasks.queue_for_nodes(holder.account_id, call.call_id, 120.0, None)
     assert await works.books.sql("SELECT * FROM calls") == before
     assert await works.beats(node, shown(job))
     assert await works.tasks.complete(node, shown(job), AUDIO)
@@ -256,7 +256,7 @@ async def test_a_voice_has_three_tries(works: Works) -> None:
     await works.lose(node)
     assert (await works.clone_row(voice_id))[0] == 1
     assert await works.look_after_leases() == (0, 0)
-    assert await works.clone_row(voice_id) == (3, NO_TRY_LEFT, "")
+    assert await works.clone_row(voice_id) == (3, TRIES_EXHAUSTED, "")
 
 
 @pytest.mark.parametrize("change", [{"epoch": 7}, {"token": "0" * 32}])

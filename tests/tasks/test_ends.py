@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from myna.errors import StaleLease
-from myna.store.batch import AUDIO_MARK, NOT_STORED, TASK_MARK, Audio, CallState, Replayed
+from myna.store.batch import AUDIO_PLACEHOLDER, NOT_STORED, TASK_PLACEHOLDER, Audio, CallState, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.wire.farm import TRIES_MAX, Job, LeaseProof
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, break_refunds, charge_of, mend_refunds, reserved
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.anyio
 
 COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
 FAILED = (3, "", 0, b"", "it was too loud")
-BOTH_MARKS = f'{{"id": {TASK_MARK}, "audio": "{AUDIO_MARK}"}}'
-ONE_MARK = f'{{"id": {TASK_MARK}}}'
+BOTH_MARKS = f'{{"id": {TASK_PLACEHOLDER}, "audio": "{AUDIO_PLACEHOLDER}"}}'
+ONE_MARK = f'{{"id": {TASK_PLACEHOLDER}}}'
 
 
 async def test_a_completed_task_is_kept_with_its_audio_and_counted(works: Works) -> None:
@@ -34,11 +34,11 @@ async def test_a_completed_task_is_kept_with_its_audio_and_counted(works: Works)
 
 async def test_who_completes_a_task_fills_in_the_answer_to_its_copies(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
-    call, job = await works.held(node, holder, reservation=reserved(), draft=BOTH_MARKS)
+    call, job = await works.held(node, holder, idempotency_key=reserved(), draft=BOTH_MARKS)
     assert await works.books.answer(call.call_id) == [(None,)]
     await works.tasks.complete(node, shown(job), AUDIO)
     answer = f'{{"id": {job.id}, "audio": "{AUDIO.name}"}}'
-    assert await works.books.charge(charge_of(holder, reservation=reserved())) == [Replayed(answer)]
+    assert await works.books.charge(charge_of(holder, idempotency_key=reserved())) == [Replayed(answer)]
 
 
 async def test_who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft(
@@ -46,14 +46,14 @@ async def test_who_completes_a_task_stores_no_answer_that_is_too_large_and_drops
 ) -> None:
     holder, node = await works.books.holder(), await works.node()
     draft = BOTH_MARKS + " " * STORED_ANSWER_MAX_BYTES
-    _, job = await works.held(node, holder, reservation=reserved(), draft=draft)
+    _, job = await works.held(node, holder, idempotency_key=reserved(), draft=draft)
     await works.tasks.complete(node, shown(job), AUDIO)
     assert await works.books.sql("SELECT answer, draft FROM reservations") == [(NOT_STORED, None)]
 
 
 async def test_an_answer_that_lacks_but_the_tasks_id_is_stored_with_the_order(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
-    call, job = await works.held(node, holder, reservation=reserved(), draft=ONE_MARK)
+    call, job = await works.held(node, holder, idempotency_key=reserved(), draft=ONE_MARK)
     answer = f'{{"id": {job.id}}}'
     assert await works.books.answer(call.call_id) == [(answer,)]
     await works.tasks.complete(node, shown(job), AUDIO)
@@ -62,7 +62,7 @@ async def test_an_answer_that_lacks_but_the_tasks_id_is_stored_with_the_order(wo
 
 async def test_a_final_failure_gives_the_units_back_at_once(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
-    call, job = await works.held(node, holder, reservation=reserved(), draft=ONE_MARK)
+    call, job = await works.held(node, holder, idempotency_key=reserved(), draft=ONE_MARK)
     await works.tasks.fail(node, failure(job, final=True))
     assert await works.books.task(call.call_id) == FAILED
     assert await works.books.entries(call.call_id) == [(0, -1), (1, 1)]

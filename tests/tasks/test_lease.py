@@ -8,7 +8,7 @@ import pytest
 
 from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
-from myna.store.queries.farm.queue import TASK, Head
+from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Job, JobReference
 from tests.store.books import AUDIO, Books
 from tests.tasks.works import DEADLINE_MS, LEASE_MS, LEASE_S, TEXT, VOICE, Works, failure, shown, works_on
@@ -40,9 +40,9 @@ async def test_a_lease_is_told_no_longer_than_it_is_however_the_clock_ticks(work
 async def test_a_job_whose_deadline_passed_since_it_was_chosen_is_not_leased(works: Works) -> None:
     node = await works.node()
     call = await works.ordered(await works.books.holder(), deadline_ms=1000)
-    (head,) = await queue.heads(works.books.db, node, 1)
+    (head,) = await queue.next_jobs(works.books.db, node, 1)
     await works.books.move_clock(1000)
-    take = works.books.db.transaction(lambda db: queue.take(db, head, node, b"t" * 32, LEASE_MS))
+    take = works.books.db.transaction(lambda db: queue.lease(db, head, node, b"t" * 32, LEASE_MS))
     assert await take is None
     assert (await works.status(call), await works.tries(call)) == (0, 0)
 
@@ -74,8 +74,8 @@ async def test_whoever_looked_before_the_job_was_taken_does_not_take_it_again(wo
     node = await works.node()
     _, job = await works.held(node)
     ((account_id,),) = await works.books.sql("SELECT account_id FROM tasks")
-    seen = Head(TASK, job.id, account_id)
-    assert await works.books.db.transaction(lambda db: queue.take(db, seen, node, b"t" * 32, 1000)) is None
+    seen = NextJob(TASK, job.id, account_id)
+    assert await works.books.db.transaction(lambda db: queue.lease(db, seen, node, b"t" * 32, 1000)) is None
     assert await works.beats(node, shown(job))
 
 
@@ -257,4 +257,4 @@ async def test_a_sample_is_only_for_the_node_that_holds_a_job_of_it(works: Works
 async def test_samples_that_no_voice_is_made_of_are_to_be_forgotten(works: Works, books: Books) -> None:
     await works.clone(await books.holder(), sample=b"z" * 32)
     known, unknown = (b"z" * 32).hex(), (b"y" * 32).hex()
-    assert await works.tasks.forgotten([known, unknown]) == [unknown]
+    assert await works.tasks.unused_samples([known, unknown]) == [unknown]

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 
 from myna.errors import StaleLease
-from myna.store.batch import AUDIO_MARK, TASK_MARK, Audio, Charge, EndOutcome, IdempotencyKey
+from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Charge, EndOutcome, IdempotencyKey
 from myna.store.database import Transaction
 from myna.store.queries import clones
 from myna.store.queries.clones import Deleted
@@ -51,7 +51,7 @@ reports a FlakyStrategyDefinition."""
 NODES = (Node(("a", "b")), Node(("a",), ("zh",)), Node((), ("en", "zh")))
 LIVES_S = (200, 1100)
 STEPS_S = (70, 3, 70, 310, 1130)
-DRAFTS = (None, TASK_MARK, f"{TASK_MARK} {AUDIO_MARK}")
+DRAFTS = (None, TASK_PLACEHOLDER, f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}")
 PUTS = ("disable", "enable", "drain", "enable", "enable", "remove")
 SITES_ANSWER = "spoken by the site"
 
@@ -111,13 +111,13 @@ class Machine(RuleBasedStateMachine):
         if any(model.units.values()):
             steps += ["order", "order", "begin"]
         if any(task.at_site for task in model.tasks):
-            steps += ["leave_to_nodes", "speak"]
+            steps += ["queue_for_nodes", "speak"]
         if any(job.status == HELD for job in model.jobs):
             steps += ["look_after_leases"]
         if any(task.status < DONE for task in model.tasks):
             steps += ["sweep"]
         if model.tasks:
-            steps += ["leave_to_nodes"]
+            steps += ["queue_for_nodes"]
         if model.voices:
             steps += ["ask_for_a_sample", "ask_for_a_sample", "delete_a_voice"]
         return [
@@ -138,22 +138,22 @@ class Machine(RuleBasedStateMachine):
         own = [voice.voice_id for voice in self.model.voices if voice.account_id == holder.account_id]
         voice = draw(among(["a", "a", "b", "c", *own]))
         draft, life_s = draw(among(DRAFTS)), draw(among(LIVES_S))
-        reservation = self._reservation(bool(draft))
-        changes = {"reservation": reservation, "draft": draft, "deadline_ms": life_s * 1000}
+        idempotency_key = self._idempotency_key(bool(draft))
+        changes = {"idempotency_key": idempotency_key, "draft": draft, "deadline_ms": life_s * 1000}
         call = self.run(self.works.ordered(holder, voice, **changes))
         self._ordered(call, Task(0, holder.account_id, voice_id=voice, copies=bool(draft)), life_s, draft)
 
     def begin(self, draw: Draw) -> None:
         """The site itself speaks."""
         holder, copies = self._payer(draw), draw(st.booleans())
-        reservation = self._reservation(copies)
-        call = self.run(self.works.begun(holder, "a", reservation=reservation, deadline_ms=200_000))
+        idempotency_key = self._idempotency_key(copies)
+        call = self.run(self.works.begun(holder, "a", idempotency_key=idempotency_key, deadline_ms=200_000))
         self._ordered(call, Task(0, holder.account_id, HELD, voice_id="a", copies=copies), 200, None)
 
     def _payer(self, draw: Draw) -> Holder:
         return draw(among([holder for holder in self.holders if self.model.units[holder.account_id]]))
 
-    def _reservation(self, wanted: bool) -> IdempotencyKey | None:
+    def _idempotency_key(self, wanted: bool) -> IdempotencyKey | None:
         return reserved(f"order {next(self.numbers)}") if wanted else None
 
     def _ordered(self, call: Charge, task: Task, life_s: int, draft: str | None) -> None:
@@ -161,13 +161,13 @@ class Machine(RuleBasedStateMachine):
         task.call_id, self.calls[task.id] = call.call_id, call
         self.model.order(task, life_s, draft)
 
-    def leave_to_nodes(self, draw: Draw) -> None:
+    def queue_for_nodes(self, draw: Draw) -> None:
         """Also a task that ended meanwhile or that a node has: that one stays as it is."""
         at_site = [task for task in self.model.tasks if task.at_site]
         task = draw(among([*at_site, *self.model.tasks[-5:]]))
         draft, life_s = draw(among(DRAFTS)) if task.copies else None, draw(among(LIVES_S))
-        left = self.works.tasks.take_over(task.account_id, task.call_id, life_s, draft)
-        assert self.run(left) is self.model.leave_to_nodes(task, life_s, draft)
+        left = self.works.tasks.queue_for_nodes(task.account_id, task.call_id, life_s, draft)
+        assert self.run(left) is self.model.queue_for_nodes(task, life_s, draft)
 
     def speak(self, draw: Draw) -> None:
         """The site is done itself."""

@@ -107,7 +107,7 @@ async def test_what_this_process_ordered_since_its_look_is_counted(works: Works)
     capacity, config = Capacity(works.books.db), await site.load(works.books.db)
     nodes = await capacity.nodes(config)
     before = await capacity.wait_s(holder.account_id, 100, set(nodes), nodes, config)
-    capacity.ordered(holder.account_id, VOICE, 50)
+    capacity.count_new_task(holder.account_id, VOICE, 50)
     after = await capacity.wait_s(holder.account_id, 100, set(nodes), nodes, config)
     assert (before, after) == (pytest.approx(10), pytest.approx(15))
 

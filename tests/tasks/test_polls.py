@@ -69,7 +69,7 @@ async def test_many_open_polls_cost_no_more_looks_than_one(works: Works, asked: 
     counted = 0
     for _ in range(NOTIFICATIONS):
         asked.clear()
-        works.tasks.ordered()
+        works.tasks.notify_nodes()
         await holds(lambda: looks(asked) > 0, "somebody looks")
         counted += looks(asked)
     assert counted < NOTIFICATIONS * MANY / 8
@@ -81,7 +81,7 @@ async def test_a_job_is_looked_for_by_none_who_could_not_do_it(works: Works, ask
     polls = await polls_of(works, [*others, able])
     asked.clear()
     await works.ordered(await works.books.holder())
-    works.tasks.ordered()
+    works.tasks.notify_nodes()
     assert len(await polls[-1]) == 1
     assert {args[0] for sql, args in asked if sql.startswith("\nWITH RECURSIVE") and args} == {able}
     await ended(polls)
@@ -91,7 +91,7 @@ async def test_a_second_poll_takes_the_place_of_the_first(works: Works) -> None:
     node, holder = await works.node(), await works.books.holder()
     first, second = await polls_of(works, [node, node])
     await works.ordered(holder)
-    works.tasks.ordered()
+    works.tasks.notify_nodes()
     assert len(await second) == 1
     assert await asyncio.wait_for(first, LONG_S) == []
 
@@ -101,7 +101,7 @@ async def test_the_first_to_wait_is_the_first_to_get_a_job(works: Works) -> None
     polls = await polls_of(works, nodes)
     for poll in polls:
         await works.ordered(holder)
-        works.tasks.ordered()
+        works.tasks.notify_nodes()
         assert len(await poll) == 1
         assert sum(poll.done() for poll in polls) == polls.index(poll) + 1
 
@@ -253,7 +253,7 @@ async def test_a_poll_that_ends_late_without_a_job_ends_no_other(
         await asyncio.sleep(SHORT_S)
     assert not other.done()
     await works.ordered(await works.books.holder(), "another voice")
-    works.tasks.ordered()
+    works.tasks.notify_nodes()
     assert len(await asyncio.wait_for(other, LONG_S)) == 1
 
 

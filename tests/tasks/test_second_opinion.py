@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna.farm.tasks import OPINION_GRACE_MS
+from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.batch import CallState
 from myna.store.queries.farm import polls
 from myna.wire.farm import TRIES_MAX, Job
@@ -103,7 +103,7 @@ async def test_a_refused_voice_fails_once_no_other_node_is_left_for_it(
     await works.look_after_leases()
     assert await works.clone_row(voice_id) == (0, "it was too loud", "")  # it may be starting again
 
-    await works.books.move_clock(OPINION_GRACE_MS + 1)
+    await works.books.move_clock(REFUSED_CLONE_WAIT_MS + 1)
     if other_online:
         await works.books.sql("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", other)
     await works.look_after_leases()

@@ -37,7 +37,7 @@ async def test_a_lease_on_a_long_queue_is_quick(works: Works, accounts: int) -> 
         await many_tasks(books, holder, TASKS // accounts)
 
     lease = await median_ms(lambda: works.tasks.lease(node, 1, 0))
-    look = await median_ms(lambda: queue.heads(books.db, unable, 1))
+    look = await median_ms(lambda: queue.next_jobs(books.db, unable, 1))
     outlook_ms = await median_ms(lambda: capacity.queued(books.db))
 
     assert max(lease, look, outlook_ms) < GENEROUS_MS, (lease, look, outlook_ms)

@@ -39,13 +39,13 @@ async def test_below_the_reserve_nothing_is_charged(works: Works) -> None:
     await works.node()
     holder = await works.books.holder(units=1)
     works.space = FreeSpace(works.books.folder, 2**50)
-    await works.space.look()
+    await works.space.refresh()
     with pytest.raises(DiskFull):
         await works.admitted(holder)
     assert await works.books.balance(holder) == 1
     assert await works.books.sql("SELECT count(*) FROM tasks") == [(0,)]
     works.space = FreeSpace(works.books.folder, 1)
-    await works.space.look()
+    await works.space.refresh()
     await works.admitted(holder)
     assert await works.books.balance(holder) == 0
 
@@ -57,11 +57,11 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
     await stores(works, full, MIB - 1)
     await stores(works, other, 5)
     await works.desk.config.refresh()
-    await works.quota.look()
+    await works.quota.refresh()
     await works.admitted(full)
 
     await stores(works, full, 1)
-    await works.quota.look()
+    await works.quota.refresh()
     units = await works.books.balance(full)
     with pytest.raises(
         StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
@@ -80,11 +80,11 @@ async def test_orders_at_the_edge_go_through_together_and_the_next_one_does_not(
     holder = await works.books.holder(units=10)
     await stores(works, holder, MIB - 1)
     await works.desk.config.refresh()
-    await works.quota.look()
+    await works.quota.refresh()
     await asyncio.gather(works.admitted(holder), works.admitted(holder))
     assert await works.books.balance(holder) == 7
     await stores(works, holder, MIB)
-    await works.quota.look()
+    await works.quota.refresh()
     refused = await asyncio.gather(works.admitted(holder), works.admitted(holder), return_exceptions=True)
     assert [type(error) for error in refused] == [StorageQuotaReached] * 2
     assert await works.books.balance(holder) == 6
@@ -96,7 +96,7 @@ async def test_removed_audio_and_a_larger_quota_make_room(works: Works) -> None:
     holder = await works.books.holder(units=10)
     task_id = await stores(works, holder, 2 * MIB)
     await works.desk.config.refresh()
-    await works.quota.look()
+    await works.quota.refresh()
     with pytest.raises(StorageQuotaReached):
         await works.admitted(holder)
 
@@ -108,9 +108,9 @@ async def test_removed_audio_and_a_larger_quota_make_room(works: Works) -> None:
     with pytest.raises(StorageQuotaReached):
         await works.admitted(holder)
 
-    await works.desk.db.transaction(lambda connection: tasks.audio_removed(connection, task_id))
+    await works.desk.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))
     assert await storage.of_account(works.desk.db, holder.account_id) == 0
-    await works.quota.look()
+    await works.quota.refresh()
     await works.admitted(holder)
 
 
@@ -153,7 +153,7 @@ async def looks_of(
     with monkeypatch.context() as patched:
         patched.setattr(works.desk.db, "snapshot", slow)
         for _ in range(rounds):
-            await quota.look()
+            await quota.refresh()
             now_s[0] += 5.0
     return looks
 
@@ -171,5 +171,5 @@ async def test_a_look_on_a_dead_connection_ends(
             cutter.mute_behind(b"HAVING sum(bytes)")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):
-                    await Quota(db, config).look()
+                    await Quota(db, config).refresh()
         await db.close()

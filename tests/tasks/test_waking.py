@@ -54,7 +54,7 @@ async def test_a_new_task_wakes_a_lease_that_waits_in_the_same_process(works: Wo
 
     async def order() -> None:
         await works.ordered(holder)
-        works.tasks.ordered()
+        works.tasks.notify_nodes()
 
     for _ in range(ROUNDS):
         await wakes(works.tasks.lease(node, 1, LONG_S), order())
@@ -108,7 +108,7 @@ async def test_the_end_of_a_task_wakes_who_waits_for_it_in_every_process(
             _, job = await works.held(node)
             how = failure(job, final=True)
             end = works.tasks.complete(node, shown(job), AUDIO) if completed else works.tasks.fail(node, how)
-            row = await wakes(at.tasks.ended(job.id, LONG_S), end)
+            row = await wakes(at.tasks.wait_for_end(job.id, LONG_S), end)
             assert row is not None
             assert (row.status, row.audio) == ((2, AUDIO.name) if completed else (3, ""))
 
@@ -117,7 +117,7 @@ async def test_a_refund_by_the_clock_wakes_who_waits_for_the_task(works: Works) 
     node = await works.node()
     call, job = await works.held(node)
     refund = works.desk.ledger.refund_all({call.call_id: "too late"})
-    row = await wakes(works.tasks.ended(job.id, LONG_S), refund)
+    row = await wakes(works.tasks.wait_for_end(job.id, LONG_S), refund)
     assert row is not None
     assert row.status == 3
 
@@ -133,7 +133,7 @@ async def test_the_end_of_the_process_ends_all_who_wait(works: Works) -> None:
     node = await works.node()
     _, job = await works.held(node)
     leasing = asyncio.ensure_future(works.tasks.lease(node, 1, LONG_S))
-    waiting = asyncio.ensure_future(works.tasks.ended(job.id, LONG_S))
+    waiting = asyncio.ensure_future(works.tasks.wait_for_end(job.id, LONG_S))
     await asyncio.wait([leasing, waiting], timeout=0.05)
     await works.tasks.close()
     assert await asyncio.wait_for(asyncio.gather(leasing, waiting), SOON_S) == [[], None]

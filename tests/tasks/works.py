@@ -11,7 +11,7 @@ from myna.clones import CONSENT
 from myna.engines.pool.admission import Slot
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
-from myna.farm.tasks import NO_TRY_LEFT, Tasks
+from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.http_client import HttpClient
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller
@@ -137,7 +137,7 @@ class Works:
         """As the clock does: how many jobs were queued again, how many were refunded."""
         put_back = await self.tasks.requeue_expired()
         return put_back, await self.desk.ledger.refund_all(
-            dict.fromkeys(await self.tasks.exhausted(), NO_TRY_LEFT)
+            dict.fromkeys(await self.tasks.exhausted(), TRIES_EXHAUSTED)
         )
 
     async def lose(self, node_id: int) -> None:

@@ -108,7 +108,7 @@ def test_an_empty_body_is_refused(body: bytes) -> None:
 )
 def test_the_error_of_an_unpaired_surrogate_names_its_field(body: bytes, field: str) -> None:
     said = refused(body)
-    assert said.startswith(f"{field}: holds half of a surrogate pair")
+    assert said.startswith(f"{field}: contains half of a surrogate pair")
 
 
 @pytest.mark.parametrize(

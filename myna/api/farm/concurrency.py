@@ -12,9 +12,9 @@ from myna.wire.farm import SLOTS_MAX
 T = TypeVar("T")
 
 PER_NODE_MAX = 2 * SLOTS_MAX
-"""Per slot: an upload or a sample, and one more for polls and heartbeats."""
+"""For each slot an upload or a download of a sample, and as many polls and heartbeats."""
 PER_ADDRESS_MAX = 1024
-"""Behind a proxy all nodes have the proxy's address."""
+"""High, since all nodes have the same address if the service is behind a proxy."""
 JOINS_MAX = 64
 """Join requests of all addresses together."""
 
@@ -54,7 +54,7 @@ class ConcurrencyLimits:
 @contextmanager
 def _slot(counts: Counter[T], key: T, limit: int, kind: str) -> Iterator[None]:
     if counts[key] >= limit:
-        raise Unavailable(f"This {kind} has {limit} requests open, as many as it may; end some of them.")
+        raise Unavailable(f"This {kind} has {limit} requests open, the maximum; end some of them.")
     counts[key] += 1
     try:
         yield

@@ -35,7 +35,7 @@ from myna.wire.farm import (
     Welcome,
 )
 
-NO_REASON = "the node didn't say why"
+NO_REASON = "the node gave no reason"
 STOPPING_CHECK_S = 1.0
 """How often an open poll checks whether the process is shutting down."""
 
@@ -97,8 +97,8 @@ class FarmApi:
 
     async def lease(self, request: Request) -> Response:
         node, asked = await self._node_auth.node_and_body(request, Lease)
-        await self._node_auth.wait(self._nodes.heard(node))
-        forget = await self._node_auth.wait(self._tasks.forgotten(asked.references))
+        await self._node_auth.wait(self._nodes.record_request(node))
+        forget = await self._node_auth.wait(self._tasks.unused_samples(asked.references))
         wait_s = 0.0 if forget else asked.wait_s  # deleted samples are reported without delay
         polling = asyncio.ensure_future(self._poll(request, node, asked.jobs, wait_s))
         disconnected = asyncio.ensure_future(request.disconnected())
@@ -110,7 +110,7 @@ class FarmApi:
             if not polling.done():  # disconnected, or shutting down: lease no job
                 return _answer(Leased([], forget))
             found = await polling
-            if found and disconnected.done():  # nobody receives them
+            if found and disconnected.done():  # the node would not receive them
                 await self._tasks.requeue(node.id, found)
                 found = []
             return _answer(Leased(found, forget))
@@ -122,7 +122,7 @@ class FarmApi:
     async def beat(self, request: Request) -> Response:
         node, asked = await self._node_auth.node_and_body(request, Heartbeats)
         if node.heard_at:  # a node that is leaving may still have jobs, and stays offline
-            await self._node_auth.wait(self._nodes.heard(node))
+            await self._node_auth.wait(self._nodes.record_request(node))
         cancel = await self._node_auth.wait(self._tasks.beat(node.id, asked.beats))
         return _answer(HeartbeatsAnswer(self._lease_s, cancel))
 
@@ -131,7 +131,7 @@ class FarmApi:
         name = await self._node_auth.wait(self._tasks.reference(node.id, _sha256(request)))
         path = await asyncio.to_thread(self._samples.find, name) if name else None
         if path is None:
-            raise NotFound("No job that this node holds refers to such a sample.")
+            raise NotFound("No job that this node has leased uses such a sample.")
         return Response(await asyncio.to_thread(path.read_bytes), media_type=b"audio/wav")
 
     async def fail(self, request: Request) -> Response:
@@ -164,9 +164,9 @@ def _offer(hello: Hello) -> NodeOffer:
     _check_printable("version", hello.version)
     voices = {voice.voice_id: voice for voice in hello.voices}
     if len(voices) < len(hello.voices):
-        raise InvalidRequest("voices: each voice_id may stand there once.")
+        raise InvalidRequest("voices: duplicate voice_id; send each once.")
     if len(set(hello.clones)) < len(hello.clones):
-        raise InvalidRequest("clones: each language may stand there once.")
+        raise InvalidRequest("clones: duplicate language; send each once.")
     for voice in hello.voices:
         _check_printable("voices: name", voice.name)
     return NodeOffer(

@@ -1,7 +1,7 @@
-"""POST /complete: writes the audio of a job to a file, then completes the job with its name.
+"""POST /complete: writes the audio of a job to a file, then completes the job with the file's name.
 
 A file that no job names is removed at once, unless the commit is in doubt: then the maintenance job that
-removes orphans decides later.
+removes unreferenced files decides later.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, Lea
 PATIENCE_S = 30.0
 """How long a client may send nothing."""
 SLOWEST_BYTES_PER_S = 8 * 1024
-"""Minimum average rate of an upload: a slower one would take a place for hours."""
+"""Minimum average rate of an upload: a slower one would occupy a slot for hours."""
 NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
 """Limit on the bytes of a node's uploads in progress, over all its jobs."""
 _JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
@@ -48,7 +48,7 @@ DONE = to_json(Done()).encode()
 class UploadHeaders(Struct, frozen=True):
     """The headers that describe the body."""
 
-    held: LeaseProof
+    lease: LeaseProof
     sha256: bytes
     size_bytes: int
 
@@ -65,7 +65,7 @@ class Uploads:
         self._inspector = inspector
         self._space = space
         self._disk = DiskExecutor()
-        self._jobs: set[tuple[str, int, int]] = set()
+        self._leases: set[tuple[str, int, int]] = set()
         self._bytes: Counter[int] = Counter()
 
     async def complete(self, request: Request) -> Response:
@@ -82,34 +82,36 @@ class Uploads:
         if self._space.low:
             raise DiskFull("The server has no space for new audio; send it again later.")
         headers = _upload_headers(request)
-        if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.held)):
+        if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.lease)):
             raise StaleLease
         with self._in_flight(node.id, headers):
             audio = await self._received(request, headers, node.id)
         try:
-            named = await self._tasks.complete(node.id, headers.held, audio)
+            in_use = await self._tasks.complete(node.id, headers.lease, audio)
         except StaleLease:
             await self._audio.discard(audio.name)
             raise
-        if not named:
+        if not in_use:
             await self._audio.discard(audio.name)
 
     @contextmanager
     def _in_flight(self, node_id: int, headers: UploadHeaders) -> Iterator[None]:
         """Raises Unavailable for a second upload of one lease, or if the node's uploads exceed
         NODE_BYTES_MAX."""
-        held, size_bytes = headers.held, headers.size_bytes
-        lease = (held.kind, held.id, held.epoch)
-        if lease in self._jobs:
-            raise Unavailable("Audio for this job is being sent already; send it again when that is over.")
+        size_bytes = headers.size_bytes
+        lease = (headers.lease.kind, headers.lease.id, headers.lease.epoch)
+        if lease in self._leases:
+            raise Unavailable("Audio for this job is being sent already; send it again when that has ended.")
         if self._bytes[node_id] + size_bytes > NODE_BYTES_MAX:
-            raise Unavailable(f"This node is sending {NODE_BYTES_MAX} bytes at a time; send it again later.")
-        self._jobs.add(lease)
+            raise Unavailable(
+                f"The uploads of this node would exceed {NODE_BYTES_MAX} bytes; send it again later."
+            )
+        self._leases.add(lease)
         self._bytes[node_id] += size_bytes
         try:
             yield
         finally:
-            self._jobs.discard(lease)
+            self._leases.discard(lease)
             self._bytes[node_id] -= size_bytes
             if not self._bytes[node_id]:
                 del self._bytes[node_id]
@@ -124,7 +126,7 @@ class Uploads:
             await self._disk.run_metadata(file.begin)
             await _receive_into(request, file)
             if file.sha256 != headers.sha256:
-                raise InvalidRequest(f"{SHA256_HEADER}: isn't that of the body; send the audio again.")
+                raise InvalidRequest(f"{SHA256_HEADER}: differs from the body's; send the audio again.")
             await self._disk.run(file.flush)
             await self._inspect(file, node_id)
             await self._disk.run(file.commit)
@@ -137,9 +139,9 @@ class Uploads:
         try:
             await self._inspector.speech(file.part, sender=node_id)
         except NoAudio as failure:
-            raise InvalidRequest(f"The body is no audio that can be kept: {failure}") from None
+            raise InvalidRequest(f"The body is no audio that can be stored: {failure}") from None
         except EngineFailed as failure:
-            raise Unavailable(f"The audio can't be listened to now: {failure} Send it again.") from None
+            raise Unavailable(f"The audio can't be checked now: {failure} Send it again.") from None
 
 
 async def _receive_into(request: Request, file: AtomicFile) -> None:
@@ -160,7 +162,7 @@ async def _receive_into(request: Request, file: AtomicFile) -> None:
 def _upload_headers(request: Request) -> UploadHeaders:
     size_bytes = request.declared_bytes
     if not size_bytes:
-        raise InvalidRequest("Content-Length: the body must be audio, its size told before.")
+        raise InvalidRequest("Content-Length: is missing or 0; the body must be audio of a declared size.")
     if size_bytes > AUDIO_MAX_BYTES:
         raise BodyTooLarge(AUDIO_MAX_BYTES)
     job = _JOB.fullmatch((request.header(JOB_HEADER.encode()) or b"").decode("latin-1"))
@@ -170,7 +172,7 @@ def _upload_headers(request: Request) -> UploadHeaders:
     if not _SHA256.fullmatch(sha256):
         raise InvalidRequest(f"{SHA256_HEADER}: must be 64 hex digits.")
     kind, job_id, epoch, token = job.groups()
-    held = LeaseProof(
+    lease = LeaseProof(
         kind="task" if kind == "task" else "clone", id=int(job_id), epoch=int(epoch), token=token
     )
-    return UploadHeaders(held, bytes.fromhex(sha256), size_bytes)
+    return UploadHeaders(lease, bytes.fromhex(sha256), size_bytes)

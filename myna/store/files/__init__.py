@@ -1,1 +1,1 @@
-"""Audio and samples at rest."""
+"""Stored files: audio and samples of voices."""

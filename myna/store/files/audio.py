@@ -1,4 +1,4 @@
-"""Audio files at rest: `audio/ab/<32 hex>.mp3` under the data folder, named by 128 random bits."""
+"""Stored audio files: `audio/ab/<32 hex>.mp3` under the data folder, named by 128 random bits."""
 
 import re
 import secrets
@@ -15,7 +15,7 @@ _FOLDER_MODE = 0o700
 
 
 class AudioStore:
-    """A folder of finished files. Writers rename a complete file into place. All methods but `new` and
+    """A folder of finished files. Writers rename a complete file to its name. All methods except `new` and
     `discard` block on the disk and must run in a thread."""
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class AudioStore:
         later. A failure is logged, and the collector deletes the file."""
         await self._disk.clean_up(partial(remove, self._path(name)))
 
-    def between(self, since: float, before: float) -> Iterator[str]:
+    def modified_between(self, since: float, before: float) -> Iterator[str]:
         """The names of all files with a modification time from `since` to `before`, exclusive (Unix
         seconds)."""
         for path in self._folder.glob("*/*.mp3"):

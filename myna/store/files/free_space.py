@@ -17,7 +17,7 @@ _MIB = 2**20
 
 
 class FreeSpace:
-    """Whether new audio may be stored, as of the last `look`."""
+    """Whether new audio may be stored, as of the last `refresh`."""
 
     def __init__(self, data_folder: Path, reserve_bytes: int) -> None:
         self._folder = data_folder
@@ -25,7 +25,7 @@ class FreeSpace:
         self._disk = DiskThreads(1)
         self.low = False
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Reads the free space in a thread, since a disk may stall. Logs when it falls below the reserve and
         when it is above it again."""
         free_bytes = await self._disk.run(partial(smallest, self._folder))

@@ -1,4 +1,4 @@
-"""Samples of voices at rest: `samples/ab/<32 hex>.wav` under the data folder, private to the service's user.
+"""Stored samples of voices: `samples/ab/<32 hex>.wav` under the data folder, private to the service's user.
 
 A sample is sent only to a compute node that has leased a job in its voice.
 """
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _NAME = re.compile(r"[0-9a-f]{32}\.wav")
-_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
 
 
 class SampleStore:
-    """A folder of private files. Writers rename a complete file into place."""
+    """A folder of private files. Writers rename a complete file to its name."""
 
     def __init__(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
         """`owner` is the user and group id for new files, if the process is root."""
@@ -29,7 +30,7 @@ class SampleStore:
         path.parent.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         return name, path
 
-    def seal(self, name: str) -> None:
+    def make_private(self, name: str) -> None:
         """Makes the file readable by this user only."""
         path = self._path(name)
         path.chmod(_FILE_MODE)
@@ -48,7 +49,7 @@ class SampleStore:
         """Deletes the file if it exists."""
         self._path(name).unlink(missing_ok=True)
 
-    def older(self, before: float) -> Iterator[str]:
+    def older_than(self, before: float) -> Iterator[str]:
         """The names of all files with a modification time before `before` (Unix seconds)."""
         for path in self._folder.glob("*/*.wav"):
             try:

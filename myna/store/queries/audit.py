@@ -26,8 +26,10 @@ from myna.store.states import (
 )
 from myna.wire.farm import TRIES_MAX
 
-FIRST, LAST = b"", b"\xff" * 17
-"""Below and above every id."""
+FIRST = b""
+"""Below every id."""
+LAST = b"\xff" * 17
+"""Above every id."""
 SWEEP_GRACE_MS = 90_000
 """How long past its deadline a call may still be open: one sweep and its commit."""
 SHOWN_MAX = 20

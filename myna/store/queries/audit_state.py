@@ -14,7 +14,7 @@ from msgspec import Struct
 from myna.ids import first_of, millis_of
 from myna.store.database import Queries, Transaction
 from myna.store.queries.audit import FIRST, KEPT_CALLS, KEPT_UNITS, Counts, KeyCounters
-from myna.store.queries.config import changed
+from myna.store.queries.config import raise_version
 from myna.store.states import ENDED, OPEN
 
 LEASE_MS = 600_000
@@ -91,7 +91,7 @@ async def raise_fence(db: Transaction, fence: bytes) -> bool:
     ):
         return False
     await db.fetch("UPDATE site SET closed_before = $1 WHERE closed_before < $1", fence)
-    await changed(db)
+    await raise_version(db)
     return True
 
 

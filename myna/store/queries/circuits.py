@@ -32,8 +32,8 @@ async def load(db: Queries) -> dict[str, CircuitRow]:
     return {str(channel): CircuitRow(*row) for channel, *row in rows}
 
 
-async def opened(db: Transaction, channel: str, open_ms: int, error: str) -> None:
-    """The channel's circuit is open for `open_ms` from now, after `error`."""
+async def record_open(db: Transaction, channel: str, open_ms: int, error: str) -> None:
+    """Records that the channel's circuit opened for `open_ms` after `error`."""
     await db.fetch(
         "INSERT INTO circuits (channel, open_until, error, error_at)"
         " VALUES ($1, now_ms() + $2, $3, now_ms()) ON CONFLICT (channel) DO UPDATE"
@@ -42,6 +42,6 @@ async def opened(db: Transaction, channel: str, open_ms: int, error: str) -> Non
     )  # fmt: skip
 
 
-async def closed(db: Transaction, channel: str) -> None:
-    """The channel's circuit is closed; its last error is kept."""
+async def record_closed(db: Transaction, channel: str) -> None:
+    """Records that the channel's circuit closed. Its last error is kept."""
     await db.fetch("UPDATE circuits SET open_until = 0 WHERE channel = $1", channel)

@@ -6,7 +6,7 @@ from myna.store.batch import CallState, End, EndOutcome
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
-from myna.store.queries.config import changed
+from myna.store.queries.config import raise_version
 from myna.store.states import LEASED, QUEUED, READY, CloneStatus
 
 SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"
@@ -150,7 +150,7 @@ async def delete(db: Transaction, voice_id: str) -> Deleted | None:
     deleted = await db.fetch("DELETE FROM clones WHERE voice_id = $1 RETURNING sample, preview", voice_id)
     if not deleted:
         return None
-    await changed(db)  # a call that was decided before is decided again before its charge
+    await raise_version(db)  # a call that was decided before is decided again before its charge
     ends = [
         End(call_id, CallState.REFUNDED, reason=VOICE_DELETED)
         for call_id in await _unfinished(db, account_id, voice_id)
@@ -160,7 +160,7 @@ async def delete(db: Transaction, voice_id: str) -> Deleted | None:
     return Deleted(str(sample), str(preview), sum(outcome is EndOutcome.DONE for outcome in outcomes))
 
 
-async def all_samples_removed(db: Transaction) -> None:
+async def fail_all(db: Transaction) -> None:
     """Fails every clone, ready ones too, since no node can speak without the sample. The row of a clone that
     ended can't change its status, so it is replaced."""
     layout = {table.name: list(table.columns) for table in await db.tables.layout()}["clones"]

@@ -75,7 +75,7 @@ class Config(Struct, frozen=True):
 
 
 class NodesOffer(Struct, frozen=True):
-    """The part of `Config` that compute nodes change."""
+    """What the compute nodes offer: the part of `Config` that they change."""
 
     nodes_version: int
     node_voices: tuple[NodeVoiceRow, ...]
@@ -99,7 +99,7 @@ async def load(db: Queries) -> Config:
         voices=tuple(ChannelVoiceRow(*row) for row in voices),
         node_voices=nodes.node_voices,
         node_clones=nodes.node_clones,
-        overrides={str(voice_id): VoiceOverride(*mark) for voice_id, *mark in overrides},
+        overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )
@@ -127,12 +127,12 @@ async def load_nodes(db: Queries) -> NodesOffer:
     )
 
 
-async def changed(db: Transaction) -> None:
+async def raise_version(db: Transaction) -> None:
     """Makes every process reload the configuration before its next decision."""
     await db.fetch("UPDATE site SET version = version + 1")
 
 
-async def nodes_changed(db: Transaction) -> None:
+async def raise_nodes_version(db: Transaction) -> None:
     """Makes every process reload what the nodes offer before its next decision on speech. The first change
     reloads the whole configuration, since no process compares this version until then."""
     await db.fetch(
@@ -148,7 +148,7 @@ async def set_setting(db: Transaction, name: str, value: str) -> None:
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         name, value,
     )  # fmt: skip
-    await changed(db)
+    await raise_version(db)
 
 
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
@@ -159,14 +159,14 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
         channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
         channel.enabled,
     )  # fmt: skip
-    await changed(db)
+    await raise_version(db)
     return bool(rows)
 
 
 async def enable_channel(db: Transaction, name: str, enabled: bool) -> bool:
     """Switches a channel on or off; False if there is none of this name."""
     rows = await db.fetch("UPDATE channels SET enabled = $2 WHERE name = $1 RETURNING id", name, int(enabled))
-    await changed(db)
+    await raise_version(db)
     return bool(rows)
 
 
@@ -189,7 +189,7 @@ async def change_channel(
     )  # fmt: skip
     if rows and url is not None:
         await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
-    await changed(db)
+    await raise_version(db)
     return ChannelRow(*rows[0]) if rows else None
 
 
@@ -198,7 +198,7 @@ async def remove_channel(db: Transaction, name: str) -> bool:
     await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
     await db.fetch("DELETE FROM circuits WHERE channel = $1", name)
     rows = await db.fetch("DELETE FROM channels WHERE name = $1 RETURNING id", name)
-    await changed(db)
+    await raise_version(db)
     return bool(rows)
 
 
@@ -221,4 +221,4 @@ async def record_voices(db: Transaction, channel: str, voices: list[ChannelVoice
             " VALUES ($1, $2, $3, $4, $5, $6)",
             channel, position, voice.voice_id, voice.name, voice.gender, voice.language,
         )  # fmt: skip
-    await changed(db)
+    await raise_version(db)

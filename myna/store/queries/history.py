@@ -66,7 +66,7 @@ async def entries(
     db: Queries, account_id: int, before: tuple[bytes, EntryKind] | None, limit: int
 ) -> list[Entry] | None:
     """The account's entries older than `before`, newest first; None if `before` is not an entry of it."""
-    place: tuple[object, ...] = _NEWEST
+    position: tuple[object, ...] = _NEWEST
     if before:
         found = await db.fetch(
             "SELECT created_at, call_id, kind FROM ledger"
@@ -75,8 +75,8 @@ async def entries(
         )  # fmt: skip
         if not found:
             return None
-        place = tuple(found[0])
-    return [Entry(*row) for row in await db.fetch(_ENTRIES, account_id, *place, limit)]
+        position = tuple(found[0])
+    return [Entry(*row) for row in await db.fetch(_ENTRIES, account_id, *position, limit)]
 
 
 async def call(db: Queries, call_id: bytes) -> list[CallRow]:

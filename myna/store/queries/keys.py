@@ -77,7 +77,14 @@ async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
 
 
 async def insert(
-    db: Transaction, account_id: int, name: str, key_hash: bytes, masked: str, scopes: int, life_ms: int
+    db: Transaction,
+    account_id: int,
+    *,
+    name: str,
+    key_hash: bytes,
+    masked: str,
+    scopes: int,
+    life_ms: int,
 ) -> tuple[int, int]:
     """Adds a key; `life_ms` is 0 for no expiry. Returns its id and when it expires (ms, 0 for never)."""
     ((key_id, expires_at),) = await db.fetch(

@@ -5,7 +5,7 @@ from msgspec import Struct
 from myna.ids import new_id
 from myna.store.batch import EntryKind
 from myna.store.database import Queries, Transaction
-from myna.store.limits import RESERVATION_LIFE_MS
+from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.states import ENDED, OPEN
 
 
@@ -40,7 +40,7 @@ async def overdue(db: Queries, limit: int, reason: str) -> dict[bytes, str]:
     return {bytes(call_id): refused or reason for call_id, refused in rows}
 
 
-async def still_open(db: Queries, limit: int) -> list[bytes]:
+async def open_calls(db: Queries, limit: int) -> list[bytes]:
     """Open calls without a task for a node, whatever their deadline."""
     rows = await db.fetch(
         f"SELECT id FROM calls WHERE {OPEN} AND NOT EXISTS ("
@@ -57,7 +57,7 @@ class StoredResponse(Struct, frozen=True):
     call_id: bytes
 
 
-async def reserved(
+async def stored_response(
     db: Queries, account_id: int, scopes: int, key: str, fingerprint: bytes
 ) -> StoredResponse | None:
     """The stored response of an idempotency key, if it has the same request, has not expired, and was charged
@@ -66,17 +66,17 @@ async def reserved(
         "SELECT r.answer, r.call_id FROM reservations r JOIN calls c ON c.id = r.call_id"
         " WHERE r.account_id = $1 AND r.key = $2 AND r.fingerprint = $3"
         " AND r.created_at > now_ms() - $4 AND c.pays & $5 <> 0",
-        account_id, key, fingerprint, RESERVATION_LIFE_MS, scopes,
+        account_id, key, fingerprint, IDEMPOTENCY_KEY_LIFE_MS, scopes,
     )  # fmt: skip
     return StoredResponse(rows[0][0], bytes(rows[0][1])) if rows else None
 
 
-async def forget_old_answers(db: Transaction, limit: int) -> int:
+async def delete_expired_keys(db: Transaction, limit: int) -> int:
     """Deletes expired idempotency keys, except those of open calls. Returns how many."""
     rows = await db.fetch(
         "DELETE FROM reservations WHERE call_id IN (SELECT r.call_id FROM reservations r"
         f" JOIN calls c ON c.id = r.call_id WHERE r.created_at < now_ms() - $1 AND c.{ENDED}"
         " ORDER BY r.created_at LIMIT $2) RETURNING call_id",
-        RESERVATION_LIFE_MS, limit,
+        IDEMPOTENCY_KEY_LIFE_MS, limit,
     )  # fmt: skip
     return len(rows)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from myna.store.batch import AUDIO_MARK, TASK_MARK
+from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.states import LOCAL, QUEUED
@@ -55,12 +55,12 @@ async def old_audio(db: Queries, keep_ms: int, limit: int) -> list[tuple[int, st
     return [(int(task_id), str(audio)) for task_id, audio in rows]
 
 
-async def audio_removed(db: Transaction, task_id: int) -> None:
+async def mark_audio_removed(db: Transaction, task_id: int) -> None:
     """Marks the task's audio as removed."""
     await db.fetch("UPDATE tasks SET audio_removed_at = now_ms() WHERE id = $1", task_id)
 
 
-async def all_audio_removed(db: Transaction) -> None:
+async def mark_all_audio_removed(db: Transaction) -> None:
     """Marks the audio of every task as removed."""
     await db.fetch("UPDATE tasks SET audio_removed_at = now_ms() WHERE audio <> '' AND audio_removed_at = 0")
 
@@ -71,7 +71,7 @@ async def by_id(db: Queries, task_id: int) -> TaskRow | None:
     return TaskRow(*rows[0]) if rows else None
 
 
-async def leave_to_nodes(db: Transaction, call_id: bytes, deadline_ms: int, draft: str | None) -> bool:
+async def queue_for_nodes(db: Transaction, call_id: bytes, deadline_ms: int, draft: str | None) -> bool:
     """local → queued: the task and its open call wait for a node, `deadline_ms` from now at most. False, and
     nothing changed, if the task is not local. The account must be locked."""
     left = await db.fetch(
@@ -84,8 +84,8 @@ async def leave_to_nodes(db: Transaction, call_id: bytes, deadline_ms: int, draf
     task_id, deadline = left[0]
     await db.fetch("UPDATE calls SET deadline = $2 WHERE id = $1", call_id, deadline)
     if draft is not None:
-        whole = draft.replace(TASK_MARK, str(task_id))
-        answer = None if AUDIO_MARK in whole else whole
+        whole = draft.replace(TASK_PLACEHOLDER, str(task_id))
+        answer = None if AUDIO_PLACEHOLDER in whole else whole
         await db.fetch(
             "UPDATE reservations SET answer = $2, draft = $3 WHERE call_id = $1", call_id, answer, whole
         )
@@ -98,7 +98,7 @@ async def draft(db: Queries, call_id: bytes) -> str | None:
     return rows[0][0] if rows else None
 
 
-async def named(db: Queries, names: Sequence[str]) -> set[str]:
+async def files_in_use(db: Queries, names: Sequence[str]) -> set[str]:
     """Those of these audio files that a task or a cloned voice uses."""
     found = set()
     for name in names:

@@ -6,7 +6,7 @@ The configuration's version is raised first: its row is the lock that serializes
 from collections.abc import Sequence
 
 from myna.store.database import Queries, Transaction
-from myna.store.queries.config import changed
+from myna.store.queries.config import raise_version
 
 
 async def node_names(db: Queries) -> dict[int, str]:
@@ -17,7 +17,7 @@ async def node_names(db: Queries) -> dict[int, str]:
 
 async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
     """Hides a voice or shows it again."""
-    await changed(db)
+    await raise_version(db)
     await db.fetch(
         "INSERT INTO voice_marks (voice_id, hidden) VALUES ($1, $2)"
         " ON CONFLICT (voice_id) DO UPDATE SET hidden = excluded.hidden",
@@ -28,7 +28,7 @@ async def hide(db: Transaction, voice_id: str, hidden: bool) -> None:
 
 async def rename(db: Transaction, voice_id: str, name: str) -> None:
     """Sets a voice's name; "" for the original one."""
-    await changed(db)
+    await raise_version(db)
     await db.fetch(
         "INSERT INTO voice_marks (voice_id, name) VALUES ($1, $2)"
         " ON CONFLICT (voice_id) DO UPDATE SET name = excluded.name",
@@ -39,7 +39,7 @@ async def rename(db: Transaction, voice_id: str, name: str) -> None:
 
 async def order(db: Transaction, voice_ids: Sequence[str]) -> None:
     """Sorts these voices first, in this order, and resets the places of all others."""
-    await changed(db)
+    await raise_version(db)
     await db.fetch("UPDATE voice_marks SET place = 0")
     for place, voice_id in enumerate(voice_ids, 1):
         await db.fetch(

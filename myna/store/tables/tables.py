@@ -47,17 +47,17 @@ class Tables(Protocol):
         """Drops all tables and functions."""
 
     async def begin_load(self) -> None:
-        """Allows the transaction to be idle, as while files are copied."""
+        """Allows the transaction to be idle for long, since files are copied meanwhile."""
 
 
-class Tabled(Queries, Protocol):
+class TableQueries(Queries, Protocol):
     """A connection with access to all rows. Loading needs a transaction."""
 
     @property
     def tables(self) -> Tables: ...
 
 
-async def copied(db: Tabled) -> list[Table]:
+async def tables_to_copy(db: TableQueries) -> list[Table]:
     """The tables of a backup, each after those that it references."""
     known = {table.name: table for table in await db.tables.layout() if table.name not in NOT_COPIED}
     order = TopologicalSorter({name: sorted(table.references) for name, table in sorted(known.items())})
@@ -70,9 +70,9 @@ async def count(db: Queries, table: str) -> int:
     return int(rows)
 
 
-async def clear(db: Tabled) -> None:
-    """Deletes the rows that migrations inserted."""
-    for table in reversed(await copied(db)):
+async def clear(db: TableQueries) -> None:
+    """Deletes the rows that migrations inserted, before rows are loaded."""
+    for table in reversed(await tables_to_copy(db)):
         await db.fetch(f"DELETE FROM {table.name}")
 
 
@@ -81,7 +81,7 @@ PREVIEWS = "SELECT preview FROM clones WHERE preview <> ''"
 SAMPLES = "SELECT sample FROM clones WHERE sample <> ''"
 
 
-async def still_named(db: Queries, name: str) -> bool:
+async def is_referenced(db: Queries, name: str) -> bool:
     """Whether a row references the file of this name."""
     audio, previews = f"{AUDIO} AND audio = $1", f"{PREVIEWS} AND preview = $1"
     samples = f"{SAMPLES} AND sample = $1"

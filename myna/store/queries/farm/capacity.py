@@ -51,9 +51,9 @@ async def queued(db: Queries) -> list[Queued]:
     return [Queued(*row) for row in rows]
 
 
-async def spoke(db: Transaction, node_id: int, task_id: int) -> None:
-    """Adds the speed of a finished task to its node's moving average, with a weight of one fifth. Texts that
-    are too short to measure are skipped."""
+async def record_speed(db: Transaction, node_id: int, task_id: int) -> None:
+    """Adds the speed of a finished task to its node's moving average, with a weight of one fifth. A text that
+    is too short to measure is skipped."""
     await db.fetch(
         "UPDATE nodes SET chars_per_s = CASE WHEN chars_per_s = 0 THEN s.speed"
         " ELSE chars_per_s * 0.8 + s.speed * 0.2 END"

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.config import nodes_changed
+from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.capacity import ONLINE_MS
 from myna.store.states import LEASED, PROCESSING
 
 CHANGE_EVERY_MS: Final = 10_000
-"""How often a node may change what it offers on average: all processes reload it each time."""
+"""How often a node may change its offer on average: all processes reload the offers each time."""
 CHANGES_AT_ONCE: Final = 4
 """How many changes of a node may come in a burst."""
-_SETS: Final = {
+_ASSIGNMENTS: Final = {
     "enable": "disabled_at = 0, draining = 0",
     "disable": "disabled_at = CASE WHEN disabled_at = 0 THEN now_ms() ELSE disabled_at END",
     "drain": "draining = 1",
@@ -47,7 +47,7 @@ class NodeRow(Struct, frozen=True):
 
 
 class OfferedVoice(Struct, frozen=True):
-    """A voice that a node says it can speak."""
+    """A voice that a node offers."""
 
     voice_id: str
     name: str
@@ -84,8 +84,8 @@ async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
     return NodeRow(*rows[0]) if rows else None
 
 
-async def everyone(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
-    """All nodes by name, with what they have."""
+async def all_nodes(db: Queries) -> list[tuple[NodeRow, NodeCapabilities]]:
+    """All nodes by name, with their capabilities."""
     voices, clones = dict[int, list[str]](), dict[int, list[str]]()
     for node_id, voice_id in await db.fetch("SELECT node_id, voice_id FROM node_voices ORDER BY position"):
         voices.setdefault(node_id, []).append(voice_id)
@@ -131,11 +131,11 @@ async def join(db: Transaction, token_hash: bytes, credential_hash: bytes, versi
 
 
 class TooManyChanges(Exception):
-    """The node changes what it offers too often. The transaction must be rolled back."""
+    """The node changes its offer too often. The transaction must be rolled back."""
 
 
 async def offer(db: Transaction, node_id: int, offered: NodeOffer) -> bool:
-    """Records what a node can do and when it sent it; False if the node was removed. The offer of a leaving
+    """Records what a node can do and when it was heard; False if the node was removed. The offer of a leaving
     node is not changed. Raises TooManyChanges."""
     rows = await db.fetch(
         "UPDATE nodes SET slots = $2, version = $3,"
@@ -153,7 +153,7 @@ async def offer(db: Transaction, node_id: int, offered: NodeOffer) -> bool:
     differs |= await _replace_clones(db, node_id, sorted(offered.clones))
     if differs:
         await _count_change(db, node_id)
-        await nodes_changed(db)
+        await raise_nodes_version(db)
     return True
 
 
@@ -169,17 +169,17 @@ async def _count_change(db: Transaction, node_id: int) -> None:
         raise TooManyChanges
 
 
-async def heard(db: Transaction, node: NodeRow) -> None:
-    """Records the time of a node's request."""
+async def record_request(db: Transaction, node: NodeRow) -> None:
+    """Records that the node sent a request now."""
     await db.fetch("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", node.id)
 
 
-async def put(db: Transaction, name: str, state: Literal["enable", "disable", "drain"]) -> bool:
+async def set_state(db: Transaction, name: str, state: Literal["enable", "disable", "drain"]) -> bool:
     """Enables, disables or drains a node; False if there is none. The jobs of a disabled node are
     requeued."""
-    rows = await db.fetch(f"UPDATE nodes SET {_SETS[state]} WHERE name = $1 RETURNING id", name)
+    rows = await db.fetch(f"UPDATE nodes SET {_ASSIGNMENTS[state]} WHERE name = $1 RETURNING id", name)
     if rows:
-        await nodes_changed(db)
+        await raise_nodes_version(db)
         if state == "disable":
             await queue.requeue_jobs_of(db, rows[0][0])
     return bool(rows)
@@ -189,7 +189,7 @@ async def remove(db: Transaction, name: str) -> bool:
     """Deletes a node and requeues its jobs; False if there is none."""
     rows = await db.fetch("DELETE FROM nodes WHERE name = $1 RETURNING id", name)
     if rows:
-        await nodes_changed(db)
+        await raise_nodes_version(db)
         await queue.requeue_jobs_of(db, rows[0][0])
     return bool(rows)
 

@@ -4,8 +4,8 @@ from myna.store.database import Queries
 from myna.store.queries.farm.queue import not_refused
 from myna.store.states import QUEUED, READY
 
-# `queued` is a loose index scan over the queued voices, as in `queue.heads`; mostly there are none, and the
-# other parts read nothing. Tasks that a node refused are few, and read one by one.
+# `queued` is a loose index scan over the queued voices, as in `queue.next_jobs`. Usually there are none, and
+# the other parts read nothing. Tasks that a node refused are few, and read one by one.
 _ABLE = f"""
 WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT voice_id FROM tasks WHERE {QUEUED} AND deadline > (SELECT now_ms())
@@ -42,8 +42,8 @@ async def able(db: Queries) -> set[int]:
     return {int(node_id) for (node_id,) in await db.fetch(_ABLE)}
 
 
-async def working(db: Queries) -> dict[int, int]:
-    """When each node joined, by its id. Only nodes that are enabled and have not left."""
+async def join_times(db: Queries) -> dict[int, int]:
+    """When each node joined, by its id: of the nodes that are enabled, not draining and have not left."""
     rows = await db.fetch(
         "SELECT id, joined_at FROM nodes WHERE disabled_at = 0 AND draining = 0 AND heard_at > 0"
     )

@@ -27,7 +27,7 @@ def not_refused(job: str, node_id: str) -> str:
     return f"{job}.refused_by NOT LIKE '%,' || {node_id} || ',%'"
 
 
-class Head(Struct, frozen=True):
+class NextJob(Struct, frozen=True):
     """The next job of an account."""
 
     kind: Kind
@@ -77,11 +77,12 @@ class JobOwner(Struct, frozen=True):
 # ---- leasing
 
 # Loose index scans: each recursive step jumps to the next distinct value, however many tasks have the last
-# one. `queued` and `able` find the queued voices that this node can speak, since most looks find none.
-# `firsts` finds the first task of each account in each voice; `speakable` keeps each account's first task in
-# an able voice. The order is round robin over the accounts; an account's new voices go before its tasks.
-# Tasks that the node refused are skipped. (With CROSS JOIN, SQLite keeps the order of the tables.)
-_HEADS = f"""
+# one. `queued` and `able` find the queued voices that this node can speak: usually there are none, and the
+# rest reads nothing. `firsts` finds the first task of each account in each voice; `speakable` keeps each
+# account's first task in an able voice. The order is round robin over the accounts; an account's new voices
+# come before its tasks. Tasks that the node refused are skipped. (With CROSS JOIN, SQLite keeps the order of
+# the tables.)
+_NEXT_JOBS = f"""
 WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT voice_id FROM tasks WHERE {QUEUED} ORDER BY voice_id LIMIT 1)
     UNION ALL
@@ -114,49 +115,49 @@ WITH RECURSIVE queued (voice_id) AS (
 ), speakable (account_id, id) AS (
     SELECT t.account_id, min(t.id) FROM firsts f CROSS JOIN tasks t
     WHERE t.id = f.id AND t.voice_id IN (SELECT voice_id FROM able) GROUP BY t.account_id
-), heads (kind, id, account_id, place) AS (
+), next_jobs (kind, id, account_id, position) AS (
     SELECT 'clone', id, account_id, 0 FROM new_voices
     UNION ALL
     SELECT 'task', id, account_id, id FROM speakable
     WHERE account_id NOT IN (SELECT account_id FROM new_voices)
 )
-SELECT {columns(Head, "h")} FROM heads h LEFT JOIN turns u ON u.account_id = h.account_id
+SELECT {columns(NextJob, "j")} FROM next_jobs j LEFT JOIN turns u ON u.account_id = j.account_id
 WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.disabled_at = 0 AND n.draining = 0
               AND n.rests_until <= (SELECT now_ms()))
-ORDER BY coalesce(u.turn, 0), h.place, h.account_id LIMIT $2
+ORDER BY coalesce(u.turn, 0), j.position, j.account_id LIMIT $2
 """
 
 
-async def heads(db: Queries, node_id: int, limit: int) -> list[Head]:
+async def next_jobs(db: Queries, node_id: int, limit: int) -> list[NextJob]:
     """The next job of each account that has one for this node, in round-robin order."""
-    return [Head(*row) for row in await db.fetch(_HEADS, node_id, limit)]
+    return [NextJob(*row) for row in await db.fetch(_NEXT_JOBS, node_id, limit)]
 
 
-async def take(
-    db: Transaction, head: Head, node_id: int, token_hash: bytes, lease_ms: int
+async def lease(
+    db: Transaction, job: NextJob, node_id: int, token_hash: bytes, lease_ms: int
 ) -> LeasedJob | None:
     """Leases the job to the node; None if it is not queued any more, past its deadline or locked. Waits for
     no row."""
-    table = TABLES[head.kind]
-    until = _until("$4") if head.kind == TASK else "now_ms() + $4"
-    in_time = " AND deadline > now_ms()" if head.kind == TASK else ""
-    fields = "text, voice_id, speed" if head.kind == TASK else "language, voice_id, 1.0"
+    table = TABLES[job.kind]
+    until = _until("$4") if job.kind == TASK else "now_ms() + $4"
+    in_time = " AND deadline > now_ms()" if job.kind == TASK else ""
+    fields = "text, voice_id, speed" if job.kind == TASK else "language, voice_id, 1.0"
     rows = await db.fetch(
         f"UPDATE {table} SET {PROCESSING}, epoch = epoch + 1, tries = tries + 1, token_hash = $2,"
         f" node_id = $3, leased_at = now_ms(), lease_until = {until}, progress = 0"
         f" WHERE id = (SELECT id FROM {table} WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})"
         f" RETURNING epoch, lease_until - leased_at, {fields}",
-        head.id, token_hash, node_id, lease_ms,
+        job.id, token_hash, node_id, lease_ms,
     )  # fmt: skip
     if not rows:
         return None
     epoch, left, text, voice_id, speed = rows[0]
     left = min(int(left), lease_ms)  # the statement reads the clock twice
-    await _next_turn(db, head.account_id)
-    reference = await _reference(db, voice_id, head.account_id)
+    await _next_turn(db, job.account_id)
+    reference = await _reference(db, voice_id, job.account_id)
     return LeasedJob(
-        kind=head.kind,
-        id=head.id,
+        kind=job.kind,
+        id=job.id,
         epoch=int(epoch),
         lease_ms=left,
         text=text,
@@ -167,13 +168,14 @@ async def take(
 
 
 def _until(lease_ms: str) -> str:
-    """The end of a task's lease, in SQL. It is never after the task's deadline, so a later result is
-    stale."""
+    """The end of a task's lease, in SQL: at the task's deadline at the latest, so that a result after the
+    deadline is stale."""
     lease_ends = f"SELECT now_ms() + {lease_ms}"  # reads the clock once
     return f"(SELECT min(until) FROM (SELECT deadline AS until UNION ALL {lease_ends}) AS ends)"
 
 
 async def _next_turn(db: Transaction, account_id: int) -> None:
+    """Makes the account the last one in the round-robin order."""
     await db.fetch(
         "INSERT INTO turns (account_id, turn)"
         " SELECT CAST($1 AS BIGINT), coalesce(max(turn), 0) + 1 FROM turns WHERE true"
@@ -194,8 +196,8 @@ async def _reference(db: Queries, voice_id: str, account_id: int) -> ReferenceRo
 
 # ---- leases
 
-# A disabled node loses its leases at once, even that of a row which was locked just then and is requeued only
-# after the lease expired.
+# A disabled node loses its leases at once, also that of a row which was locked at that moment and is requeued
+# only after the lease has expired.
 _LEASED_BY = (
     f"id = $1 AND {PROCESSING} AND epoch = $2 AND token_hash = $3 AND node_id = $4 AND lease_until > now_ms()"
     " AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $4 AND n.disabled_at = 0)"
@@ -217,7 +219,7 @@ async def extend(db: Transaction, proof: Proof, lease_ms: int, percent: int) -> 
     return bool(rows)
 
 
-async def lease(db: Transaction, proof: Proof) -> bool:
+async def lock_lease(db: Transaction, proof: Proof) -> bool:
     """Whether the node has the lease. If so, locks the job until the transaction ends."""
     table = TABLES[proof.kind]
     sql = f"UPDATE {table} SET lease_until = lease_until WHERE {_LEASED_BY} RETURNING id"
@@ -245,7 +247,7 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     return bool(await db.fetch(sql, *_params(proof), sha256))
 
 
-async def place(db: Queries, kind: Kind, job_id: int) -> JobOwner | None:
+async def owner_of(db: Queries, kind: Kind, job_id: int) -> JobOwner | None:
     """The owner of the job; None if there is no such job."""
     call = "call_id" if kind == TASK else "NULL"
     rows = await db.fetch(f"SELECT account_id, {call} FROM {TABLES[kind]} WHERE id = $1", job_id)
@@ -261,16 +263,16 @@ def _params(proof: Proof) -> tuple[object, ...]:
 _REQUEUE = f"{QUEUED}, token_hash = $2, node_id = 0, lease_until = 0, progress = 0"
 
 
-async def requeue(db: Transaction, kind: Kind, job_id: int, *, tries_back: int) -> None:
-    """leased → queued, and ends the lease. `tries_back` is subtracted from the tries."""
+async def requeue(db: Transaction, kind: Kind, job_id: int, *, tries_returned: int) -> None:
+    """leased → queued, and ends the lease. `tries_returned` is subtracted from the tries."""
     await db.fetch(
         f"UPDATE {TABLES[kind]} SET {_REQUEUE}, tries = tries - $3 WHERE id = $1 AND {PROCESSING}",
-        job_id, b"", tries_back,
+        job_id, b"", tries_returned,
     )  # fmt: skip
 
 
 async def tries(db: Queries, kind: Kind, job_id: int) -> int:
-    """How often the job was leased, without the leases that the node handed back."""
+    """How often the job was leased, except for leases that did not count as a try."""
     rows = await db.fetch(f"SELECT tries FROM {TABLES[kind]} WHERE id = $1", job_id)
     return int(rows[0][0])
 
@@ -285,7 +287,7 @@ async def requeue_expired(db: Transaction, tries_max: int, limit: int) -> int:
             tries_max, limit,
         )  # fmt: skip
         for (job_id,) in rows:
-            await requeue(db, kind, job_id, tries_back=0)
+            await requeue(db, kind, job_id, tries_returned=0)
         count += len(rows)
     return count
 
@@ -299,7 +301,7 @@ async def requeue_jobs_of(db: Transaction, node_id: int) -> int:
             node_id,
         )
         for (job_id,) in rows:
-            await requeue(db, kind, job_id, tries_back=1)
+            await requeue(db, kind, job_id, tries_returned=1)
         count += len(rows)
     return count
 
@@ -329,7 +331,7 @@ async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) ->
 
 async def begin_cooldown(db: Transaction, node_id: int, *, handed_back: bool) -> None:
     """The node gets no job for a while, so that another node gets this one: exponential backoff by its
-    failures in a row, a minute at most. A job that was handed back is no failure."""
+    consecutive failures, a minute at most. A job that the node handed back is not a failure."""
     failed = 0 if handed_back else 1
     await db.fetch(
         "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"
@@ -344,14 +346,16 @@ async def lock_node(db: Transaction, node_id: int) -> None:
 
 
 async def end_cooldown(db: Transaction, node_id: int) -> None:
-    """The node did a job: it has no failures in a row."""
+    """Resets the node's consecutive failures after it did a job."""
     await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)
 
 
 # ---- the ends of clones; a task ends with its call
 
 
-async def clone_ready(db: Transaction, clone_id: int, preview: str, size_bytes: int, sha256: bytes) -> None:
+async def complete_clone(
+    db: Transaction, clone_id: int, preview: str, size_bytes: int, sha256: bytes
+) -> None:
     """leased → ready, with the preview."""
     await db.fetch(
         f"UPDATE clones SET {READY}, ended_at = now_ms(), preview = $2, preview_bytes = $3,"
@@ -360,7 +364,7 @@ async def clone_ready(db: Transaction, clone_id: int, preview: str, size_bytes: 
     )  # fmt: skip
 
 
-async def clone_failed(db: Transaction, clone_id: int, reason: str) -> None:
+async def fail_clone(db: Transaction, clone_id: int, reason: str) -> None:
     """leased → failed."""
     await db.fetch(
         f"UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2 WHERE id = $1 AND {PROCESSING}",
@@ -371,8 +375,8 @@ async def clone_failed(db: Transaction, clone_id: int, reason: str) -> None:
 # ---- references
 
 
-async def held_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
-    """The sample's name in the sample store, if a job that this node has leased refers to it."""
+async def leased_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
+    """The sample's name in the sample store, if a job that this node has leased uses it."""
     rows = await db.fetch(
         "SELECT c.sample FROM clones c WHERE c.sample_sha256 = $2 AND ("
         f" (c.{PROCESSING} AND c.node_id = $1 AND c.lease_until > now_ms()) OR EXISTS ("
@@ -383,7 +387,7 @@ async def held_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-async def samples_known(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
+async def known_samples(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
     """Those of these samples that a clone uses."""
     found: set[bytes] = set()
     for start in range(0, len(sha256s), IN_LIST_MAX):

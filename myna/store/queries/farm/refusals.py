@@ -1,8 +1,8 @@
 """Final failures of jobs: which nodes reported one, and whether another node could do the job.
 
-A job's `refused_by` has `,ID,` for each of these nodes, and `reason` what the last of them reported, until
-the job is completed. Both are written while the job's row is locked, so none is lost. The id of a removed
-node in `refused_by` has no effect.
+A job's `refused_by` has `,ID,` for each of these nodes, and its `reason` is the report of the last of them,
+until the job is completed. Both are written while the job's row is locked, so no report is lost. The id of a
+removed node in `refused_by` has no effect.
 """
 
 from typing import Final
@@ -22,15 +22,15 @@ _ABLE: Final[dict[Kind, str]] = {
 
 
 async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
-    """The node reported a final failure of the job."""
+    """Records that the node reported a final failure of the job."""
     await db.fetch(
         f"UPDATE {TABLES[kind]} SET refused_by = refused_by || $2, reason = $3 WHERE id = $1",
         job_id, f",{node_id},", reason,
     )  # fmt: skip
 
 
-async def another(db: Queries, kind: Kind, job_id: int) -> bool:
-    """Whether a node is online that may work, has what the job needs and has not refused it."""
+async def another_node_can(db: Queries, kind: Kind, job_id: int) -> bool:
+    """Whether an online node that gets jobs has the voice or language of this one and has not refused it."""
     rows = await db.fetch(
         f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id, ONLINE_MS
     )
@@ -39,7 +39,7 @@ async def another(db: Queries, kind: Kind, job_id: int) -> bool:
 
 async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> int:
     """Fails queued clones that a node refused and no other node can do now, if their last lease began more
-    than `grace_ms` ago; how many. Each keeps what the node said; `reason` where that isn't known."""
+    than `grace_ms` ago. Returns how many. Each keeps the reason that the node reported, else `reason`."""
     rows = await db.fetch(
         f"UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),"
         " reason = CASE WHEN j.reason = '' THEN $3 ELSE j.reason END"
@@ -59,9 +59,9 @@ def _another(kind: Kind) -> str:
     )
 
 
-async def done(db: Transaction, kind: Kind, job_id: int, node_id: int) -> None:
-    """The node did the job, which resets its failures. Each node that refused the job has one failure more,
-    and a cooldown."""
+async def record_success(db: Transaction, kind: Kind, job_id: int, node_id: int) -> None:
+    """The node did the job, so its failures are reset. Each node that refused the job gets a failure and a
+    cooldown."""
     rows = await db.fetch(f"SELECT refused_by FROM {TABLES[kind]} WHERE id = $1", job_id)
     refused_by = {int(number) for number in rows[0][0].split(",") if number}
     if refused_by:
