@@ -17,7 +17,7 @@ pytest_plugins = [
     "tests.rig.node_client",
     "tests.rig.farm_site",
     "tests.rig.compute_node",
-    "tests.rig.cutting",
+    "tests.rig.http_proxy",
     "tests.store.fixtures",
 ]
 

@@ -111,13 +111,13 @@ def test_no_leftover_markers_and_no_paths_of_a_machine() -> None:
     assert not offenders(TEXTS, lambda path: MACHINE_PATHS.findall(source(path)))
 
 
-LOOKS_AT_PROCESSES = {"tests/rig/processes.py", "tests/rig/test_processes.py", "bench/processes.py"}
-"""A process may end between two looks at it; these know."""
+READS_PROC = {"tests/rig/processes.py", "tests/rig/test_processes.py", "bench/processes.py"}
+"""A process may end between two reads of /proc; these files expect it."""
 
 
 def test_other_processes_are_inspected_in_listed_files_only() -> None:
-    looks = offenders(PYTHON, lambda path: OTHER_PROCESSES.search(source(path)))
-    assert looks.keys() <= LOOKS_AT_PROCESSES
+    readers = offenders(PYTHON, lambda path: OTHER_PROCESSES.search(source(path)))
+    assert readers.keys() <= READS_PROC
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -15,7 +15,7 @@ from tests.bench import measured
 SVG = "{http://www.w3.org/2000/svg}"
 TABLE = "1970-01-01-abc-table.md"
 WORDS_MAX = 900
-"""What an operator reads in three minutes."""
+"""The words that an operator reads in three minutes."""
 
 
 @pytest.fixture

@@ -1,18 +1,18 @@
-"""A workshop that clones voices, on each of the two databases."""
+"""The parts that clone voices, on each of the two databases."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.clones.workshop import Workshop
+from tests.clones.clone_setup import CloneSetup
 from tests.rig.samples import write_voice
 from tests.store.books import Books
 
 
 @pytest.fixture
-async def workshop(books: Books, recording: Path) -> AsyncIterator[Workshop]:
-    opened = Workshop(books, recording)
+async def clone_setup(books: Books, recording: Path) -> AsyncIterator[CloneSetup]:
+    opened = CloneSetup(books, recording)
     yield opened
     await opened.close()
 

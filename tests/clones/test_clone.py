@@ -15,82 +15,84 @@ from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
-from tests.clones.workshop import Workshop
+from tests.clones.clone_setup import CloneSetup
 from tests.store.books import books_of
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(workshop: Workshop) -> None:
-    holder = await workshop.books.holder(units=7)
+async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clone_setup: CloneSetup) -> None:
+    holder = await clone_setup.books.holder(units=7)
 
-    row = await workshop.clone(holder, transcript=" 你好，\n 世界 ")
+    row = await clone_setup.clone(holder, transcript=" 你好，\n 世界 ")
 
     assert clones.is_clone(row.voice_id)
     assert (row.account_id, row.status, row.reason) == (holder.account_id, CloneStatus.QUEUED, "")
     assert (row.name, row.language, row.transcript) == ("小明", "zh", "你好， 世界")
     assert (row.consent_by, row.consent_text) == ("the account's owner", CONSENT)
     assert abs(row.consent_at - time.time() * 1000) < 60_000
-    path = workshop.samples.find(row.sample)
+    path = clone_setup.samples.find(row.sample)
     assert path is not None
     data = path.read_bytes()
     assert (row.sample_bytes, row.sample_sha256) == (len(data), hashlib.sha256(data).digest())
     assert row.sample_ms == 3500
-    assert await workshop.books.balance(holder) == 7
-    assert await workshop.books.sql("SELECT count(*) FROM calls") == [(0,)]
+    assert await clone_setup.books.balance(holder) == 7
+    assert await clone_setup.books.sql("SELECT count(*) FROM calls") == [(0,)]
 
 
-async def test_a_sample_over_the_accounts_quota_is_not_stored(workshop: Workshop) -> None:
-    await site.change(workshop.books.db, "account_storage_mib", "1")
-    holder = await workshop.books.holder()
-    first = await workshop.clone(holder)
+async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:
+    await site.change(clone_setup.books.db, "account_storage_mib", "1")
+    holder = await clone_setup.books.holder()
+    first = await clone_setup.clone(holder)
     room = 2**20 - first.sample_bytes
-    await workshop.books.sql("UPDATE clones SET preview_bytes = $1", room - first.sample_bytes)
-    second = await workshop.clone(holder)  # the quota's last byte
+    await clone_setup.books.sql("UPDATE clones SET preview_bytes = $1", room - first.sample_bytes)
+    second = await clone_setup.clone(holder)  # the quota's last byte
 
     with pytest.raises(CommandError, match="may store 1 MiB"):
-        await workshop.clone(holder)
+        await clone_setup.clone(holder)
 
-    assert workshop.files() == sorted([first.sample, second.sample])
-    await workshop.clone(await workshop.books.holder())
-    await workshop.delete(second.voice_id)
-    await workshop.clone(holder)
+    assert clone_setup.files() == sorted([first.sample, second.sample])
+    await clone_setup.clone(await clone_setup.books.holder())
+    await clone_setup.delete(second.voice_id)
+    await clone_setup.clone(holder)
 
 
-async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(workshop: Workshop) -> None:
-    await site.change(workshop.books.db, "account_storage_mib", "1")
-    holder = await workshop.books.holder()
-    first = await workshop.clone(holder)
+async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(clone_setup: CloneSetup) -> None:
+    await site.change(clone_setup.books.db, "account_storage_mib", "1")
+    holder = await clone_setup.books.holder()
+    first = await clone_setup.clone(holder)
     room = 2**20 - 2 * first.sample_bytes
-    await workshop.books.sql("UPDATE clones SET preview_bytes = $1", room)
-    both = await asyncio.gather(workshop.clone(holder), workshop.clone(holder), return_exceptions=True)
+    await clone_setup.books.sql("UPDATE clones SET preview_bytes = $1", room)
+    both = await asyncio.gather(clone_setup.clone(holder), clone_setup.clone(holder), return_exceptions=True)
     assert sorted(type(one).__name__ for one in both) == ["CloneRow", "CommandError"]
-    assert len(workshop.files()) == 2
+    assert len(clone_setup.files()) == 2
 
 
-async def test_a_sample_is_readable_by_the_services_user_only(workshop: Workshop) -> None:
-    row = await workshop.clone(await workshop.books.holder())
-    path = workshop.samples.find(row.sample)
+async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: CloneSetup) -> None:
+    row = await clone_setup.clone(await clone_setup.books.holder())
+    path = clone_setup.samples.find(row.sample)
     assert path is not None
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_sample_is_not_in_the_audio_store(workshop: Workshop) -> None:
-    row = await workshop.clone(await workshop.books.holder())
-    audio = type(workshop.audio)(workshop.books.folder / "samples")
+async def test_a_sample_is_not_in_the_audio_store(clone_setup: CloneSetup) -> None:
+    row = await clone_setup.clone(await clone_setup.books.holder())
+    audio = type(clone_setup.audio)(clone_setup.books.folder / "samples")
     assert audio.find(row.sample) is None
-    assert workshop.samples.find("../" + row.sample) is None
+    assert clone_setup.samples.find("../" + row.sample) is None
 
 
-async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(workshop: Workshop) -> None:
-    holder = await workshop.books.holder()
+async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(
+    clone_setup: CloneSetup,
+) -> None:
+    holder = await clone_setup.books.holder()
     with pytest.raises(CommandError, match="consent") as refused:
-        await workshop.clone(holder, consent_by="")
+        await clone_setup.clone(holder, consent_by="")
     assert CONSENT in str(refused.value)
-    assert workshop.files() == []
-    assert await clones.list_all(workshop.books.db) == []
+    assert clone_setup.files() == []
+    assert await clones.list_all(clone_setup.books.db) == []
 
 
 @pytest.mark.parametrize(
@@ -111,80 +113,84 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
     ids=str,
 )
 async def test_an_invalid_request_is_refused_and_nothing_is_stored(
-    workshop: Workshop, change: dict[str, str], said: str
+    clone_setup: CloneSetup, change: dict[str, str], said: str
 ) -> None:
-    holder = await workshop.books.holder()
+    holder = await clone_setup.books.holder()
     with pytest.raises(CommandError, match=said):
-        await workshop.clone(holder, **change)
-    assert workshop.files() == []
+        await clone_setup.clone(holder, **change)
+    assert clone_setup.files() == []
 
 
 async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_message(
-    workshop: Workshop, tmp_path: Path
+    clone_setup: CloneSetup, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.wav"
     text.write_text("no recording")
     with pytest.raises(CommandError, match="no recording that can be read here"):
-        await workshop.clone(await workshop.books.holder(), sample=text)
-    assert workshop.files() == []
-    assert await clones.list_all(workshop.books.db) == []
+        await clone_setup.clone(await clone_setup.books.holder(), sample=text)
+    assert clone_setup.files() == []
+    assert await clones.list_all(clone_setup.books.db) == []
 
 
-async def test_concurrent_clones_do_not_exceed_the_limit(workshop: Workshop) -> None:
-    holder = await workshop.books.holder()
+async def test_concurrent_clones_do_not_exceed_the_limit(clone_setup: CloneSetup) -> None:
+    holder = await clone_setup.books.holder()
     for _ in range(CLONES_MAX - 1):
-        await workshop.queued(holder)
+        await clone_setup.queued(holder)
 
-    results = await asyncio.gather(*(workshop.clone(holder) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(clone_setup.clone(holder) for _ in range(3)), return_exceptions=True)
 
     refused = [result for result in results if isinstance(result, CommandError)]
     assert len(refused) == 2
     assert all("has 100 cloned voices" in str(refusal) for refusal in refused)
-    assert await store.count(workshop.books.db, holder.account_id) == CLONES_MAX
-    assert len(workshop.files()) == CLONES_MAX
-    await workshop.queued(await workshop.books.holder())  # another account isn't counted in
+    assert await store.count(clone_setup.books.db, holder.account_id) == CLONES_MAX
+    assert len(clone_setup.files()) == CLONES_MAX
+    await clone_setup.queued(await clone_setup.books.holder())  # another account isn't counted in
 
 
 async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
     postgres_url: str, tmp_path: Path, recording: Path
 ) -> None:
     """The COMMIT happened and its reply was lost: without its sample the voice could never be cloned."""
-    async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
-        workshop = Workshop(books, recording)
+    async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
+        clone_setup = CloneSetup(books, recording)
         account = await accounts.find(books.db, (await books.holder()).name)
-        db = await Postgresql.open(cutter.url)
-        cutter.lose_answer_to(b"COMMIT")
+        db = await Postgresql.open(proxy.url)
+        proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(db.unavailable):
-            await clones.clone(db, workshop.samples, workshop.listener, account, workshop.request())
+            await clones.clone(db, clone_setup.samples, clone_setup.listener, account, clone_setup.request())
         await db.close()
-        await workshop.close()
+        await clone_setup.close()
         (owned,) = await clones.list_all(books.db)
-        assert workshop.samples.find(owned.clone.sample) is not None
+        assert clone_setup.samples.find(owned.clone.sample) is not None
 
 
-async def test_an_old_sample_without_a_voice_is_removed(workshop: Workshop) -> None:
-    voice = await workshop.find(await workshop.queued(await workshop.books.holder()))
-    orphan, path = workshop.samples.new()
+async def test_an_old_sample_without_a_voice_is_removed(clone_setup: CloneSetup) -> None:
+    voice = await clone_setup.find(await clone_setup.queued(await clone_setup.books.holder()))
+    orphan, path = clone_setup.samples.new()
     path.write_bytes(b"left behind")
-    young, young_path = workshop.samples.new()
+    young, young_path = clone_setup.samples.new()
     young_path.write_bytes(b"on its way")
     assert voice is not None
     for name in (voice.sample, orphan):
-        found = workshop.samples.find(name)
+        found = clone_setup.samples.find(name)
         assert found is not None
         os.utime(found, (1000, 1000))
 
-    assert await clones.remove_orphans(workshop.books.db, workshop.samples, 2000) == 1
+    assert await clones.remove_orphans(clone_setup.books.db, clone_setup.samples, 2000) == 1
 
-    assert workshop.files() == sorted([voice.sample, young])
+    assert clone_setup.files() == sorted([voice.sample, young])
 
 
-async def test_only_ready_voices_count_and_only_for_their_account(workshop: Workshop) -> None:
-    db, holder, other = workshop.books.db, await workshop.books.holder(), await workshop.books.holder()
-    node = await workshop.node()
-    first, second = await workshop.ready(holder, node), await workshop.ready(holder, node)
-    theirs = await workshop.ready(other, node)
-    queued = await workshop.queued(holder)
+async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: CloneSetup) -> None:
+    db, holder, other = (
+        clone_setup.books.db,
+        await clone_setup.books.holder(),
+        await clone_setup.books.holder(),
+    )
+    node = await clone_setup.node()
+    first, second = await clone_setup.ready(holder, node), await clone_setup.ready(holder, node)
+    theirs = await clone_setup.ready(other, node)
+    queued = await clone_setup.queued(holder)
 
     assert await store.ready(db, holder.account_id) == [first, second]
     listed = [owned.clone.voice_id for owned in await store.owned_by(db, holder.account_id)]
@@ -197,9 +203,9 @@ async def test_only_ready_voices_count_and_only_for_their_account(workshop: Work
     ]
 
 
-async def test_the_preview_is_spoken_in_the_voices_language(workshop: Workshop) -> None:
-    await workshop.queued(await workshop.books.holder())
-    job = await workshop.leased(await workshop.node())
+async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSetup) -> None:
+    await clone_setup.queued(await clone_setup.books.holder())
+    job = await clone_setup.leased(await clone_setup.node())
     assert job.text == clones.PREVIEW["zh"]
     assert clones.preview_text("tlh") == clones.PREVIEW["en"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from myna.clones import CLONES_MAX
 from myna.errors import CommandError
-from tests.clones.workshop import Workshop
+from tests.clones.clone_setup import CloneSetup
 from tests.store.books import Books, books_of
 from tests.store.stalls import until
 
@@ -26,45 +26,47 @@ async def books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]
 
 
 @pytest.fixture
-async def hand(books: Books) -> AsyncIterator[asyncpg.Connection]:
+async def session(books: Books) -> AsyncIterator[asyncpg.Connection]:
     """Another process's connection."""
     connection = await asyncpg.connect(books.url)
     yield connection
     await connection.close()
 
 
-async def somebody_waits(books: Books) -> None:
+async def session_waits(books: Books) -> None:
     async def waits() -> bool:
         return bool(await books.sql(WAITING))
 
     await until(waits, "somebody waits for a lock")
 
 
-async def test_deleting_a_voice_locks_the_account_first(workshop: Workshop, hand: asyncpg.Connection) -> None:
+async def test_deleting_a_voice_locks_the_account_first(
+    clone_setup: CloneSetup, session: asyncpg.Connection
+) -> None:
     """As does a node that completes it: locks are taken in one order, which prevents a deadlock."""
-    books, holder = workshop.books, await workshop.books.holder()
-    voice_id = await workshop.queued(holder)
-    await workshop.ordered(holder, voice_id)
-    async with hand.transaction():
-        await hand.execute(LOCK, holder.account_id)
-        deleting = asyncio.ensure_future(workshop.delete(voice_id))
-        await somebody_waits(books)
-        await hand.execute("UPDATE clones SET preview = 'p' WHERE voice_id = $1", voice_id)
+    books, holder = clone_setup.books, await clone_setup.books.holder()
+    voice_id = await clone_setup.queued(holder)
+    await clone_setup.ordered(holder, voice_id)
+    async with session.transaction():
+        await session.execute(LOCK, holder.account_id)
+        deleting = asyncio.ensure_future(clone_setup.delete(voice_id))
+        await session_waits(books)
+        await session.execute("UPDATE clones SET preview = 'p' WHERE voice_id = $1", voice_id)
     deleted = await deleting
     assert (deleted.preview, deleted.refunded) == ("p", 1)
 
 
 async def test_a_clone_is_counted_after_the_account_lock_is_released(
-    workshop: Workshop, hand: asyncpg.Connection
+    clone_setup: CloneSetup, session: asyncpg.Connection
 ) -> None:
-    books, holder = workshop.books, await workshop.books.holder()
+    books, holder = clone_setup.books, await clone_setup.books.holder()
     for _ in range(CLONES_MAX - 1):
-        await workshop.queued(holder)
-    async with hand.transaction():
-        await hand.execute(LOCK, holder.account_id)
-        cloning = asyncio.ensure_future(workshop.clone(holder))
-        await somebody_waits(books)
-        await hand.execute(
+        await clone_setup.queued(holder)
+    async with session.transaction():
+        await session.execute(LOCK, holder.account_id)
+        cloning = asyncio.ensure_future(clone_setup.clone(holder))
+        await session_waits(books)
+        await session.execute(
             "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"
             " sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)"
             " SELECT 'the last one', account_id, name, language, transcript, sample, sample_bytes,"

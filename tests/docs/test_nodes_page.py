@@ -21,7 +21,7 @@ NODE = [
     ROOT / "myna/engines/sherpa/models.py",
 ]
 IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`"}
-"""Defaults that aren't one value."""
+"""Defaults that are described in words."""
 
 
 def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:

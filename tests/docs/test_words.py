@@ -20,7 +20,7 @@ PER_1000_WORDS_MAX = 1.0
 PER_1000_LINES_MAX = 1.0
 """Of the code. Lower it when the code has fewer; never raise it."""
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|^ {4}.*$", re.MULTILINE | re.DOTALL)
-"""Fenced blocks and quoted messages, whose words are those of the program."""
+"""Fenced blocks and quoted messages, which have the words of the program."""
 QUOTED = re.compile(r"`[^`\n]*`")
 
 

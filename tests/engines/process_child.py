@@ -20,8 +20,8 @@ from myna.engines.interface import EngineUnavailable, NothingSpoken
 from myna.engines.pool.child_main import ReportProgress, Work
 
 
-class Deed(msgspec.Struct, frozen=True):
-    """`what` is a function below; `word` comes back."""
+class Command(msgspec.Struct, frozen=True):
+    """`what` names a function below, which gets `word`."""
 
     what: str
     word: str = ""
@@ -101,7 +101,7 @@ def signal_to(word: str) -> str:
 
 
 def libc(word: str) -> str:
-    """Calls a function of the C library, by name and arguments parted by spaces: its result or its error."""
+    """Calls a function of the C library, by name and arguments separated by spaces: its result or error."""
     name, *arguments = word.split()
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     # Of 64 bits: a pointer may be given as a number.
@@ -113,7 +113,7 @@ def libc(word: str) -> str:
 
 
 def new_process(word: str) -> str:
-    """clone(2) with these flags; the process that it makes ends at once."""
+    """clone(2) with these flags; the new process ends at once."""
     number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
     made = ctypes.CDLL(None, use_errno=True).syscall(number, int(word), 0, 0, 0, 0)
     if made == 0:
@@ -135,10 +135,10 @@ def given_up(word: str) -> str:
     return f"core {core}, dumpable {ask(3, 0, 0, 0, 0)}, no new privileges {ask(39, 0, 0, 0, 0)}{word}"
 
 
-def _refused(deed: Callable[[], object]) -> str:
-    """The result of the deed, or the name of its OSError."""
+def _refused(command: Callable[[], object]) -> str:
+    """The result of the command, or the name of its OSError."""
     try:
-        return str(deed())
+        return str(command())
     except OSError as error:
         return type(error).__name__
 
@@ -150,10 +150,10 @@ def steps(word: str, report: ReportProgress) -> str:
 
 
 def work(packed: bytes, report: ReportProgress) -> Word:
-    deed = msgspec.msgpack.decode(packed, type=Deed)
-    if deed.what == "steps":
-        return Word(steps(deed.word, report))
-    said: str = getattr(sys.modules[__name__], deed.what)(deed.word)
+    command = msgspec.msgpack.decode(packed, type=Command)
+    if command.what == "steps":
+        return Word(steps(command.word, report))
+    said: str = getattr(sys.modules[__name__], command.what)(command.word)
     return Word(said)
 
 
@@ -166,16 +166,16 @@ def first_alone(place: Path) -> None:
     threading.Timer(0.3, lambda: (place / "pid").write_text(str(os.getpid()))).start()
 
 
-class Mood(msgspec.Struct, frozen=True):
+class StartMode(msgspec.Struct, frozen=True):
     """How the child starts: a case of `warm` below."""
 
     name: str
 
 
 def warm(setup: bytes) -> Work:
-    """Ready at once, or as the mood says."""
-    mood = msgspec.msgpack.decode(setup, type=Mood | None)
-    match mood and mood.name:
+    """Starts at once, or as the mode says."""
+    mode = msgspec.msgpack.decode(setup, type=StartMode | None)
+    match mode and mode.name:
         case "refuse":
             raise EngineUnavailable("This child refuses to start.")
         case "break":

@@ -12,7 +12,7 @@ from typing import Any
 import lameenc
 import msgspec
 
-from tests.http_client.faulty import Behaviour, Faulty, Received, Talk, answer
+from tests.http_client.faulty import Behaviour, Faulty, PeerConnection, Received, answer
 
 RATE_HZ = 24_000
 AUDIO_MPEG = "Content-Type: audio/mpeg"
@@ -53,20 +53,20 @@ class SpeechUpstream:
     async def close(self) -> None:
         await self._faulty.close()
 
-    async def until_nobody_is_connected(self) -> None:
+    async def until_no_client_is_connected(self) -> None:
         await self._faulty.until(lambda: self._faulty.open == 0)
 
-    async def until_asked(self) -> None:
+    async def until_requested(self) -> None:
         await self._faulty.until(lambda: bool(self.requests))
 
-    async def _behave(self, talk: Talk) -> None:
-        while request := await talk.hear():
+    async def _behave(self, peer: PeerConnection) -> None:
+        while request := await peer.receive():
             if request.line.startswith("GET /v1/audio/voices"):
-                await talk.say(self.voices)
+                await peer.send(self.voices)
             elif request.line != "POST /v1/audio/speech HTTP/1.1":
-                await talk.say(answer(b"no such path", "404 Not Found"))
+                await peer.send(answer(b"no such path", "404 Not Found"))
             elif isinstance(self.speech, bytes):
-                await talk.say(self.speech)
+                await peer.send(self.speech)
             else:
-                return await self.speech(talk)
+                return await self.speech(peer)
         return None

@@ -13,7 +13,7 @@ from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineFailed, Utterance
 from myna.engines.pool.pool import Pool
 from myna.sandbox.confinement import AllowedPaths, child_environ
-from tests.engines.process_child import Deed, Word
+from tests.engines.process_child import Command, Word
 from tests.engines.test_pool import anyio_backend, path
 from tests.rig.calls import call
 from tests.rig.processes import children, told
@@ -38,7 +38,7 @@ async def pool(tmp_path: Path) -> AsyncIterator[Pool[Word]]:
 
 
 async def done(pool: Pool[Word], what: str, word: object = "") -> str:
-    return (await pool.run(Deed(what, str(word)), 20)).word
+    return (await pool.run(Command(what, str(word)), 20)).word
 
 
 async def test_a_child_drops_every_privilege(pool: Pool[Word]) -> None:

@@ -13,7 +13,7 @@ from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
 from tests.engines.conftest import HELLO, KEY, names, speak
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
-from tests.http_client.faulty import Talk, answer
+from tests.http_client.faulty import PeerConnection, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -90,11 +90,11 @@ async def test_the_size_limit_is_for_all_pieces_together(
 async def test_a_failed_later_piece_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    async def once_only(talk: Talk) -> None:
+    async def once_only(peer: PeerConnection) -> None:
         if len(upstream.requests) == 1:
-            await talk.say(answer(mp3(1.0), "200 OK", AUDIO_MPEG))
-            await talk.hear()
-        await talk.say(answer(b"RIFF....WAVEfmt ", "200 OK", "Content-Type: audio/wav"))
+            await peer.send(answer(mp3(1.0), "200 OK", AUDIO_MPEG))
+            await peer.receive()
+        await peer.send(answer(b"RIFF....WAVEfmt ", "200 OK", "Content-Type: audio/wav"))
 
     upstream.speech = once_only
     with pytest.raises(EngineFailed, match="asked for mp3 and sent audio/wav"):
@@ -133,8 +133,8 @@ BAD: list[tuple[str, bytes, str]] = [
 async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str
 ) -> None:
-    async def once(talk: Talk) -> None:
-        await talk.say(data)
+    async def once(peer: PeerConnection) -> None:
+        await peer.send(data)
 
     upstream.speech = once
     with pytest.raises(EngineFailed, match=message) as failed:
@@ -146,7 +146,7 @@ async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
 
 
 FACTS_ALONE = (b"\xff\xfb\x90\xc4" + bytes(17) + b"Info").ljust(417, b"\0")
-"""An mp3 of one frame, which describes the others: there are none."""
+"""An mp3 of one frame, which has metadata and no sound."""
 
 
 @pytest.mark.parametrize("audio", [b"", FACTS_ALONE], ids=["empty", "no sound"])
@@ -177,27 +177,27 @@ async def test_the_body_of_a_failure_is_logged_short_and_without_the_key(
 async def test_a_slow_server_times_out_and_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    async def stuck(talk: Talk) -> None:
-        await talk.say(b"HTTP/1.1 200 OK\r\n" + AUDIO_MPEG.encode() + b"\r\n\r\n" + mp3(1.0))
-        await talk.until_the_client_leaves()
+    async def stuck(peer: PeerConnection) -> None:
+        await peer.send(b"HTTP/1.1 200 OK\r\n" + AUDIO_MPEG.encode() + b"\r\n\r\n" + mp3(1.0))
+        await peer.until_the_client_disconnects()
 
     upstream.speech = stuck
     with pytest.raises(EngineTimedOut):
         await engine.speak(HELLO, tmp_path / "a.mp3", 0.3)
 
-    await upstream.until_nobody_is_connected()
+    await upstream.until_no_client_is_connected()
     assert names(tmp_path) == []
 
 
 async def test_a_cancelled_call_leaves_no_file(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    async def stuck(talk: Talk) -> None:
-        await talk.until_the_client_leaves()
+    async def stuck(peer: PeerConnection) -> None:
+        await peer.until_the_client_disconnects()
 
     upstream.speech = stuck
     call = asyncio.ensure_future(speak(engine, tmp_path))
-    await upstream.until_asked()
+    await upstream.until_requested()
     assert len(names(tmp_path)) == 1
 
     call.cancel()
@@ -205,7 +205,7 @@ async def test_a_cancelled_call_leaves_no_file(
 
     assert call.cancelled()
     assert names(tmp_path) == []
-    await upstream.until_nobody_is_connected()
+    await upstream.until_no_client_is_connected()
 
 
 async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:

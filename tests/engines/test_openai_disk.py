@@ -13,7 +13,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty import Talk, answer
+from tests.http_client.faulty import PeerConnection, answer
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 
@@ -112,9 +112,9 @@ async def test_a_slow_cleanup_hides_no_failure(
 ) -> None:
     moves, held = threading.Event(), list[asyncio.Future[bool]]()
 
-    async def refuses(talk: Talk) -> None:
+    async def refuses(peer: PeerConnection) -> None:
         held.append(engine._disk._metadata.run(moves.wait))
-        await talk.say(answer(b"", "422 Unprocessable Content"))
+        await peer.send(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
     clock = LoopClock()

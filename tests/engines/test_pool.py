@@ -21,7 +21,7 @@ from myna.engines.pool.child_handle import Child, PendingJob
 from myna.engines.pool.child_main import JobDone, JobFailed
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import until
-from tests.engines.process_child import Deed, Word
+from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
 pytestmark = pytest.mark.anyio
@@ -61,13 +61,13 @@ async def _busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Deed("hang"), 60))
+        task = asyncio.create_task(pool.run(Command("hang"), 60))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task
 
 
 async def test_a_job_gets_its_result(pool: Pool[Word]) -> None:
-    assert await pool.run(Deed("echo", "好"), 60) == Word("好")
+    assert await pool.run(Command("echo", "好"), 60) == Word("好")
     assert pool.up()
 
 
@@ -76,14 +76,14 @@ async def test_concurrent_jobs_get_their_own_results() -> None:
     await pool.start()
     words = [f"word {number}" for number in range(300)]
 
-    answers = await asyncio.gather(*(pool.run(Deed("echo", word), 60) for word in words))
+    answers = await asyncio.gather(*(pool.run(Command("echo", word), 60) for word in words))
 
     assert [answer.word for answer in answers] == words
     await pool.close()
 
 
 async def test_a_full_queue_refuses_and_an_idle_child_does_not_count(pool: Pool[Word]) -> None:
-    jobs = [asyncio.create_task(pool.run(Deed("echo", str(number)), 10)) for number in range(4)]
+    jobs = [asyncio.create_task(pool.run(Command("echo", str(number)), 10)) for number in range(4)]
 
     results = await asyncio.gather(*jobs, return_exceptions=True)
 
@@ -92,7 +92,7 @@ async def test_a_full_queue_refuses_and_an_idle_child_does_not_count(pool: Pool[
 
 async def test_the_job_after_an_idle_child_was_killed_works(pool: Pool[Word]) -> None:
     os.kill(pool.pids()[0], signal.SIGKILL)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Word]) -> None:
@@ -104,8 +104,8 @@ async def test_a_child_killed_while_idle_is_replaced_without_a_job(pool: Pool[Wo
 
 async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
     with pytest.raises(EngineCrashed):
-        await pool.run(Deed("die"), 60)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+        await pool.run(Command("die"), 60)
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
@@ -113,7 +113,7 @@ async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: 
     os.kill(pool.pids()[0], signal.SIGKILL)
     with pytest.raises(EngineCrashed):
         await job
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> None:
@@ -121,18 +121,18 @@ async def test_a_job_that_hangs_is_ended_at_its_deadline(pool: Pool[Word]) -> No
     began = time.monotonic()
 
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("hang"), 0.5)
+        await pool.run(Command("hang"), 0.5)
 
     assert time.monotonic() - began > 0.4
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_job_is_ended_at_the_deadline_of_the_pool() -> None:
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=0.5)
     await pool.start()
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("hang"), 60)
+        await pool.run(Command("hang"), 60)
     await pool.close()
 
 
@@ -154,9 +154,9 @@ async def test_a_child_that_does_not_end_fails_its_jobs_and_is_not_replaced(
     child, kill = await _unkillable(pool, monkeypatch)
     pid = child.process.pid
 
-    hanging = asyncio.create_task(pool.run(Deed("hang"), 0.3))
+    hanging = asyncio.create_task(pool.run(Command("hang"), 0.3))
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(pool.run(Deed("echo", "waiting"), 60))
+    waiting = asyncio.create_task(pool.run(Command("echo", "waiting"), 60))
     with pytest.raises(EngineTimedOut):
         await hanging
     with pytest.raises(EngineUnavailable):
@@ -166,11 +166,11 @@ async def test_a_child_that_does_not_end_fails_its_jobs_and_is_not_replaced(
     assert runs(pid) and not pool.up() and pool.pids() == []
     assert caplog.text.count(f"process {pid} was killed and has not ended") == 1
     with pytest.raises(EngineUnavailable):
-        await pool.run(Deed("echo", "mine"), 60)
+        await pool.run(Command("echo", "mine"), 60)
     kill()
     await until(pool.up)
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "mine"), 60) == Word("mine")
+    assert await pool.run(Command("echo", "mine"), 60) == Word("mine")
 
 
 async def test_a_child_that_hangs_at_its_start_and_does_not_end_is_not_replaced(
@@ -206,7 +206,7 @@ async def test_a_pool_closes_although_a_child_does_not_end(monkeypatch: pytest.M
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
     child, kill = await _unkillable(pool, monkeypatch)
-    job = asyncio.create_task(pool.run(Deed("echo"), 60))
+    job = asyncio.create_task(pool.run(Command("echo"), 60))
     await asyncio.sleep(0)
 
     await pool.close()
@@ -221,9 +221,9 @@ async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> Non
     [pid] = pool.pids()
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("echo"), 0.5)
+        await pool.run(Command("echo"), 0.5)
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None:
@@ -235,7 +235,7 @@ async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None
         await job
 
     assert not runs(pid)
-    assert await pool.run(Deed("echo", "mine"), 60) == Word("mine")
+    assert await pool.run(Command("echo", "mine"), 60) == Word("mine")
 
 
 async def test_a_job_cancelled_twice_still_waits_for_its_process(
@@ -263,7 +263,7 @@ async def test_a_job_cancelled_twice_still_waits_for_its_process(
 async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word]) -> None:
     running = await _busy(pool)
     before = pool.pids()
-    waiting = asyncio.create_task(pool.run(Deed("die"), 30))
+    waiting = asyncio.create_task(pool.run(Command("die"), 30))
     await until(lambda: len(pool._waiting) == 1)
 
     waiting.cancel()
@@ -278,7 +278,7 @@ async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Poo
     running = await _busy(pool)
     before = pool.pids()
     with pytest.raises(EngineTimedOut):
-        await pool.run(Deed("die"), 0.2)
+        await pool.run(Command("die"), 0.2)
     assert pool.pids() == before and not running.done()
     running.cancel()
 
@@ -288,7 +288,7 @@ async def test_a_job_that_waited_for_most_of_its_time_is_not_started(
 ) -> None:
     running = await _busy(pool)
     monkeypatch.setattr("myna.engines.pool.child_handle._QUEUE_SHARE_MAX", 0.0)
-    waiting = asyncio.create_task(pool.run(Deed("echo"), 60))
+    waiting = asyncio.create_task(pool.run(Command("echo"), 60))
     await until(lambda: len(pool._waiting) == 1)
     running.cancel()
     with pytest.raises(EngineTimedOut):
@@ -300,29 +300,29 @@ async def test_a_child_ignores_sigint_and_sigterm(pool: Pool[Word]) -> None:
     before = pool.pids()
     os.kill(before[0], signal.SIGINT)
     os.kill(before[0], signal.SIGTERM)
-    assert await pool.run(Deed("echo", "still here"), 60) == Word("still here")
+    assert await pool.run(Command("echo", "still here"), 60) == Word("still here")
     assert pool.pids() == before
 
 
 async def test_output_of_a_library_does_not_corrupt_the_replies(pool: Pool[Word]) -> None:
-    assert await pool.run(Deed("chatter", "one"), 60) == Word("one")
-    assert await pool.run(Deed("echo", "two"), 60) == Word("two")
+    assert await pool.run(Command("chatter", "one"), 60) == Word("one")
+    assert await pool.run(Command("echo", "two"), 60) == Word("two")
 
 
 async def test_an_error_keeps_its_type_and_names_no_path(pool: Pool[Word]) -> None:
     with pytest.raises(NothingSpoken, match=r"^quiet$"):
-        await pool.run(Deed("silent", "quiet"), 60)
+        await pool.run(Command("silent", "quiet"), 60)
     with pytest.raises(EngineFailed, match=r"^No space left on device$"):
-        await pool.run(Deed("disk"), 60)
+        await pool.run(Command("disk"), 60)
     with pytest.raises(EngineFailed, match=r"^KeyError$"):
-        await pool.run(Deed("fault", "a secret"), 60)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+        await pool.run(Command("fault", "a secret"), 60)
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
     running = await _busy(pool)
     [pid] = pool.pids()
-    waiting = asyncio.create_task(pool.run(Deed("echo"), 30))
+    waiting = asyncio.create_task(pool.run(Command("echo"), 30))
     await until(lambda: len(pool._waiting) == 1)
 
     await pool.close()
@@ -331,7 +331,7 @@ async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
     assert [type(result) for result in results] == [EngineUnavailable, EngineUnavailable]
     assert not runs(pid) and not pool.up()
     with pytest.raises(EngineUnavailable):
-        await pool.run(Deed("echo"), 1)
+        await pool.run(Command("echo"), 1)
 
 
 async def test_a_program_that_does_not_start_is_reported_and_leaves_no_process() -> None:
@@ -347,12 +347,12 @@ async def test_a_pool_is_down_while_no_child_can_be_started(
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # no Python starts with that
     os.kill(pool.pids()[0], signal.SIGKILL)
     with pytest.raises(EngineUnavailable):
-        await pool.run(Deed("echo"), 60)
+        await pool.run(Command("echo"), 60)
     assert not pool.up()
 
     monkeypatch.delenv("PYTHONHOME")
     await until(pool.up)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_does_not_get_the_servers_settings(
@@ -361,7 +361,7 @@ async def test_a_child_does_not_get_the_servers_settings(
     monkeypatch.setenv("MYNA_DATABASE_URL", "postgresql://someone:secret@somewhere/")
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
-    assert await pool.run(Deed("settings"), 60) == Word("")
+    assert await pool.run(Command("settings"), 60) == Word("")
     await pool.close()
 
 
@@ -378,5 +378,5 @@ async def test_a_child_has_one_blas_thread_unless_the_operator_sets_another_numb
         monkeypatch.setenv(name, number)
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()
-    assert await pool.run(Deed("environ", "OPENBLAS_NUM_THREADS"), 60) == Word(seen)
+    assert await pool.run(Command("environ", "OPENBLAS_NUM_THREADS"), 60) == Word(seen)
     await pool.close()

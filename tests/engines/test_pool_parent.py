@@ -18,12 +18,12 @@ _ROOT = str(Path(__file__).parents[2])
 _PARENT = """
 import asyncio
 from myna.engines.pool.pool import Pool
-from tests.engines.process_child import Deed, Word
+from tests.engines.process_child import Command, Word
 
 async def main():
     pool = Pool("tests.engines.process_child", Word, processes=2, queue_max=2, job_deadline_s=600)
     await pool.start()
-    job = asyncio.create_task(pool.run(Deed("hang"), 600))
+    job = asyncio.create_task(pool.run(Command("hang"), 600))
     while len(pool._idle) != 1:
         await asyncio.sleep(0.01)
     print(*pool.pids(), flush=True)

@@ -10,7 +10,7 @@ from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUna
 from myna.engines.pool.child_handle import PendingJob
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import until
-from tests.engines.process_child import Deed, Mood, Word
+from tests.engines.process_child import Command, StartMode, Word
 from tests.engines.test_pool import _busy, anyio_backend, path
 from tests.rig.processes import runs
 
@@ -29,26 +29,26 @@ async def pool() -> AsyncIterator[Pool[Word]]:
     await pool.close()
 
 
-def _pool(mood: str, start_deadline_s: float = 60) -> Pool[Word]:
+def _pool(mode: str, start_deadline_s: float = 60) -> Pool[Word]:
     return Pool(
         _CHILD,
         Word,
         processes=1,
         queue_max=2,
         job_deadline_s=60,
-        setup=Mood(mood),
+        setup=StartMode(mode),
         start_deadline_s=start_deadline_s,
     )
 
 
 async def _in_order(pool: Pool[Word], keys: list[str]) -> list[str]:
     """The order in which jobs of these keys end, all queued while the child runs a job of "a"."""
-    running = asyncio.create_task(pool.run(Deed("hang"), 60, queue_key="a"))
+    running = asyncio.create_task(pool.run(Command("hang"), 60, queue_key="a"))
     await until(lambda: not pool._idle and not pool._waiting)
     ended: list[str] = []
 
     async def one(number: int, key: str) -> None:
-        ended.append((await pool.run(Deed("echo", f"{key}{number}"), 60, queue_key=key)).word)
+        ended.append((await pool.run(Command("echo", f"{key}{number}"), 60, queue_key=key)).word)
 
     jobs = [asyncio.create_task(one(number, key)) for number, key in enumerate(keys)]
     await until(lambda: len(pool._waiting) == len(keys))
@@ -69,8 +69,8 @@ async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool
 
 async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word]) -> None:
     running = await _busy(pool)
-    first = asyncio.create_task(pool.run(Deed("echo", "first"), 60, queue_key="b"))
-    second = asyncio.create_task(pool.run(Deed("echo", "second"), 60, queue_key="b"))
+    first = asyncio.create_task(pool.run(Command("echo", "first"), 60, queue_key="b"))
+    second = asyncio.create_task(pool.run(Command("echo", "second"), 60, queue_key="b"))
     await until(lambda: len(pool._waiting) == 2)
     first.cancel()
     await until(lambda: len(pool._waiting) == 1)
@@ -90,9 +90,9 @@ async def test_progress_reaches_its_own_caller_before_the_result(pool: Pool[Word
     mine: list[float] = []
     others: list[float] = []
     one, two, three = await asyncio.gather(
-        pool.run(Deed("steps", "one"), 60, progress=mine.append),
-        pool.run(Deed("echo", "two"), 60, progress=others.append),
-        pool.run(Deed("steps", "three"), 60),
+        pool.run(Command("steps", "one"), 60, progress=mine.append),
+        pool.run(Command("echo", "two"), 60, progress=others.append),
+        pool.run(Command("steps", "three"), 60),
     )
     assert (one, two, three) == (Word("one"), Word("two"), Word("three"))
     assert mine == [0.25, 0.5, 0.75, 1.0]
@@ -104,18 +104,18 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        await pool.run(Deed("steps"), 60, progress=broken)
-    assert await pool.run(Deed("echo", "again"), 60) == Word("again")
+        await pool.run(Command("steps"), 60, progress=broken)
+    assert await pool.run(Command("echo", "again"), 60) == Word("again")
 
 
 async def test_a_child_and_its_replacement_get_the_setup() -> None:
     pool = _pool("cheerful")
     await pool.start()
-    assert await pool.run(Deed("echo"), 60) == Word("cheerful")
+    assert await pool.run(Command("echo"), 60) == Word("cheerful")
     before = pool.pids()
     await pool._running[0].kill()
     await until(lambda: pool.pids() != before)
-    assert await pool.run(Deed("echo"), 60) == Word("cheerful")
+    assert await pool.run(Command("echo"), 60) == Word("cheerful")
     await pool.close()
 
 
@@ -138,7 +138,7 @@ async def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
 
 async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
     place = tmp_path / "place"
-    pool = Pool(_CHILD, Word, processes=2, queue_max=2, job_deadline_s=60, setup=Mood(str(place)))
+    pool = Pool(_CHILD, Word, processes=2, queue_max=2, job_deadline_s=60, setup=StartMode(str(place)))
     starting = asyncio.create_task(pool.start())
     await until(lambda: (place / "pid").exists() and bool((place / "pid").read_text()))
     starting.cancel()
@@ -151,9 +151,9 @@ async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
 async def test_long_jobs_leave_a_process_for_short_ones() -> None:
     pool = Pool(_CHILD, Word, processes=2, queue_max=9, job_deadline_s=60)
     await pool.start()
-    longs = [asyncio.create_task(pool.run(Deed("hang"), 60, queue_key=key, long=True)) for key in "ab"]
+    longs = [asyncio.create_task(pool.run(Command("hang"), 60, queue_key=key, long=True)) for key in "ab"]
     await until(lambda: len(pool._idle) == 1)
-    assert await pool.run(Deed("echo", "short"), 60, queue_key="c") == Word("short")
+    assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
     assert len(pool._waiting_long) == 1
     longs[0].cancel()
     await until(lambda: not pool._waiting_long)
@@ -167,7 +167,7 @@ async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) ->
     ended: list[str] = []
 
     async def one(word: str, *, long: bool) -> None:
-        ended.append((await pool.run(Deed("echo", word), 60, queue_key=word, long=long)).word)
+        ended.append((await pool.run(Command("echo", word), 60, queue_key=word, long=long)).word)
 
     jobs = [asyncio.create_task(one(f"long {number}", long=True)) for number in range(3)]
     jobs += [asyncio.create_task(one(f"short {number}", long=False)) for number in range(3)]
@@ -185,7 +185,9 @@ async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[W
     async def disconnected() -> None:
         await disconnect.wait()
 
-    job = asyncio.create_task(pool.run(Deed("echo"), 60, queue_key="b", long=long, disconnected=disconnected))
+    job = asyncio.create_task(
+        pool.run(Command("echo"), 60, queue_key="b", long=long, disconnected=disconnected)
+    )
     await until(lambda: len(pool._waiting) + len(pool._waiting_long) == 1)
     disconnect.set()
     with pytest.raises(CallerDisconnected):
@@ -200,7 +202,9 @@ async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Wo
     async def disconnected() -> None:
         await until(lambda: pool._last_number == 2 and not pool._waiting)
 
-    job = asyncio.create_task(pool.run(Deed("echo", "started"), 60, queue_key="b", disconnected=disconnected))
+    job = asyncio.create_task(
+        pool.run(Command("echo", "started"), 60, queue_key="b", disconnected=disconnected)
+    )
     await until(lambda: len(pool._waiting) == 1)
     running.cancel()
     assert await job == Word("started")

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from myna.engines.pool.child_main import ReportProgress, Work
-from tests.engines.process_child import Deed, Word
+from tests.engines.process_child import Command, Word
 
 _THREADS = ThreadPoolExecutor(1)
 _THREADS.submit(str).result()
@@ -17,7 +17,7 @@ def warm(_setup: bytes) -> Work:
 
 
 def work(packed: bytes, _report: ReportProgress) -> Word:
-    deed = msgspec.msgpack.decode(packed, type=Deed)
+    deed = msgspec.msgpack.decode(packed, type=Command)
     try:
         return Word(_THREADS.submit(Path(deed.word).read_text).result())
     except OSError as error:

@@ -8,7 +8,7 @@ import pytest
 from tests.farm.machines import Yard, mp3, new_voice
 from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +30,8 @@ STALLED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() A
 async def test_the_answer_to_the_commit_is_lost_and_the_audio_stays(
     make_service: ServiceMaker, postgres_url: str
 ) -> None:
-    async with cutter_to(postgres_url) as cutter:
-        service = make_service(database_url=cutter.url, chat_url="parrot:", speech="none")
+    async with proxy_to(postgres_url) as proxy:
+        service = make_service(database_url=proxy.url, chat_url="parrot:", speech="none")
         await asyncio.to_thread(service.start)
         yard, voice = Yard(service), new_voice()
         key = await asyncio.to_thread(lambda: service.account().key().plain)
@@ -49,7 +49,7 @@ async def test_the_answer_to_the_commit_is_lost_and_the_audio_stays(
 
         first = asyncio.create_task(asyncio.to_thread(machine.complete, job, mp3()))
         await until(stalled, "the audio is being named")
-        cutter.cut()
+        proxy.disconnect()
         assert (await first).status == 503
         assert len(yard.audio()) == 1
         await aside.execute("DELETE FROM stall")

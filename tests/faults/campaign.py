@@ -18,7 +18,7 @@ from tests.conformance.asking import Caller
 from tests.farm.machines import Job, Machine, Yard, mp3
 from tests.rig.calls import Answer, Wire
 from tests.rig.service import Service
-from tests.store.cutter import Cutter, cutter_to
+from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 CLIENTS = 8
 CALL_DEADLINE_S = 2
@@ -134,21 +134,21 @@ class Worker:
 
 
 class DatabaseWire:
-    """A wire to PostgreSQL on a thread of its own. See `Cutter`."""
+    """A proxy to PostgreSQL in a separate thread. See `PostgresProxy`."""
 
-    def __init__(self, cutter: Cutter, loop: asyncio.AbstractEventLoop) -> None:
-        self.url = cutter.url
-        self._cutter, self._loop = cutter, loop
+    def __init__(self, proxy: PostgresProxy, loop: asyncio.AbstractEventLoop) -> None:
+        self.url = proxy.url
+        self._proxy, self._loop = proxy, loop
 
     def cut(self) -> None:
-        self._loop.call_soon_threadsafe(self._cutter.cut)
+        self._loop.call_soon_threadsafe(self._proxy.disconnect)
 
     def mute(self) -> None:
-        self._loop.call_soon_threadsafe(self._cutter.mute)
+        self._loop.call_soon_threadsafe(self._proxy.silence)
 
     def lose_commit(self) -> None:
         """The answer to the next batch of charges and ends is lost."""
-        self._loop.call_soon_threadsafe(self._cutter.lose_next_answer)
+        self._loop.call_soon_threadsafe(self._proxy.drop_next_reply)
 
 
 @contextmanager
@@ -156,11 +156,11 @@ def wire_to(url: str) -> Iterator[DatabaseWire]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    wires = cutter_to(url)
+    wires = proxy_to(url)
     try:
-        cutter = asyncio.run_coroutine_threadsafe(wires.__aenter__(), loop).result(10)
-        yield DatabaseWire(cutter, loop)
-        cutter.cut()
+        proxy = asyncio.run_coroutine_threadsafe(wires.__aenter__(), loop).result(10)
+        yield DatabaseWire(proxy, loop)
+        proxy.disconnect()
         asyncio.run_coroutine_threadsafe(wires.__aexit__(None, None, None), loop).result(10)
     finally:
         asyncio.run_coroutine_threadsafe(_settled(), loop).result(10)

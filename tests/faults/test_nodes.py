@@ -24,7 +24,7 @@ from tests.faults.conftest import audited, new_caller
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker, Voices, VoicesOf
-from tests.rig.cutting import Fault, WireMaker
+from tests.rig.http_proxy import Fault, ProxyMaker
 from tests.rig.postgres import Postgres
 from tests.rig.samples import write_voice
 from tests.rig.service import Service
@@ -156,24 +156,24 @@ def test_what_a_killed_node_held_another_one_finishes(farm: Farm) -> None:
 
 
 def test_a_node_that_sleeps_past_its_lease_completes_its_job_in_vain(
-    farm: Farm, make_wire: WireMaker
+    farm: Farm, make_proxy: ProxyMaker
 ) -> None:
     """Its audio is under way when it falls asleep, and gets there when another one has done the job."""
-    wire = make_wire(farm.service.port)
-    wire.doom("hold", "POST /farm/v1/complete")
-    sleeping = farm.node("sleeping", wire.url).start()
+    proxy = make_proxy(farm.service.port)
+    proxy.fail_next("hold", "POST /farm/v1/complete")
+    sleeping = farm.node("sleeping", proxy.url).start()
     number = farm.order()
-    assert wire.done.wait(DEADLINE_S)
+    assert proxy.failed.wait(DEADLINE_S)
     sleeping.signal(signal.SIGSTOP)
     other = farm.node("other").start()
     farm.check_delivered(number)
-    other.wait_said(f"task {number}: {len(TEXT)} characters")
+    other.wait_logged(f"task {number}: {len(TEXT)} characters")
 
-    wire.release()
-    wait_until(lambda: bool(wire.said), DEADLINE_S, "the late audio is answered")
-    assert wire.said.startswith(b"HTTP/1.1 409 ")
+    proxy.release()
+    wait_until(lambda: bool(proxy.status_line), DEADLINE_S, "the late audio is answered")
+    assert proxy.status_line.startswith(b"HTTP/1.1 409 ")
     sleeping.signal(signal.SIGCONT)
-    sleeping.wait_said(f"task {number}: dropped")
+    sleeping.wait_logged(f"task {number}: dropped")
     farm.check_delivered(number)
     assert other.stop() == 0
     farm.wait_status(farm.order(), 2)
@@ -191,15 +191,15 @@ def test_a_node_that_is_told_to_end_hands_back_and_another_one_goes_on_at_once(f
 
 @pytest.mark.parametrize("fault", ["lose", "cut"])
 def test_a_completion_that_the_line_spoils_is_said_again_and_counts_once(
-    farm: Farm, make_wire: WireMaker, fault: Fault
+    farm: Farm, make_proxy: ProxyMaker, fault: Fault
 ) -> None:
-    wire = make_wire(farm.service.port)
-    wire.doom(fault, "POST /farm/v1/complete")
-    node = farm.node("box", wire.url).start()
+    proxy = make_proxy(farm.service.port)
+    proxy.fail_next(fault, "POST /farm/v1/complete")
+    node = farm.node("box", proxy.url).start()
     number = farm.order()
-    node.wait_said(f"task {number}: {len(TEXT)} characters")
-    assert wire.done.is_set()
-    assert wire.said == (b"HTTP/1.1 200 OK" if fault == "lose" else b"")
+    node.wait_logged(f"task {number}: {len(TEXT)} characters")
+    assert proxy.failed.is_set()
+    assert proxy.status_line == (b"HTTP/1.1 200 OK" if fault == "lose" else b"")
     farm.check_delivered(number)
 
 
@@ -207,11 +207,11 @@ def test_a_service_that_is_killed_while_a_node_works_gets_its_audio(farm: Farm) 
     node = farm.node("box").start()
     number, speaking = farm.held_by(node)
     farm.service.kill()
-    node.wait_said("Trying again.")
+    node.wait_logged("Trying again.")
     farm.service.start()
     speaking.go_on()
     farm.check_delivered(number)
-    node.wait_said("it answers again")
+    node.wait_logged("it answers again")
     assert len(node.messages("connected to")) == 1
 
 
@@ -219,7 +219,7 @@ def test_a_job_that_no_node_brings_to_its_end_is_refunded(farm: Farm) -> None:
     """Three nodes take it, one after the other, and each of them dies."""
     nodes = {name: farm.node(name).spawn() for name in ("first", "second", "third")}
     for node in nodes.values():
-        node.wait_said("connected to")
+        node.wait_logged("connected to")
         farm.voices(node).stop()
     number = farm.order()
     for _ in range(TRIES_MAX):
@@ -242,7 +242,7 @@ def test_a_job_that_is_not_done_by_its_deadline_is_refunded_and_its_node_drops_i
     finally:
         farm.service.cli("settings", "set", "task_deadline_s", "120")
     farm.check_refunded(number)
-    node.wait_said(f"task {number}: dropped")
+    node.wait_logged(f"task {number}: dropped")
     speaking.go_on()
     farm.check_refunded(number)
 

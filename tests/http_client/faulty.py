@@ -33,7 +33,7 @@ class Received(NamedTuple):
         return None
 
 
-class Talk:
+class PeerConnection:
     """One connection, passed to a behaviour."""
 
     def __init__(self, server: "Faulty", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,7 +42,7 @@ class Talk:
         self._writer = writer
         self.number = server.accepted
 
-    async def hear(self) -> Received | None:
+    async def receive(self) -> Received | None:
         """The next request, None when the client has closed."""
         try:
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -53,7 +53,7 @@ class Talk:
         self._server.note(Received(head, body))
         return Received(head, body)
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         """Writes; raises ConnectionError once the client has disconnected."""
         if not self._writer.transport.is_closing():  # uvloop raises RuntimeError for a closed one
             self._writer.write(data)
@@ -61,14 +61,14 @@ class Talk:
         if self._writer.transport.is_closing():
             raise ConnectionResetError
 
-    async def until_the_client_leaves(self) -> None:
+    async def until_the_client_disconnects(self) -> None:
         """Reads until the connection ends, by FIN or RST."""
         with suppress(ConnectionError):
             while await self._reader.read(65_536):
                 continue
 
 
-Behaviour = Callable[[Talk], Awaitable[None]]
+Behaviour = Callable[[PeerConnection], Awaitable[None]]
 
 
 class Faulty:
@@ -119,7 +119,7 @@ class Faulty:
         self._changed.set()
         try:
             with suppress(ConnectionError):  # the client disconnected, as in most tests here
-                await self._behaviour(Talk(self, reader, writer))
+                await self._behaviour(PeerConnection(self, reader, writer))
         finally:
             writer.close()
             self._writers.discard(writer)
@@ -136,9 +136,9 @@ def answer(body: bytes = b"{}", status: str = "200 OK", *headers: str) -> bytes:
 def answering(data: bytes) -> Behaviour:
     """Answers every request of a connection with `data`."""
 
-    async def behave(talk: Talk) -> None:
-        while await talk.hear():
-            await talk.say(data)
+    async def behave(peer: PeerConnection) -> None:
+        while await peer.receive():
+            await peer.send(data)
 
     return behave
 
@@ -146,9 +146,9 @@ def answering(data: bytes) -> Behaviour:
 def once(data: bytes) -> Behaviour:
     """Answers with `data` and closes."""
 
-    async def behave(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(data)
+    async def behave(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(data)
 
     return behave
 
@@ -156,11 +156,11 @@ def once(data: bytes) -> Behaviour:
 def endless(start: bytes, again: bytes) -> Behaviour:
     """Sends `start`, then `again` until the client disconnects."""
 
-    async def behave(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(start)
+    async def behave(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(start)
         while True:
-            await talk.say(again)
+            await peer.send(again)
 
     return behave
 
@@ -168,22 +168,22 @@ def endless(start: bytes, again: bytes) -> Behaviour:
 def dripping(start: bytes, drop: bytes, every_s: float) -> Behaviour:
     """Sends `start`, then a `drop` each `every_s` seconds, so that the connection is never idle."""
 
-    async def behave(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(start)
-        leaving = asyncio.ensure_future(talk.until_the_client_leaves())
+    async def behave(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(start)
+        leaving = asyncio.ensure_future(peer.until_the_client_disconnects())
         while not (await asyncio.wait([leaving], timeout=every_s))[0]:
-            await talk.say(drop)
+            await peer.send(drop)
 
     return behave
 
 
-async def silent(talk: Talk) -> None:
+async def silent(peer: PeerConnection) -> None:
     """Reads the request and never answers."""
-    await talk.hear()
-    await talk.until_the_client_leaves()
+    await peer.receive()
+    await peer.until_the_client_disconnects()
 
 
-async def hanging_up(talk: Talk) -> None:
+async def disconnecting(peer: PeerConnection) -> None:
     """Reads the request and closes without an answer."""
-    await talk.hear()
+    await peer.receive()

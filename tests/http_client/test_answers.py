@@ -11,9 +11,9 @@ from myna.http_client import ClientResponse, ConnectionBroken, HttpClient
 from myna.http_client.idle import DISTRUST_S, REUSE_AFTER_S, IdleConnections
 from tests.http_client.calling import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Talk, answer, answering
+from tests.http_client.faulty import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
-from tests.rig.repeating import DELAYS_S, Misdeed, Repeating, seeded
+from tests.rig.repeating import DELAYS_S, RepeatFault, Repeating, seeded
 
 pytestmark = pytest.mark.anyio
 
@@ -71,12 +71,12 @@ async def test_bytes_received_before_the_request_is_sent_are_not_its_answer(
 async def test_two_answers_in_one_read_of_a_reused_connection_are_rejected(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def doubling(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(answer(b"one"))
-        await talk.hear()
-        await talk.say(answer(b"one") + answer(b"two"))
-        await talk.until_the_client_leaves()
+    async def doubling(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(answer(b"one"))
+        await peer.receive()
+        await peer.send(answer(b"one") + answer(b"two"))
+        await peer.until_the_client_disconnects()
 
     server = serve(doubling)
     assert (await post(outbound, server.url)).body == b"one"
@@ -98,9 +98,9 @@ async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
 async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
     outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def once_too_much(talk: Talk) -> None:
-        while await talk.hear():
-            await talk.say(answer(b"ok") * (2 if talk.number == 1 else 1))
+    async def once_too_much(peer: PeerConnection) -> None:
+        while await peer.receive():
+            await peer.send(answer(b"ok") * (2 if peer.number == 1 else 1))
 
     caplog.set_level(logging.WARNING)
     server, other = serve(once_too_much), serve(answering(answer(b"ok")))
@@ -118,15 +118,15 @@ async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
 
 
 async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient, serve: Serve) -> None:
-    async def impatient(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(answer(b"ok"))
-        if talk.number == 1:
+    async def impatient(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(answer(b"ok"))
+        if peer.number == 1:
             await asked_once.wait()
-            await talk.say(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
+            await peer.send(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")
             return
-        while await talk.hear():
-            await talk.say(answer(b"ok"))
+        while await peer.receive():
+            await peer.send(answer(b"ok"))
 
     asked_once, server = asyncio.Event(), serve(impatient)
     await post(outbound, server.url)
@@ -172,7 +172,7 @@ async def test_a_repeated_or_split_answer_reaches_no_other_caller(
     wait_s = 2 * max(DELAYS_S)
     calls = iter(range(1_000_000))
 
-    def every_other() -> Misdeed:
+    def every_other() -> RepeatFault:
         return (kind, delay_s) if next(calls) % 2 else ("clean", 0.0)
 
     server = Repeating(every_other, lambda body: body, wait_s)

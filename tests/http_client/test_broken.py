@@ -7,7 +7,7 @@ import pytest
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
 from tests.http_client.calling import get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Talk, answer, answering, hanging_up, once
+from tests.http_client.faulty import PeerConnection, answer, answering, disconnecting, once
 from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_an_unknown_method_is_refused(outbound: HttpClient) -> None:
 
 async def test_a_connection_closed_without_an_answer_is_broken(outbound: HttpClient, serve: Serve) -> None:
     with pytest.raises(ConnectionBroken, match="without an answer"):
-        await post(outbound, serve(hanging_up).url)
+        await post(outbound, serve(disconnecting).url)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ async def test_bytes_after_an_answer_never_become_part_of_the_next_one(
 async def test_an_answer_before_the_body_was_read_closes_the_connection(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def hasty(talk: Talk) -> None:
-        await talk.say(answer(b"too much", "413 Content Too Large"))
-        await talk.until_the_client_leaves()
+    async def hasty(peer: PeerConnection) -> None:
+        await peer.send(answer(b"too much", "413 Content Too Large"))
+        await peer.until_the_client_disconnects()
 
     server = serve(hasty)
     for _ in range(2):

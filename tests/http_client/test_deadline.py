@@ -11,7 +11,7 @@ from myna.http_client import ClientResponse, HttpClient, IdleTimedOut, TimedOut,
 from myna.http_client.connection import ClientConnection
 from tests.http_client.calling import Stopwatch, get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, Talk, answer, dripping, silent
+from tests.http_client.faulty import Behaviour, PeerConnection, answer, dripping, silent
 from tests.rig.clocks import MonotonicClock
 
 pytestmark = pytest.mark.anyio
@@ -89,11 +89,11 @@ async def test_a_deadline_that_has_passed_already_sends_nothing(outbound: HttpCl
 
 
 async def test_a_cancelled_call_closes_its_connection_and_releases_its_slot(serve: Serve) -> None:
-    async def first_silent(talk: Talk) -> None:
-        while await talk.hear():
-            if talk.number == 1:
-                await talk.until_the_client_leaves()
-            await talk.say(answer(b"next"))
+    async def first_silent(peer: PeerConnection) -> None:
+        while await peer.receive():
+            if peer.number == 1:
+                await peer.until_the_client_disconnects()
+            await peer.send(answer(b"next"))
 
     server, outbound = serve(first_silent), HttpClient(connections_max=1)
     call = asyncio.ensure_future(post(outbound, server.url))
@@ -112,10 +112,10 @@ async def test_a_cancelled_call_closes_its_connection_and_releases_its_slot(serv
 async def test_cancelling_a_queued_call_does_not_affect_the_others(serve: Serve) -> None:
     release = asyncio.Event()
 
-    async def patient(talk: Talk) -> None:
-        while await talk.hear():
+    async def patient(peer: PeerConnection) -> None:
+        while await peer.receive():
             await release.wait()
-            await talk.say(answer(b"ok"))
+            await peer.send(answer(b"ok"))
 
     server, outbound = serve(patient), HttpClient(connections_max=1, reuse_after_s=0)
     calls: list[asyncio.Future[ClientResponse]] = [
@@ -156,15 +156,15 @@ async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(
         read(connection, size)
         received.set()
 
-    async def slow(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+    async def slow(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
         for _ in range(10):
             await received.wait()
             received.clear()
             clock.move(1.0)
             await asyncio.sleep(2 * TICK_S)  # the idle time is looked at meanwhile
-            await talk.say(b".")
+            await peer.send(b".")
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", noted)
     clock = MonotonicClock(

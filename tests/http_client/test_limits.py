@@ -11,7 +11,7 @@ from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient
 from myna.http_client.connection import ClientConnection
 from tests.http_client.calling import HEADERS, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, Talk, answer, answering, endless, once
+from tests.http_client.faulty import Behaviour, PeerConnection, answer, answering, endless, once
 
 pytestmark = pytest.mark.anyio
 
@@ -58,10 +58,10 @@ async def test_an_endless_answer_fails_and_its_connection_is_closed(
 async def test_a_content_length_over_the_limit_is_refused_before_the_body(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def only_announcing(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n")
-        await talk.until_the_client_leaves()
+    async def only_announcing(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n")
+        await peer.until_the_client_disconnects()
 
     with pytest.raises(AnswerTooLarge, match="more than 1000 bytes"):
         await post(outbound, serve(only_announcing).url, answer_max_bytes=1000)

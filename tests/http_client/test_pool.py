@@ -12,7 +12,7 @@ from myna.http_client.connection import ClientConnection
 from myna.http_client.idle import IDLE_MAX_S
 from tests.http_client.calling import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, Talk, answer, answering, hanging_up, once
+from tests.http_client.faulty import Behaviour, PeerConnection, answer, answering, disconnecting, once
 from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.anyio
 async def test_the_limit_of_connections_is_kept_and_every_call_is_answered(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def busy(talk: Talk) -> None:
-        while await talk.hear():
+    async def busy(peer: PeerConnection) -> None:
+        while await peer.receive():
             await server.until(lambda: server.open == 3)
-            await talk.say(answer(b"ok"))
+            await peer.send(answer(b"ok"))
 
     server = serve(busy)
     answers = await asyncio.gather(*(post(outbound, server.url) for _ in range(40)))
@@ -107,10 +107,10 @@ async def test_a_post_does_not_use_an_idle_connection_that_its_server_closed(
 async def test_a_post_that_was_read_and_not_answered_is_not_sent_again(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def second_time_dead(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(answer(b"ok"))
-        await talk.hear()
+    async def second_time_dead(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(answer(b"ok"))
+        await peer.receive()
 
     server = serve(second_time_dead)
     await post(outbound, server.url, b"one")
@@ -138,7 +138,7 @@ async def test_idle_connections_are_closed_before_servers_close_them(
 async def test_a_connection_that_ends_before_its_first_use_releases_its_slot(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refusing(talk: Talk) -> None:
+    async def refusing(peer: PeerConnection) -> None:
         return None
 
     loop = asyncio.get_running_loop()
@@ -193,7 +193,7 @@ async def test_bytes_parsed_before_the_request_is_sent_are_not_its_answer(
     assert connection not in outbound._open
 
 
-@pytest.mark.parametrize(("behaviour", "failures"), [(once(answer(b"ok")), 0), (hanging_up, 5), (None, 5)])
+@pytest.mark.parametrize(("behaviour", "failures"), [(once(answer(b"ok")), 0), (disconnecting, 5), (None, 5)])
 async def test_a_closed_connection_leaves_no_reference_cycle(
     outbound: HttpClient, serve: Serve, behaviour: Behaviour | None, failures: int
 ) -> None:

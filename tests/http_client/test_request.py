@@ -7,7 +7,7 @@ import pytest
 from myna.http_client import ConnectionBroken, HttpClient, Unreachable
 from tests.http_client.calling import BODY, HEADERS, get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Talk, answer, answering, hanging_up, once
+from tests.http_client.faulty import PeerConnection, answer, answering, disconnecting, once
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,7 @@ async def test_connection_close_is_honoured(outbound: HttpClient, serve: Serve) 
 async def test_a_login_in_the_address_is_sent_as_a_header_and_not_shown(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    server = serve(hanging_up)
+    server = serve(disconnecting)
     url = f"http://anna:p%40ss@127.0.0.1:{server.port}/private/path"
 
     with pytest.raises(ConnectionBroken) as failed:
@@ -160,9 +160,9 @@ async def test_compression_is_not_requested_and_not_decoded(outbound: HttpClient
 async def test_a_closed_client_ends_its_calls_and_refuses_new_ones(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def closing(talk: Talk) -> None:
-        await talk.hear()
-        await talk.say(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
+    async def closing(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
         await outbound.close()
 
     server = serve(closing)

@@ -9,7 +9,7 @@ from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from tests.engines.conftest import until
 from tests.http_client.calling import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Faulty, Talk, answer
+from tests.http_client.faulty import Faulty, PeerConnection, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -17,17 +17,17 @@ pytestmark = pytest.mark.anyio
 async def test_no_slot_is_lost_and_no_answer_is_mixed_up(outbound: HttpClient, serve: Serve) -> None:
     chance = random.Random(20)
 
-    async def moody(talk: Talk) -> None:
-        while request := await talk.hear():
+    async def moody(peer: PeerConnection) -> None:
+        while request := await peer.receive():
             mood = chance.random()
             if mood < 0.05:
                 break
             if mood < 0.055:
-                await talk.until_the_client_leaves()
+                await peer.until_the_client_disconnects()
             elif mood < 0.10:
-                await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + request.body)
+                await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + request.body)
                 break
-            await talk.say(answer(request.body) + (b"HTTP/1.1 200" if mood < 0.15 else b""))
+            await peer.send(answer(request.body) + (b"HTTP/1.1 200" if mood < 0.15 else b""))
             if mood < 0.20:
                 break
 
@@ -59,6 +59,6 @@ async def storm(outbound: HttpClient, servers: list[Faulty], chance: random.Rand
     return len(answered) > 100
 
 
-async def _echo(talk: Talk) -> None:
-    while request := await talk.hear():
-        await talk.say(answer(request.body))
+async def _echo(peer: PeerConnection) -> None:
+    while request := await peer.receive():
+        await peer.send(answer(request.body))

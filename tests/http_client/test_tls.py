@@ -11,7 +11,7 @@ import trustme
 from myna.http_client import HttpClient, TimedOut, Unreachable
 from tests.http_client.calling import Stopwatch, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Faulty, Talk, answer, answering, silent
+from tests.http_client.faulty import Faulty, PeerConnection, answer, answering, silent
 
 pytestmark = pytest.mark.anyio
 
@@ -73,9 +73,9 @@ async def test_a_certificate_of_another_host_is_refused(
 
 
 async def test_a_server_without_tls_is_unreachable(outbound: HttpClient, serve: Serve) -> None:
-    async def mail(talk: Talk) -> None:
-        await talk.say(b"220 mail.example ESMTP\r\n")
-        await talk.until_the_client_leaves()
+    async def mail(peer: PeerConnection) -> None:
+        await peer.send(b"220 mail.example ESMTP\r\n")
+        await peer.until_the_client_disconnects()
 
     server = serve(mail)
     with pytest.raises(Unreachable):

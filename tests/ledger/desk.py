@@ -47,18 +47,18 @@ class Desk:
         idempotency_key: IdempotencyKey | None = None,
     ) -> Call:
         """A call that was charged."""
-        admitted = await self.ledger.admit(asks(holder, idempotency_key), decide or self.order())
+        admitted = await self.ledger.admit(caller_of(holder, idempotency_key), decide or self.order())
         assert not isinstance(admitted, Replayed)
         return admitted[0]
 
 
-def asks(
+def caller_of(
     holder: Holder, idempotency_key: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
 ) -> UnverifiedCaller:
     return UnverifiedCaller(holder.key_hash, scope, idempotency_key)
 
 
-def refuses(error: MynaError) -> Decide:
+def refusing(error: MynaError) -> Decide:
     """A decision that raises a refusal."""
 
     async def decide() -> ChargeOrder[str]:

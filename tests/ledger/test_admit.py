@@ -21,7 +21,7 @@ from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import config as site_store
 from myna.store.queries.config import Config
-from tests.ledger.desk import Desk, asks, desk_on, refuses
+from tests.ledger.desk import Desk, caller_of, desk_on, refusing
 from tests.store.books import Books, reserved, speech
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ BAD_REQUEST = InvalidRequest("text: must not be blank.")
 async def test_a_call_is_charged_when_it_is_admitted(books: Books, desk: Desk) -> None:
     holder = await books.holder(units=5)
 
-    admitted = await desk.ledger.admit(asks(holder), desk.order(units=2, seconds=30.0))
+    admitted = await desk.ledger.admit(caller_of(holder), desk.order(units=2, seconds=30.0))
 
     assert not isinstance(admitted, Replayed)
     call, plan = admitted
@@ -64,7 +64,7 @@ async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk
     holder = await books.holder(units=9)
     await site.change(books.db, "chat_units", "7")
 
-    admitted = await desk.ledger.admit(asks(holder), desk.order())
+    admitted = await desk.ledger.admit(caller_of(holder), desk.order())
 
     assert not isinstance(admitted, Replayed)
     assert (admitted[0].units, admitted[1]) == (7, "a plan at 7")
@@ -148,10 +148,10 @@ async def test_a_revoked_key_gets_401_before_any_other_refusal(
 ) -> None:
     holder = await books.holder()
     with pytest.raises(type(error)):
-        await desk.ledger.admit(asks(holder), refuses(error))
+        await desk.ledger.admit(caller_of(holder), refusing(error))
     await keys.revoke(books.db, holder.key_id)
     with pytest.raises(Unauthorized, match="revoked"):
-        await desk.ledger.admit(asks(holder), refuses(error))
+        await desk.ledger.admit(caller_of(holder), refusing(error))
 
 
 async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, desk: Desk) -> None:
@@ -195,7 +195,7 @@ async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> Non
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
-    assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
+    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed("the answer")
     assert await books.balance(holder) == 9
 
 
@@ -211,7 +211,7 @@ async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
         raise DatabaseUnavailable
 
     monkeypatch.setattr(desk.ledger, "account_of", unavailable)
-    assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed("the answer")
+    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed("the answer")
 
 
 async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
@@ -222,11 +222,11 @@ async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refuse
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
-    gone = refuses(NoSpeechChannel("nobody can speak"))
-    assert await desk.ledger.admit(asks(holder, order), gone) == Replayed("the answer")
-    assert await desk.ledger.admit(asks(holder, order), desk.order(units=50)) == Replayed("the answer")
+    gone = refusing(NoSpeechChannel("nobody can speak"))
+    assert await desk.ledger.admit(caller_of(holder, order), gone) == Replayed("the answer")
+    assert await desk.ledger.admit(caller_of(holder, order), desk.order(units=50)) == Replayed("the answer")
     with pytest.raises(NoSpeechChannel):
-        await desk.ledger.admit(asks(holder, reserved(body="another")), gone)
+        await desk.ledger.admit(caller_of(holder, reserved(body="another")), gone)
 
 
 async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
@@ -236,8 +236,8 @@ async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books,
         await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
 
     assert await books.answer(call.id) == [(NOT_STORED,)]
-    for decide in (desk.order(), refuses(NoSpeechChannel("nobody can speak"))):
-        copy = desk.ledger.admit(asks(holder, order), decide)
+    for decide in (desk.order(), refusing(NoSpeechChannel("nobody can speak"))):
+        copy = desk.ledger.admit(caller_of(holder, order), decide)
         told = await asyncio.gather(copy, return_exceptions=True)
         assert [str(error) for error in told] == [TOO_LARGE_TO_REPEAT]
     assert await books.balance(holder) == 9
@@ -249,23 +249,23 @@ async def test_the_largest_response_that_is_stored_is_replayed(books: Books, des
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep(answer)
 
-    assert await desk.ledger.admit(asks(holder, order), desk.order()) == Replayed(answer)
+    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed(answer)
 
 
 async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) -> None:
     """Not by the charge, and not where the request is refused before one."""
     holder, order = await books.holder(), reserved()
     narrow = await books.second_key(holder, Scope.CHAT)
-    spoken, gone = desk.order(pays=Scope.TTS), refuses(NoSpeechChannel("nobody can speak"))
+    spoken, gone = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, spoken, order) as call:
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
-            await asyncio.wait_for(desk.ledger.admit(asks(narrow, order), gone), 5)
+            await asyncio.wait_for(desk.ledger.admit(caller_of(narrow, order), gone), 5)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):
-        await desk.ledger.admit(asks(narrow, order), spoken)
+        await desk.ledger.admit(caller_of(narrow, order), spoken)
     with pytest.raises(NoSpeechChannel):
-        await desk.ledger.admit(asks(narrow, order), gone)
-    assert await desk.ledger.admit(asks(holder, order), gone) == Replayed("the audio's address")
+        await desk.ledger.admit(caller_of(narrow, order), gone)
+    assert await desk.ledger.admit(caller_of(holder, order), gone) == Replayed("the audio's address")
 
 
 async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
@@ -273,16 +273,16 @@ async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
     await keys.revoke(books.db, holder.key_id)
-    for decide in (desk.order(), refuses(BAD_REQUEST)):
+    for decide in (desk.order(), refusing(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
-            await desk.ledger.admit(asks(holder, order), decide)
+            await desk.ledger.admit(caller_of(holder, order), decide)
 
 
 async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder, idempotency_key=reserved()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
-            await desk.ledger.admit(asks(holder, reserved(body="another")), desk.order())
+            await desk.ledger.admit(caller_of(holder, reserved(body="another")), desk.order())
         await call.keep("the answer")
 
 
@@ -291,7 +291,8 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books,
     other = await books.open_again() if books.url else books.db
     async with desk_on(other) as second, await desk.admit(holder, idempotency_key=order) as call:
         copies = [
-            asyncio.ensure_future(at.ledger.admit(asks(holder, order), at.order())) for at in (desk, second)
+            asyncio.ensure_future(at.ledger.admit(caller_of(holder, order), at.order()))
+            for at in (desk, second)
         ]
         await asyncio.wait(copies, timeout=0.2)
         assert not any(copy.done() for copy in copies)

@@ -13,7 +13,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
 from tests.ledger.desk import Desk
 from tests.store.books import Books, books_of, charge_of
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio
 
@@ -66,13 +66,13 @@ async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(books: Boo
 
 async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_path: Path) -> None:
     """The COMMIT happened and its reply was lost: an operator who tries again would grant twice."""
-    async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
+    async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
         holder = await books.holder(units=5)
-        db = await Postgresql.open(cutter.url)
-        cutter.lose_answer_to(b"COMMIT")
+        db = await Postgresql.open(proxy.url)
+        proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommandError, match="is unknown"):
             await accounts.grant(db, holder.name, 3, "")
-        assert cutter.lost == 1
+        assert proxy.dropped == 1
         await db.close()
         assert await books.balance(holder) == 8
 
@@ -81,14 +81,14 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
     postgres_url: str, tmp_path: Path
 ) -> None:
     """An operator who reads "try again" would grant twice."""
-    async with books_of(postgres_url, tmp_path) as books, cutter_to(postgres_url) as cutter:
+    async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
         holder = await books.holder(units=5)
-        db = await Postgresql.open(cutter.url)
+        db = await Postgresql.open(proxy.url)
         committed = db.transaction
 
         async def lost_behind(work: Any) -> Any:
             result = await committed(work)
-            await cutter.close()
+            await proxy.close()
             return result
 
         db.transaction = lost_behind  # type: ignore[method-assign]

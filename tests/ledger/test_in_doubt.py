@@ -10,7 +10,7 @@ from myna.store.batch import CallState, Charged, TaskStatus
 from myna.store.postgresql import Postgresql
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import stalled_commits, until
 from tests.tasks.works import Works, shown, works_on
 
@@ -89,15 +89,15 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
 ) -> None:
     """The connection to the database is silent after the charge; the node asks the other process."""
     books, task = postgres_books, speech(TaskStatus.QUEUED)
-    async with works_on(books) as other, cutter_to(books.url) as cutter:
+    async with works_on(books) as other, proxy_to(books.url) as proxy:
         node, holder = await other.node(VOICE), await books.holder()
-        db = await Postgresql.open(cutter.url)
+        db = await Postgresql.open(proxy.url)
         async with desk_on(db, charge_wait_s=0.5) as desk:
-            cutter.mute_behind(task.text.encode())
+            proxy.silence_after(task.text.encode())
             with pytest.raises(CommitInDoubt):
                 await desk.admit(holder, desk.order(pays=Scope.TTS, task=task))
             await completed(other, node)
-            cutter.cut()  # the charge is sent again and refunded too late; the desk closes after that
+            proxy.disconnect()  # the charge is sent again and refunded too late; the desk closes after that
         await db.close()
     assert await books.balance(holder) == 9
     assert await books.state(await only_call(books)) == CallState.KEPT

@@ -7,7 +7,7 @@ import pytest
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
-from tests.ledger.desk import Decide, Desk, asks, desk_on, refuses
+from tests.ledger.desk import Decide, Desk, caller_of, desk_on, refusing
 from tests.store.books import Books, reserved
 from tests.store.stalls import stalled_commits
 
@@ -26,7 +26,7 @@ async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None
     holder, order, decided = await books.holder(), reserved(), [0]
     async with await desk.admit(holder, idempotency_key=order) as call:
         decide = counted(desk.order(), decided)
-        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), decide))
+        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), decide))
         await asyncio.wait([copy], timeout=0.3)
         assert not copy.done()
         await call.keep("the answer")
@@ -36,9 +36,9 @@ async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None
 
 async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
-    gone = refuses(NoSpeechChannel("nobody can speak"))
+    gone = refusing(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, idempotency_key=order) as call:
-        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), gone))
+        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), gone))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
         await call.keep("the answer")
@@ -49,9 +49,9 @@ async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
     books: Books, desk: Desk
 ) -> None:
     holder, order = await books.holder(), reserved()
-    bad = refuses(InvalidRequest("text: must not be blank."))
+    bad = refusing(InvalidRequest("text: must not be blank."))
     async with await desk.admit(holder, idempotency_key=order):
-        copy = asyncio.ensure_future(desk.ledger.admit(asks(holder, order), bad))
+        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), bad))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
     with pytest.raises(InvalidRequest, match="blank"):

@@ -83,7 +83,7 @@ OF_THE_AUDIT = (
         "myna/backup/backup.py",
         "if staged.moving and await",
         "if not staged.moving and await",
-        "tests/store/test_restore.py::test_a_restore_whose_commit_reply_was_lost_is_complete[lose_answer_to]",
+        "tests/store/test_restore.py::test_a_restore_whose_commit_reply_was_lost_is_complete[drop_reply_to]",
         "ConnectionDoesNotExistError",
     ),
     guard(

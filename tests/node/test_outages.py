@@ -26,10 +26,10 @@ BACK = "it answers again"
 
 def test_a_site_that_restarts_gets_its_node_back(pair: Pair) -> None:
     pair.site.stop()
-    pair.node.wait_said("Trying again.")
+    pair.node.wait_logged("Trying again.")
     pair.site.start()
     pair.site.wait_completed(pair.site.order())
-    pair.node.wait_said(BACK)
+    pair.node.wait_logged(BACK)
     assert pair.node.messages("connected to") == []
 
 
@@ -45,7 +45,7 @@ def test_an_outage_is_one_line_however_many_tries_it_takes(pair: Pair, voices: V
     speaking.go_on()
     site.unavailable = False
     site.wait_completed(job)
-    pair.node.wait_said(BACK)
+    pair.node.wait_logged(BACK)
     assert pair.node.messages("Trying again.") == ["the service: The database is unavailable. Trying again."]
 
 
@@ -53,8 +53,8 @@ def test_an_outage_is_one_line_however_many_tries_it_takes(pair: Pair, voices: V
 def test_a_completion_that_goes_wrong_is_said_again(pair: Pair, fault: str) -> None:
     pair.site.faults["complete"] += [fault, fault]
     job = pair.site.order()
-    pair.node.wait_said(f"task {job.id}: 3 characters")
-    brought = pair.site.brought_for(job)
+    pair.node.wait_logged(f"task {job.id}: 3 characters")
+    brought = pair.site.uploads_of(job)
     assert brought == [brought[0]] * (3 if fault == "lose" else 1)
     assert pair.site.failures_of(job) == []
 
@@ -63,8 +63,8 @@ def test_a_beat_that_crosses_a_completion_does_not_stop_it(pair: Pair) -> None:
     """The site names the job as over, since it has its audio; the node hears of that only later."""
     pair.site.faults["complete"] += ["lose"]
     job = pair.site.order()
-    pair.node.wait_said(f"task {job.id}: 3 characters")
-    assert len(pair.site.brought_for(job)) == 2
+    pair.node.wait_logged(f"task {job.id}: 3 characters")
+    assert len(pair.site.uploads_of(job)) == 2
     assert pair.node.messages("dropped") == []
 
 
@@ -90,7 +90,7 @@ def test_a_completion_goes_on_over_a_restart_as_long_as_the_lease_does(pair: Pai
     pair.site.stop()
     pair.site.start()
     pair.site.wait_completed(job)
-    assert len(pair.site.brought_for(job)) == 1
+    assert len(pair.site.uploads_of(job)) == 1
 
 
 def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joined: NodeWith) -> None:
@@ -100,8 +100,8 @@ def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joine
     farm_site.wait(lambda: not farm_site.faults["complete"], "the audio is on its way")
     farm_site.admits = False
     farm_site.tell()
-    node.wait_said(f"task {job.id}: dropped: the service refuses this node's credential")
-    node.wait_said("The operator has disabled this node.")
+    node.wait_logged(f"task {job.id}: dropped: the service refuses this node's credential")
+    node.wait_logged("The operator has disabled this node.")
 
 
 @asynccontextmanager

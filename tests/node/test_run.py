@@ -25,7 +25,7 @@ def seconds_of(mp3: bytes) -> float:
 def test_a_job_is_spoken_and_brought_back_as_an_mp3(pair: Pair) -> None:
     job = pair.site.order("今天是2026年5月1日，天气很好。", "zh-male-1")
     assert 2 < seconds_of(pair.site.wait_completed(job)) < 10
-    pair.node.wait_said(f"task {job.id}: 18 characters")
+    pair.node.wait_logged(f"task {job.id}: 18 characters")
     pair.node.wait(lambda: pair.node.files("work") == [], "nothing is left of it")
 
 
@@ -48,7 +48,7 @@ def test_only_the_voices_that_node_toml_names_are_offered(farm_site: FarmSite, j
     node = joined('slots = 1\n[[engine]]\nkind = "espeak"\nvoices = ["yue-male-1", "en-us-male-1"]\n').start()
     (hello,) = farm_site.hellos
     assert [voice.voice_id for voice in hello.voices] == ["yue-male-1", "en-us-male-1"]
-    assert node.wait_said("connected to").startswith(f"connected to {farm_site.url} as box: 2 voices")
+    assert node.wait_logged("connected to").startswith(f"connected to {farm_site.url} as box: 2 voices")
 
 
 def test_as_many_jobs_run_at_once_as_there_are_slots(
@@ -73,7 +73,7 @@ def test_the_log_never_has_the_text_nor_the_credential(pair: Pair) -> None:
     pair.site.wait_failed(refused)
     fine = pair.site.order(SECRET_TEXT)
     pair.site.wait_completed(fine)
-    pair.node.wait_said("real-time factor")
+    pair.node.wait_logged("real-time factor")
     assert SECRET_TEXT not in pair.node.stderr
     assert SECRET_TEXT[:6] not in "".join(pair.node.messages())
     assert pair.site.credential not in pair.node.stderr
@@ -104,7 +104,7 @@ def test_audio_that_the_site_refuses_is_a_failure_that_another_node_may_mend(pai
 def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(pair: Pair) -> None:
     pair.site.faults["complete"].append("status:409")
     lost = pair.site.order()
-    pair.node.wait_said(f"task {lost.id}: dropped")
+    pair.node.wait_logged(f"task {lost.id}: dropped")
     pair.site.wait_completed(pair.site.order())
     assert pair.site.failures_of(lost) == []
 
@@ -129,7 +129,7 @@ def test_what_the_site_takes_back_is_stopped_at_once(
     job = farm_site.order()
     farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is held")
     farm_site.cancelled.add(("task", job.id, job.epoch))
-    node.wait_said(f"task {job.id}: dropped: the service cancelled it")
+    node.wait_logged(f"task {job.id}: dropped: the service cancelled it")
     assert not set(speaking) & set(voices(node).pids())
     farm_site.wait_completed(farm_site.order())
     assert farm_site.failed == []
@@ -144,7 +144,7 @@ def test_without_a_beat_that_is_heard_the_job_is_dropped_when_its_lease_is_over(
     voices(node).stop()
     job = farm_site.order()
     farm_site.faults["beat"] += ["status:500"] * 100
-    node.wait_said(f"task {job.id}: dropped: its lease expired")
+    node.wait_logged(f"task {job.id}: dropped: its lease expired")
     farm_site.faults["beat"].clear()
     farm_site.wait_completed(farm_site.order())
 

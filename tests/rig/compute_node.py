@@ -73,7 +73,7 @@ class ComputeNode:
         path = self.folder / "stderr"
         return path.read_bytes()[self._page :].decode() if path.exists() else ""
 
-    def turn_page(self) -> None:
+    def skip_logged(self) -> None:
         """`lines` skips what was logged until now."""
         self._page += len(self.stderr.encode())
 
@@ -95,7 +95,7 @@ class ComputeNode:
         except TimeoutError as late:
             raise TimeoutError(f"{late}\n{self.stderr}") from None
 
-    def wait_said(self, part: str) -> str:
+    def wait_logged(self, part: str) -> str:
         """Waits for a message of the log that contains `part`; returns the first."""
         self.wait(lambda: bool(self.messages(part)), f"the node says {part!r}")
         return self.messages(part)[0]

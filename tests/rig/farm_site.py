@@ -132,7 +132,7 @@ class FarmSite:
         self.wait(lambda: key_of(job) in self.completed, f"{job.kind} {job.id} is completed")
         return self.completed[key_of(job)]
 
-    def brought_for(self, job: Job) -> list[bytes]:
+    def uploads_of(self, job: Job) -> list[bytes]:
         """Every audio that was accepted for the job, also where the answer was lost."""
         return self._brought[key_of(job)]
 

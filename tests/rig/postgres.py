@@ -2,8 +2,8 @@
 
 The wheel brings the binaries and makes an ordinary user for them when the tests run as root. The server
 listens on the loopback, starts at most once per test process (about 1.3 s; with pytest-xdist once per worker,
-which needs no lock between them) and is thrown away at the end. Its files are in memory where there is room,
-and it syncs nothing to a disk, but for the tests of faults and for the benchmark: `start(durable=True)`.
+which needs no lock between them) and is removed at the end. Its files are in memory if there is room, and it
+syncs nothing to a disk, except for the tests of faults and for the benchmark: `start(durable=True)`.
 """
 
 import asyncio
@@ -118,12 +118,12 @@ async def _execute(url: str, sql: str) -> None:
 
 
 def start(shared_buffers: str = "64MB", *, durable: bool = True) -> Postgres:
-    """The server that MYNA_TEST_DATABASE_URL names, or a new one in a folder of its own, with so much memory
-    for pages. One that isn't durable answers a COMMIT before a disk has it."""
+    """The server that MYNA_TEST_DATABASE_URL names, or a new one in a new folder, with this size of shared
+    buffers. One that isn't durable answers a COMMIT before it is on disk."""
     given = os.environ.get("MYNA_TEST_DATABASE_URL")
     if given:
         return Postgres(given)
-    # A folder of its own: the wheel loosens the mode of the folder above the data when root runs it.
+    # A new folder: the wheel loosens the mode of the folder above the data when root runs it.
     folder = Path(tempfile.mkdtemp(prefix="myna-postgres-", dir=None if durable else temporary.folder()))
     try:
         server = Postgres(*_start_in(folder, shared_buffers, DURABLE if durable else NOT_DURABLE))

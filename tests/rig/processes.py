@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def told(pid: int, file: str) -> str:
-    """What /proc/PID/FILE says; empty for a process that isn't there.
+    """The text of /proc/PID/FILE; empty for a process that doesn't exist.
 
-    Its folder vanishes when it is reaped (FileNotFoundError). A file of it that was opened before can't be
-    read from then on (ProcessLookupError).
+    Its folder is removed when it is reaped (FileNotFoundError). A file of it that was opened before can't be
+    read afterwards (ProcessLookupError).
     """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
@@ -19,22 +19,22 @@ def told(pid: int, file: str) -> str:
 
 def state(pid: int) -> str:
     """One letter as proc_pid_stat(5) has them: `R` runs, `S` sleeps, `T` stopped, `Z` waits to be reaped;
-    empty for a process that isn't there."""
+    empty for a process that doesn't exist."""
     fields = told(pid, "stat").rpartition(")")[2].split()
     return fields[0] if fields else ""
 
 
 def runs(pid: int) -> bool:
-    """The process is there and not merely waiting to be reaped."""
+    """True if the process exists and is no zombie."""
     return state(pid) not in ("", "Z")
 
 
 def children(pid: int) -> list[int]:
-    """Those that the process's main thread started and hasn't reaped."""
+    """The child processes of the main thread that it has not reaped."""
     return [int(child) for child in told(pid, f"task/{pid}/children").split()]
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Sends a signal to a process, if it is there."""
+    """Sends a signal to a process, if it exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

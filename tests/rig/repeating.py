@@ -1,4 +1,4 @@
-"""An upstream that sends more than it was asked for, or sends it late.
+"""An upstream that repeats answers, or sends them late or in pieces.
 
 clean    the answer
 pieces   the answer in two pieces, the second one later
@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Misdeed = tuple[str, float]
-"""What is done with an answer, and after how many seconds."""
+RepeatFault = tuple[str, float]
+"""How an answer is repeated, and after how many seconds."""
 DELAYS_S = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.02)
 END_DEADLINE_S = 10
 
 
-def seeded(seed: int, clean: float = 0.4) -> Callable[[], Misdeed]:
+def seeded(seed: int, clean: float = 0.4) -> Callable[[], RepeatFault]:
     """Random faults; `clean` is the share of answers without one."""
     chance = random.Random(seed)
     lock = threading.Lock()
 
-    def next_one() -> Misdeed:
+    def next_one() -> RepeatFault:
         with lock:
             if chance.random() < clean:
                 return "clean", 0.0
@@ -40,7 +40,7 @@ class Repeating:
     """Listens on a port of the loopback. `reply` makes the body of an answer from that of its request."""
 
     def __init__(
-        self, misdeed: Callable[[], Misdeed], reply: Callable[[bytes], bytes], in_time_s: float
+        self, misdeed: Callable[[], RepeatFault], reply: Callable[[bytes], bytes], in_time_s: float
     ) -> None:
         self._misdeed = misdeed
         self._reply = reply

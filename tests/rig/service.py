@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Key:
-    """An issued key: `plain` is what a caller sends, the rest is what `key issue` says of it.
+    """An issued key: `plain` is what a caller sends, the rest is the output of `key issue`.
 
     `expires_at` is in Unix seconds, 0 for a key that never expires.
     """
@@ -74,9 +74,9 @@ class Account:
 
 
 class Service:
-    """One `myna serve` process on a data folder and a port of its own.
+    """One `myna serve` process with its own data folder and port.
 
-    `env` is added to the environment, over what the other parameters make of it. Without `database_url`
+    `env` is added to the environment and overrides the other parameters. Without `database_url`
     the service keeps its SQLite file in `folder / "data"`. `program` is what the interpreter runs. Standard
     output and error of the latest start are in `folder / "stdout"` and `folder / "stderr"`.
     """
@@ -237,7 +237,7 @@ def commands() -> Iterator[CommandLine]:
 
 @pytest.fixture
 def make_service(tmp_path: Path, commands: CommandLine) -> Iterator[ServiceMaker]:
-    """Make services that this test starts and ends as it likes; those left running are killed behind it.
+    """Make services that the test starts and ends; those still running are killed after it.
 
     Takes the keyword parameters of `Service`.
     """

@@ -1,7 +1,7 @@
 """Runs a program that ends with the test run: `python -I -S tether.py SIGNAL USER PROGRAM ARGUMENT…`.
 
 The kernel sends SIGNAL to the program when the thread that started it ends (PR_SET_PDEATHSIG, see
-prctl(2)), so a test run that is killed leaves no server behind. This is a program of its own, and not a
+prctl(2)), so a test run that is killed leaves no server. This is a separate program, and not a
 `preexec_fn`, because forking a process that has threads is unsafe and a warning since Python 3.12.
 Off Linux it only runs the program. With a USER other than `-` it first becomes that user, because that
 user may not be allowed to run this interpreter.

@@ -1,8 +1,8 @@
-"""A language model of some 100 KB whose every answer is known beforehand, as a GGUF file.
+"""A language model of some 100 KB with a known answer, as a GGUF file.
 
 It has one layer that adds nothing (all its weights are zero), so the next token depends on the last one
-alone: the embedding gives each word of the sentence a dimension of its own and all other tokens dimension
-0, and the output matrix leads from each of them to its successor. Greedy decoding then says the sentence
+alone: the embedding gives each word of the sentence a separate dimension and all other tokens dimension
+0, and the output matrix maps each of them to its successor. Greedy decoding then outputs the sentence
 after any prompt, and stops.
 """
 

@@ -1,4 +1,4 @@
-"""An upstream for chat and speech on a real socket, that can misbehave in every way an upstream can.
+"""An upstream for chat and speech on a real socket, with all faults of an upstream.
 
 It speaks the OpenAI protocol byte by byte. What it does with a request is its *fault*, in this order: the
 last user message or the text to speak, if it starts with `fault=NAME` or `fault=NAME:ARGUMENT` (up to the
@@ -13,12 +13,12 @@ null            content null                                 drip         the he
 no-choices      choices []                                   close        close without an answer
 not-chat        JSON that is no completion                   cut          close in the middle of the body
 broken          JSON that ends too early                     garbage      bytes that aren't HTTP
-list            a JSON array                                 oversized    200 MB of body, or until hung up on
+list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 
-A text to speak that names no fault is answered with an mp3, and the list of voices with 404. Of the faults
-above, those that are a whole answer in JSON are none of sound, `silent` is an mp3 of no bytes, and `noise` is
-bytes that only claim to be mp3.
+A text to speak that names no fault is answered with an mp3, and the list of voices with 404. The faults above
+with an answer in JSON are no sound; besides, `silent` is an empty mp3, and `noise` is invalid bytes with the
+type of an mp3.
 """
 
 import asyncio

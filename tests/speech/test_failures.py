@@ -13,7 +13,7 @@ from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 SILENT = "\ua78c"
-"""A letter, SALTILLO, of which espeak-ng says nothing at all."""
+"""A letter, SALTILLO, for which espeak-ng makes no sound."""
 WAIT_S = 10
 
 Speak = Callable[[str], Answer]

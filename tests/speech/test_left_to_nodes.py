@@ -25,7 +25,7 @@ from myna.store.postgresql import Postgresql
 from myna.voices import VoiceChoice
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import AUDIO, Books, speech
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 from tests.tasks.works import shown, works_on
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ VOICE = speech().voice_id
 NOBODY_THERE = "http://127.0.0.1:9"
 
 
-class Shop:
+class SpeechService:
     """A service whose channel speaks nothing, so its tasks go to nodes; `tasks` may have its own database."""
 
     def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
@@ -82,7 +82,7 @@ async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
     async with desk_on(books.db) as desk:
         call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
         with pytest.raises(UpstreamFailed):
-            await Shop(books, desk, Tasks(away, lease_s=30)).deliver(call)
+            await SpeechService(books, desk, Tasks(away, lease_s=30)).deliver(call)
     assert await books.balance(holder) == 10
 
 
@@ -92,13 +92,13 @@ async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
     """The COMMIT that left the task to the nodes went through; the refund fails the task."""
     books = postgres_books
     holder = await books.holder()
-    async with desk_on(books.db) as desk, cutter_to(books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with desk_on(books.db) as desk, proxy_to(books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
-        cutter.lose_answer_to(b"COMMIT")
+        proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(UpstreamFailed, match="refunded"):
-            await Shop(books, desk, Tasks(db, lease_s=30)).deliver(call)
-        assert cutter.lost == 1
+            await SpeechService(books, desk, Tasks(db, lease_s=30)).deliver(call)
+        assert proxy.dropped == 1
         await db.close()
     assert await books.balance(holder) == 10
     assert (await books.task(call.id))[0] == TaskStatus.FAILED
@@ -109,9 +109,9 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
 ) -> None:
     """The call is kept, so no error may say that it was refunded."""
     books = postgres_books
-    async with works_on(books) as other, desk_on(books.db) as desk, cutter_to(books.url) as cutter:
+    async with works_on(books) as other, desk_on(books.db) as desk, proxy_to(books.url) as proxy:
         node, holder = await other.node(VOICE), await books.holder()
-        db = await Postgresql.open(cutter.url)
+        db = await Postgresql.open(proxy.url)
         tasks = Tasks(db, lease_s=30)
         queue_for_nodes = tasks.queue_for_nodes
 
@@ -124,10 +124,10 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
 
         monkeypatch.setattr(tasks, "queue_for_nodes", slowly)
         call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
-        cutter.lose_answer_to(b"COMMIT")
+        proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommitInDoubt):
-            await Shop(books, desk, tasks).deliver(call)
-        assert cutter.lost == 1
+            await SpeechService(books, desk, tasks).deliver(call)
+        assert proxy.dropped == 1
         await db.close()
     assert await books.balance(holder) == 9
     assert await books.state(call.id) == CallState.KEPT

@@ -15,11 +15,11 @@ from tests.rig.waiting import wait_until
 WAIT_S = 20
 SENTENCE = "今天天气很好，我们一起去公园散步。"
 NO_END = {"text": "ﷺ" * 1000, "speed": "0.25"}
-"""An hour of sound and more."""
+"""A text of more than an hour of sound."""
 
 
 @contextmanager
-def held_up(service: Service) -> Iterator[None]:
+def paused_speech(service: Service) -> Iterator[None]:
     """Stops the speaking processes inside the block."""
     pids = children(service.pid)
     assert len(pids) >= 2
@@ -57,7 +57,7 @@ def test_one_account_cannot_fill_the_queue_and_is_refused_before_the_charge(
     service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}).start()
     greedy, other = (service.account(units=100).key().plain for _ in range(2))
     with ExitStack() as clients:
-        with held_up(service):
+        with paused_speech(service):
             waiting = [clients.enter_context(asking(service, greedy)) for _ in range(3)]
             wait_until(lambda: charged(service) == 3, WAIT_S, "three are charged")
             for _ in range(2):
@@ -78,7 +78,7 @@ def test_many_requests_of_one_key_leave_the_queue_to_others(make_service: Servic
     service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_QUEUE_MAX": "8"}).start()
     greedy, other = (service.account(units=100).key().plain for _ in range(2))
     url = f"{service.base_url}/tts"
-    with ThreadPoolExecutor(40) as threads, held_up(service):
+    with ThreadPoolExecutor(40) as threads, paused_speech(service):
         many = [threads.submit(call, "POST", url, key=greedy, data={"text": SENTENCE}) for _ in range(30)]
         wait_until(lambda: sum(one.done() for one in many) >= 20, WAIT_S, "the rest was refused")
         before = charged(service)
@@ -99,7 +99,7 @@ def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot
     service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}).start()
     key = service.account(units=100).key().plain
     with ExitStack() as clients:
-        with held_up(service):
+        with paused_speech(service):
             spoken = [clients.enter_context(asking(service, key)) for _ in children(service.pid)]
             wait_until(lambda: charged(service) == len(spoken), WAIT_S, "all processes have one")
             leaving = asking(service, key)
@@ -117,7 +117,7 @@ def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot
 def test_a_client_that_disconnects_while_its_text_is_spoken_pays(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:").start()
     key = service.account(units=100).key().plain
-    with held_up(service):
+    with paused_speech(service):
         leaving = asking(service, key)
         wait_until(lambda: charged(service) == 1, WAIT_S, "a process has it")
         leaving.socket.close()

@@ -87,7 +87,7 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
 
 
 @contextlib.asynccontextmanager
-async def held_account(books: Books, holder: Holder) -> AsyncIterator[None]:
+async def locked_account(books: Books, holder: Holder) -> AsyncIterator[None]:
     """Another session locks the account's row on PostgreSQL."""
     other = await asyncpg.connect(books.url)
     async with other.transaction():

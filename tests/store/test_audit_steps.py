@@ -20,7 +20,7 @@ from myna.store.queries.audit import FIRST, Counts
 from myna.store.sqlite import clock_ms
 from tests.ledger.desk import desk_on
 from tests.store.books import FIRST_VERSION, Books, Holder, charge_of, keep_of, refund_of, speech
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +40,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def audited(books: Books, store: AudioStore, *, full: bool = False) -> Report:
-    """An audit of all calls so far: the fence is the first id of a millisecond, and within one, ids are in
-    no order."""
+    """An audit of all calls so far: the fence is the first id of a millisecond, and within one millisecond
+    ids have no order."""
     await next_millisecond()
     return await audit.run(books.db, store, full=full)
 
@@ -323,11 +323,11 @@ async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
     postgres_books: Books, store: AudioStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await calls(postgres_books, await postgres_books.holder(units=100), 9)
-    async with cutter_to(postgres_books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(postgres_books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         with monkeypatch.context() as brief:
             brief.setattr(audit, "STEP_TIMEOUT_S", 1.0)
-            cutter.mute_behind(b"LEFT JOIN accounts a ON a.id = l.account_id")
+            proxy.silence_after(b"LEFT JOIN accounts a ON a.id = l.account_id")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):
                     await audit.run(db, store)

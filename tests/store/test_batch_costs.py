@@ -1,5 +1,5 @@
-"""What one call writes to SQLite goes straight into its rows: a table in between, which SQLite builds for a
-check against three values, say, costs more than the row."""
+"""One call writes directly to its rows in SQLite: a temporary table, which SQLite builds for a check against
+a list of values, costs more than the row."""
 
 from pathlib import Path
 from typing import Any

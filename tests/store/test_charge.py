@@ -110,7 +110,7 @@ async def test_a_free_call_is_opened_with_a_balance_of_zero(books: Books) -> Non
 
 
 async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> None:
-    """Key, then rate, then idempotency key, then configuration, then units: everything that is wrong at once.
+    """Key, then rate, then idempotency key, then configuration, then units; here all are wrong at once.
     A rate that was decided under an old configuration is decided again."""
     good = await books.holder(units=1)
     poor = await books.second_key(good, Scope.CHAT)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 SOON_S = 15.0
 FOR_LONG_MS = 600_000
 CALLS = 50
-HELD = {
+LOCKS = {
     "account": "SELECT 1 FROM accounts a JOIN calls c ON c.account_id = a.id WHERE c.id = $1 FOR UPDATE OF a",
     "task": "SELECT 1 FROM tasks WHERE call_id = $1 FOR UPDATE",
     "call": "SELECT 1 FROM calls WHERE id = $1 FOR UPDATE",
@@ -36,19 +36,19 @@ async def commits(postgres_books: Books) -> AsyncIterator[GroupCommit]:
 
 
 @contextlib.asynccontextmanager
-async def held(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
+async def locked(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
     """Another session locks the call's account, task or row."""
-    hand = await asyncpg.connect(books.url)
+    session = await asyncpg.connect(books.url)
     try:
-        async with hand.transaction():
-            assert await hand.fetch(HELD[what], call.call_id)
+        async with session.transaction():
+            assert await session.fetch(LOCKS[what], call.call_id)
             yield
     finally:
-        await hand.close()
+        await session.close()
 
 
 async def spend(commits: GroupCommit, holder: Holder, calls: int) -> None:
-    """Makes `count` calls of the holder one after the other; half of them are kept."""
+    """Makes this number of calls of the holder one after the other; half of them are kept."""
     for number in range(calls):
         call = charge_of(holder)
         charged = await commits.charge(call, SOON_S)
@@ -73,7 +73,7 @@ async def test_a_locked_account_delays_no_other_account(
     call = await ordered(books, stuck)
     commits = GroupCommit(books.db, queue_max=2000)
     commits.start()
-    async with held(books, call, what):
+    async with locked(books, call, what):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         await spend(commits, free, CALLS)
         assert not ending.done()
@@ -87,7 +87,7 @@ async def test_other_calls_of_an_account_do_not_wait_for_its_task(
 ) -> None:
     holder = await postgres_books.holder(units=CALLS)
     call = await ordered(postgres_books, holder)
-    async with held(postgres_books, call, "task"):
+    async with locked(postgres_books, call, "task"):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         await spend(commits, holder, CALLS - 1)
         assert not ending.done()
@@ -103,7 +103,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
     stuck, free = await books.holder(), await books.holder(units=CALLS)
     call = await books.opened(stuck)
     writer = await books.db._writer.connection()
-    async with held(books, call, "call"):
+    async with locked(books, call, "call"):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
         together = [commits.charge(charge_of(free), SOON_S) for _ in range(3)]
         await asyncio.gather(*together)
@@ -119,7 +119,7 @@ async def test_a_charge_of_a_locked_account_times_out(postgres_books: Books, com
     books = postgres_books
     holder = await books.holder()
     call = await books.opened(holder)
-    async with held(books, call, "account"):
+    async with locked(books, call, "account"):
         with pytest.raises(TimeoutError):
             await commits.charge(charge_of(holder), 0.2)
     await spend(commits, holder, 2)
@@ -148,9 +148,9 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
     books = postgres_books
     stuck, brief = await books.holder(units=CALLS + 1), await books.holder(units=CALLS)
     call, other = await books.opened(stuck), await books.opened(brief)
-    async with held(books, call, "account"):
+    async with locked(books, call, "account"):
         waiting = [asyncio.ensure_future(commits.charge(charge_of(stuck), 2.0)) for _ in range(CALLS)]
-        async with held(books, other, "account"):
+        async with locked(books, other, "account"):
             contended = asyncio.ensure_future(commits.charge(charge_of(brief), SOON_S))
             await asyncio.sleep(0.3)  # both are contended now
         freed = asyncio.get_running_loop().time()
@@ -171,7 +171,7 @@ async def test_a_transaction_waits_for_a_held_account_for_a_bounded_time(postgre
     async def change(db: Transaction) -> None:
         await accounts.lock(db, holder.account_id)
 
-    async with held(books, call, "account"):
+    async with locked(books, call, "account"):
         with pytest.raises(books.db.locked):
             await asyncio.wait_for(books.db.transaction(change), SOON_S)
     await books.db.transaction(change)

@@ -11,7 +11,7 @@ from myna.store.database import Transaction, in_time
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import POOL_MAX, Postgresql
 from tests.store.books import Books, charge_of, charged_of
-from tests.store.cutter import Cutter, cutter_to
+from tests.store.postgres_proxy import PostgresProxy, proxy_to
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
@@ -22,15 +22,15 @@ IN_TIME_S = 10.0
 
 
 @pytest.fixture
-async def cutter(postgres_url: str) -> AsyncIterator[Cutter]:
-    async with cutter_to(postgres_url) as opened:
+async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
+    async with proxy_to(postgres_url) as opened:
         yield opened
 
 
 @pytest.fixture
-async def db(cutter: Cutter) -> AsyncIterator[Postgresql]:
+async def db(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
     """Its pool is full of connections."""
-    opened = await Postgresql.open(cutter.url)
+    opened = await Postgresql.open(proxy.url)
     await asyncio.gather(*[opened.fetch("SELECT pg_sleep(0.2)") for _ in range(POOL_MAX)])
     yield opened
     await asyncio.wait_for(opened.close(), IN_TIME_S)
@@ -49,9 +49,9 @@ async def change(db: Postgresql) -> None:
 
 @pytest.mark.parametrize("use", [read, change])
 async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
-    db: Postgresql, cutter: Cutter, use: type[read]
+    db: Postgresql, proxy: PostgresProxy, use: type[read]
 ) -> None:
-    cutter.mute()
+    proxy.silence()
     async with asyncio.timeout(IN_TIME_S):
         with pytest.raises(DatabaseUnavailable):
             await use(db)
@@ -65,46 +65,46 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
     await until(works, "the pool has connections that live", IN_TIME_S)
 
 
-async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, cutter: Cutter) -> None:
+async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, proxy: PostgresProxy) -> None:
     """All are over the same dead network: one deadline passes, not one for each connection."""
-    cutter.mute()
+    proxy.silence()
     with pytest.raises(DatabaseUnavailable):
         await read(db)
     await asyncio.gather(*db._closing)
     await asyncio.wait_for(db.fetch("SELECT 1"), IN_TIME_S)
 
 
-async def test_a_dead_connection_does_not_delay_shutdown(cutter: Cutter) -> None:
-    db = await Postgresql.open(cutter.url)
-    stands = asyncio.Event()
+async def test_a_dead_connection_does_not_delay_shutdown(proxy: PostgresProxy) -> None:
+    db = await Postgresql.open(proxy.url)
+    started = asyncio.Event()
 
-    async def stand(connection: Transaction) -> None:
+    async def hang(connection: Transaction) -> None:
         await connection.fetch("SELECT 1")
-        cutter.mute()
-        stands.set()
+        proxy.silence()
+        started.set()
         await connection.fetch("SELECT 1")
 
-    standing = asyncio.create_task(db.transaction(stand))
-    await stands.wait()
+    hanging = asyncio.create_task(db.transaction(hang))
+    await started.wait()
     await asyncio.wait_for(db.close(), IN_TIME_S)
     with pytest.raises(db.unavailable):
-        await asyncio.wait_for(standing, IN_TIME_S)
+        await asyncio.wait_for(hanging, IN_TIME_S)
 
 
-async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, cutter: Cutter) -> None:
-    cutter.mute()
+async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, proxy: PostgresProxy) -> None:
+    proxy.silence()
     await asyncio.wait_for(db.close(), IN_TIME_S)
 
 
 async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books) -> None:
     """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
     holder = await postgres_books.holder()
-    async with cutter_to(postgres_books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(postgres_books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         commits = GroupCommit(db, queue_max=100)
         commits.start()
         await commits.charge(charge_of(holder), IN_TIME_S)
-        cutter.mute()
+        proxy.silence()
         charge = charge_of(holder)
         charged = await commits.charge(charge, 2 * IN_TIME_S)
         assert charged == charged_of(holder, 8)

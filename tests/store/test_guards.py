@@ -13,7 +13,7 @@ from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speec
 pytestmark = pytest.mark.anyio
 
 REFUSED = (apsw.Error, asyncpg.PostgresError)
-"""However the database says no."""
+"""The exceptions by which a database refuses a statement."""
 
 
 @pytest.mark.parametrize(

@@ -31,16 +31,16 @@ async def works(postgres_books: Books) -> AsyncIterator[Works]:
 
 
 @contextlib.asynccontextmanager
-async def held(books: Books, sql: str) -> AsyncIterator[None]:
+async def locked(books: Books, sql: str) -> AsyncIterator[None]:
     """Another process's open transaction with the locks of this statement."""
-    hand = await asyncpg.connect(books.url)
-    async with hand.transaction():
-        await hand.execute(sql)
+    session = await asyncpg.connect(books.url)
+    async with session.transaction():
+        await session.execute(sql)
         yield
-    await hand.close()
+    await session.close()
 
 
-async def reads_go_on(works: Works, asked: Sequence[asyncio.Future[Any]]) -> int:
+async def reads_continue(works: Works, asked: Sequence[asyncio.Future[Any]]) -> int:
     """Checks that a read is answered while all these wait for a lock; returns how many sessions wait."""
     watch = await asyncpg.connect(works.books.url)
 
@@ -59,9 +59,9 @@ async def test_leases_that_wait_for_another_process_leave_connections_to_reads(w
     node, holder = await works.node(), await works.books.holder(units=MANY)
     for _ in range(MANY):
         await works.ordered(holder)
-    async with held(works.books, "SELECT pg_advisory_xact_lock(77121111)"):
+    async with locked(works.books, "SELECT pg_advisory_xact_lock(77121111)"):
         leases = [asyncio.ensure_future(works.tasks.lease(node, 1, 0)) for _ in range(MANY)]
-        assert await reads_go_on(works, leases) == 1
+        assert await reads_continue(works, leases) == 1
     assert len({job.id for (job,) in await asyncio.gather(*leases)}) == MANY
 
 
@@ -70,16 +70,16 @@ async def test_ends_that_wait_for_their_account_leave_connections_to_reads(works
     for _ in range(MANY):
         await works.ordered(holder)
     jobs = await works.tasks.lease(node, MANY, 0)
-    async with held(works.books, "SELECT id FROM accounts FOR UPDATE"):
+    async with locked(works.books, "SELECT id FROM accounts FOR UPDATE"):
         ends = [asyncio.ensure_future(works.tasks.complete(node, shown(job), AUDIO)) for job in jobs]
-        assert await reads_go_on(works, ends) < POOL_MAX
+        assert await reads_continue(works, ends) < POOL_MAX
     assert all(await asyncio.gather(*ends))
 
 
 async def test_a_node_disabled_during_a_heartbeat_has_no_lease(works: Works) -> None:
     node = await works.node(name="the node")
     call, job = await works.held(node)
-    async with held(works.books, "SELECT id FROM tasks FOR UPDATE"):
+    async with locked(works.books, "SELECT id FROM tasks FOR UPDATE"):
         await works.nodes.disable("the node")
     assert await works.status(call) == 1
     assert not await works.beats(node, shown(job))
@@ -93,7 +93,7 @@ async def test_a_locked_job_is_skipped_for_the_next_one(
     node, holders = await works.node(), [await works.books.holder() for _ in range(2)]
     for holder in holders:
         await works.ordered(holder, text=holder.name)
-    async with held(works.books, "SELECT id FROM tasks ORDER BY id LIMIT 1 FOR UPDATE"):
+    async with locked(works.books, "SELECT id FROM tasks ORDER BY id LIMIT 1 FOR UPDATE"):
         assert (await works.leased(node)).text == holders[1].name
 
 

@@ -32,7 +32,7 @@ async def other(postgres_books: Books, patience: None) -> AsyncIterator[Database
     await db.close()
 
 
-async def somebody_waits(books: Books) -> None:
+async def session_waits(books: Books) -> None:
     async def waits() -> bool:
         return bool(await books.sql(WAITING))
 
@@ -46,7 +46,7 @@ async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, o
         first = asyncio.ensure_future(books.charge(charge_of(holder)))
         await stalled()
         second = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
-        await somebody_waits(books)
+        await session_waits(books)
     assert await first == [charged_of(holder, 0)]
     assert (await second)[1] == [ChargeRefused(RefusalReason.UNITS, 0)]
 
@@ -61,7 +61,7 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
         await hand.execute("UPDATE accounts SET balance = balance WHERE id = $1", holder.account_id)
         await hand.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
         charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
-        await somebody_waits(books)
+        await session_waits(books)
     await hand.close()
     assert (await charging)[1] == [KEY_REFUSED]
 

@@ -1,5 +1,5 @@
-"""A snapshot that is held for long, as a dump holds one, keeps every balance that there was since. A batch
-finds the present one among them without a look at the others."""
+"""A long-running snapshot, such as a dump's, keeps all later row versions of a balance. A batch finds the
+current one without reading the others."""
 
 import asyncpg
 import pytest
@@ -20,7 +20,7 @@ DO $$ BEGIN
 END $$
 """
 ENTRIES_MAX = 10
-"""What a batch may read of an index; one statement that looks through all versions reads fifty or more."""
+"""Index entries that a batch may read; a statement that reads all versions reads fifty or more."""
 
 
 async def read(books: Books) -> dict[str, int]:

@@ -19,8 +19,8 @@ from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
 from tests.store.books import Books, Holder, books_of, charge_of, charged_of, keep_of, refund_of
-from tests.store.cutter import cutter_to
-from tests.store.stalls import held_account, stalled_commits, until
+from tests.store.postgres_proxy import proxy_to
+from tests.store.stalls import locked_account, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
@@ -57,21 +57,21 @@ async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, 
     """The server committed, and its reply is lost. The same ids are sent again."""
     books = postgres_books
     holder = await books.holder(units=10)
-    async with cutter_to(books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         async with committing(db) as commits:
             await spend(commits, holder)
             call = charge_of(holder, units=3)
 
             if lost == "charge":
-                cutter.lose_next_answer()
+                proxy.drop_next_reply()
             assert await commits.charge(call, SOON_S) == charged_of(holder, 6)
             if lost != "charge":
-                cutter.lose_next_answer()
+                proxy.drop_next_reply()
             end = refund_of(call) if lost == "refund" else keep_of(call)
             assert await commits.end(end, SOON_S) is EndOutcome.DONE
 
-            assert cutter.lost == 1
+            assert proxy.dropped == 1
         await db.close()
     assert await books.balance(holder) == (9 if lost == "refund" else 6)
     assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
@@ -82,17 +82,17 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_boo
     books = postgres_books
     holder = await books.holder()
     call = charge_of(holder)
-    async with cutter_to(books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         async with committing(db) as commits:
             async with stalled_commits(books) as stalled:
                 waiting = asyncio.ensure_future(commits.charge(call, 60))
                 await stalled()
-                cutter.cut()
-                await until(rests(commits), "the charge sent again finds its account busy")
+                proxy.disconnect()
+                await until(deferred(commits), "the charge sent again finds its account busy")
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
-                await until(gone(commits), "the queue is empty or the charge is on its way once more")
+                await until(retried(commits), "the queue is empty or the charge is on its way once more")
 
             async def refunded() -> bool:
                 return await books.state(call.call_id) == CallState.REFUNDED
@@ -102,14 +102,14 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_boo
     assert await books.balance(holder) == 10
 
 
-def rests(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+def deferred(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
     async def one() -> bool:
         return len(commits._retry_timers) == 1
 
     return one
 
 
-def gone(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
+def retried(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
     """It was retried at least once since."""
 
     async def none() -> bool:
@@ -211,7 +211,7 @@ async def test_a_locked_account_stops_no_other_account(postgres_books: Books) ->
     loop = asyncio.get_running_loop()
     slowest_s = 0.0
     async with committing(on_postgresql(books)) as commits:
-        async with held_account(books, stuck):
+        async with locked_account(books, stuck):
             charging = asyncio.ensure_future(commits.charge(charge_of(stuck), SOON_S))
             keeping = asyncio.ensure_future(commits.end(keep_of(stuck_call), SOON_S))
             end = loop.time() + 2.0
@@ -233,7 +233,7 @@ async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Bo
     call = await books.opened(holder)
     commits = GroupCommit(books.db, queue_max=10)
     commits.start()
-    async with held_account(books, holder):
+    async with locked_account(books, holder):
         ending = asyncio.ensure_future(commits.end(refund_of(call), SOON_S))
         closing = asyncio.ensure_future(commits.close(SOON_S))
         await asyncio.wait([closing], timeout=0.5)
@@ -289,7 +289,7 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
     async def muted(*args: Any, **settings: Any) -> Any:
         connection = await connect(*args, **settings)
         monkeypatch.setattr(asyncpg, "connect", connect)
-        cutter.mute()
+        proxy.silence()
         return connection
 
     async def told() -> bool:
@@ -301,14 +301,14 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
         return rings >= before + 3
 
     teller = await asyncpg.connect(postgres_url)
-    async with cutter_to(postgres_url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(postgres_url) as proxy:
+        db = await Postgresql.open(proxy.url)
         if early:
             monkeypatch.setattr(asyncpg, "connect", muted)
         stop = await db.listen("news", ring)
         await until(told, "news are heard")
         if not early:
-            cutter.mute()
+            proxy.silence()
             await until(told, "news are heard again")
         await stop()
         db._pool.terminate()

@@ -17,7 +17,7 @@ from tests.tasks.works import Works, shown, works_on
 pytestmark = pytest.mark.anyio
 
 STEPS = 50
-"""SQLite counts in so many of its virtual machine's instructions."""
+"""SQLite counts in units of this many instructions of its virtual machine."""
 FEW, MANY = 5, 500
 ONE_TO = "WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < $1) "
 DONE_TASKS = (

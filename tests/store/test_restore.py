@@ -20,7 +20,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
 from tests.store.books import Books, keep_of, speech
-from tests.store.cutter import Cutter, cutter_to
+from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 pytestmark = pytest.mark.anyio
 
@@ -64,14 +64,14 @@ async def source(sqlite_books: Books, tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-async def cutter(postgres_url: str) -> AsyncIterator[Cutter]:
-    async with cutter_to(postgres_url) as opened:
+async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
+    async with proxy_to(postgres_url) as opened:
         yield opened
 
 
 @pytest.fixture
-async def target(cutter: Cutter) -> AsyncIterator[Postgresql]:
-    opened = await Postgresql.open(cutter.url)
+async def target(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
+    opened = await Postgresql.open(proxy.url)
     yield opened
     await opened.close()
 
@@ -87,22 +87,30 @@ async def check(db: Database, data: Path) -> audit.Report:
     return await audit.run(db, AudioStore(data / "audio"), full=True, hash_audio=True)
 
 
-@pytest.mark.parametrize("lose", [Cutter.lose_answer_to, Cutter.mute_behind])
+@pytest.mark.parametrize("lose", [PostgresProxy.drop_reply_to, PostgresProxy.silence_after])
 async def test_a_restore_whose_commit_reply_was_lost_is_complete(
-    source: Source, cutter: Cutter, target: Postgresql, data: Path, lose: Callable[[Cutter, bytes], None]
+    source: Source,
+    proxy: PostgresProxy,
+    target: Postgresql,
+    data: Path,
+    lose: Callable[[PostgresProxy, bytes], None],
 ) -> None:
-    lose(cutter, COMMIT)
+    lose(proxy, COMMIT)
     await source.restore(target, data)
     report = await check(target, data)
     assert (report.breaches, report.checked.files) == ([], 1)
 
 
-@pytest.mark.parametrize("lose", [Cutter.cut_before, Cutter.mute_before])
+@pytest.mark.parametrize("lose", [PostgresProxy.disconnect_before, PostgresProxy.silence_before])
 async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
-    source: Source, cutter: Cutter, target: Postgresql, data: Path, lose: Callable[[Cutter, bytes], None]
+    source: Source,
+    proxy: PostgresProxy,
+    target: Postgresql,
+    data: Path,
+    lose: Callable[[PostgresProxy, bytes], None],
 ) -> None:
     """Its session might wait for it forever, and is terminated."""
-    lose(cutter, COMMIT)
+    lose(proxy, COMMIT)
     with pytest.raises(target.unavailable):
         await source.restore(target, data)
     assert not await target.has_schema()
@@ -113,15 +121,15 @@ async def test_a_restore_whose_commit_never_arrived_leaves_nothing(
 
 async def test_audio_is_kept_while_the_commit_of_a_restore_is_in_doubt(
     source: Source,
-    cutter: Cutter,
+    proxy: PostgresProxy,
     target: Postgresql,
     data: Path,
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(postgresql, "IN_DOUBT_WAIT_S", 0.5)
-    cutter.lose_answer_to(COMMIT)
-    cutter.refuse()
+    proxy.drop_reply_to(COMMIT)
+    proxy.refuse_connections()
     with pytest.raises(backup.RestoreInDoubt, match="unknown"):
         await source.restore(target, data)
     again = await Postgresql.open(postgres_url)

@@ -12,20 +12,20 @@ from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
 
-_TLS_WANTED = 80877103
+_SSL_REQUEST = 80877103
 _TRACKED = {"user", "database", "application_name", "client_encoding"}
-"""Of what may come with a connection, what PgBouncer takes; it hangs up on anything else."""
+"""The startup parameters that PgBouncer accepts; it disconnects on any other."""
 
 
-class Door:
+class StartupServer:
     """Accepts connections, reads their startup message (PostgreSQL: "Message Formats"), then closes them."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
         self.url = ""
 
-    async def __aenter__(self) -> "Door":
-        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0)
+    async def __aenter__(self) -> "StartupServer":
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"postgresql://myna@127.0.0.1:{port}/myna"
         return self
@@ -33,9 +33,9 @@ class Door:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
 
-    async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (code, said) = await _message(reader)
-        if code == _TLS_WANTED:
+        if code == _SSL_REQUEST:
             writer.write(b"N")
             (code, said) = await _message(reader)
         self.asked |= {name.decode() for name in said.split(b"\0")[:-2:2]}
@@ -55,14 +55,14 @@ async def db(postgres_url: str) -> AsyncIterator[Postgresql]:
 
 
 async def test_connections_send_only_parameters_that_poolers_accept(db: Postgresql) -> None:
-    async with Door() as door:
+    async with StartupServer() as server:
         with pytest.raises(db.unavailable):
-            await Postgresql.open(door.url)
-        assert door.asked == _TRACKED
-        door.asked.clear()
+            await Postgresql.open(server.url)
+        assert server.asked == _TRACKED
+        server.asked.clear()
         with pytest.raises(db.unavailable):
-            await BatchWriter(door.url, "a writer", LockPolicy.NONE).connection()
-        assert door.asked == _TRACKED
+            await BatchWriter(server.url, "a writer", LockPolicy.NONE).connection()
+        assert server.asked == _TRACKED
 
 
 async def test_a_cancelled_transaction_leaves_nothing_in_its_session(db: Postgresql) -> None:
@@ -82,10 +82,10 @@ async def test_a_cancelled_transaction_leaves_nothing_in_its_session(db: Postgre
     for _ in range(3):
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
 
-    async def none_held() -> bool:
+    async def no_lock() -> bool:
         return not await db.fetch("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
 
-    await until(none_held, "the lock is free")
+    await until(no_lock, "the lock is free")
 
 
 async def test_a_session_keeps_its_settings(db: Postgresql) -> None:

@@ -11,7 +11,7 @@ from myna.store.batch import Replayed
 from myna.store.queries import config as site_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeOffer, NodeRow, OfferedVoice
-from tests.ledger.desk import asks
+from tests.ledger.desk import caller_of
 from tests.store.books import Holder
 from tests.tasks.works import Works
 
@@ -49,7 +49,7 @@ async def says(works: Works, voice: str, *, name: str = "node", leaving: bool = 
 
 
 async def chats(works: Works, holder: Holder) -> Call:
-    admitted = await works.desk.ledger.admit(asks(holder), works.desk.order(units=1, seconds=30.0))
+    admitted = await works.desk.ledger.admit(caller_of(holder), works.desk.order(units=1, seconds=30.0))
     assert not isinstance(admitted, Replayed)
     async with admitted[0] as call:
         await call.keep("an answer")

@@ -13,7 +13,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
 from tests.store.books import Holder, keep_of
-from tests.store.cutter import cutter_to
+from tests.store.postgres_proxy import proxy_to
 from tests.tasks.works import Works
 
 pytestmark = pytest.mark.anyio
@@ -164,11 +164,11 @@ async def test_a_look_on_a_dead_connection_ends(
     books, config = postgres_works.books, postgres_works.desk.config
     await site.change(books.db, "account_storage_mib", "1")
     await config.refresh()
-    async with cutter_to(books.url) as cutter:
-        db = await Postgresql.open(cutter.url)
+    async with proxy_to(books.url) as proxy:
+        db = await Postgresql.open(proxy.url)
         with monkeypatch.context() as brief:
             brief.setattr(module, "QUERY_MAX_S", 1.0)
-            cutter.mute_behind(b"HAVING sum(bytes)")
+            proxy.silence_after(b"HAVING sum(bytes)")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):
                     await Quota(db, config).refresh()

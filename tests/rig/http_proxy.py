@@ -1,8 +1,8 @@
-"""A wire between a client and a server that does something to one request, as a bad line would.
+"""A proxy between a client and a server that fails one request, as a bad network would.
 
-lose   the server gets it and does its work; nobody hears the answer
-cut    the server gets the begin of it, and then the line ends on both sides
-hold   the server gets it when `release()` is called; until then the line is silent
+lose   the server gets it and answers; the answer is dropped
+cut    the server gets the beginning of it, then both connections are closed
+hold   the server gets it when `release()` is called; until then nothing is sent
 """
 
 import select
@@ -15,24 +15,24 @@ import pytest
 
 PIECE_BYTES = 65_536
 CUT_BYTES = 4_000
-"""What gets through of a request that is cut: its head and some of its body."""
+"""The bytes of a cut request that the server gets: its head and some of its body."""
 END_DEADLINE_S = 10
 HOLD_DEADLINE_S = 60
 
 Fault = Literal["lose", "cut", "hold"]
 
 
-class CuttingWire:
-    """Passes everything on to `port` of this machine, but for one request that `doom` names.
+class HttpProxy:
+    """Forwards all requests to `port` of this machine, except one that `fail_next` names.
 
-    `done` is set once that has happened to it; `said` is the first line of the answer to what was held.
+    `failed` is set after its fault; `status_line` is the first line of the answer to a held request.
     """
 
     def __init__(self, port: int) -> None:
-        self.done = threading.Event()
-        self.said = b""
+        self.failed = threading.Event()
+        self.status_line = b""
         self._fault: Fault = "lose"
-        self._doomed = b""
+        self._failing = b""
         self._released = threading.Event()
         self._to = port
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -41,19 +41,19 @@ class CuttingWire:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self._threads[0].start()
 
-    def doom(self, fault: Fault, request: str) -> None:
-        """This happens to the next request with such a first line."""
-        self._fault, self._doomed = fault, request.encode()
+    def fail_next(self, fault: Fault, request: str) -> None:
+        """The next request whose first line contains `request` gets this fault."""
+        self._fault, self._failing = fault, request.encode()
 
     def release(self) -> None:
-        """What is held goes on to the server."""
+        """Sends the held request to the server."""
         self._released.set()
 
     def close(self) -> None:
-        """Listens no more and hangs up on everybody."""
+        """Stops listening and closes all connections."""
         self.release()
         for end in (self._listening, *self._open):
-            _hang_up(end)
+            _close(end)
         for thread in self._threads:
             thread.join(END_DEADLINE_S)
 
@@ -62,24 +62,24 @@ class CuttingWire:
             while True:
                 try:
                     client, _ = self._listening.accept()
-                except OSError:  # the wire is closed
+                except OSError:  # the proxy is closed
                     return
-                line = threading.Thread(target=self._carry, args=(client,))
-                self._threads.append(line)
-                line.start()
+                serving = threading.Thread(target=self._serve, args=(client,))
+                self._threads.append(serving)
+                serving.start()
 
-    def _carry(self, client: socket.socket) -> None:
-        """One connection, until one of the two hangs up or the wire does."""
+    def _serve(self, client: socket.socket) -> None:
+        """Serves one connection until the client, the server or the proxy closes it."""
         with client:
             try:
                 with self._connected() as server:
                     self._open |= {client, server}
-                    doomed = self._pass(client, server)
-                if doomed:
-                    with self._connected() as server:  # the old one may be tired of waiting by then
+                    failing = self._pass(client, server)
+                if failing:
+                    with self._connected() as server:  # the old one may have timed out
                         self._open.add(server)
-                        self._suffer(client, server, doomed)
-            except OSError:  # one hung up in the middle, or there is no server now
+                        self._fail(client, server, failing)
+            except OSError:  # one side disconnected, or no server is listening
                 return
             finally:
                 self._open.discard(client)
@@ -88,67 +88,67 @@ class CuttingWire:
         return socket.create_connection(("127.0.0.1", self._to))
 
     def _pass(self, client: socket.socket, server: socket.socket) -> bytes:
-        """Carries to and fro until somebody hangs up; what came of the doomed request, where it came."""
+        """Forwards in both directions until one side closes; returns the begin of the request to fail."""
         other = {client: server, server: client}
         while True:
             for end in select.select(other, (), ())[0]:
                 data = end.recv(PIECE_BYTES)
-                if end is client and self._doomed and self._doomed in data.split(b"\r\n", 1)[0]:
-                    self._doomed = b""
+                if end is client and self._failing and self._failing in data.split(b"\r\n", 1)[0]:
+                    self._failing = b""
                     return bytes(data)
                 if not data:
                     return b""
                 other[end].sendall(data)
 
-    def _suffer(self, client: socket.socket, server: socket.socket, begin: bytes) -> None:
-        """The doomed request, of which this came so far, on a line of its own to the server."""
+    def _fail(self, client: socket.socket, server: socket.socket, begin: bytes) -> None:
+        """Applies the fault to the request that begins with these bytes, over a new connection."""
         if self._fault == "cut":
             while len(begin) < CUT_BYTES:
                 begin += _received(client)
             server.sendall(begin[:CUT_BYTES])
-            self.done.set()
+            self.failed.set()
             return
         if self._fault == "hold":
-            self.done.set()
+            self.failed.set()
             self._released.wait(HOLD_DEADLINE_S)
         server.sendall(begin)
         while server not in select.select((client, server), (), ())[0]:
             server.sendall(_received(client))
         answer = _received(server)
-        self.said = answer.split(b"\r\n", 1)[0]
-        self.done.set()
+        self.status_line = answer.split(b"\r\n", 1)[0]
+        self.failed.set()
         if self._fault == "hold":
             client.sendall(answer)
             self._pass(client, server)
 
 
 def _received(end: socket.socket) -> bytes:
-    """What came next; raises OSError where that is the end."""
+    """The next bytes; raises OSError at the end of the connection."""
     data = end.recv(PIECE_BYTES)
     if not data:
         raise ConnectionAbortedError
     return data
 
 
-def _hang_up(end: socket.socket) -> None:
+def _close(end: socket.socket) -> None:
     try:
         end.shutdown(socket.SHUT_RDWR)
-    except OSError:  # it is gone already
+    except OSError:  # it is closed already
         return
 
 
-WireMaker = Callable[[int], CuttingWire]
+ProxyMaker = Callable[[int], HttpProxy]
 
 
 @pytest.fixture
-def make_wire() -> Iterator[WireMaker]:
-    """Makes wires to servers of this test."""
-    made: list[CuttingWire] = []
+def make_proxy() -> Iterator[ProxyMaker]:
+    """Makes proxies to servers of this test."""
+    made: list[HttpProxy] = []
 
-    def make(port: int) -> CuttingWire:
-        made.append(CuttingWire(port))
+    def make(port: int) -> HttpProxy:
+        made.append(HttpProxy(port))
         return made[-1]
 
     yield make
-    for wire in made:
-        wire.close()
+    for proxy in made:
+        proxy.close()

@@ -27,7 +27,7 @@ from tests.store.books import Books, Holder
 PREVIEW = b"the preview"
 
 
-class Workshop:
+class CloneSetup:
     """One service. Processes of the inspector start when the first sample is checked."""
 
     def __init__(self, books: Books, recording: Path) -> None:
