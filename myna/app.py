@@ -25,8 +25,9 @@ from myna.api.uploads import UploadsApi
 from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
-from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector
+from myna.engines.interface import Engine, EngineLimits
+from myna.engines.registry import engine_of
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NoSpeechChannel, NotFound
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
@@ -56,8 +57,8 @@ from myna.voices import require_channel
 log = logging.getLogger(__name__)
 
 FINISH_WAIT_S = 5.0
-ESPEAK_PROCESSES_MIN = 2
-"""Minimum number of espeak processes: long texts must leave one for short texts."""
+ENGINE_PROCESSES_MIN = 2
+"""Long texts must leave a process of the engine for short texts."""
 GC_THRESHOLD = 20_000
 """Allocations between two collections. A busy event loop has thousands of live objects, which Python's
 default of 700 would traverse again and again."""
@@ -82,10 +83,10 @@ class Service:
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
-        self.espeak = _espeak(settings)
+        self.engine = speech_engine(settings)
         self.commits = commits
         self.channels = Channels(
-            settings=settings, environ=environ, http_client=self.http_client, espeak=self.espeak
+            settings=settings, environ=environ, http_client=self.http_client, local=self.engine
         )
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
@@ -177,8 +178,8 @@ class Service:
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
         await self.space.refresh()
-        if self.espeak:
-            await self.espeak.start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
+        if self.engine:
+            await self.engine.start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
         await self.tasks.start()
         await restore_circuits(self.db, self.channels)
         self.jobs.start()
@@ -189,8 +190,8 @@ class Service:
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
-        if self.espeak:
-            await self.espeak.close()
+        if self.engine:
+            await self.engine.close()
         await self.inspector.close()
         await self.http_client.close()
 
@@ -301,16 +302,15 @@ def _http_client(settings: Settings) -> HttpClient:
     )
 
 
-def _espeak(settings: Settings) -> Espeak | None:
-    if settings.speech != "espeak":
-        return None
-    cores = usable_cores()
-    return Espeak(
-        processes=max(ESPEAK_PROCESSES_MIN, cores // settings.workers),
+def speech_engine(settings: Settings) -> Engine | None:
+    """The engine of MYNA_SPEECH, not started; None for a server. Raises ConfigError."""
+    limits = EngineLimits(
+        processes=max(ENGINE_PROCESSES_MIN, usable_cores() // settings.workers),
         queue_max=settings.speech_queue_max,
         job_deadline_s=settings.call_deadline_s,
         account_max=settings.speech_account_max,
     )
+    return engine_of(settings.speech, limits)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -14,9 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
-from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import EngineVoice
+from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
@@ -31,7 +29,6 @@ from myna.telemetry import metrics
 log = logging.getLogger(__name__)
 
 FAILURES_MAX = 5
-VOICES_WAIT_S = 10.0
 PRIORITY_MAX = 1_000_000
 FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
@@ -59,7 +56,7 @@ class SpeechChannel(Struct, frozen=True):
     """A speech channel, its engine and its voices."""
 
     name: str
-    engine: Espeak | OpenAISpeech
+    engine: Engine
     voices: tuple[EngineVoice, ...]
     up: bool
     full: bool = False
@@ -122,15 +119,16 @@ class CircuitChange(Struct, frozen=True):
 
 
 class Channels:
-    """The channels of one process: those of the settings, then those of the database."""
+    """The channels of one process: those of the settings, then those of the database. `local` is the engine
+    that MYNA_SPEECH names, which other channels do not use."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], http_client: HttpClient, espeak: Espeak | None
+        self, settings: Settings, environ: Mapping[str, str], http_client: HttpClient, local: Engine | None
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._http_client = http_client
-        self._espeak = espeak
+        self._local = local
         self._disk = DiskExecutor()
         self._first = from_settings(settings)
         self.changed: dict[str, CircuitChange] = {}
@@ -176,8 +174,11 @@ class Channels:
     def _record_change(self, change: CircuitChange) -> None:
         self.changed[change.channel] = change
 
-    def engine(self, channel: Channel) -> OpenAISpeech:
-        """The engine of a channel with a URL."""
+    def engine(self, channel: Channel) -> Engine | None:
+        """The local engine, or one for the URL of the channel, which shares the HTTP client. None if this
+        process has no local engine."""
+        if is_local(channel):
+            return self._local
         limit = self._settings.speech_answer_max_bytes
         return OpenAISpeech(
             self._http_client,
@@ -189,25 +190,21 @@ class Channels:
         )
 
     def _speaking(self, channel: Channel, config: Config) -> list[SpeechChannel]:
-        if channel.url == EMBEDDED:
-            if self._espeak is None:
-                return []
-            return [
-                SpeechChannel(
-                    name=channel.name,
-                    engine=self._espeak,
-                    voices=ESPEAK_VOICES,
-                    up=self._espeak.up(),
-                    full=self._espeak.full(),
-                )
-            ]
-        voices = tuple(
+        engine = self.engine(channel)
+        if engine is None:
+            return []
+        voices = engine.voices or tuple(
             EngineVoice(voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language)
             for row in config.voices
             if row.channel == channel.name
         )
-        up = not self.circuits.open(channel.name)
-        return [SpeechChannel(name=channel.name, engine=self.engine(channel), voices=voices, up=up)]
+        up = engine.up() if is_local(channel) else not self.circuits.open(channel.name)
+        return [SpeechChannel(name=channel.name, engine=engine, voices=voices, up=up, full=engine.full())]
+
+
+def is_local(channel: Channel) -> bool:
+    """Whether processes of this service speak, and not a server."""
+    return not is_base_url(channel.url)
 
 
 def resolved(row: ChannelRow, environ: Mapping[str, str]) -> Channel:
@@ -286,9 +283,13 @@ def check(row: ChannelRow) -> None:
 
 
 async def record_voices(db: Database, channels: Channels, channel: Channel) -> int:
-    """Requests the voices of a speech channel and stores them. Returns how many. Raises EngineFailed; then
-    the stored voices stay."""
-    voices = await channels.engine(channel).voices(VOICES_WAIT_S)
+    """Stores the voices of a speech channel, for processes that do not look them up. Returns how many. Raises
+    EngineFailed; then the stored voices stay."""
+    engine = channels.engine(channel)
+    if engine is None:
+        return 0
+    if not is_local(channel):
+        await engine.start()
     rows = [
         ChannelVoiceRow(
             channel=channel.name,
@@ -297,7 +298,7 @@ async def record_voices(db: Database, channels: Channels, channel: Channel) -> i
             gender=voice.gender,
             language=voice.language,
         )
-        for voice in voices
+        for voice in engine.voices
     ]
 
     async def work(connection: Transaction) -> None:

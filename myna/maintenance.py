@@ -140,9 +140,9 @@ class Maintenance:
             log.info("%d files of interrupted jobs are removed", removed)
 
     async def refresh_voices(self) -> None:
-        """Records the voices that the speech channels with a URL have now."""
+        """Records the voices that the speech channels have now."""
         for channel in self._channels.all(self._config.current):
-            if channel.kind == "speech" and channel.enabled and channel.url.startswith("http"):
+            if channel.kind == "speech" and channel.enabled:
                 try:
                     await record_voices(self._db, self._channels, channel)
                 except EngineFailed as failure:

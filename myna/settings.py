@@ -122,7 +122,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     chat_model: Annotated[str, Setting("the model to request from chat_url; empty: the caller's")] = ""
     speech: Annotated[
         str,
-        _base_url("espeak, none, or an OpenAI-compatible base URL that speaks", or_one_of=("espeak", "none")),
+        Setting(
+            "espeak, none, sherpa:/FOLDER of a model, or an OpenAI-compatible base URL that speaks",
+            lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
+            "must be espeak, none, KIND:/FOLDER, http://… or https://…, without a query.",
+        ),
     ] = "espeak"
     speech_key: Annotated[str, _secret("the key of the speech URL")] = ""
     speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
@@ -328,6 +332,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
+_LOCAL_SPEECH = re.compile(r"espeak|none|(?!https?:)[a-z]+:/.+")
 _HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 

@@ -40,7 +40,7 @@ WRONG = {
     ],
     "chat_key": [f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"],
     "chat_model": ["a\nb"],
-    "speech": ["festival", "http://", "https://x/v1#y", "espeak "],
+    "speech": ["festival", "sherpa", "sherpa:model", "http://", "https://x/v1#y", "espeak "],
     "speech_key": [f"{SECRET}\r"],
     "speech_model": ["\x1b[2J"],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],

@@ -12,13 +12,11 @@ from cyclopts import App
 
 from myna import channels
 from myna import config as site
-from myna.channels import EMBEDDED, Channel, Channels
+from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
-from myna.engines.espeak.engine import VOICES as ESPEAK_VOICES
-from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import EngineFailed, EngineVoice, Utterance
-from myna.engines.openai.engine import OpenAISpeech
+from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
+from myna.engines.registry import engine_of
 from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.sandbox.confinement import AllowedPaths
@@ -32,7 +30,6 @@ from myna.store.queries.config import ChannelRow, Config
 app = App(name="channel", help="Upstream channels: what answers chats and what speaks.")
 
 PROBE = "Say hello."
-PROBE_WAIT_S = 30.0
 PROBE_TEXT = "Hello."
 
 
@@ -231,7 +228,7 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     """Requests the voices of a speech channel and stores them. If that fails, the server tries again."""
     http_client = HttpClient(connections_max=1)
     try:
-        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, espeak=None)
+        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local=None)
         count = await channels.record_voices(db, known, channels.resolved(row, os.environ))
     except EngineFailed as failure:
         return f"not known yet ({failure})"
@@ -244,18 +241,21 @@ async def _probe(channel: Channel) -> str:
     """Sends a channel a test request. Returns the answer. Raises CommandError."""
     settings = read_settings()
     http_client = HttpClient(connections_max=1)
-    known = Channels(settings=settings, environ=os.environ, http_client=http_client, espeak=None)
+    deadline_s = settings.call_deadline_s
+    limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
     try:
-        if channel.kind == "speech":
+        local = engine_of(settings.speech, limits)
+        known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
+        if channel.kind == "speech" and (engine := known.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:
-                return await _probe_speech(channel, known, Path(folder), settings.call_deadline_s)
+                return await _probe_speech(engine, Path(folder), deadline_s)
         answer = await upstream.ask(
             http_client,
             known,
             [channel],
             {"model": channel.model, "messages": [{"role": "user", "content": PROBE}]},
             PROBE,
-            seconds=settings.call_deadline_s,
+            seconds=deadline_s,
             fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,
         )
@@ -266,28 +266,18 @@ async def _probe(channel: Channel) -> str:
         await http_client.close()
 
 
-async def _probe_speech(channel: Channel, known: Channels, folder: Path, deadline_s: float) -> str:
-    """Speaks with the first voice, the embedded engine in a child process. Raises EngineFailed."""
-    if channel.url != EMBEDDED:
-        engine = known.engine(channel)
-        return await _speak(engine, await engine.voices(PROBE_WAIT_S), folder, deadline_s)
-    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=deadline_s)
+async def _probe_speech(engine: Engine, folder: Path, deadline_s: float) -> str:
+    """Speaks with the first voice. Raises EngineFailed."""
     try:
-        await espeak.start(AllowedPaths.of(writes=(folder,)))
-        return await _speak(espeak, ESPEAK_VOICES, folder, deadline_s)
+        await engine.start(AllowedPaths.of(writes=(folder,)))
+        if not engine.voices:
+            raise EngineFailed("The speech server lists no voice.")
+        voice = engine.voices[0]
+        utterance = Utterance(text=PROBE_TEXT, voice_id=voice.voice_id, speed=1.0)
+        spoken = await engine.speak(utterance, folder / "test.mp3", deadline_s)
+        return f"{voice.voice_id!r}, of {len(engine.voices)} voices, spoke for {spoken.seconds:.1f} s"
     finally:
-        await espeak.close()
-
-
-async def _speak(
-    engine: Espeak | OpenAISpeech, voices: Sequence[EngineVoice], folder: Path, deadline_s: float
-) -> str:
-    if not voices:
-        raise EngineFailed("The speech server lists no voice.")
-    voice = voices[0]
-    utterance = Utterance(text=PROBE_TEXT, voice_id=voice.voice_id, speed=1.0)
-    spoken = await engine.speak(utterance, folder / "test.mp3", deadline_s)
-    return f"{voice.voice_id!r}, of {len(voices)} voices, spoke for {spoken.seconds:.1f} s"
+        await engine.close()
 
 
 def _reason(failure: Exception) -> str:

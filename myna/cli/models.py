@@ -4,31 +4,23 @@ import asyncio
 import json as json_text
 import tempfile
 import time
-import wave
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import soundfile
 from cyclopts import App
 
 from myna.cli.console import Json, Whole, show, show_rows
-from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance, VoiceReference
-from myna.engines.sherpa import models as sherpa_models
+from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
+from myna.engines.sherpa.config import THREADS_MAX, SherpaConfig
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.known_models import KNOWN
 from myna.errors import CommandError, ConfigError
+from myna.node.benchmark import reference_voice, sentence
 from myna.sandbox.confinement import AllowedPaths
 
 app = App(name="models", help="Neural voices: models of sherpa-onnx that a compute node can speak with.")
 
-SENTENCES = {
-    "zh": "今天天气很好，我们一起去公园散步吧。",
-    "en": "The weather is lovely today, so let us walk in the park.",
-}
-"""The sentences of the trial, and of the reference voice that a cloning model imitates."""
-EMBEDDED = {"zh": "zh-female-1", "en": "en-us-female-1"}
 TRIAL_S = 600.0
 NAMED_MAX = 10
 
@@ -51,9 +43,9 @@ def list_known(*, json: Json = False) -> None:
 @app.command
 def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Json = False) -> None:
     """Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml."""
-    if not 1 <= threads <= sherpa_models.THREADS_MAX:
-        raise ConfigError(f"The threads must be from 1 to {sherpa_models.THREADS_MAX}.")
-    model = msgspec.structs.replace(sherpa_models.inspect(folder.resolve()), threads=threads)
+    if not 1 <= threads <= THREADS_MAX:
+        raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
+    model = SherpaConfig(str(folder.resolve()), threads).model(Path())
     engine = Sherpa(model, queue_max=1, job_deadline_s=TRIAL_S)
     with tempfile.TemporaryDirectory() as scratch:
         said = Path(scratch, "said.mp3")
@@ -82,43 +74,15 @@ async def _tried(engine: Sherpa, path: Path) -> tuple[SpeechResult, float]:
     """Speaks a sentence to `path`. Also returns how many seconds that took."""
     try:
         await engine.start(AllowedPaths.of(writes=(path.parent,)))
-        language = _language(engine)
-        reference = await _reference(language, path.with_suffix(".wav")) if engine.clones else None
         voice_id = engine.voices[0].voice_id if engine.voices else ""
+        language = engine.voices[0].language if engine.voices else engine.clones[0]
+        reference = None if engine.voices else await reference_voice(language, path.with_suffix(".wav"))
+        utterance = Utterance(sentence(language), voice_id, 1.0, reference=reference)
         began = time.monotonic()
-        spoken = await engine.speak(
-            Utterance(SENTENCES[language], voice_id, 1.0), path, TRIAL_S, reference=reference
-        )
+        spoken = await engine.speak(utterance, path, TRIAL_S)
         return spoken, time.monotonic() - began
     finally:
         await engine.close()
-
-
-def _language(engine: Sherpa) -> str:
-    codes = engine.clones or (engine.voices[0].language,)
-    return "zh" if any(code.startswith("zh") for code in codes) else "en"
-
-
-async def _reference(language: str, wav: Path) -> VoiceReference:
-    """A sample to clone for the trial, spoken by the embedded engine."""
-    said = wav.with_name("reference.mp3")
-    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=TRIAL_S)
-    try:
-        await espeak.start(AllowedPaths.of(writes=(said.parent,)))
-        await espeak.speak(Utterance(SENTENCES[language], EMBEDDED[language], 1.0), said, TRIAL_S)
-    finally:
-        await espeak.close()
-    await asyncio.to_thread(_decode, said, wav)
-    return VoiceReference(wav, SENTENCES[language], language)
-
-
-def _decode(mp3: Path, wav: Path) -> None:
-    sound, rate_hz = soundfile.read(mp3, dtype="int16")
-    with wave.open(str(wav), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes(sound.tobytes())
 
 
 def _save(spoken: Path, save: Path) -> None:

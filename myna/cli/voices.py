@@ -14,8 +14,9 @@ from myna import accounts, clones, voice_overrides
 from myna.channels import Channels
 from myna.cli.console import Json, owner_of_files, read_settings, seconds, show, show_rows, with_database
 from myna.clones import CloneRequest
-from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector
+from myna.engines.interface import EngineLimits
+from myna.engines.registry import engine_of
 from myna.errors import CommandError
 from myna.farm.nodes import Nodes, NodeState
 from myna.http_client import HttpClient
@@ -146,8 +147,9 @@ async def _channels() -> AsyncIterator[Channels]:
     """The channels with their stored voices. Sends no request and starts no process."""
     http_client = HttpClient(connections_max=1)
     try:
-        espeak = Espeak(processes=1, queue_max=1, job_deadline_s=1.0)
-        yield Channels(settings=read_settings(), environ=os.environ, http_client=http_client, espeak=espeak)
+        settings = read_settings()
+        local = engine_of(settings.speech, EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0))
+        yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
     finally:
         await http_client.close()
 

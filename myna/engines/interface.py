@@ -1,4 +1,6 @@
-"""The requests, results and errors of all speech engines.
+"""The interface of all speech engines: `Engine`, its requests, results and errors.
+
+The site's speech channels and the compute nodes use the same engines. `registry.py` lists them.
 
 EngineFailed              the engine made no audio; no file is left at the path
 ├── EngineBusy            the queue is full; the job was not started
@@ -18,9 +20,12 @@ Messages contain no text, path or secret, so they may be logged and shown.
 
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
+
+from myna.engines.pool.admission import Admission
+from myna.sandbox.confinement import AllowedPaths
 
 SPEED_MIN = 0.25
 SPEED_MAX = 4.0
@@ -37,14 +42,23 @@ class EngineVoice(msgspec.Struct, frozen=True):
     language: str
 
 
+class VoiceReference(msgspec.Struct, frozen=True):
+    """A voice to clone: a mono wav of 16 bits, its transcript, and its language, like zh-CN."""
+
+    wav: Path
+    transcript: str
+    language: str
+
+
 class Utterance(msgspec.Struct, frozen=True):
     """A text to speak. `speed` is relative to the voice's normal speed, 0.25 to 4. The engine fails at more
-    than `sound_max_s` seconds of sound."""
+    than `sound_max_s` seconds of sound. The voice of a `reference` replaces `voice_id`."""
 
     text: str
     voice_id: str
     speed: float
     sound_max_s: float = SOUND_MAX_S
+    reference: VoiceReference | None = None
 
     @property
     def encodable(self) -> str:
@@ -53,27 +67,21 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client of a call, for an engine with a queue.
+    """The client of a call. An engine without a queue of its own ignores it.
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
-    without a slot. `disconnected` returns when the client has disconnected, see `Pool.run`.
+    without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
+    fraction that is done, 0 to 1: see `Pool.run`.
     """
 
     queue_key: Hashable = None
     sound_s: float = 0.0
     disconnected: Callable[[], Awaitable[None]] | None = None
+    progress: Callable[[float], None] | None = None
 
 
 NO_CLIENT: Final = Client()
 """A call that waits until its deadline."""
-
-
-class VoiceReference(msgspec.Struct, frozen=True):
-    """A voice to clone: a mono wav of 16 bits, its transcript, and its language, like zh-CN."""
-
-    wav: Path
-    transcript: str
-    language: str
 
 
 class SpeechResult(msgspec.Struct, frozen=True):
@@ -84,6 +92,57 @@ class SpeechResult(msgspec.Struct, frozen=True):
     size_bytes: int
     sha256: bytes
     took_s: float = 0.0
+
+
+class Engine(Protocol):
+    """Speaks texts as mp3 files. It is used by one event loop, from `start` to `close`."""
+
+    @property
+    def label(self) -> str:
+        """Its name in errors and in the output of `node check`."""
+
+    @property
+    def voices(self) -> tuple[EngineVoice, ...]:
+        """Its voices, the default one first; none if it only clones. Those it has to look up are missing
+        before `start`."""
+
+    @property
+    def clones(self) -> tuple[str, ...]:
+        """The languages, like zh, in which it can clone a voice."""
+
+    @property
+    def admission(self) -> Admission | None:
+        """The slots of its queue. None if texts never wait in this process, as with a server."""
+
+    def up(self) -> bool:
+        """Whether it can speak now."""
+
+    def full(self) -> bool:
+        """Whether its queue is full."""
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Returns when it can speak. Its processes may open its own files and `files` only; without `files`
+        all. Raises EngineFailed, and then no process runs."""
+
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
+    ) -> SpeechResult:
+        """Writes the utterance as a mono mp3 to `path`, durably, within `deadline_s` seconds, waiting
+        included. `path` is used by this call only. Raises EngineFailed. On failure and cancellation the
+        work ends, and the file is removed."""
+
+    async def close(self) -> None:
+        """Ends its processes and connections; jobs that wait or run fail. May be called twice."""
+
+
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of an engine: it speaks at most `processes` texts at a time, each for `job_deadline_s` seconds
+    from its start. At most `queue_max` wait; an account has at most `account_max` slots."""
+
+    processes: int
+    queue_max: int
+    job_deadline_s: float
+    account_max: int = 64
 
 
 class EngineFailed(Exception):

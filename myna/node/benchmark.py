@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from myna.engines.espeak.engine import VOICES, Espeak
-from myna.engines.interface import EngineFailed, Utterance, VoiceReference
-from myna.node.engines import Engine
+from myna.engines.espeak.engine import Espeak
+from myna.engines.interface import Engine, EngineFailed, Utterance, VoiceReference
+from myna.node.engines import JOB_MAX_S
 from myna.sandbox.confinement import AllowedPaths
 
 TRIAL_MAX_S: Final = 120.0
@@ -60,10 +60,11 @@ async def trial(engine: Engine, folder: Path) -> BenchmarkResult:
             voice_id, language = "", engine.clones[0]
         text = sentence(language)
         try:
-            reference = None if engine.voices else await _reference(language, wav)
+            reference = None if engine.voices else await reference_voice(language, wav)
+            utterance = Utterance(text, voice_id, 1.0, reference=reference)
             started = time.monotonic()
             async with asyncio.timeout(TRIAL_MAX_S):
-                spoken = await engine.speak(Utterance(text, voice_id, 1.0), path, reference, lambda _: None)
+                spoken = await engine.speak(utterance, path, JOB_MAX_S)
         except TimeoutError:
             raise EngineFailed(f"{engine.label}: a sentence took over {TRIAL_MAX_S:g} s.") from None
         except EngineFailed as failure:
@@ -80,11 +81,12 @@ def sentence(language: str) -> str:
     return SENTENCES.get(language) or SENTENCES.get(language.partition("-")[0]) or SENTENCES["en"]
 
 
-async def _reference(language: str, wav: Path) -> VoiceReference:
-    """A reference spoken by espeak-ng, in this language if it has a voice for it."""
-    candidates = (voice for voice in VOICES if voice.language.partition("-")[0] == language.partition("-")[0])
-    voice = next(candidates, VOICES[0])
+async def reference_voice(language: str, wav: Path) -> VoiceReference:
+    """A reference spoken by espeak-ng to `wav`, in this language if it has a voice for it."""
     espeak = Espeak(processes=1, queue_max=1, job_deadline_s=TRIAL_MAX_S)
+    code = language.partition("-")[0]
+    candidates = (voice for voice in espeak.voices if voice.language.partition("-")[0] == code)
+    voice = next(candidates, espeak.voices[0])
     mp3 = wav.with_suffix(".mp3")
     try:
         await espeak.start(AllowedPaths.of(writes=(mp3.parent,)))

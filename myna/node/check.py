@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from myna.engines.interface import EngineFailed, EngineUnavailable
+from myna.engines.interface import Engine, EngineFailed, EngineUnavailable
 from myna.node.benchmark import trial
-from myna.node.engines import Engine, start, too_many_voices
+from myna.node.engines import start, too_many_voices
 from myna.sandbox.confinement import AllowedPaths
 
 

@@ -8,7 +8,7 @@ kind = "espeak"
 voices = ["zh-female-1"]   # default: all
 
 [[engine]]
-kind = "sherpa"            # the rest of the table is in engines/sherpa/models.py
+kind = "sherpa"            # the keys of each kind are in engines/KIND/config.py
 folder = "/models/vits-zh"
 """
 
@@ -16,30 +16,24 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, ValidationError
 
-from myna.engines.sherpa.models import SherpaEntry, VoiceEntry, described
+from myna.engines.espeak.config import EspeakConfig
+from myna.engines.interface import Engine, EngineLimits
+from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
-from myna.node.engines import Engine, EspeakEngine, SherpaEngine, too_many_voices
+from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
 from myna.settings import usable_cores
 from myna.wire import validation_errors
-from myna.wire.farm import SLOTS_MAX, VoiceId
+from myna.wire.farm import SLOTS_MAX
 
 FILE: Final = "node.toml"
 ENGINES_MAX: Final = 32
-
-
-class EspeakEntry(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="espeak"):
-    """espeak-ng with all of its voices, or with these."""
-
-    voices: Annotated[list[VoiceId], Meta(min_length=1)] | None = None
-
-
-_KINDS: Final[Mapping[str, type[Struct]]] = {"espeak": EspeakEntry, "sherpa": SherpaEntry}
+QUEUE_MAX: Final = 256
 
 
 class NodeFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,8 +41,8 @@ class NodeFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = min(usable_cores(), SLOTS_MAX)
     shutdown_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 20.0
-    engine: Annotated[list[EspeakEntry | SherpaEntry], Meta(min_length=1, max_length=ENGINES_MAX)] = (
-        msgspec.field(default_factory=lambda: [EspeakEntry()])
+    engine: Annotated[list[EngineConfig], Meta(min_length=1, max_length=ENGINES_MAX)] = msgspec.field(
+        default_factory=lambda: [EspeakConfig()]
     )
 
 
@@ -78,31 +72,9 @@ def load(paths: Sequence[Path]) -> NodeConfig:
 
 def _file(document: dict[str, Any]) -> NodeFile:
     try:
-        file = msgspec.convert(document, NodeFile)
+        return msgspec.convert(document, NodeFile)
     except ValidationError as error:
         raise ConfigError(_explain(document, error)) from None
-    for number, entry in enumerate(file.engine):
-        _check(entry, f"engine[{number}]")
-    return file
-
-
-def _check(entry: EspeakEntry | SherpaEntry, at: str) -> None:
-    """Checks what the types do not express. Raises ConfigError."""
-    if isinstance(entry, EspeakEntry):
-        _check_unique(f"{at}.voices", entry.voices or ())
-        return
-    if not entry.folder:
-        raise ConfigError(f"{at}.folder: is empty; name the model's folder.")
-    _check_unique(f"{at}.voice", [voice.id for voice in entry.voice])
-    for number, voice in enumerate(entry.voice):
-        if not voice.name.isprintable():
-            raise ConfigError(f"{at}.voice[{number}].name: must be printable characters, and no others.")
-
-
-def _check_unique(at: str, ids: Sequence[str]) -> None:
-    for number, voice_id in enumerate(ids):
-        if voice_id in ids[:number]:
-            raise ConfigError(f"{at}[{number}]: the id {voice_id} is a duplicate; remove one.")
 
 
 def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
@@ -114,7 +86,7 @@ def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
         table, _, key = parsed.path.rpartition(".")
     prefix = f"{table}." if table else ""
     if "kind" in (key, parsed.missing):
-        return f"{prefix}kind: must be {' or '.join(_KINDS)}."
+        return f"{prefix}kind: must be {' or '.join(KINDS)}."
     fields, shape = _table(document, table)
     if parsed.unknown:
         return f"{prefix}{parsed.unknown}: is no key here; there are {', '.join(_keys(shape))}."
@@ -126,11 +98,12 @@ def _explain(document: Mapping[str, Any], error: ValidationError) -> str:
 def _table(document: Mapping[str, Any], path: str) -> tuple[dict[str, Any], type[Struct]]:
     """The table at a path such as engine[0].voice[1], and its schema."""
     table: Any = document
+    shape: type[Struct] = NodeFile
     for name, number in re.findall(r"(\w+)\[(\d+)\]", path):
         table = table[name][int(number)]
-    if ".voice[" in path:
-        return table, VoiceEntry
-    return table, _KINDS[table["kind"]] if path else NodeFile
+        (item,) = get_args(get_type_hints(shape)[name])
+        shape = KINDS[table["kind"]] if item is EngineConfig else item
+    return table, shape
 
 
 def _keys(shape: type[Struct]) -> list[str]:
@@ -140,20 +113,12 @@ def _keys(shape: type[Struct]) -> list[str]:
 
 def _config(file: NodeFile, base: Path) -> NodeConfig:
     engines: list[Engine] = []
-    for number, entry in enumerate(file.engine):
+    limits = EngineLimits(processes=file.slots, queue_max=QUEUE_MAX, job_deadline_s=JOB_MAX_S)
+    for number, config in enumerate(file.engine):
         try:
-            engines.append(_engine(entry, file.slots, base))
+            engines.append(config.build(limits, base))
         except ConfigError as error:
             raise ConfigError(f"engine[{number}]: {error}") from None
     if excess := too_many_voices(engines):
         raise ConfigError(f"engine: {excess}")
     return NodeConfig(file.slots, file.shutdown_grace_s, engines)
-
-
-def _engine(entry: EspeakEntry | SherpaEntry, slots: int, base: Path) -> Engine:
-    if isinstance(entry, EspeakEntry):
-        return EspeakEngine(slots, entry.voices)
-    folder = base / entry.folder
-    if not folder.is_dir():
-        raise ConfigError(f"folder: there is no {folder}; unpack the model there, or name where it is.")
-    return SherpaEngine(described(entry, base=base))

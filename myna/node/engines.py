@@ -3,108 +3,31 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
+    Client,
+    Engine,
     EngineFailed,
     EngineUnavailable,
     EngineVoice,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
-    VoiceReference,
 )
-from myna.engines.sherpa.engine import Sherpa, SherpaModel
-from myna.errors import ConfigError
 from myna.node.requirements import pattern_requirement
 from myna.sandbox.confinement import AllowedPaths
 from myna.wire import validation_errors
 from myna.wire.farm import VOICES_MAX, NodeVoice
 
-QUEUE_MAX: Final = 256
 JOB_MAX_S: Final = 900.0
 """Deadline of one job in an engine."""
-
-Progress = Callable[[float], None]
 
 
 class VoiceUnavailable(UnsupportedUtterance):
     """No engine of this node has the voice now. Another node may have it."""
-
-
-class Engine(Protocol):
-    """An engine, its voices and the languages that it clones voices in."""
-
-    label: str
-    """Its name in errors and in the output of `node check`."""
-
-    @property
-    def voices(self) -> tuple[EngineVoice, ...]: ...
-
-    @property
-    def clones(self) -> tuple[str, ...]: ...
-
-    def up(self) -> bool: ...
-
-    async def start(self, files: AllowedPaths | None) -> None: ...
-
-    async def speak(
-        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
-    ) -> SpeechResult: ...
-
-    async def close(self) -> None: ...
-
-
-class EspeakEngine:
-    """espeak-ng with all of its voices, or `only` some. Raises ConfigError for an unknown voice."""
-
-    clones: tuple[str, ...] = ()
-    label = "espeak"
-
-    def __init__(self, processes: int, only: Sequence[str] | None = None) -> None:
-        by_id = {voice.voice_id: voice for voice in VOICES}
-        for voice_id in only or ():
-            if voice_id not in by_id:
-                raise ConfigError(f"voices: espeak has no {voice_id!r}; it has {', '.join(by_id)}.")
-        self.voices = VOICES if only is None else tuple(by_id[voice_id] for voice_id in only)
-        self._espeak = Espeak(processes=processes, queue_max=QUEUE_MAX, job_deadline_s=JOB_MAX_S)
-        self.up = self._espeak.up
-        self.start = self._espeak.start
-        self.close = self._espeak.close
-
-    async def speak(
-        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
-    ) -> SpeechResult:
-        if reference is not None:
-            raise UnsupportedUtterance("This engine clones no voice.")
-        return await self._espeak.speak(utterance, path, JOB_MAX_S)
-
-
-class SherpaEngine:
-    """A model of sherpa-onnx."""
-
-    def __init__(self, model: SherpaModel) -> None:
-        self.label = f"{model.family} {model.folder}"
-        self._sherpa = Sherpa(model, queue_max=QUEUE_MAX, job_deadline_s=JOB_MAX_S)
-        self.up = self._sherpa.up
-        self.start = self._sherpa.start
-        self.close = self._sherpa.close
-
-    @property
-    def voices(self) -> tuple[EngineVoice, ...]:
-        return self._sherpa.voices
-
-    @property
-    def clones(self) -> tuple[str, ...]:
-        return self._sherpa.clones
-
-    async def speak(
-        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
-    ) -> SpeechResult:
-        return await self._sherpa.speak(utterance, path, JOB_MAX_S, reference=reference, progress=progress)
 
 
 class Engines:
@@ -141,15 +64,12 @@ class Engines:
         return list(voices.values()), list(clones)
 
     async def speak(
-        self, utterance: Utterance, path: Path, reference: VoiceReference | None, progress: Progress
+        self, utterance: Utterance, path: Path, progress: Callable[[float], None]
     ) -> SpeechResult:
-        """Writes the utterance as an mp3 to `path`, in the reference's voice if there is one.
-
-        Raises EngineFailed; then there is no file at `path`.
-        """
+        """Writes the utterance as an mp3 to `path`. Raises EngineFailed; then there is no file at `path`."""
         for engine in self._engines:
-            if engine.up() and _can(engine, utterance, reference):
-                return await engine.speak(utterance, path, reference, progress)
+            if engine.up() and _can(engine, utterance):
+                return await engine.speak(utterance, path, JOB_MAX_S, Client(progress=progress))
         raise VoiceUnavailable("No engine of this node has the voice now.")
 
 
@@ -181,9 +101,9 @@ def _offered(voice: EngineVoice) -> NodeVoice:
     return msgspec.convert(voice, NodeVoice, from_attributes=True)
 
 
-def _can(engine: Engine, utterance: Utterance, reference: VoiceReference | None) -> bool:
-    if reference is not None:
-        return _code(reference.language) in map(_code, engine.clones)
+def _can(engine: Engine, utterance: Utterance) -> bool:
+    if utterance.reference is not None:
+        return _code(utterance.reference.language) in map(_code, engine.clones)
     return any(voice.voice_id == utterance.voice_id for voice in engine.voices)
 
 

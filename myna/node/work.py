@@ -101,12 +101,12 @@ class Work:
         job = leased.job
         reference = await self._reference(job.reference) if job.reference else None
         started = time.monotonic()
-        utterance = Utterance(job.text, job.voice_id, job.speed)
+        utterance = Utterance(job.text, job.voice_id, job.speed, reference=reference)
 
         def progress(fraction: float) -> None:
             leased.progress = min(max(fraction, leased.progress), 1.0)
 
-        spoken = await self._engines.speak(utterance, path, reference, progress)
+        spoken = await self._engines.speak(utterance, path, progress)
         took_s = time.monotonic() - started
         leased.progress = 1.0
         await self._upload(leased, path, spoken)

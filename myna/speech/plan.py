@@ -8,7 +8,6 @@ from msgspec import Struct, structs
 from myna import voices
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
-from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.engines.pool.admission import Slot
 from myna.engines.text.signs import speakable
@@ -114,8 +113,8 @@ class Planner:
         voices.require_channel(self._channels, config, await self._capacity.nodes(config))
 
     async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, place: Slot) -> SpeechPlan:
-        """Checks the text and chooses what will speak it. Reserves a place in `place` if the embedded voice
-        will. Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and
+        """Checks the text and chooses what will speak it. Reserves a place in `place` if an engine with
+        a queue will. Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and
         Unauthorized if it has to look up the account."""
         place.release()
         config = await self._config.with_nodes()
@@ -152,10 +151,10 @@ class Planner:
         sound_s: float,
         place: Slot,
     ) -> tuple[voices.VoiceChoice, Overloaded]:
-        """Reserves a place at the embedded voice if that speaks. Returns the choice, in which the embedded
-        voice is full if it refused, and the error to raise if no node can speak."""
+        """Reserves a place in the queue of the engine that speaks, if it has one. Returns the choice, in
+        which the engine's channel is full if it refused, and the error to raise if no node can speak."""
         first = next((channel for channel in choice.channels if not channel.full), None)
-        if first is None or not isinstance(first.engine, Espeak):
+        if first is None or first.engine.admission is None:
             return choice, Overloaded(retry_after_s=0)
         account_id = await self._account_of(caller)
         within_s = min(request.channel_s, self._try_s)

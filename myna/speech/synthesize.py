@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
-from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import (
     CallerDisconnected,
     Client,
@@ -211,10 +210,10 @@ class Synthesizer:
         disconnected: Disconnected,
     ) -> str | None:
         """Speaks on one channel and keeps the call. Returns None after adding to `failures` if it fails."""
-        name, path = self._audio.new(channel.engine.suffix)
+        name, path = self._audio.new()
         try:
             seconds = call.seconds_left
-            if isinstance(channel.engine, Espeak):  # it sends nothing before the whole audio
+            if channel.engine.admission is not None:  # a process sends nothing before the whole audio
                 seconds = min(seconds, self._settings.upstream_idle_s)
             spoken = await self._try(channel, plan, path, seconds, call.account_id, disconnected)
         except CallerDisconnected:

@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
+from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.known_models import KNOWN
-from myna.engines.sherpa.models import SherpaEntry, described
 from tests.cli.conftest import Desk
 
 
@@ -38,7 +38,7 @@ def test_a_model_is_tried_and_its_block_can_be_pasted(
     assert found["rate_hz"] == rate_hz and found["real_time_factor"] > 0
     assert soundfile.info(tmp_path / "a.mp3").duration == pytest.approx(found["seconds"], abs=0.06)
     (table,) = tomllib.loads(found["node_toml"])["engine"]
-    model = described(msgspec.convert(table, SherpaEntry))
+    model = msgspec.convert(table, SherpaConfig).model(Path())
     assert (model.family, model.folder, model.threads) == (family, str(folder), 1)
     assert [voice.speaker for voice in model.voices] == list(range(speakers))
 

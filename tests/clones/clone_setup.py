@@ -81,7 +81,7 @@ class CloneSetup:
 
     async def complete(self, node_id: int, job: Job) -> str:
         """The name of the job's audio in the store. Raises StaleLease after the file was deleted."""
-        name, path = self.audio.new(".mp3")
+        name, path = self.audio.new()
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_bytes(PREVIEW)
         audio = Audio(name, len(PREVIEW), hashlib.sha256(PREVIEW).digest())

@@ -9,18 +9,21 @@ import pytest
 from msgspec import NODEFAULT, Struct, structs
 
 from demo import tiny_voices
-from myna.engines.sherpa.models import SherpaEntry, VoiceEntry
+from myna.engines.config import VoiceConfig
+from myna.engines.registry import KINDS
 from myna.errors import ConfigError
-from myna.node.config import FILE, EspeakEntry, NodeFile, load
+from myna.node.config import FILE, NodeFile, load
 from tests.docs.pages import DOCS, ROOT, code, fences, table
 
 PAGE = DOCS / "nodes.md"
 NODE = [
     *(ROOT / "myna/node").glob("*.py"),
     ROOT / "myna/cli/node_run.py",
+    ROOT / "myna/engines/config.py",
+    *(ROOT / f"myna/engines/{kind}/config.py" for kind in KINDS),
     ROOT / "myna/engines/sherpa/models.py",
 ]
-IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`"}
+IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
 """Defaults that are described in words."""
 
 
@@ -42,9 +45,8 @@ def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:
     ("head", "kind", "besides"),
     [
         ("key", NodeFile, {"engine.kind": ""}),
-        ("key of an `espeak` engine", EspeakEntry, {}),
-        ("key of a `sherpa` engine", SherpaEntry, {}),
-        ("key of a `voice`", VoiceEntry, {}),
+        *((f"key of kind `{kind}`", config, {}) for kind, config in KINDS.items()),
+        ("key of a `voice`", VoiceConfig, {}),
     ],
 )
 def test_every_key_of_node_toml_is_documented_with_its_default(
@@ -119,7 +121,8 @@ def test_every_error_of_node_toml_is_documented(tmp_path: Path, toml: str) -> No
     with pytest.raises(ConfigError) as refused:
         load([tmp_path / FILE])
     patterns = (".*".join(map(re.escape, row.split("…"))) for row in documented_messages())
-    assert any(re.fullmatch(pattern, str(refused.value)) for pattern in patterns), refused.value
+    texts = (str(refused.value), str(refused.value).partition("engine[0]: ")[2])
+    assert any(re.fullmatch(pattern, text) for pattern in patterns for text in texts), refused.value
 
 
 def test_every_documented_message_exists() -> None:

@@ -126,7 +126,8 @@ async def test_a_server_is_asked_for_the_voices_of_its_model(
 ) -> None:
     upstream.voices = answer(b'{"voices":["af_bella"]}')
 
-    assert await engine.voices(5) == (BELLA,)
+    await engine.start()
+    assert engine.voices == (BELLA,)
 
     [request] = upstream.requests
     assert request.line == "GET /v1/audio/voices?model=a%2Fb%20c HTTP/1.1"
@@ -140,8 +141,9 @@ async def test_a_server_without_a_list_has_the_classic_voices(
 ) -> None:
     upstream.voices = answer(b"{}", status)
 
-    voices = await engine.voices(5)
+    await engine.start()
 
+    voices = engine.voices
     assert [voice.voice_id for voice in voices] == ["alloy", "echo", "fable", "nova", "onyx", "shimmer"]
     assert {(voice.gender, voice.language) for voice in voices} == {("neutral", "und")}
 
@@ -163,4 +165,4 @@ async def test_a_failed_request_for_the_list_is_a_failure(
     upstream.voices = data
 
     with pytest.raises(EngineFailed, match=message):
-        await engine.voices(5)
+        await engine.start()

@@ -13,7 +13,9 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
+from myna.engines.config import VoiceConfig
 from myna.engines.interface import (
+    Client,
     EngineCrashed,
     EngineFailed,
     EngineTimedOut,
@@ -25,8 +27,9 @@ from myna.engines.interface import (
     UtteranceRefused,
     VoiceReference,
 )
+from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.engine import Sherpa
-from myna.engines.sherpa.models import SherpaEntry, VoiceEntry, described, inspect
+from myna.engines.sherpa.models import inspect
 from tests.engines.conftest import until
 from tests.rig.processes import runs
 
@@ -83,7 +86,7 @@ async def _say(
     reference: VoiceReference | None = None,
 ) -> SpeechResult:
     voice_id = engine.voices[voice].voice_id if engine.voices else ""
-    return await engine.speak(Utterance(text, voice_id, speed), path, 60, reference=reference)
+    return await engine.speak(Utterance(text, voice_id, speed, reference=reference), path, 60)
 
 
 def _names(folder: Path) -> list[str]:
@@ -171,10 +174,8 @@ async def test_speeds_from_a_quarter_to_four_are_supported(
 async def test_a_long_text_is_spoken_by_sentence_with_progress(vits: Sherpa, tmp_path: Path) -> None:
     one = await _say(vits, tmp_path / "one.mp3", "你好世界。")
     heard: list[float] = []
-    text = "你好世界。" * 40
-    long = await vits.speak(
-        Utterance(text, vits.voices[0].voice_id, 1), tmp_path / "long.mp3", 60, progress=heard.append
-    )
+    utterance = Utterance("你好世界。" * 40, vits.voices[0].voice_id, 1)
+    long = await vits.speak(utterance, tmp_path / "long.mp3", 60, Client(progress=heard.append))
     assert heard == pytest.approx([number / 40 for number in range(1, 41)])
     assert long.seconds == pytest.approx(40 * one.seconds + 39 * PAUSE_S, rel=0.01)
 
@@ -229,9 +230,9 @@ async def test_an_unsupported_utterance_is_refused_before_the_job(
     for call in (
         vits.speak(Utterance(HAN, "nobody", 1), path, 60),
         vits.speak(Utterance(HAN, vits.voices[0].voice_id, 4.1), path, 60),
-        vits.speak(Utterance(HAN, vits.voices[0].voice_id, 1), path, 60, reference=reference),
+        vits.speak(Utterance(HAN, vits.voices[0].voice_id, 1, reference=reference), path, 60),
         zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60),
-        zipvoice.speak(Utterance(HAN, "nobody", 1), path, 60, reference=german),
+        zipvoice.speak(Utterance(HAN, "nobody", 1, reference=german), path, 60),
     ):
         with pytest.raises(UnsupportedUtterance):
             await call
@@ -289,7 +290,7 @@ async def test_a_process_killed_while_speaking_fails_its_job_and_is_replaced(
             Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
             said / "long.mp3",
             60,
-            progress=lambda _: os.kill(pid, signal.SIGKILL),
+            Client(progress=lambda _: os.kill(pid, signal.SIGKILL)),
         )
     assert not _names(said)
     await _say(vits, said / "again.mp3", HAN)
@@ -302,7 +303,7 @@ async def test_a_cancelled_speech_call_leaves_no_file(vits: Sherpa, tmp_path: Pa
             Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
             tmp_path / "long.mp3",
             60,
-            progress=lambda _: begun.set(),
+            Client(progress=lambda _: begun.set()),
         )
     )
     await begun.wait()
@@ -322,8 +323,8 @@ async def test_a_job_over_its_deadline_times_out(vits: Sherpa, tmp_path: Path) -
 
 async def test_a_voice_with_an_unknown_speaker_fails_the_start(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
-    voice = VoiceEntry(id="far", name="遥", language="zh-CN", speaker=2)
-    engine = Sherpa(described(SherpaEntry(str(folder), voice=[voice])), queue_max=1, job_deadline_s=10)
+    voice = VoiceConfig(id="far", name="遥", language="zh-CN", speaker=2)
+    engine = Sherpa(SherpaConfig(str(folder), voice=[voice]).model(Path()), queue_max=1, job_deadline_s=10)
     said = r"^The voice far is speaker 2 of a model that has 2, counted from 0"
     with pytest.raises(EngineUnavailable, match=said):
         await engine.start()
@@ -390,8 +391,8 @@ async def test_a_closed_engine_is_down_and_has_no_processes(tmp_path: Path) -> N
 async def test_the_configured_provider_is_passed_to_the_library(
     models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    entry = SherpaEntry(tiny_voices.vits(models / "cuda").name, provider="cuda")
-    engine = Sherpa(described(entry, base=models), queue_max=8, job_deadline_s=60, start_deadline_s=60)
+    entry = SherpaConfig(tiny_voices.vits(models / "cuda").name, provider="cuda")
+    engine = Sherpa(entry.model(models), queue_max=8, job_deadline_s=60, start_deadline_s=60)
     await engine.start()
     assert (await _say(engine, tmp_path / "said.mp3", HAN)).seconds
     await engine.close()

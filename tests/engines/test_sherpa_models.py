@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from myna.engines.interface import EngineVoice
+from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.known_models import KNOWN
-from myna.engines.sherpa.models import SherpaEntry, described, inspect
+from myna.engines.sherpa.models import inspect
 from myna.errors import ConfigError
 
 VITS = ("model.onnx", "tokens.txt", "lexicon.txt")
@@ -136,9 +137,9 @@ def test_a_folder_without_a_model_is_refused_with_the_reason(
         inspect(tmp_path / "model")
 
 
-def _entry(text: str) -> SherpaEntry:
+def _entry(text: str) -> SherpaConfig:
     (table,) = tomllib.loads(text)["engine"]
-    return msgspec.convert(table, SherpaEntry)
+    return msgspec.convert(table, SherpaConfig)
 
 
 def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
         gender = "female"
         language = "zh-CN"
     """)
-    model = described(entry, base=tmp_path)
+    model = entry.model(tmp_path)
     assert (model.threads, model.provider) == (3, "cuda") and model.folder == str(tmp_path / "vits-zh")
     (voice,) = model.voices
     assert (voice.voice, voice.speaker) == (EngineVoice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
@@ -183,7 +184,7 @@ def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None
         '[[engine]]\nkind = "sherpa"\nfolder = "model"\n[[engine.voice]]\nid="a"\nname="a"\nlanguage="zh-CN"'
     )
     with pytest.raises(ConfigError, match="no built-in voices"):
-        described(entry, base=tmp_path)
+        entry.model(tmp_path)
 
 
 def test_known_models_are_named_like_their_archives() -> None:

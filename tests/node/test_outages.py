@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from myna.engines.espeak.engine import Espeak
 from myna.http_client import HttpClient
-from myna.node.engines import Engines, EspeakEngine
+from myna.node.engines import Engines
 from myna.node.main import NodeProgram, StopSignals
 from myna.node.references import References
 from myna.node.retry import OutageLog
@@ -107,7 +108,8 @@ def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joine
 @asynccontextmanager
 async def _inside(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
     """A node in this process, with short pauses while its credential is refused."""
-    outbound, engines = HttpClient(connections_max=4), Engines([EspeakEngine(1)])
+    outbound = HttpClient(connections_max=4)
+    engines = Engines([Espeak(processes=1, queue_max=1, job_deadline_s=60)])
     server = ServerClient(farm_site.url, farm_site.credential, outbound)
     outages, references = OutageLog(), References(folder / "r")
     work = Work(server, engines, references, outages, folder / "w")

@@ -176,7 +176,7 @@ async def test_missing_short_and_altered_audio_is_found(books: Books, tmp_path: 
     holder = await books.holder()
     paths = []
     for _ in range(4):
-        name, path = store.new(".mp3")
+        name, path = store.new()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"sound")
         audio = Audio(name, 5, hashlib.sha256(b"sound").digest())

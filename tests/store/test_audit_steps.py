@@ -171,7 +171,7 @@ async def test_a_checkpoint_that_differs_is_found_and_deleted(
 async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store: AudioStore) -> None:
     holder = await books.holder()
     call = await books.opened(holder, task=speech())
-    name, path = store.new(".mp3")
+    name, path = store.new()
     await asyncio.to_thread(path.parent.mkdir, parents=True)
     await asyncio.to_thread(path.write_bytes, b"sound")
     await books.end(keep_of(call, None, Audio(name, 5, b"s" * 32)))

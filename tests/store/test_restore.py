@@ -46,7 +46,7 @@ class Source:
 
 
 def put(store: AudioStore, content: bytes) -> str:
-    name, path = store.new(".mp3")
+    name, path = store.new()
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     return name

@@ -120,7 +120,7 @@ class Uploads:
         """Writes the body to a file, checks its hash and audio, and makes it durable."""
         if self._disk.full():
             raise Unavailable("Too many disk writes are waiting. Send it again.")
-        name, path = self._audio.new(".mp3")
+        name, path = self._audio.new()
         file = AtomicFile(path)
         try:
             await self._disk.run_metadata(file.begin)

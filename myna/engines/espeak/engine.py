@@ -3,7 +3,7 @@
 Only `espeak/child.py`, the program of the children, loads the library.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -73,17 +73,22 @@ VOICES: Final[tuple[EngineVoice, ...]] = tuple(timbre.voice for timbre in _TIMBR
 
 
 class Espeak:
-    """Speaks with `processes` children; `queue_max` jobs may wait, each may run `job_deadline_s` seconds.
+    """Speaks with `processes` children, in all voices or in those of `only`; `queue_max` jobs may wait, each
+    may run `job_deadline_s` seconds."""
 
-    Calls of accounts first acquire a slot of `admission`. An account has at most `account_max` slots, and at
-    most one per process and half of the queue.
-    """
-
-    suffix = ".mp3"
+    label = "espeak"
+    clones: tuple[str, ...] = ()
 
     def __init__(
-        self, *, processes: int, queue_max: int, job_deadline_s: float, account_max: int = 64
+        self,
+        *,
+        processes: int,
+        queue_max: int,
+        job_deadline_s: float,
+        account_max: int = 64,
+        only: Collection[str] | None = None,
     ) -> None:
+        self.voices = VOICES if only is None else tuple(_BY_ID[voice_id].voice for voice_id in only)
         self._pool = Pool(
             "myna.engines.espeak.child",
             SpeechResult,
@@ -92,22 +97,16 @@ class Espeak:
             job_deadline_s=job_deadline_s,
         )
         self._files = DurableFiles(self._pool, at_once=processes)
-        self.admission = Admission(
-            processes=processes,
-            slots_max=processes + queue_max,
-            account_max=min(account_max, processes + queue_max // 2),
-        )
+        self.admission = Admission.of_pool(processes=processes, queue_max=queue_max, account_max=account_max)
 
     async def start(self, files: AllowedPaths | None = None) -> None:
-        """Waits until all children are ready; they may open only `files`. Raises EngineUnavailable."""
+        """Waits until all children are ready. Raises EngineUnavailable."""
         await self._pool.start(files)
 
     def up(self) -> bool:
-        """Whether it can speak now."""
         return self._pool.up()
 
     def full(self) -> bool:
-        """Whether the queue is full."""
         return self._pool.full()
 
     def pids(self) -> list[int]:
@@ -117,12 +116,9 @@ class Espeak:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """Writes the utterance as an mp3 (22,050 Hz, mono) to `path`, durably, within `deadline_s` seconds.
-
-        Raises an EngineFailed. For files after a failure see `DurableFiles.write`.
-        """
+        """Writes 22,050 Hz. For files after a failure see `DurableFiles.write`."""
         timbre = _BY_ID.get(utterance.voice_id)
-        if timbre is None:
+        if timbre is None or utterance.reference is not None:
             raise UnsupportedUtterance("This engine does not have this voice.")
         if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
             raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
@@ -134,6 +130,7 @@ class Espeak:
                 deadline_s,
                 queue_key=client.queue_key,
                 long=is_long(client.sound_s),
+                progress=client.progress,
                 disconnected=client.disconnected,
             )
 
@@ -143,7 +140,6 @@ class Espeak:
         return result
 
     async def close(self) -> None:
-        """Ends the children; jobs that wait or run fail. May be called twice."""
         await self._pool.close()
 
 

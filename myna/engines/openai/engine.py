@@ -4,7 +4,7 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -25,6 +25,7 @@ from myna.engines.interface import (
     NothingSpoken,
     SoundTooLong,
     SpeechResult,
+    UnsupportedUtterance,
     Utterance,
     UtteranceRefused,
 )
@@ -33,7 +34,10 @@ from myna.engines.openai.voices import CLASSIC, read_voices
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
+from myna.sandbox.confinement import AllowedPaths
+from myna.settings import without_login
 
+VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576
 LOGGED_MAX_CHARS: Final = 500
 
@@ -62,13 +66,16 @@ class _SpeechBody(msgspec.Struct, frozen=True):
 
 
 class OpenAISpeech:
-    """Speaks through the server at `url`, a base such as http://host:8880/v1.
+    """Speaks through the server at `url`, a base such as http://host:8880/v1, in all of its voices or in
+    those of `only`.
 
     A response of another type than mp3 is a failure. The audio of an utterance is at most `answer_max_bytes`,
-    in however many requests. No state is kept between calls.
+    in however many requests. It can speak without `start`, which looks up the voices. `close` closes the HTTP
+    client; who shares one among engines closes that instead.
     """
 
-    suffix: Final = ".mp3"
+    clones: tuple[str, ...] = ()
+    admission = None
 
     def __init__(
         self,
@@ -79,20 +86,43 @@ class OpenAISpeech:
         key: str | None,
         model: str,
         answer_max_bytes: int,
+        only: Collection[str] | None = None,
     ) -> None:
+        self.label = f"openai {without_login(url)}"
+        self.voices: tuple[EngineVoice, ...] = ()
         self._http_client = http_client
         self._disk = disk
         self._url = url.rstrip("/")
         self._key = key
         self._model = model
         self._answer_max_bytes = answer_max_bytes
+        self._only = only
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
-    async def voices(self, deadline_s: float) -> tuple[EngineVoice, ...]:
-        """The server's voices, at most 500; OpenAI's six original voices if it has no list.
+    def up(self) -> bool:
+        return True
 
-        Raises EngineFailed if the request fails or the response is not a list of voices.
+    def full(self) -> bool:
+        return False
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Looks up the server's voices, at most 500; OpenAI's six original voices if it has no list.
+
+        Raises EngineFailed if the request fails, if the response is not a list of voices, or if that lacks
+        one of `only`.
         """
+        voices = await self._list_voices()
+        if self._only is not None:
+            by_id = {voice.voice_id: voice for voice in voices}
+            if missing := [voice_id for voice_id in self._only if voice_id not in by_id]:
+                raise EngineUnavailable(f"The speech server has no voice {missing[0]!r}.")
+            voices = tuple(by_id[voice_id] for voice_id in self._only)
+        self.voices = voices
+
+    async def close(self) -> None:
+        await self._http_client.close()
+
+    async def _list_voices(self) -> tuple[EngineVoice, ...]:
         url = f"{self._url}/audio/voices?model={quote(self._model, safe='')}"
         try:
             answer = await self._http_client.request(
@@ -100,7 +130,7 @@ class OpenAISpeech:
                 url,
                 headers={**self._headers, "Accept": "application/json"},
                 body=None,
-                deadline_s=deadline_s,
+                deadline_s=VOICES_WAIT_S,
                 answer_max_bytes=VOICES_MAX_BYTES,
             )
         except RequestFailed as error:
@@ -117,12 +147,10 @@ class OpenAISpeech:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """Writes the utterance as an mp3 to `path`, durably, within `deadline_s` seconds in all.
-
-        There is no queue, so `client` has no effect. A text over 4096 characters is spoken in several
-        requests, whose mp3s are joined. `path` must be used by this call only. On failure or cancellation it
-        is removed; a removal that takes over a second continues in the background. Raises an EngineFailed.
-        """
+        """A text over 4096 characters is spoken in several requests, whose mp3s are joined. A removal that
+        takes over a second continues in the background."""
+        if utterance.reference is not None:
+            raise UnsupportedUtterance("This engine clones no voice.")
         texts = cut(utterance.encodable)
         if not texts:
             raise NothingSpoken("There is nothing to speak in the text.")

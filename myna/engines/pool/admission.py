@@ -13,7 +13,7 @@ from msgspec import Struct
 LONG_S: Final = 600.0
 """A text that makes more sound than this is long: long texts use at most half of the processes."""
 PACE_INITIAL: Final = 0.01
-"""Seconds of work for a second of sound until the engine is measured: twice what one core takes."""
+"""Twice what espeak-ng takes on one core."""
 PACE_WEIGHT: Final = 0.1
 PACE_SOUND_S: Final = 60.0
 """A shorter text weighs less, since its fixed cost dominates."""
@@ -47,16 +47,31 @@ class _AccountUse(Struct):
 
 
 class Admission:
-    """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account."""
+    """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account. `pace` is
+    the seconds of work for a second of sound until it is measured."""
 
-    def __init__(self, *, processes: int, slots_max: int, account_max: int) -> None:
+    def __init__(
+        self, *, processes: int, slots_max: int, account_max: int, pace: float = PACE_INITIAL
+    ) -> None:
         self._processes = processes
         self._slots_max = slots_max
         self._account_max = account_max
         self._in_use = 0
         self._counts: dict[Hashable, int] = {}
         self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
-        self._pace = PACE_INITIAL
+        self._pace = pace
+
+    @classmethod
+    def of_pool(
+        cls, *, processes: int, queue_max: int, account_max: int, pace: float = PACE_INITIAL
+    ) -> "Admission":
+        """The slots of a pool. One account has at most one per process and half of the queue."""
+        return cls(
+            processes=processes,
+            slots_max=processes + queue_max,
+            account_max=min(account_max, processes + queue_max // 2),
+            pace=pace,
+        )
 
     def refusal(self, account: Hashable, sound_s: float, within_s: float) -> str:
         """Why a text of the account with `sound_s` seconds of sound gets no slot; empty if it gets one.

@@ -9,6 +9,7 @@ speaks contains the text.
 import functools
 import os
 import sys
+import time
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,7 @@ class LoadedModel:
 
     def speak(self, job: SpeakJob, report_progress: ReportProgress) -> SpeechResult:
         """Writes the job's audio to its target. Raises EngineFailed or OSError, and then leaves no file."""
+        began_s = time.monotonic()
         settings = self._settings(job)
         texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
         part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
@@ -71,7 +73,8 @@ class LoadedModel:
             write = bounded(file.write, self.info.rate_hz, job.sound_max_s)
             self._speak_into(write, texts, settings, job, report_progress)
             finished = file.finish()
-        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256)
+        took_s = time.monotonic() - began_s
+        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
 
     def _settings(self, job: SpeakJob) -> Any:
         settings = self._sherpa.GenerationConfig()

@@ -6,23 +6,25 @@ Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take
 
 import asyncio
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from myna.engines.interface import (
+    NO_CLIENT,
     SPEED_MAX,
     SPEED_MIN,
+    Client,
     EngineFailed,
     EngineUnavailable,
     EngineVoice,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
-    VoiceReference,
 )
 from myna.engines.output_file import DurableFiles
+from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import (
@@ -39,14 +41,14 @@ from myna.engines.sherpa.job import (
 )
 from myna.sandbox.confinement import AllowedPaths
 
-__all__ = ["ModelInfo", "Sherpa", "SherpaModel", "SherpaVoice", "VoiceReference"]
-
 START_DEADLINE_S: Final = 600.0  # a large model on a slow disk
 DEFAULT_VOICES_MAX: Final = 100
 _DESCRIBE_S: Final = 60.0
 _PHONEMES_S: Final = 30.0
 _CODES: Final = {"cmn": "zh-CN", "yue": "zh-HK", "": "und"}  # espeak-ng's codes that are not BCP-47
 _TRIAL_WORD: Final = "a"
+_PACE: Final = 0.3
+"""Seconds of work for a second of sound until a model is measured."""
 
 
 class Sherpa:
@@ -55,16 +57,16 @@ class Sherpa:
     A job may run `job_deadline_s` seconds, and loading the model may take `start_deadline_s`.
     """
 
-    suffix = ".mp3"
-
     def __init__(
         self,
         model: SherpaModel,
         *,
         queue_max: int,
         job_deadline_s: float,
+        account_max: int = 64,
         start_deadline_s: float = START_DEADLINE_S,
     ) -> None:
+        self.label = f"{model.family} {model.folder}"
         self._model = model
         self._voices = {voice.voice.voice_id: voice for voice in model.voices}
         self.info = ModelInfo(speakers=0, rate_hz=0, language="")  # until `start` has loaded the model
@@ -85,12 +87,12 @@ class Sherpa:
             queue_max=queue_max,
             job_deadline_s=_PHONEMES_S,
         )
+        self.admission = Admission.of_pool(
+            processes=1, queue_max=queue_max, account_max=account_max, pace=_PACE
+        )
 
     async def start(self, files: AllowedPaths | None = None) -> None:
-        """Loads the model and checks its voices. Its process may open only the model and `files`.
-
-        Raises EngineUnavailable, and then no process runs.
-        """
+        """Loads the model and checks its voices. Raises EngineUnavailable."""
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
             await self._pool.start(_with_model(files, self._model))
@@ -104,11 +106,9 @@ class Sherpa:
             undo.pop_all()
 
     def up(self) -> bool:
-        """Whether it can speak now."""
         return self._pool.up() and (not self._model.phonemes or self._phonemizer.up())
 
     def full(self) -> bool:
-        """Whether the queue is full."""
         return self._pool.full()
 
     def pids(self) -> list[int]:
@@ -117,37 +117,27 @@ class Sherpa:
 
     @property
     def voices(self) -> tuple[EngineVoice, ...]:
-        """The model's voices. Default voices are known after `start`."""
+        """Those of `model`. Without any, default voices are known after `start`."""
         return tuple(voice.voice for voice in self._voices.values())
 
     @property
     def clones(self) -> tuple[str, ...]:
-        """The languages, like zh, in which it can clone a voice."""
         return self._model.clones
 
     async def speak(
-        self,
-        utterance: Utterance,
-        path: Path,
-        deadline_s: float,
-        *,
-        reference: VoiceReference | None = None,
-        progress: Callable[[float], None] | None = None,
-        queue_key: Hashable = None,
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """Writes the utterance as an mp3 (mono, the model's rate) to `path`, durably, within `deadline_s`.
-
-        The voice of a `reference` replaces that of the utterance. `progress` is called with the fraction that
-        is done, 0 to 1. The queue is fair over `queue_key`. Raises an EngineFailed. For files after a failure
-        see `DurableFiles.write`.
-        """
+        """Writes the model's sample rate. For files after a failure see `DurableFiles.write`."""
         if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
             raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
-        speaker, language = self._speaker_of(utterance, reference)
+        reference = utterance.reference
+        speaker, language = self._speaker_of(utterance)
         text = utterance.encodable
         ends_at = asyncio.get_running_loop().time() + deadline_s
         phonemes = (
-            await self._phonemes(text, language, deadline_s, queue_key) if self._model.phonemes else None
+            await self._phonemes(text, language, deadline_s, client.queue_key)
+            if self._model.phonemes
+            else None
         )
         left_s = ends_at - asyncio.get_running_loop().time()
 
@@ -165,21 +155,30 @@ class Sherpa:
                 part=path_bytes(part),
                 target=path_bytes(path),
             )
-            answer = await self._pool.run(job, left_s, queue_key=queue_key, progress=progress)
+            answer = await self._pool.run(
+                job,
+                left_s,
+                queue_key=client.queue_key,
+                long=is_long(client.sound_s),
+                progress=client.progress,
+                disconnected=client.disconnected,
+            )
             if answer.speech is None:
                 raise EngineFailed("The engine's process did not speak.")
             return answer.speech
 
-        return await self._files.write(path, left_s, run)
+        result = await self._files.write(path, left_s, run)
+        if client.sound_s:
+            self.admission.measured(client.sound_s, result.took_s)
+        return result
 
     async def close(self) -> None:
-        """Ends the processes; jobs that wait or run fail. May be called twice."""
         await self._pool.close()
         await self._phonemizer.close()
 
-    def _speaker_of(self, utterance: Utterance, reference: VoiceReference | None) -> tuple[int, str]:
+    def _speaker_of(self, utterance: Utterance) -> tuple[int, str]:
         """The speaker number and the language of the text."""
-        if reference is not None:
+        if (reference := utterance.reference) is not None:
             if reference.language.lower().partition("-")[0] not in self._model.clones:
                 raise UnsupportedUtterance("This engine can't clone a voice of that language.")
             return 0, "zh" if "zh" in self._model.clones else reference.language

@@ -11,18 +11,12 @@ espeak-ng-data/ only shows that the model takes phonemes: Myna uses the espeak-n
 """
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final
 
-import msgspec
 import regex
-from msgspec import Meta
 
-from myna.engines.interface import EngineVoice
-from myna.engines.sherpa.job import CLONERS, Family, Provider, SherpaModel, SherpaVoice
+from myna.engines.sherpa.job import CLONERS, Family, SherpaModel
 from myna.errors import ConfigError
-from myna.wire.farm import Label, Language, VoiceId
-
-THREADS_MAX: Final = 64
 
 Files = dict[str, tuple[str, ...]]
 
@@ -32,47 +26,13 @@ _HAN: Final = regex.compile(r"\p{Script=Han}")
 _ENGLISH: Final = ("lexicon-en*.txt", "lexicon-us-en.txt", "lexicon-gb-en.txt")
 
 
-class VoiceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A voice in node.toml."""
-
-    id: VoiceId
-    name: Label
-    language: Language
-    gender: Literal["female", "male", "neutral"] = "neutral"
-    speaker: Annotated[int, Meta(ge=0)] = 0
-
-
-class SherpaEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sherpa"):
-    """A model in node.toml. Without voices each speaker gets one, named after the folder."""
-
-    folder: str
-    threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 2
-    provider: Provider = "cpu"
-    voice: list[VoiceEntry] = []
-
-
-def described(entry: SherpaEntry, *, base: Path = Path()) -> SherpaModel:
-    """The entry's model, its folder relative to `base`. Raises ConfigError, which names what is missing."""
-    model = inspect(base / entry.folder)
-    if entry.voice and not _has_voices(model.family):
-        raise ConfigError(f"{entry.folder} has no built-in voices; it clones.")
-    voices = tuple(
-        SherpaVoice(
-            EngineVoice(voice_id=voice.id, name=voice.name, gender=voice.gender, language=voice.language),
-            voice.speaker,
-        )
-        for voice in entry.voice
-    )
-    return msgspec.structs.replace(model, threads=entry.threads, provider=entry.provider, voices=voices)
-
-
 def inspect(folder: Path) -> SherpaModel:
     """The model in the folder, on the CPU with two threads and without voices. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}.")
     family = _family(folder)
     files = _FILES[family](folder)
-    phonemes = _has_voices(family) and "lexicon" not in files and _takes_phonemes(folder)
+    phonemes = family not in CLONERS and "lexicon" not in files and _takes_phonemes(folder)
     return SherpaModel(
         family=family,
         folder=str(folder.absolute()),
@@ -98,10 +58,6 @@ def _family(folder: Path) -> Family:
     if _names(folder, "*.onnx"):
         return "vits"
     raise ConfigError(f"{folder} has no model in it: there is no file *.onnx.")
-
-
-def _has_voices(family: Family) -> bool:
-    return family not in CLONERS
 
 
 def _takes_phonemes(folder: Path) -> bool:

@@ -29,9 +29,9 @@ class AudioStore:
         if self._folder.stat().st_mode & 0o777 != _FOLDER_MODE:
             self._folder.chmod(_FOLDER_MODE)
 
-    def new(self, suffix: str) -> tuple[str, Path]:
+    def new(self) -> tuple[str, Path]:
         """An unguessable name and its path. The writer creates the path's folder."""
-        name = secrets.token_hex(16) + suffix
+        name = secrets.token_hex(16) + ".mp3"
         return name, self._path(name)
 
     def find(self, name: str) -> Path | None:
