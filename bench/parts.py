@@ -33,6 +33,7 @@ from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller, hash_of
+from myna.ledger import Attempt, Call
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit
@@ -113,16 +114,14 @@ async def _layers(service: Service) -> dict[str, float]:
         return Response(b"{}")
 
     async def admitted() -> None:
-        order = await chat._decide(caller, BODY, Slot())
-
-        async def decided() -> Any:
-            return order
-
+        order = chat._order(await chat._plan(caller, BODY, Slot()))
         for _ in range(REPEATED):
-            admitted = await service.ledger.admit(caller, decided)
-            assert isinstance(admitted, tuple)
-            call, _plan = admitted
-            async with call:
+            attempt = Attempt(service.ledger, caller)
+            while attempt.outcome is None:
+                async with attempt:
+                    await attempt.charge(order)
+            assert isinstance(attempt.outcome, Call)
+            async with attempt.outcome as call:
                 await call.keep("")
 
     access = AccessLog(len)
@@ -135,7 +134,7 @@ async def _layers(service: Service) -> dict[str, float]:
             lambda: key_auth.caller(Request(_scope(), _body, limits), Scope.CHAT)
         ),
         "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
-        "· · decide: JSON, intent, channels": await _least(lambda: chat._decide(caller, BODY, Slot())),
+        "· · plan: JSON, intent, channels": await _least(lambda: chat._plan(caller, BODY, Slot())),
         "· · ledger: charge and keep, constants": await _of_many(admitted),
     }
 

@@ -36,7 +36,7 @@ class Scope(IntFlag):
 class UnverifiedCaller(Struct, frozen=True):
     """A request's key before it is verified: its hash, the endpoint's scope, the idempotency key if any.
 
-    Only `Ledger.admit` turns it into a `Call`, which has a verified account.
+    Only `Ledger.charge` turns it into a `Call`, which has a verified account.
     """
 
     key_hash: bytes

@@ -1,7 +1,7 @@
 """Charges calls: a call is open, then kept or refunded, exactly once.
 
-    admit ──► open ──► keep    the work succeeded; the answer is sent after the COMMIT
-                └────► refund  the work failed: an error, a deadline, a dead process
+    charge ──► open ──► keep    the work succeeded; the answer is sent after the COMMIT
+                 └────► refund  the work failed: an error, a deadline, a dead process
 
 No request goes upstream before the charge is committed. The deadline of the work ends before the deadline of
 the call in the database, so no process works on a call that is open past its deadline.
@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable
 from types import TracebackType
-from typing import Generic, NoReturn, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from msgspec import Struct
 
@@ -52,15 +52,16 @@ from myna.store.group_commit import GroupCommit
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import keys as keys_store
 from myna.store.queries import ledger as store
+from myna.store.queries.config import Config
 from myna.telemetry import access_log, logs, metrics
 
 log = logging.getLogger(__name__)
-P = TypeVar("P")
 T = TypeVar("T")
 
 DEADLINE_MARGIN_S = 10.0
 """Between the end of the work and the deadline in the database, for the COMMIT of the keep."""
 PENDING_POLL_S = 0.02
+"""Before the second look at a call that is open; doubled for each further one, up to the maximum."""
 PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
 TOO_LARGE_TO_REPEAT = (
@@ -70,38 +71,29 @@ TOO_LARGE_TO_REPEAT = (
 )
 
 
-class ChargeOrder(Struct, Generic[P], frozen=True):
+class ChargeOrder(Struct, frozen=True):
     """What to charge for a request: the scope that its key needs (`pays`), the units and the task if it has
-    one. The work follows `plan` and may take `seconds`. `draft` is the response if a compute node does the
-    work: see `batch.Charge`."""
+    one. The work may take `seconds`. `draft` is the response if a compute node does the work: see
+    `batch.Charge`."""
 
     pays: Scope
     units: int
     seconds: float
-    plan: P
     task: NewTask | None = None
     draft: str | None = None
-
-    @property
-    def for_a_node(self) -> bool:
-        """Whether a compute node does the work. The call then ends with the task, at the same deadline."""
-        return self.task is not None and self.task.status == TaskStatus.QUEUED
 
 
 class Call:
     """An open call. As a context manager it is refunded at the exit unless it was kept or handed over."""
 
-    def __init__(
-        self, ledger: "Ledger", call_id: bytes, charged: Charged, order: ChargeOrder[P], *, repeatable: bool
-    ) -> None:
-        """`repeatable`: the request has an Idempotency-Key."""
+    def __init__(self, ledger: "Ledger", charge: Charge, charged: Charged, seconds: float) -> None:
         self._ledger = ledger
-        self.id = call_id
+        self.id = charge.call_id
         self.account_id = charged.account_id
         self.task_id = charged.task_id
-        self.units = order.units
-        self.repeatable = repeatable
-        self._work_until = time.monotonic() + order.seconds
+        self.units = charge.units
+        self.repeatable = charge.idempotency_key is not None
+        self._work_until = time.monotonic() + seconds
         self._ended = False
 
     @property
@@ -159,6 +151,44 @@ class Call:
             raise CommitInDoubt from error
 
 
+class Attempt:
+    """Charges a request that is planned under one version of the configuration:
+
+        while attempt.outcome is None:  # again if the configuration was stale
+            async with attempt:
+                plan = ...
+                await attempt.charge(order)
+
+    The outcome is the open call, or the stored response to a retry. If planning raises MynaError, the key is
+    checked first, since an error of the key precedes every other error, and a retry gets its stored response.
+    """
+
+    def __init__(self, ledger: "Ledger", caller: UnverifiedCaller) -> None:
+        self._ledger = ledger
+        self._caller = caller
+        self._config = ledger.config.current
+        self._is_planning = False
+        self.outcome: Call | Replayed | None = None
+
+    async def charge(self, order: ChargeOrder) -> None:
+        """Charges the order, unless the configuration is stale. Raises MynaError."""
+        self._is_planning = False
+        self.outcome = await self._ledger.charge(self._caller, order, self._config)
+
+    async def __aenter__(self) -> None:
+        self._config = self._ledger.config.current
+        self._is_planning = True
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Suppresses an error of planning if there is a stored response or the configuration was stale."""
+        if not self._is_planning or not isinstance(error, MynaError):
+            return False
+        self.outcome = await self._ledger.check_refusal(self._caller)
+        return self.outcome is not None or self._ledger.config.current.version != self._config.version
+
+
 class Ledger:
     """Charges, keeps and refunds the calls of one process."""
 
@@ -167,59 +197,52 @@ class Ledger:
     ) -> None:
         self._db = db
         self._commits = commits
-        self._config = config
+        self.config = config
         self._charge_wait_s = charge_wait_s
         self._running: set[bytes] = set()
         self._refunds: dict[bytes, asyncio.Task[bool]] = {}
         """In progress, so that the sweep sends no second refund of these calls."""
         self._call_ended = asyncio.Event()
 
-    async def admit(
-        self, caller: UnverifiedCaller, decide: Callable[[], Awaitable[ChargeOrder[P]]]
-    ) -> tuple[Call, P] | Replayed:
-        """Charges the order that `decide` makes of the request, or returns the stored response to a retry.
+    async def charge(
+        self, caller: UnverifiedCaller, order: ChargeOrder, config: Config
+    ) -> Call | Replayed | None:
+        """Charges an order that was planned under `config`, or returns the stored response to a retry. If
+        `config` is stale, refreshes this process's copy and returns None."""
+        if self.config.current is not config:
+            return None  # the plan may follow two versions
+        charge = _charge(caller, order, config)
+        outcome = await self._send(charge)
+        match outcome:
+            case Charged():
+                metrics.UNITS_CHARGED.inc(order.units)
+                details = access_log.details()
+                details.account_id = outcome.account_id
+                details.key_id = outcome.key_id
+                details.units = order.units
+                details.balance = outcome.balance
+                self._running.add(charge.call_id)
+                return Call(self, charge, outcome, order.seconds)
+            case Replayed():
+                with contextlib.suppress(DatabaseUnavailable):  # only for the access log
+                    await self.check_refusal(caller)
+                return _repeatable(outcome)
+            case ChargeRefused(RefusalReason.STALE):
+                await self._query(self.config.refresh())
+                return None
+            case ChargeRefused():
+                raise await self._refusal(caller, outcome, order.units)
 
-        `decide` reads this process's copy of the configuration. The charge checks the version of that copy;
-        if `decide` raises, the check of the key does. If the copy was stale, it is refreshed and `decide` is
-        called again. An error of the key precedes every other error.
-        """
-        while True:
-            config = self._config.current
-            version = config.version
-            try:
-                order = await decide()
-            except MynaError:
-                replayed = await self._check_refusal(caller, version)
-                if replayed:
-                    return replayed
-                if self._config.current.version != version:
-                    continue
-                raise
-            if self._config.current is not config:
-                continue  # `decide` may have read two versions
-            charge = _charge(caller, order, version, config.closed_before)
-            outcome = await self._send(charge)
-            match outcome:
-                case Charged():
-                    metrics.UNITS_CHARGED.inc(order.units)
-                    details = access_log.details()
-                    details.account_id = outcome.account_id
-                    details.key_id = outcome.key_id
-                    details.units = order.units
-                    details.balance = outcome.balance
-                    self._running.add(charge.call_id)
-                    repeatable = caller.idempotency_key is not None
-                    call = Call(self, charge.call_id, outcome, order, repeatable=repeatable)
-                    return call, order.plan
-                case Replayed():
-                    with contextlib.suppress(DatabaseUnavailable):  # only for the access log
-                        found = await self._verify(caller)
-                        await self._stored_answer(found.key, caller.idempotency_key)
-                    return _repeatable(outcome)
-                case ChargeRefused(RefusalReason.STALE):
-                    await self._query(self._config.refresh)
-                case ChargeRefused():
-                    await self._raise_refusal(caller, outcome, order.units)
+    async def check_refusal(self, caller: UnverifiedCaller) -> Replayed | None:
+        """Before an error without a charge: checks the key, and returns the stored response to a retry. If
+        there is none that this key may read, refreshes a stale configuration and returns None."""
+        verified = await self._verify(caller)
+        found = await self._stored_response(verified.key, caller.idempotency_key)
+        if found is None or found.answer is None:
+            await self._query(self.config.at(verified.config_version))
+            return None
+        access_log.details().replay_of = found.call_id.hex()
+        return _repeatable(Replayed(found.answer))
 
     async def keep(self, end: End, wait_s: float) -> None:
         try:
@@ -248,7 +271,9 @@ class Ledger:
         return refund.result()
 
     async def _commit_refund(self, call_id: bytes, reason: str) -> bool:
-        outcome = await self._commits.end(_refund_of(call_id, reason), None)
+        channel = access_log.details().channel
+        end = End(call_id, CallState.REFUNDED, reason=reason, channel=channel)
+        outcome = await self._commits.end(end, None)
         if outcome is EndOutcome.DONE:
             metrics.calls("refunded").inc()
         return outcome is EndOutcome.DONE
@@ -283,7 +308,8 @@ class Ledger:
 
     async def _send(self, charge: Charge) -> Charged | ChargeRefused | Replayed:
         """Sends the charge. A retry whose first call is still open waits until that call ends."""
-        for poll_s in _poll_intervals():
+        poll_s = PENDING_POLL_S
+        while True:
             try:
                 outcome = await self._commits.charge(charge, self._charge_wait_s)
             except TimeoutError:
@@ -292,69 +318,51 @@ class Ledger:
                 metrics.calls("unknown").inc()
                 raise
             if not (isinstance(outcome, ChargeRefused) and outcome.why is RefusalReason.PENDING):
-                break
+                return outcome
             await asyncio.sleep(poll_s)
-        return outcome
+            poll_s = min(poll_s * 2, PENDING_POLL_MAX_S)
 
-    async def _check_refusal(self, caller: UnverifiedCaller, version: int) -> Replayed | None:
-        """Before an error without a charge: checks the key, refreshes a stale configuration, and returns the
-        stored response, if any."""
-        presented = await self._verify(caller)
-        answer = await self._stored_answer(presented.key, caller.idempotency_key)
-        if answer is not None:
-            return _repeatable(Replayed(answer))
-        if presented.config_version != version:
-            await self._query(self._config.refresh)
-        return None
-
-    async def _stored_answer(
+    async def _stored_response(
         self, key: keys_store.KeyRow, idempotency_key: IdempotencyKey | None
-    ) -> str | None:
-        """The response stored under the idempotency key, once its call has ended; None if there is none that
-        this API key may read. Notes the first call in the access log."""
+    ) -> store.StoredResponse | None:
+        """The stored response, once its call has ended."""
         if idempotency_key is None:
             return None
-
-        async def find() -> store.StoredResponse | None:
-            return await store.stored_response(
+        poll_s = PENDING_POLL_S
+        while True:
+            query = store.stored_response(
                 self._db, key.account_id, key.scopes, idempotency_key.key, idempotency_key.fingerprint
             )
-
-        for poll_s in _poll_intervals():
-            found = await self._query(find)
-            if not found or found.answer is not None:
-                break
+            found = await self._query(query)
+            if found is None or found.answer is not None:
+                return found
             await asyncio.sleep(poll_s)
-        if found is None or found.answer is None:
-            return None
-        access_log.details().replay_of = found.call_id.hex()
-        return found.answer
+            poll_s = min(poll_s * 2, PENDING_POLL_MAX_S)
 
     async def account_of(self, caller: UnverifiedCaller) -> int:
         """The account of the caller's key. Raises Unauthorized."""
         return (await self._verify(caller)).key.account_id
 
     async def _verify(self, caller: UnverifiedCaller) -> keys_store.PresentedKey:
-        return await self._query(lambda: keys.verify(self._db, caller.key_hash, caller.scope))
+        return await self._query(keys.verify(self._db, caller.key_hash, caller.scope))
 
-    async def _query(self, query: Callable[[], Awaitable[T]]) -> T:
-        return await in_time(self._db, query(), self._charge_wait_s)
+    async def _query(self, query: Awaitable[T]) -> T:
+        return await in_time(self._db, query, self._charge_wait_s)
 
-    async def _raise_refusal(self, caller: UnverifiedCaller, refused: ChargeRefused, units: int) -> NoReturn:
-        """Raises the error for a refused charge; an error of the key first. The check of the key also notes
-        the account in the access log."""
+    async def _refusal(self, caller: UnverifiedCaller, refused: ChargeRefused, units: int) -> MynaError:
+        """The error of a refused charge. Checks the key first, which notes its account in the access log."""
         await self._verify(caller)
         match refused.why:
             case RefusalReason.KEY:
-                raise Unauthorized("This API key was changed in this moment; try again.")
+                return Unauthorized("This API key was changed in this moment; try again.")
             case RefusalReason.REUSED:
-                raise InvalidRequest(
+                return InvalidRequest(
                     "Idempotency-Key: this one came with another path or body before; use a new one."
                 )
             case RefusalReason.RATE:
-                raise SpeechNotInScope
+                return SpeechNotInScope()
             case RefusalReason.UNITS:
-                raise InsufficientUnits(refused.balance, units)
+                return InsufficientUnits(refused.balance, units)
             case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.BUSY:
                 raise AssertionError(f"a charge that is {refused.why} is sent again")
             case never:
@@ -368,31 +376,19 @@ def _repeatable(replayed: Replayed) -> Replayed:
     return replayed
 
 
-def _refund_of(call_id: bytes, reason: str) -> End:
-    return End(call_id, CallState.REFUNDED, reason=reason, channel=access_log.details().channel)
-
-
-def _charge(caller: UnverifiedCaller, order: ChargeOrder[P], version: int, closed_before: bytes) -> Charge:
-    margin_s = 0.0 if order.for_a_node else DEADLINE_MARGIN_S
-    life_ms = int((order.seconds + margin_s) * 1000)
+def _charge(caller: UnverifiedCaller, order: ChargeOrder, config: Config) -> Charge:
+    for_a_node = order.task is not None and order.task.status == TaskStatus.QUEUED
+    margin_s = 0.0 if for_a_node else DEADLINE_MARGIN_S  # the task's deadline is the call's
     return Charge(
-        call_id=new_id(closed_before),
+        call_id=new_id(config.closed_before),
         key_hash=caller.key_hash,
         scope=int(caller.scope),
         pays=int(order.pays),
         units=order.units,
-        deadline_ms=life_ms,
-        config_version=version,
+        deadline_ms=int((order.seconds + margin_s) * 1000),
+        config_version=config.version,
         task=order.task,
         idempotency_key=caller.idempotency_key,
         draft=order.draft,
         request_id=logs.request_id.get(),
     )
-
-
-def _poll_intervals() -> Iterator[float]:
-    """Yields the seconds to wait between two polls: doubled each time, up to a bound, without end."""
-    poll_s = PENDING_POLL_S
-    while True:
-        yield poll_s
-        poll_s = min(poll_s * 2, PENDING_POLL_MAX_S)

@@ -1,4 +1,4 @@
-"""Use case: a chat completion. Intent, charge, upstream or speech, keep or refund."""
+"""Use case: a chat completion. Plan, charge, upstream or speech, keep or refund."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ from myna.errors import InvalidRequest
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.settings import Settings
 from myna.speech.draft import filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
@@ -85,53 +85,51 @@ class Chat:
 
     async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
         """Returns the JSON of a ChatCompletion. Raises MynaError."""
-        with Slot() as place:
-            admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body, place))
-            if isinstance(admitted, Replayed):
-                return admitted.answer
-            call, plan = admitted
+        with Slot() as slot:
+            attempt = Attempt(self._ledger, caller)
+            while attempt.outcome is None:  # again if the configuration was stale
+                async with attempt:
+                    plan = await self._plan(caller, body, slot)
+                    await attempt.charge(self._order(plan))
+            if isinstance(attempt.outcome, Replayed):
+                return attempt.outcome.answer
             if isinstance(plan, SpokenPlan):
-                return await self._speak(call, plan, disconnected)
-        async with call:
+                return await self._speak(attempt.outcome, plan, disconnected)
+        async with attempt.outcome as call:
             model_answer = await self._ask(call, plan)
             answer = to_json(_completion(plan.summary, model_answer))
             await call.keep(answer)
             return answer
 
-    async def _decide(
-        self, caller: UnverifiedCaller, body: bytes, place: Slot
-    ) -> ChargeOrder[ChatPlan | SpokenPlan]:
+    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
         fields, request = decode(body, ChatRequest)
         instruction = instruction_of(request.messages)
         to_speak = speech_text(instruction)
-        settings = self._settings
         summary = RequestSummary(
             request.model, sum(han_count(text_of(message)) for message in request.messages)
         )
-        if to_speak is not None:
-            speech_request = CheckedSpeech(
-                text=to_speak,
-                voice_id=None,
-                speed=1.0,
-                channel_s=settings.call_deadline_s,
-                node_s=settings.chat_speech_wait_s,
+        if to_speak is None:
+            return ChatPlan(
+                summary=summary,
+                conversation=conversation_of(fields, request),
+                instruction=instruction,
+                channels=self._channels.chat(self._config.current),
             )
-            speech = await self._planner.plan(caller, speech_request, place)
-            answers = self._answers(summary, speech)
-            return self._synthesizer.order(speech, SpokenPlan(speech, answers), answers)
-        channels = self._channels.chat(self._config.current)
-        plan = ChatPlan(
-            summary=summary,
-            conversation=conversation_of(fields, request),
-            instruction=instruction,
-            channels=channels,
+        checked = CheckedSpeech(
+            text=to_speak,
+            voice_id=None,
+            speed=1.0,
+            channel_s=self._settings.call_deadline_s,
+            node_s=self._settings.chat_speech_wait_s,
         )
-        return ChargeOrder(
-            pays=Scope.CHAT,
-            units=self._config.settings.chat_units,
-            seconds=settings.call_deadline_s,
-            plan=plan,
-        )
+        speech = await self._planner.plan(caller, checked, slot)
+        return SpokenPlan(speech, self._answers(summary, speech))
+
+    def _order(self, plan: ChatPlan | SpokenPlan) -> ChargeOrder:
+        if isinstance(plan, SpokenPlan):
+            return self._synthesizer.order(plan.speech, plan.answers)
+        units = self._config.settings.chat_units
+        return ChargeOrder(pays=Scope.CHAT, units=units, seconds=self._settings.call_deadline_s)
 
     async def _ask(self, call: Call, plan: ChatPlan) -> ModelAnswer:
         return await upstream.ask(

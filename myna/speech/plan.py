@@ -112,11 +112,11 @@ class Planner:
         config = await self._config.with_nodes()
         voices.require_channel(self._channels, config, await self._capacity.nodes(config))
 
-    async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, place: Slot) -> SpeechPlan:
-        """Checks the text and chooses what will speak it. Reserves a place in `place` if an engine with
-        a queue will. Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and
-        Unauthorized if it has to look up the account."""
-        place.release()
+    async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, slot: Slot) -> SpeechPlan:
+        """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
+        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and Unauthorized if
+        it has to look up the account."""
+        slot.release()
         config = await self._config.with_nodes()
         settings = self._config.settings
         if OFF_THE_LOOP_CHARS < len(request.text) <= settings.tts_max_chars:
@@ -129,7 +129,7 @@ class Planner:
         if nodes and voices.needs_clones(self._channels, config, nodes, request.voice_id):
             clones = await clones_store.ready(self._db, await self._ledger.account_of(caller))
         choice = voices.choose(self._channels, config, nodes, clones, request.voice_id)
-        choice, refusal = await self._with_place(caller, request, choice, sound_s, place)
+        choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
         plan = SpeechPlan(
             request=request, choice=choice, sound_s=sound_s, sound_max_s=settings.tts_max_sound_s
         )
@@ -143,23 +143,23 @@ class Planner:
         """Adds the plan's task to the estimate of the queue."""
         self._capacity.count_new_task(account_id, plan.voice_id, len(plan.request.text))
 
-    async def _with_place(
+    async def _with_slot(
         self,
         caller: UnverifiedCaller,
         request: CheckedSpeech,
         choice: voices.VoiceChoice,
         sound_s: float,
-        place: Slot,
+        slot: Slot,
     ) -> tuple[voices.VoiceChoice, Overloaded]:
-        """Reserves a place in the queue of the engine that speaks, if it has one. Returns the choice, in
-        which the engine's channel is full if it refused, and the error to raise if no node can speak."""
+        """Acquires `slot` of the engine that will speak, if that has a queue. Returns the choice, in which
+        the engine's channel is full if it refused, and the error to raise if no node can speak."""
         first = next((channel for channel in choice.channels if not channel.full), None)
         if first is None or first.engine.admission is None:
             return choice, Overloaded(retry_after_s=0)
         account_id = await self._account_of(caller)
         within_s = min(request.channel_s, self._try_s)
         admission = first.engine.admission
-        refusal = place.acquire(admission, account_id, sound_s, within_s)
+        refusal = slot.acquire(admission, account_id, sound_s, within_s)
         if not refusal:
             return choice, Overloaded(retry_after_s=0)
         channels = tuple(_full(channel) if channel is first else channel for channel in choice.channels)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -36,7 +35,7 @@ from myna.errors import (
 )
 from myna.farm.tasks import Tasks
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
@@ -48,7 +47,6 @@ from myna.wire.encode import to_json
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
-P = TypeVar("P")
 Disconnected = Callable[[], Awaitable[None]]
 """Returns when the client has disconnected."""
 
@@ -113,48 +111,41 @@ class Synthesizer:
 
     async def speak(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
         """Returns the JSON of a SpeechDone or a SpeechOrdered. Raises MynaError."""
-        with Slot() as place:
-            admitted = await self._ledger.admit(caller, lambda: self._decide(caller, body, place))
-            if isinstance(admitted, Replayed):
-                return admitted.answer
-            call, (plan, answers) = admitted
-            async with call:
+        with Slot() as slot:
+            attempt = Attempt(self._ledger, caller)
+            while attempt.outcome is None:  # again if the configuration was stale
+                async with attempt:
+                    plan, answers = await self._plan(caller, body, slot)
+                    await attempt.charge(self.order(plan, answers))
+            if isinstance(attempt.outcome, Replayed):
+                return attempt.outcome.answer
+            async with attempt.outcome as call:
                 spoken = await self.deliver(call, plan, answers, disconnected)
         return filled(answers.draft, call.task_id) if spoken is None else spoken
 
-    async def _decide(
-        self, caller: UnverifiedCaller, body: bytes, place: Slot
-    ) -> ChargeOrder[tuple[SpeechPlan, Answers]]:
+    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> tuple[SpeechPlan, Answers]:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
-            return await self._decode(caller, body, place)
+            fields, request = decode(body, SpeechRequest)
+            access_log.details().ignored = ignored(fields, SpeechRequest)
+            settings = self._config.settings
+            checked = CheckedSpeech(
+                text=request.text,
+                voice_id=request.voice_id,
+                speed=read_speed(request.speed),
+                channel_s=self._settings.call_deadline_s,
+                node_s=float(settings.task_deadline_s),
+            )
+            plan = await self._planner.plan(caller, checked, slot)
         except (InvalidRequest, NoSpeechChannel):
             await self._planner.require_channel()
             raise
+        return plan, _answers(checked, settings)
 
-    async def _decode(
-        self, caller: UnverifiedCaller, body: bytes, place: Slot
-    ) -> ChargeOrder[tuple[SpeechPlan, Answers]]:
-        fields, request = decode(body, SpeechRequest)
-        access_log.details().ignored = ignored(fields, SpeechRequest)
-        settings = self._config.settings
-        checked = CheckedSpeech(
-            text=request.text,
-            voice_id=request.voice_id,
-            speed=read_speed(request.speed),
-            channel_s=self._settings.call_deadline_s,
-            node_s=float(settings.task_deadline_s),
-        )
-        plan = await self._planner.plan(caller, checked, place)
-        answers = _answers(checked, settings)
-        return self.order(plan, (plan, answers), answers)
-
-    def order(self, plan: SpeechPlan, work: P, answers: Answers) -> ChargeOrder[P]:
-        """The order for this plan; `work` is what the charged call continues with."""
+    def order(self, plan: SpeechPlan, answers: Answers) -> ChargeOrder:
+        """What to charge for this plan."""
         units, stored = self._config.settings.tts_units, answers.draft if plan.by_node else None
-        return ChargeOrder(
-            pays=Scope.TTS, units=units, seconds=plan.seconds, plan=work, task=plan.task, draft=stored
-        )
+        return ChargeOrder(pays=Scope.TTS, units=units, seconds=plan.seconds, task=plan.task, draft=stored)
 
     async def deliver(
         self, call: Call, plan: SpeechPlan, answers: Answers, disconnected: Disconnected

@@ -1,4 +1,4 @@
-"""The ledger of one serving process, and use cases with the decision that a test gives."""
+"""The ledger of one serving process, and use cases with the plan that a test gives."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from myna.config import ConfigCache
 from myna.errors import MynaError
 from myna.keys import Scope, UnverifiedCaller
-from myna.ledger import Call, ChargeOrder, Ledger
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.store.books import Holder
 
 CLOSE_WAIT_S = 10.0
-Decide = Callable[[], Awaitable[ChargeOrder[str]]]
+Plan = Callable[[], Awaitable[ChargeOrder]]
 
 
 class Desk:
@@ -31,25 +31,34 @@ class Desk:
         seconds: float = 30.0,
         pays: Scope = Scope.CHAT,
         task: NewTask | None = None,
-    ) -> Decide:
-        """A decision to charge `units`; without them, the price of a chat by the configuration."""
+    ) -> Plan:
+        """A plan that costs `units`; without them, the price of a chat by the configuration."""
 
-        async def decide() -> ChargeOrder[str]:
+        async def plan() -> ChargeOrder:
             price = self.config.settings.chat_units if units is None else units
-            return ChargeOrder(pays, price, seconds, f"a plan at {price}", task)
+            return ChargeOrder(pays, price, seconds, task)
 
-        return decide
+        return plan
+
+    async def charge(self, caller: UnverifiedCaller, plan: Plan) -> Call | Replayed:
+        """A call that was charged, or the stored response to a retry, as a use case gets it."""
+        attempt = Attempt(self.ledger, caller)
+        while attempt.outcome is None:
+            async with attempt:
+                order = await plan()
+                await attempt.charge(order)
+        return attempt.outcome
 
     async def admit(
         self,
         holder: Holder,
-        decide: Decide | None = None,
+        plan: Plan | None = None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Call:
         """A call that was charged."""
-        admitted = await self.ledger.admit(caller_of(holder, idempotency_key), decide or self.order())
-        assert not isinstance(admitted, Replayed)
-        return admitted[0]
+        call = await self.charge(caller_of(holder, idempotency_key), plan or self.order())
+        assert isinstance(call, Call)
+        return call
 
 
 def caller_of(
@@ -58,13 +67,13 @@ def caller_of(
     return UnverifiedCaller(holder.key_hash, scope, idempotency_key)
 
 
-def refusing(error: MynaError) -> Decide:
-    """A decision that raises a refusal."""
+def refusing(error: MynaError) -> Plan:
+    """A plan that raises a refusal."""
 
-    async def decide() -> ChargeOrder[str]:
+    async def plan() -> ChargeOrder:
         raise error
 
-    return decide
+    return plan
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """Admission: which calls are charged, at which price, and the errors of refused ones."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from myna.errors import (
     SpeechNotInScope,
     Unauthorized,
 )
-from myna.keys import Scope, UnverifiedCaller
+from myna.keys import Scope
 from myna.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
@@ -32,11 +33,9 @@ BAD_REQUEST = InvalidRequest("text: must not be blank.")
 async def test_a_call_is_charged_when_it_is_admitted(books: Books, desk: Desk) -> None:
     holder = await books.holder(units=5)
 
-    admitted = await desk.ledger.admit(caller_of(holder), desk.order(units=2, seconds=30.0))
+    call = await desk.admit(holder, desk.order(units=2, seconds=30.0))
 
-    assert not isinstance(admitted, Replayed)
-    call, plan = admitted
-    assert (call.account_id, call.units, call.task_id, plan) == (holder.account_id, 2, 0, "a plan at 2")
+    assert (call.account_id, call.units, call.task_id) == (holder.account_id, 2, 0)
     assert 29 < call.seconds_left <= 30
     assert await books.balance(holder) == 3
     async with call:
@@ -60,16 +59,15 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, desk: Desk) -> 
 
 
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk: Desk) -> None:
-    """The process's configuration is stale; the charge detects it, and the request is decided again."""
+    """The process's configuration is stale; the charge detects it, and the request is planned again."""
     holder = await books.holder(units=9)
     await site.change(books.db, "chat_units", "7")
 
-    admitted = await desk.ledger.admit(caller_of(holder), desk.order())
+    call = await desk.admit(holder)
 
-    assert not isinstance(admitted, Replayed)
-    assert (admitted[0].units, admitted[1]) == (7, "a plan at 7")
+    assert call.units == 7
     assert await books.balance(holder) == 2
-    async with admitted[0]:
+    async with call:
         pass
 
 
@@ -118,13 +116,13 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
     await site.change(books.db, "chat_units", "7")
     await desk.config.refresh()
 
-    async def decide() -> ChargeOrder[str]:
+    async def plan() -> ChargeOrder:
         if not prices:
             desk.config._replace(old)
         prices.append(desk.config.settings.chat_units)
-        return ChargeOrder(Scope.CHAT, prices[-1], 30.0, "a plan")
+        return ChargeOrder(Scope.CHAT, prices[-1], 30.0)
 
-    async with await desk.admit(holder, decide) as call:
+    async with await desk.admit(holder, plan) as call:
         assert call.units == prices[-1] == 7
     assert prices[0] == 1
 
@@ -133,12 +131,12 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_again(books: Books,
     holder = await books.holder()
     await site.change(books.db, "chat_units", "3")
 
-    async def decide() -> ChargeOrder[str]:
+    async def plan() -> ChargeOrder:
         if desk.config.settings.chat_units != 3:
             raise BAD_REQUEST
         return await desk.order()()
 
-    async with await desk.admit(holder, decide) as call:
+    async with await desk.admit(holder, plan) as call:
         assert call.units == 3
 
 
@@ -148,10 +146,10 @@ async def test_a_revoked_key_gets_401_before_any_other_refusal(
 ) -> None:
     holder = await books.holder()
     with pytest.raises(type(error)):
-        await desk.ledger.admit(caller_of(holder), refusing(error))
+        await desk.charge(caller_of(holder), refusing(error))
     await keys.revoke(books.db, holder.key_id)
     with pytest.raises(Unauthorized, match="revoked"):
-        await desk.ledger.admit(caller_of(holder), refusing(error))
+        await desk.charge(caller_of(holder), refusing(error))
 
 
 async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, desk: Desk) -> None:
@@ -182,6 +180,22 @@ async def test_insufficient_units_and_exceeded_rates_are_refused(books: Books, d
     assert await books.balance(holder) == 2
 
 
+async def test_an_error_of_the_charge_is_not_taken_for_one_of_the_plan(
+    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal has checked the key; a second check would only delay the error."""
+    holder, checks, verify = await books.holder(units=2), [0], keys.verify
+
+    async def counted(*arguments: Any) -> Any:
+        checks[0] += 1
+        return await verify(*arguments)
+
+    monkeypatch.setattr(keys, "verify", counted)
+    with pytest.raises(InsufficientUnits):
+        await desk.admit(holder, desk.order(units=3))
+    assert checks == [1]
+
+
 async def test_calls_over_the_queue_limit_are_refused_before_the_charge(books: Books) -> None:
     holder = await books.holder()
     async with desk_on(books.db, queue_max=0) as desk:
@@ -195,7 +209,7 @@ async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> Non
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
-    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed("the answer")
     assert await books.balance(holder) == 9
 
 
@@ -207,11 +221,11 @@ async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
 
-    async def unavailable(_: UnverifiedCaller) -> int:
+    async def unavailable(*_: object) -> None:
         raise DatabaseUnavailable
 
-    monkeypatch.setattr(desk.ledger, "account_of", unavailable)
-    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed("the answer")
+    monkeypatch.setattr(keys, "verify", unavailable)
+    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed("the answer")
 
 
 async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
@@ -223,10 +237,10 @@ async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refuse
         await call.keep("the answer")
 
     gone = refusing(NoSpeechChannel("nobody can speak"))
-    assert await desk.ledger.admit(caller_of(holder, order), gone) == Replayed("the answer")
-    assert await desk.ledger.admit(caller_of(holder, order), desk.order(units=50)) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, order), gone) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, order), desk.order(units=50)) == Replayed("the answer")
     with pytest.raises(NoSpeechChannel):
-        await desk.ledger.admit(caller_of(holder, reserved(body="another")), gone)
+        await desk.charge(caller_of(holder, reserved(body="another")), gone)
 
 
 async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
@@ -236,8 +250,8 @@ async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books,
         await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
 
     assert await books.answer(call.id) == [(NOT_STORED,)]
-    for decide in (desk.order(), refusing(NoSpeechChannel("nobody can speak"))):
-        copy = desk.ledger.admit(caller_of(holder, order), decide)
+    for plan in (desk.order(), refusing(NoSpeechChannel("nobody can speak"))):
+        copy = desk.charge(caller_of(holder, order), plan)
         told = await asyncio.gather(copy, return_exceptions=True)
         assert [str(error) for error in told] == [TOO_LARGE_TO_REPEAT]
     assert await books.balance(holder) == 9
@@ -249,7 +263,7 @@ async def test_the_largest_response_that_is_stored_is_replayed(books: Books, des
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep(answer)
 
-    assert await desk.ledger.admit(caller_of(holder, order), desk.order()) == Replayed(answer)
+    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed(answer)
 
 
 async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) -> None:
@@ -259,13 +273,13 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) ->
     spoken, gone = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, spoken, order) as call:
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
-            await asyncio.wait_for(desk.ledger.admit(caller_of(narrow, order), gone), 5)
+            await asyncio.wait_for(desk.charge(caller_of(narrow, order), gone), 5)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):
-        await desk.ledger.admit(caller_of(narrow, order), spoken)
+        await desk.charge(caller_of(narrow, order), spoken)
     with pytest.raises(NoSpeechChannel):
-        await desk.ledger.admit(caller_of(narrow, order), gone)
-    assert await desk.ledger.admit(caller_of(holder, order), gone) == Replayed("the audio's address")
+        await desk.charge(caller_of(narrow, order), gone)
+    assert await desk.charge(caller_of(holder, order), gone) == Replayed("the audio's address")
 
 
 async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
@@ -273,16 +287,16 @@ async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
     async with await desk.admit(holder, idempotency_key=order) as call:
         await call.keep("the answer")
     await keys.revoke(books.db, holder.key_id)
-    for decide in (desk.order(), refusing(BAD_REQUEST)):
+    for plan in (desk.order(), refusing(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
-            await desk.ledger.admit(caller_of(holder, order), decide)
+            await desk.charge(caller_of(holder, order), plan)
 
 
 async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     async with await desk.admit(holder, idempotency_key=reserved()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
-            await desk.ledger.admit(caller_of(holder, reserved(body="another")), desk.order())
+            await desk.charge(caller_of(holder, reserved(body="another")), desk.order())
         await call.keep("the answer")
 
 
@@ -291,8 +305,7 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books,
     other = await books.open_again() if books.url else books.db
     async with desk_on(other) as second, await desk.admit(holder, idempotency_key=order) as call:
         copies = [
-            asyncio.ensure_future(at.ledger.admit(caller_of(holder, order), at.order()))
-            for at in (desk, second)
+            asyncio.ensure_future(at.charge(caller_of(holder, order), at.order())) for at in (desk, second)
         ]
         await asyncio.wait(copies, timeout=0.2)
         assert not any(copy.done() for copy in copies)

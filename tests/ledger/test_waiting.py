@@ -7,38 +7,38 @@ import pytest
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
-from tests.ledger.desk import Decide, Desk, caller_of, desk_on, refusing
+from tests.ledger.desk import Desk, Plan, caller_of, desk_on, refusing
 from tests.store.books import Books, reserved
 from tests.store.stalls import stalled_commits
 
 pytestmark = pytest.mark.anyio
 
 
-def counted(decide: Decide, count: list[int]) -> Decide:
-    async def counting() -> ChargeOrder[str]:
+def counted(plan: Plan, count: list[int]) -> Plan:
+    async def counting() -> ChargeOrder:
         count[0] += 1
-        return await decide()
+        return await plan()
 
     return counting
 
 
-async def test_a_waiting_retry_is_decided_once(books: Books, desk: Desk) -> None:
-    holder, order, decided = await books.holder(), reserved(), [0]
+async def test_a_waiting_retry_is_planned_once(books: Books, desk: Desk) -> None:
+    holder, order, planned = await books.holder(), reserved(), [0]
     async with await desk.admit(holder, idempotency_key=order) as call:
-        decide = counted(desk.order(), decided)
-        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), decide))
+        plan = counted(desk.order(), planned)
+        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), plan))
         await asyncio.wait([copy], timeout=0.3)
         assert not copy.done()
         await call.keep("the answer")
         assert await copy == Replayed("the answer")
-    assert decided == [1]
+    assert planned == [1]
 
 
 async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
     holder, order = await books.holder(), reserved()
     gone = refusing(NoSpeechChannel("nobody can speak"))
     async with await desk.admit(holder, idempotency_key=order) as call:
-        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), gone))
+        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), gone))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
         await call.keep("the answer")
@@ -51,7 +51,7 @@ async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
     holder, order = await books.holder(), reserved()
     bad = refusing(InvalidRequest("text: must not be blank."))
     async with await desk.admit(holder, idempotency_key=order):
-        copy = asyncio.ensure_future(desk.ledger.admit(caller_of(holder, order), bad))
+        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), bad))
         await asyncio.wait([copy], timeout=0.1)
         assert not copy.done()
     with pytest.raises(InvalidRequest, match="blank"):

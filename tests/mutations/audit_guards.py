@@ -17,7 +17,7 @@ OF_THE_AUDIT = (
         "    return first if newest else first_of(",
         STEPS + "a_fence_in_the_future_closes_calls_that_ended_since[sqlite]",
     ),
-    guard("ids above the fence", LEDGER, "new_id(closed_before)", "new_id()", ABOVE_THE_FENCE),
+    guard("ids above the fence", LEDGER, "new_id(config.closed_before)", "new_id()", ABOVE_THE_FENCE),
     guard(
         "grant ids above the fence",
         GRANTS,

@@ -174,10 +174,17 @@ ON_BOTH = (
     guard(
         "the key is checked before a refusal",
         LEDGER,
-        "replayed = await self._check_refusal(caller, version)",
-        "replayed = None",
+        "self.outcome = await self._ledger.check_refusal(self._caller)",
+        "self.outcome = None",
         ADMIT + "a_retry_requires_a_valid_key[sqlite]",
         "InvalidRequest",
+    ),
+    guard(
+        "an error of the charge is not one of the plan",
+        LEDGER,
+        "        self._is_planning = False\n        self.outcome = await",
+        "        self.outcome = await",
+        ADMIT + "an_error_of_the_charge_is_not_taken_for_one_of_the_plan[sqlite]",
     ),
     guard(
         "rate before a stored response",
@@ -197,7 +204,7 @@ ON_BOTH = (
     guard(
         "a decision uses one version of the configuration",
         LEDGER,
-        "if self._config.current is not config:",
+        "if self.config.current is not config:",
         "if False:",
         ADMIT + "a_decision_is_repeated_if_the_configuration_changed_meanwhile[sqlite]",
     ),

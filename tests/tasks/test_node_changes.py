@@ -7,11 +7,9 @@ import pytest
 from myna import config as site
 from myna.errors import InvalidRequest, Unavailable
 from myna.ledger import Call
-from myna.store.batch import Replayed
 from myna.store.queries import config as site_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeOffer, NodeRow, OfferedVoice
-from tests.ledger.desk import caller_of
 from tests.store.books import Holder
 from tests.tasks.works import Works
 
@@ -49,9 +47,7 @@ async def says(works: Works, voice: str, *, name: str = "node", leaving: bool = 
 
 
 async def chats(works: Works, holder: Holder) -> Call:
-    admitted = await works.desk.ledger.admit(caller_of(holder), works.desk.order(units=1, seconds=30.0))
-    assert not isinstance(admitted, Replayed)
-    async with admitted[0] as call:
+    async with await works.desk.admit(holder, works.desk.order(units=1, seconds=30.0)) as call:
         await call.keep("an answer")
     return call
 

@@ -18,7 +18,7 @@ from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Call, ChargeOrder
 from myna.quota import Quota
 from myna.settings import Settings
-from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
+from myna.speech.plan import CheckedSpeech, Planner
 from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
 from myna.store.database import Database, Transaction
 from myna.store.files.free_space import FreeSpace
@@ -84,13 +84,13 @@ class Works:
         )
         caller = UnverifiedCaller(holder.key_hash, Scope.TTS)
 
-        async def decide() -> ChargeOrder[SpeechPlan]:
+        async def planned() -> ChargeOrder:
             plan = await planner.plan(caller, CheckedSpeech(text, voice, 1.0, 5.0, node_s), Slot())
-            return ChargeOrder(Scope.TTS, 1, plan.seconds, plan, plan.task)
+            return ChargeOrder(Scope.TTS, 1, plan.seconds, plan.task)
 
-        admitted = await desk.ledger.admit(caller, decide)
+        admitted = await desk.charge(caller, planned)
         assert not isinstance(admitted, Replayed)
-        async with admitted[0] as call:
+        async with admitted as call:
             call.hand_over()
         return call
 
