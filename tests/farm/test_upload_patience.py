@@ -26,7 +26,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.migrate import migrate
 from myna.telemetry.access_log import AccessLog
 from tests.farm.machines import mp3
-from tests.http.inside import Line, until
+from tests.http.local_server import RawConnection, until
 from tests.rig.disks import read_only
 from tests.rig.waiting import free_port
 
@@ -53,9 +53,9 @@ class Dock:
     credential: str
     folder: Path
 
-    async def begin(self, audio: bytes) -> Line:
+    async def begin(self, audio: bytes) -> RawConnection:
         """A connection on which the head of an upload is sent."""
-        line = Line(*await asyncio.open_connection("127.0.0.1", self.port))
+        client = RawConnection(*await asyncio.open_connection("127.0.0.1", self.port))
         headers = {
             "Myna-Farm": "1",
             "Authorization": f"Bearer {self.credential}",
@@ -63,8 +63,8 @@ class Dock:
             "Myna-Sha256": hashlib.sha256(audio).hexdigest(),
             "Content-Length": str(len(audio)),
         }
-        line.ask("/up", "POST", "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode())
-        return line
+        client.ask("/up", "POST", "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode())
+        return client
 
     @property
     def files(self) -> list[Path]:
@@ -120,35 +120,35 @@ async def _nothing_else(*_: object) -> None:
     raise AssertionError("there is one path alone")
 
 
-async def drip(line: Line, data: bytes, bytes_per_s: float) -> None:
+async def drip(client: RawConnection, data: bytes, bytes_per_s: float) -> None:
     """Sends so slowly, in ten pieces a second."""
     step = max(1, int(bytes_per_s / 10))
     for at in range(0, len(data), step):
-        line.send(data[at : at + step])
+        client.send(data[at : at + step])
         await asyncio.sleep(0.1)
 
 
 async def test_a_body_that_trickles_is_given_up_and_leaves_nothing(dock: Dock) -> None:
-    line = await dock.begin(mp3(10))
+    client = await dock.begin(mp3(10))
     began = time.monotonic()
-    trickle = asyncio.create_task(drip(line, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
-    status, body = await line.answer()
+    trickle = asyncio.create_task(drip(client, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
+    status, body = await client.answer()
     assert (status, b"send it faster" in body) == (400, True)
     assert time.monotonic() - began < SOON_S
     assert dock.files == []
-    assert await line.is_hung_up_on()
+    assert await client.is_closed()
     trickle.cancel()
-    await line.hang_up()
+    await client.disconnect()
 
 
 async def test_a_line_that_stands_still_is_given_up(dock: Dock) -> None:
-    line = await dock.begin(mp3(60))
-    line.send(mp3(60)[:-1])
+    client = await dock.begin(mp3(60))
+    client.send(mp3(60)[:-1])
     began = time.monotonic()
-    assert (await line.answer())[0] == 400
+    assert (await client.answer())[0] == 400
     assert time.monotonic() - began < SOON_S
     assert dock.files == []
-    await line.hang_up()
+    await client.disconnect()
 
 
 async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(
@@ -159,12 +159,12 @@ async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(
     bytes_per_s = len(audio) / (2.2 * patience_s)
     monkeypatch.setattr(upload, "PATIENCE_S", patience_s)
     monkeypatch.setattr(upload, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
-    line = await dock.begin(audio)
-    await drip(line, audio, bytes_per_s)
-    assert (await line.answer())[0] == 200
+    client = await dock.begin(audio)
+    await drip(client, audio, bytes_per_s)
+    assert (await client.answer())[0] == 200
     (kept,) = dock.files
     assert kept.read_bytes() == audio
-    await line.hang_up()
+    await client.disconnect()
 
 
 def test_one_megabyte_a_minute_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,18 +174,18 @@ def test_one_megabyte_a_minute_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_what_cannot_be_removed_hides_no_refusal(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    line = await dock.begin(mp3(10))
-    status, body = await line.answer()
+    client = await dock.begin(mp3(10))
+    status, body = await client.answer()
     assert (status, b"send it faster" in body) == (400, True)
-    await line.hang_up()
+    await client.disconnect()
 
 
 async def test_behind_a_disk_that_stands_still_no_upload_is_begun(
     dock: Dock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("myna.files.disk_threads.QUEUE_MAX", 0)
-    line = await dock.begin(mp3(10))
-    status, body = await line.answer()
+    client = await dock.begin(mp3(10))
+    status, body = await client.answer()
     assert (status, b"Send it again." in body) == (503, True)
     assert dock.files == []
-    await line.hang_up()
+    await client.disconnect()

@@ -1,4 +1,4 @@
-"""One real service for all that only talks to it."""
+"""One service process, shared by all tests that do not stop it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ ANSWER_WAIT_S = 10
 
 
 @dataclass(frozen=True)
-class Door:
-    """A running service and a key that opens all of it."""
+class Edge:
+    """A running service and a key with every scope."""
 
     service: Service
     key: str
@@ -28,7 +28,7 @@ class Door:
 
 
 @pytest.fixture(scope="session")
-def door(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def edge(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     service = Service(tmp_path_factory.mktemp("edge"), commands, chat_url="parrot:", speech="none").start()
-    yield Door(service, service.account().key().plain)
+    yield Edge(service, service.account().key().plain)
     assert service.stop() == 0

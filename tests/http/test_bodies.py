@@ -1,4 +1,4 @@
-"""Bodies in flight have a budget in total: above it a large one is refused, every byte is put back."""
+"""Request bodies in memory share a budget: above it large bodies are refused, and every byte is released."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import pytest
 
 from myna.errors import TooManyBodies
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget
-from tests.http.inside import House, Line, housed, until
+from tests.http.local_server import LocalServer, RawConnection, local_server, until
 from tests.rig.calls import Wire, call
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
@@ -19,60 +19,60 @@ LARGE = 2**20
 BUDGET = 3 * LARGE
 
 
-def head(line: Line, path: str = "/body", size_bytes: int = LARGE) -> None:
-    """The head of a request; its body is still to come."""
-    line.ask(path, "POST", b"Content-Length: %d\r\n" % size_bytes)
+def head(client: RawConnection, path: str = "/body", size_bytes: int = LARGE) -> None:
+    """Sends the head of a request and no body."""
+    client.ask(path, "POST", b"Content-Length: %d\r\n" % size_bytes)
 
 
-async def stalled(house: House, count: int) -> list[Line]:
-    """Connections, each with a large body whose last byte hasn't come."""
-    lines = [await house.connect() for _ in range(count)]
-    for line in lines:
-        head(line)
-        line.send(b"x" * (LARGE - 1))
-    await until(lambda: house.budget.in_use_bytes == count * (LARGE - 1))
-    return lines
+async def stalled(local: LocalServer, count: int) -> list[RawConnection]:
+    """Opens connections, each with a large body that lacks its last byte."""
+    clients = [await local.connect() for _ in range(count)]
+    for client in clients:
+        head(client)
+        client.send(b"x" * (LARGE - 1))
+    await until(lambda: local.budget.in_use_bytes == count * (LARGE - 1))
+    return clients
 
 
-async def refused(line: Line) -> None:
-    status, body = await line.answer()
+async def refused(client: RawConnection) -> None:
+    status, body = await client.answer()
     assert status == 503
     assert json.loads(body)["error"]["type"] == "service_unavailable"
     assert b"nothing was charged" in body
 
 
 async def test_a_body_over_the_budget_is_refused_and_a_small_one_is_not() -> None:
-    async with housed(bodies_max_bytes=BUDGET) as house:
-        lines = await stalled(house, 3)
-        extra = await house.connect()
+    async with local_server(bodies_max_bytes=BUDGET) as local:
+        clients = await stalled(local, 3)
+        extra = await local.connect()
         head(extra)
         extra.send(b"x" * (LARGE // 2))
         await refused(extra)
-        small = await house.connect()
+        small = await local.connect()
         head(small, size_bytes=SMALL_BODY_BYTES)
         small.send(b"x" * SMALL_BODY_BYTES)
         assert await small.answer() == (200, b"%d" % SMALL_BODY_BYTES)
-        lines[0].send(b"x")
-        assert await lines[0].answer() == (200, b"%d" % LARGE)
-        await until(lambda: house.budget.in_use_bytes == 2 * (LARGE - 1))
-        again = await house.connect()
+        clients[0].send(b"x")
+        assert await clients[0].answer() == (200, b"%d" % LARGE)
+        await until(lambda: local.budget.in_use_bytes == 2 * (LARGE - 1))
+        again = await local.connect()
         head(again)
         again.send(b"x" * LARGE)
         assert await again.answer() == (200, b"%d" % LARGE)
 
 
-async def test_a_body_that_is_announced_and_does_not_arrive_takes_nothing_of_the_budget() -> None:
-    async with housed(bodies_max_bytes=LARGE) as house:
+async def test_an_announced_body_takes_no_budget_before_it_arrives() -> None:
+    async with local_server(bodies_max_bytes=LARGE) as local:
         for _ in range(3):
-            head(await house.connect())
-        line = await house.connect()
-        head(line)
-        line.send(b"x" * LARGE)
-        assert await line.answer() == (200, b"%d" % LARGE)
+            head(await local.connect())
+        client = await local.connect()
+        head(client)
+        client.send(b"x" * LARGE)
+        assert await client.answer() == (200, b"%d" % LARGE)
 
 
 @pytest.mark.parametrize(("max_bytes", "body_max_bytes", "share_bytes"), [(400, 50, 100), (400, 200, 200)])
-def test_an_api_key_holds_its_share_of_the_budget(
+def test_an_api_key_uses_at_most_its_share_of_the_budget(
     max_bytes: int, body_max_bytes: int, share_bytes: int
 ) -> None:
     budget = BodyBudget(max_bytes, body_max_bytes)
@@ -87,37 +87,37 @@ def test_an_api_key_holds_its_share_of_the_budget(
         budget.take(1, b"")
 
 
-async def test_a_body_in_chunks_is_counted_as_it_arrives() -> None:
-    async with housed(bodies_max_bytes=LARGE) as house:
-        line = await house.connect()
-        line.ask("/held-body", "POST", b"Transfer-Encoding: chunked\r\n")
-        line.send(b"%x\r\n%b\r\n" % (LARGE // 2, b"x" * (LARGE // 2)))
-        await until(lambda: house.budget.in_use_bytes == LARGE // 2)
-        other = await house.connect()
+async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
+    async with local_server(bodies_max_bytes=LARGE) as local:
+        client = await local.connect()
+        client.ask("/held-body", "POST", b"Transfer-Encoding: chunked\r\n")
+        client.send(b"%x\r\n%b\r\n" % (LARGE // 2, b"x" * (LARGE // 2)))
+        await until(lambda: local.budget.in_use_bytes == LARGE // 2)
+        other = await local.connect()
         other.ask("/body", "POST", b"Transfer-Encoding: chunked\r\n")
         with contextlib.suppress(ConnectionError):
             other.send(b"%x\r\n%b\r\n0\r\n\r\n" % (LARGE - 1, b"x" * (LARGE - 1)))
         await refused(other)
-        assert house.budget.in_use_bytes == LARGE // 2
-        line.send(b"0\r\n\r\n")
-        await until(lambda: house.begun == 1)
-        assert house.budget.in_use_bytes == LARGE // 2  # for as long as the call goes on
-        house.release.set()
-        assert (await line.answer())[0] == 200
-        await until(lambda: house.budget.in_use_bytes == 0)
+        assert local.budget.in_use_bytes == LARGE // 2
+        client.send(b"0\r\n\r\n")
+        await until(lambda: local.begun == 1)
+        assert local.budget.in_use_bytes == LARGE // 2  # for as long as the call goes on
+        local.release.set()
+        assert (await client.answer())[0] == 200
+        await until(lambda: local.budget.in_use_bytes == 0)
 
 
-async def test_a_body_that_is_read_whole_is_counted_too() -> None:
-    async with housed(bodies_max_bytes=LARGE) as house:
-        lines = [await house.connect() for _ in range(2)]
-        for line in lines:
-            line.ask("/held-body", "POST", b"Content-Length: %d\r\n" % (LARGE * 2 // 3))
-            line.send(b"x" * (LARGE * 2 // 3))
-        answers = asyncio.gather(*(line.answer() for line in lines))
-        await until(lambda: house.begun == 1)
-        house.release.set()
+async def test_a_body_with_a_content_length_is_counted() -> None:
+    async with local_server(bodies_max_bytes=LARGE) as local:
+        clients = [await local.connect() for _ in range(2)]
+        for client in clients:
+            client.ask("/held-body", "POST", b"Content-Length: %d\r\n" % (LARGE * 2 // 3))
+            client.send(b"x" * (LARGE * 2 // 3))
+        answers = asyncio.gather(*(client.answer() for client in clients))
+        await until(lambda: local.begun == 1)
+        local.release.set()
         assert sorted(status for status, _ in await answers) == [200, 503]
-        await until(lambda: house.budget.in_use_bytes == 0)
+        await until(lambda: local.budget.in_use_bytes == 0)
 
 
 @pytest.mark.parametrize(
@@ -135,23 +135,25 @@ async def test_a_body_that_is_read_whole_is_counted_too() -> None:
 async def test_a_body_is_released_however_its_request_ends(
     path: str, lines: bytes, sent: bytes, status: int
 ) -> None:
-    async with housed(body_timeout_s=0.5 if sent == b"too slow" else 600.0) as house:
-        line = await house.connect()
-        line.ask(path, "POST", lines)
-        line.send(sent)
-        assert (await line.answer())[0] == status
-        await until(lambda: house.budget.in_use_bytes == 0)
+    async with local_server(body_timeout_s=0.5 if sent == b"too slow" else 600.0) as local:
+        client = await local.connect()
+        client.ask(path, "POST", lines)
+        client.send(sent)
+        assert (await client.answer())[0] == status
+        await until(lambda: local.budget.in_use_bytes == 0)
 
 
-async def test_a_body_is_released_when_its_client_is_disconnected() -> None:
-    async with housed() as house:
-        for end in (Line.reset, lambda line: line.writer.write_eof()):
-            (line,) = await stalled(house, 1)
-            end(line)
-            await until(lambda: house.budget.in_use_bytes == 0)
+async def test_a_body_is_released_when_its_client_disconnects() -> None:
+    async with local_server() as local:
+        for end in (RawConnection.reset, lambda client: client.writer.write_eof()):
+            (client,) = await stalled(local, 1)
+            end(client)
+            await until(lambda: local.budget.in_use_bytes == 0)
 
 
-def test_a_key_that_holds_its_share_is_refused_alone_and_charged_nothing(make_service: ServiceMaker) -> None:
+def test_a_key_that_uses_its_share_is_refused_uncharged_and_other_keys_are_served(
+    make_service: ServiceMaker,
+) -> None:
     sizes = {"MYNA_BODY_MAX_BYTES": "300000", "MYNA_BODIES_MAX_BYTES": "600000"}
     service = make_service(chat_url="parrot:", speech="none", env=sizes).start()
     account = service.account(units=1000)

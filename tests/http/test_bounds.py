@@ -1,4 +1,4 @@
-"""The event loop is held for 50 ms at most by what one request brings, whatever stands in it.
+"""One request blocks the event loop for at most 50 ms, whatever it contains.
 
 The table lists every function that reads a caller's bytes on the event loop, each with inputs that were slow
 or might be. A time is judged in two ways, neither of which depends on the machine: against a reference that
@@ -47,11 +47,11 @@ READ_BYTES = 256 * 1024
 ANSWER_BYTES = 2**21
 TEXT_CHARS = 100_000
 """The highest `tts_max_chars`."""
-HELD_MAX = 1.0
+BLOCKED_MAX = 1.0
 """In units of the reference, which takes 50 ms on a core of a small server."""
 GROWTH_MAX = 12.0
 """Four times the input takes four times as long; a quadratic function sixteen times."""
-TOO_SHORT_TO_TELL = 0.1
+RATIO_MIN = 0.1
 """Of the reference: below, a ratio of two times is noise."""
 
 Reader = Callable[[Any], object]
@@ -64,7 +64,7 @@ def chat_body(content: str) -> bytes:
 
 
 def chat(body: bytes) -> None:
-    """All that a chat request goes through before it is charged, and its usage."""
+    """The work on a chat request before its charge."""
     request = decode(body, v1.ChatRequest)[1]
     speech_text(instruction_of(request.messages))
 
@@ -81,7 +81,7 @@ def conditional(fields: dict[str, str]) -> None:
 
 
 def filled(piece: str, before: str = "", after: str = "") -> Callable[[int], str]:
-    """A text of so many bytes of UTF-8."""
+    """A text of this size in UTF-8."""
     return lambda size: before + piece * (size // len(piece.encode())) + after
 
 
@@ -158,7 +158,7 @@ HEADS = {
 
 
 def cases() -> dict[str, Case]:
-    """Every reader of a caller's bytes, with the largest that it may be given."""
+    """Every reader of a caller's bytes, with its largest input."""
     found: dict[str, Case] = {}
     for name, text in INSTRUCTIONS.items():
         found[f"chat: {name}"] = (chat, lambda size, text=text: chat_body(text(size)), BODY_BYTES)
@@ -236,7 +236,7 @@ def completion(body: bytes) -> None:
 
 @pytest.mark.parametrize("name", COMPLETIONS)
 @pytest.mark.parametrize("size", [upstream.TOOL_CALLS_MAX_BYTES - 100, Settings().answer_max_bytes])
-def test_an_answer_of_a_model_holds_the_event_loop_for_a_moment(
+def test_the_largest_completion_blocks_the_event_loop_only_briefly(
     name: str, size: int, reference_s: float
 ) -> None:
     make = COMPLETIONS[name]
@@ -248,7 +248,7 @@ CASES = cases()
 
 @pytest.fixture(scope="module")
 def reference_s() -> float:
-    """CPU time of fixed work of the kind that is judged: objects, strings and dicts in C and in Python."""
+    """CPU time of fixed work of the measured kind: objects, strings and dicts in C and in Python."""
 
     def work() -> None:
         names = {str(number): [number] for number in range(50_000)}
@@ -259,7 +259,7 @@ def reference_s() -> float:
 
 
 def cpu_s(reader: Reader, given: object) -> float:
-    """The least CPU time of five runs, fewer where they take long; a refusal included."""
+    """The minimum CPU time of five runs, or of fewer if they are long. A refusal is measured too."""
     times: list[float] = []
     for _ in range(5):
         began = time.thread_time()
@@ -272,19 +272,19 @@ def cpu_s(reader: Reader, given: object) -> float:
 
 
 def judge(took_s: float, quarter_s: float, reference_s: float) -> None:
-    assert took_s <= HELD_MAX * reference_s, f"{took_s / reference_s:.2f} of the reference"
-    if took_s > TOO_SHORT_TO_TELL * reference_s:
-        assert took_s <= GROWTH_MAX * max(quarter_s, TOO_SHORT_TO_TELL * reference_s / 4)
+    assert took_s <= BLOCKED_MAX * reference_s, f"{took_s / reference_s:.2f} of the reference"
+    if took_s > RATIO_MIN * reference_s:
+        assert took_s <= GROWTH_MAX * max(quarter_s, RATIO_MIN * reference_s / 4)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_largest_input_holds_the_event_loop_for_a_moment(name: str, reference_s: float) -> None:
+def test_the_largest_input_blocks_the_event_loop_only_briefly(name: str, reference_s: float) -> None:
     reader, make, size = CASES[name]
     judge(cpu_s(reader, make(size)), cpu_s(reader, make(size // 4)), reference_s)
 
 
 class Sink(asyncio.Transport):
-    """A transport that takes everything and sends nothing."""
+    """A transport that discards what is written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -341,7 +341,7 @@ async def silent(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", READS)
-async def test_one_read_from_a_client_holds_the_event_loop_for_a_moment(
+async def test_one_read_from_a_client_blocks_the_event_loop_only_briefly(
     name: str, reference_s: float
 ) -> None:
     config = server.configure(silent, Settings())
@@ -363,10 +363,10 @@ async def test_one_read_from_a_client_holds_the_event_loop_for_a_moment(
 
 
 @pytest.mark.anyio
-async def test_one_read_from_an_upstream_holds_the_event_loop_for_a_moment(
+async def test_one_read_from_an_upstream_blocks_the_event_loop_only_briefly(
     reference_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer of 2 MB in chunks of one byte, whether it is taken or refused."""
+    """The answer has 2 MB in chunks of one byte. It may be accepted or refused."""
     reads_s: list[float] = []
     read = ClientConnection.buffer_updated
 
@@ -396,4 +396,4 @@ async def test_one_read_from_an_upstream_holds_the_event_loop_for_a_moment(
             )
         await http_client.close()
     assert len(reads_s) > 1
-    assert max(reads_s) <= HELD_MAX * reference_s
+    assert max(reads_s) <= BLOCKED_MAX * reference_s

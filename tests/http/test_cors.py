@@ -1,4 +1,4 @@
-"""CORS: pages of the origins that the operator names may call /v1, and nobody else's may."""
+"""CORS: pages of the configured origins may call /v1, pages of other origins may not."""
 
 from collections.abc import Iterator
 
@@ -54,7 +54,7 @@ def test_a_preflight_is_answered_without_a_key(
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example", f"{ORIGIN}:444", ""]
 )
-def test_a_page_of_another_origin_is_allowed_nothing(service: Service, origin: str) -> None:
+def test_another_origin_gets_no_cors_headers(service: Service, origin: str) -> None:
     preflight = call("OPTIONS", f"{service.base_url}/me", headers={**PREFLIGHT, "Origin": origin})
     assert preflight.status == 405
     for answer in (preflight, call("GET", f"{service.base_url}/me", headers={"Origin": origin})):
@@ -62,7 +62,7 @@ def test_a_page_of_another_origin_is_allowed_nothing(service: Service, origin: s
         assert names(answer.headers["vary"]) == {"origin"}
 
 
-def test_every_answer_below_v1_can_be_read_by_the_page(service: Service) -> None:
+def test_every_answer_below_v1_has_cors_headers(service: Service) -> None:
     key = service.account(units=1).key().plain
     origin = {"Origin": ORIGIN}
     url = f"{service.base_url}/chat/completions"
@@ -84,14 +84,14 @@ def test_every_answer_below_v1_can_be_read_by_the_page(service: Service) -> None
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/openapi.json", "/farm/v1/lease", "/metrics"])
-def test_nothing_else_is_open_to_pages(service: Service, path: str) -> None:
+def test_other_paths_have_no_cors_headers(service: Service, path: str) -> None:
     for method, headers in (("GET", {"Origin": ORIGIN}), ("OPTIONS", PREFLIGHT)):
         answer = call(method, f"{service.root_url}{path}", headers=headers)
         assert allows_none(answer)
         assert answer.status != 200 or method == "GET"
 
 
-def test_without_the_setting_no_page_is_allowed(make_service: ServiceMaker) -> None:
+def test_without_the_setting_no_origin_is_allowed(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     preflight = call("OPTIONS", f"{service.base_url}/me", headers=PREFLIGHT)
     assert preflight.status == 405
@@ -100,6 +100,6 @@ def test_without_the_setting_no_page_is_allowed(make_service: ServiceMaker) -> N
         assert "vary" not in answer.headers
 
 
-def test_two_origins_in_one_request_are_none() -> None:
+def test_a_duplicate_origin_header_is_allowed_nothing() -> None:
     origin = (b"origin", ORIGIN.encode())
     assert Cors([ORIGIN]).answer([origin, origin]) == [(b"vary", b"Origin")]

@@ -1,4 +1,4 @@
-"""A crash behind the fallback application is answered in the envelope, once, and logged."""
+"""An unhandled exception in the fallback application is answered once, in the envelope, and logged."""
 
 import logging
 
@@ -20,7 +20,9 @@ async def crash(request: Request) -> None:
     raise RuntimeError("a detail that is none of the caller's business")
 
 
-async def test_a_crash_of_the_fallback_is_a_500_in_the_envelope(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unhandled_exception_of_the_fallback_is_a_500_in_the_envelope(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     fallback = Starlette(
         routes=[Route("/boom", crash)],
         exception_handlers={Exception: app.answer_for},

@@ -1,4 +1,4 @@
-"""/openapi.json: every route of the service is in it, with its limits and each error that it may answer."""
+"""/openapi.json documents every route of the service, with its limits and its errors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from myna.wire import farm
-from tests.http.conftest import Door
+from tests.http.conftest import Edge
 from tests.rig.calls import call
 from tests.rig.service import Service
 
@@ -22,8 +22,8 @@ def document(service: Service) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def described(door: Door) -> dict[str, Any]:
-    return document(door.service)
+def described(edge: Edge) -> dict[str, Any]:
+    return document(edge.service)
 
 
 def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -33,7 +33,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 yield path, operation
 
 
-def test_every_operation_tells_its_errors(described: dict[str, Any]) -> None:
+def test_every_operation_documents_its_errors(described: dict[str, Any]) -> None:
     for path, operation in operations(described):
         statuses = set(operation["responses"])
         assert {"200", "401", "500", "503"} <= statuses, path
@@ -44,12 +44,12 @@ def test_every_operation_tells_its_errors(described: dict[str, Any]) -> None:
     assert "409" in described["paths"][f"{farm.PREFIX}/complete"]["post"]["responses"]
 
 
-def test_every_path_is_there_and_answers_as_described(described: dict[str, Any], door: Door) -> None:
+def test_every_path_is_documented_and_exists(described: dict[str, Any], edge: Edge) -> None:
     prefixed = {f"{farm.PREFIX}/{name}" for name in OF_NODES}
     assert set(described["paths"]) == {*GETS, *POSTS, *prefixed}
     for path in prefixed:
         (server,) = described["paths"][path]["servers"]
-        assert server["url"] == door.service.root_url
+        assert server["url"] == edge.service.root_url
         method = "GET" if "get" in described["paths"][path] else "POST"
         assert call(method, server["url"] + path).status == 426
     for path in (*GETS, *POSTS):
@@ -57,14 +57,14 @@ def test_every_path_is_there_and_answers_as_described(described: dict[str, Any],
         assert call(method, described["servers"][0]["url"] + path).status == 401
 
 
-def test_every_reference_is_to_a_schema_that_is_there(described: dict[str, Any]) -> None:
+def test_every_reference_is_to_an_existing_schema(described: dict[str, Any]) -> None:
     text = msgspec.json.encode(described).decode()
     names = {part.split('"')[0] for part in text.split('"$ref":"#/components/schemas/')[1:]}
     assert names <= set(described["components"]["schemas"])
     assert {"Lease", "Leased", "Joined", "ChatRequest", "ErrorAnswer"} <= names
 
 
-def test_headers_of_an_answer_are_told(described: dict[str, Any]) -> None:
+def test_response_headers_are_documented(described: dict[str, Any]) -> None:
     headers = {
         path: set(operation["responses"]["200"]["headers"]) - {"X-Request-Id"}
         for path, operation in operations(described)
@@ -74,7 +74,7 @@ def test_headers_of_an_answer_are_told(described: dict[str, Any]) -> None:
     assert {path: names for path, names in headers.items() if names} == told
 
 
-def test_limits_are_told(described: dict[str, Any]) -> None:
+def test_limits_are_documented(described: dict[str, Any]) -> None:
     schemas = described["components"]["schemas"]
     assert schemas["ChatRequest"]["properties"]["messages"]["minItems"] == 1
     text = schemas["SpeechRequest"]["properties"]["text"]
@@ -84,15 +84,15 @@ def test_limits_are_told(described: dict[str, Any]) -> None:
     assert speed["pattern"].startswith("^")
 
 
-def test_a_changed_limit_on_a_text_is_told(door: Door) -> None:
-    service = door.service
+def test_a_changed_text_limit_is_documented(edge: Edge) -> None:
+    service = edge.service
     service.cli("settings", "set", "tts_max_chars", "50")
     try:
         assert (
-            call("GET", f"{service.base_url}/models", key=door.key).status == 200
-        )  # which looks at the site
+            call("GET", f"{service.base_url}/models", key=edge.key).status == 200
+        )  # which reads the new configuration
         text = document(service)["components"]["schemas"]["SpeechRequest"]["properties"]["text"]
         assert text["maxLength"] == 50
     finally:
         service.cli("settings", "set", "tts_max_chars", "1000")
-        assert call("GET", f"{service.base_url}/models", key=door.key).status == 200
+        assert call("GET", f"{service.base_url}/models", key=edge.key).status == 200

@@ -1,4 +1,4 @@
-"""Many large bodies at once don't hold the event loop: what else is ready runs between any two of them."""
+"""Many large bodies at once do not block the event loop: other ready work runs between two of them."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ class Iterations:
 
 
 async def read_at(sizes_bytes: list[int]) -> list[int]:
-    """In which iterations of the loop the bodies of these requests, which are all there, are returned."""
+    """The iteration of the loop in which each body is returned. All bodies have arrived before."""
     limits, iterations = BodyLimits(2**20, 1.0, BodyBudget(2**24)), Iterations()
 
     async def read(size_bytes: int) -> int:
@@ -69,20 +69,20 @@ async def read_at(sizes_bytes: list[int]) -> list[int]:
 
 
 @pytest.mark.anyio
-async def test_each_large_body_has_an_iteration_of_the_loop_and_they_keep_their_order() -> None:
+async def test_large_bodies_are_returned_in_order_one_per_loop_iteration() -> None:
     found = await read_at([LARGE] * COUNT)
     assert len(set(found)) == COUNT
     assert found == sorted(found)
 
 
 @pytest.mark.anyio
-async def test_a_small_body_waits_for_no_large_one() -> None:
+async def test_a_small_body_does_not_wait_for_large_ones() -> None:
     *large, small = await read_at([*[LARGE] * COUNT, SMALL_BODY_BYTES])
     assert small == min(large)
 
 
 @pytest.mark.anyio
-async def test_a_large_body_whose_request_is_given_up_leaves_the_way_free() -> None:
+async def test_a_cancelled_request_does_not_block_later_large_bodies() -> None:
     limits = BodyLimits(2**20, 1.0, BodyBudget(2**24))
     waiting = [asyncio.create_task(limits.pacer.wait()) for _ in range(COUNT)]
     await asyncio.sleep(0)
@@ -95,7 +95,7 @@ async def test_a_large_body_whose_request_is_given_up_leaves_the_way_free() -> N
         await limits.pacer.wait()
 
 
-def test_large_chats_that_arrive_together_are_decoded_in_iterations_of_their_own(
+def test_large_chats_that_arrive_together_are_decoded_one_per_loop_iteration(
     make_service: ServiceMaker,
 ) -> None:
     service = make_service(chat_url="parrot:", speech="none", program=("-c", NOTE_DECODES)).start()

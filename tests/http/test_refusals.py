@@ -1,5 +1,4 @@
-"""What is refused before any handler is in the access log and the metrics, and is the same answer however its
-bytes are split."""
+"""Requests refused before any handler are logged, counted and answered alike however they are split."""
 
 import json
 import re
@@ -22,7 +21,7 @@ KEY = "myna_" + "0123456789" * 4
 
 
 def line_of(service: Service, answer: Answer) -> dict[str, Any]:
-    """The line of the access log for this answer."""
+    """Waits for the line of the access log with the request id of this answer."""
     found: list[dict[str, Any]] = []
 
     def written() -> bool:
@@ -48,7 +47,7 @@ def counted(service: Service, name: str) -> int:
     return int(float(found[1])) if found else 0
 
 
-def test_what_is_no_request_is_logged_and_counted_without_a_word_of_it(make_service: ServiceMaker) -> None:
+def test_a_malformed_request_is_logged_and_counted_without_its_content(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     for sent in (f"GET /{KEY}\r\n\r\n", f"{KEY} / HTTP/1.1\r\n\r\n", f"GET / HTTP/1.1\r\n{KEY}: x\r\n\r\n"):
         answer = refused(service, sent.encode())
@@ -69,14 +68,17 @@ def test_a_connection_over_the_limit_is_logged_and_counted(make_service: Service
         answer = refused(service, f"GET /v1/{KEY} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         line = line_of(service, answer)
         assert (line["status"], line["error_type"]) == (503, "service_unavailable")
-        with Wire(service.root_url), Wire(service.root_url) as beyond:  # as many over the limit as may be
+        with (
+            Wire(service.root_url),
+            Wire(service.root_url) as beyond,
+        ):  # the limit of connections over the limit
             assert beyond.rest() == b""
     closed = 'myna_requests_total{path="refused",status="0"}'
     wait_until(lambda: counted(service, closed) == 1, WAIT_S, "the connection that got no answer is counted")
     assert KEY[5:] not in service.stderr
 
 
-def test_a_request_that_is_refused_before_its_handler_is_logged_once(make_service: ServiceMaker) -> None:
+def test_a_request_refused_before_its_handler_is_logged_once(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     url = f"{service.base_url}/chat/completions"
     path = "/v1/chat/completions"
@@ -115,7 +117,7 @@ async def silent(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("method", ["FOO", "get", "SETUP", "POSTS", "X" * 50])
-async def test_a_method_that_is_unknown_is_refused_alike_however_its_bytes_are_split(method: str) -> None:
+async def test_an_unknown_method_is_refused_alike_however_its_bytes_are_split(method: str) -> None:
     config = server.configure(silent, Settings())
     config.load()
     sent = f"{method} /v1/me HTTP/1.1\r\nHost: x\r\n\r\n".encode()

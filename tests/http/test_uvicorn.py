@@ -30,11 +30,11 @@ READ = {
 
 
 @pytest.mark.parametrize("part", READ, ids=lambda part: part.__qualname__)
-def test_what_is_overridden_is_what_was_read(part: type | FunctionType) -> None:
+def test_overridden_parts_of_uvicorn_are_unchanged(part: type | FunctionType) -> None:
     assert hashlib.sha256(inspect.getsource(part).encode()).hexdigest()[:16] == READ[part]
 
 
-def test_the_version_that_was_read_is_the_only_one_allowed() -> None:
+def test_uvicorn_is_pinned_to_the_reviewed_version() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     (bound,) = (each for each in project["dependencies"] if each.startswith("uvicorn"))
     assert bound == f"uvicorn=={version('uvicorn')}"

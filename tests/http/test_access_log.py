@@ -1,4 +1,4 @@
-"""The access log: gathered, then counted and written together."""
+"""The access log: lines are buffered, then counted and written together."""
 
 import asyncio
 import gc
@@ -35,13 +35,13 @@ def note(access: AccessLog, path: str = "/v1/me", details: RequestDetails | None
 
 
 def counted() -> tuple[float, float]:
-    """Requests to /v1/me answered with 200, and how many of them took at most 25 ms."""
+    """Number of requests to /v1/me answered with 200, and of those that took at most 25 ms."""
     requests = REGISTRY.get_sample_value("myna_requests_total", {"path": "/v1/me", "status": "200"})
     quick = REGISTRY.get_sample_value("myna_request_seconds_bucket", {"path": "/v1/me", "le": "0.025"})
     return requests or 0.0, quick or 0.0
 
 
-async def test_access_lines_are_gathered_and_written_soon() -> None:
+async def test_lines_are_buffered_and_written_soon() -> None:
     stream = io.BytesIO()
     access = AccessLog(stream.write)
     note(access)
@@ -64,7 +64,7 @@ async def test_access_lines_are_gathered_and_written_soon() -> None:
     assert second["path"] == '/v1/"\n\x00'
 
 
-async def test_many_lines_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_buffer_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUFFERED_MAX", 3)
     stream = io.BytesIO()
     access = AccessLog(stream.write)
@@ -77,7 +77,7 @@ async def test_many_lines_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines(stream)) == 7
 
 
-async def test_what_is_written_is_counted_at_the_same_time() -> None:
+async def test_metrics_are_updated_when_lines_are_written() -> None:
     access = AccessLog(io.BytesIO().write)
     before = counted()
     note(access)
@@ -87,7 +87,7 @@ async def test_what_is_written_is_counted_at_the_same_time() -> None:
     assert counted() == (before[0] + 2, before[1] + 2)
 
 
-async def test_nothing_of_what_was_written_is_held_on_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_written_lines_leave_no_objects_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FLUSH_EVERY_S", 0.0)
     access, flushes = AccessLog(io.BytesIO().write), 50
 
@@ -95,7 +95,7 @@ async def test_nothing_of_what_was_written_is_held_on_to(monkeypatch: pytest.Mon
         for _ in range(flushes):
             note(access)
             access.flush()
-        await asyncio.sleep(0.01)  # the timers are over
+        await asyncio.sleep(0.01)  # the timers have fired
         gc.collect()
         return len(gc.get_objects())
 
@@ -104,7 +104,7 @@ async def test_nothing_of_what_was_written_is_held_on_to(monkeypatch: pytest.Mon
     assert await write_and_count() - before < flushes / 2
 
 
-async def test_a_flood_of_refusals_is_counted_whole_and_logged_in_part(
+async def test_of_many_refusals_all_are_counted_and_some_are_logged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "REFUSALS_LOGGED_MAX", 3)
@@ -119,7 +119,7 @@ async def test_a_flood_of_refusals_is_counted_whole_and_logged_in_part(
             )
         )
         if number % (count // 2) == 0:
-            note(access)  # an ordinary request is logged all the same
+            note(access)  # an accepted request is always logged
     access.flush()
     assert refusals() - before == count
     assert [line.get("path", "") for line in lines(stream)] == ["", "/v1/me", "", "", "", "/v1/me", "", ""]
@@ -131,7 +131,7 @@ def refusals() -> float:
     return counted or 0.0
 
 
-async def test_what_is_known_of_a_request_is_in_its_line_and_labels_are_few() -> None:
+async def test_details_are_logged_and_ids_are_no_metric_labels() -> None:
     stream = io.BytesIO()
     access = AccessLog(stream.write)
     details = RequestDetails(
@@ -150,7 +150,7 @@ async def test_what_is_known_of_a_request_is_in_its_line_and_labels_are_few() ->
 
 
 def errors_and_channels() -> tuple[float, float]:
-    """Both are found by all of their labels: no id of an account or a key is among them."""
+    """The two counters, selected by all of their labels: no account id and no key id is among them."""
     errors = {"path": "/v1/me", "type": "upstream_error"}
     channels = {"channel": "a-channel", "status": "200"}
     return (
@@ -159,7 +159,7 @@ def errors_and_channels() -> tuple[float, float]:
     )
 
 
-async def test_facts_belong_to_one_request_and_the_tasks_it_starts() -> None:
+async def test_details_belong_to_one_request_and_the_tasks_it_starts() -> None:
     details().units = 5  # outside of a request: dropped
     assert details().units == 0
 

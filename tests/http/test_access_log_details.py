@@ -1,4 +1,4 @@
-"""The access log says who asked, why they were refused, what they paid and which channel answered."""
+"""The access log has the account, the key, the reason of a refusal, the units and the channel."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from tests.rig.waiting import wait_until
 WAIT_S = 10
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 READ_ALOUD = {"model": "svc-chat", "messages": [{"role": "user", "content": "朗读：你好"}]}
-NOTED = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
+DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
 
 
 def line_of(service: Service, answer: Answer) -> dict[str, Any]:
-    """What the access log has noted of this request, its status included."""
+    """Waits for the line of this request and returns its details."""
     found: list[dict[str, Any]] = []
 
     def written() -> bool:
@@ -27,7 +27,7 @@ def line_of(service: Service, answer: Answer) -> dict[str, Any]:
     wait_until(written, WAIT_S, "the access log has the request")
     (line,) = found
     assert line["status"] == answer.status
-    return {name: line[name] for name in NOTED if name in line}
+    return {name: line[name] for name in DETAILS if name in line}
 
 
 def chat(service: Service, key: str, data: object = CHAT) -> Answer:
@@ -39,7 +39,7 @@ def ids(service: Service, name: str, key: Key) -> dict[str, int]:
     return {"account_id": int(account["id"]), "key_id": int(key.id)}
 
 
-def test_a_call_is_logged_with_its_account_its_units_and_its_channel(
+def test_a_call_is_logged_with_account_units_and_channel(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     service = make_service(chat_url=upstream.url, speech="none").start()
@@ -63,7 +63,7 @@ def test_a_call_is_logged_with_its_account_its_units_and_its_channel(
     assert not {"account_id", "key_id", account.name} & set(re.findall(r"\w[\w-]*", metrics))
 
 
-def test_a_refusal_is_logged_with_whom_it_met_and_why(make_service: ServiceMaker) -> None:
+def test_a_refusal_is_logged_with_account_key_and_error_type(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     account = service.account(units=5)
     key, chat_only = account.key(), account.key(scopes=("chat",))
@@ -84,7 +84,7 @@ def test_a_refusal_is_logged_with_whom_it_met_and_why(make_service: ServiceMaker
     assert line_of(service, chat(service, chat_only.plain, READ_ALOUD))["error_type"] == "service_unavailable"
 
 
-def test_a_stored_response_is_logged_with_its_call_and_no_units(make_service: ServiceMaker) -> None:
+def test_a_stored_response_is_logged_with_its_call_and_without_units(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none").start()
     account = service.account(units=5)
     key = account.key()
@@ -100,7 +100,7 @@ def test_a_stored_response_is_logged_with_its_call_and_no_units(make_service: Se
     assert refused_now.status != 200 and "replay_of" not in line_of(service, refused_now)
 
 
-def test_speech_is_logged_with_the_channel_that_spoke(make_service: ServiceMaker) -> None:
+def test_speech_is_logged_with_its_channel(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="espeak").start()
     account = service.account(units=5)
     key = account.key()

@@ -1,4 +1,4 @@
-"""The server inside the test, so that its patience can be made short: real sockets, a small application."""
+"""A server in the process of the test, so that its timeouts can be patched. It has real sockets."""
 
 import asyncio
 import contextlib
@@ -20,27 +20,30 @@ WAIT_S = 60
 
 
 @dataclass
-class House:
-    """A running server. `/held` answers after `release`, `/until-gone` when its client is gone, `/large` with
-    8 MB, `/body` with its body's size."""
+class LocalServer:
+    """A running server with a few routes.
+
+    `/held` answers after `release`, `/until-disconnected` when its client has disconnected,
+    `/large` with 8 MB, `/body` with the size of its body.
+    """
 
     server: server.Server
     port: int
     budget: BodyBudget
     release: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
-    lines: list["Line"] = field(default_factory=list)
+    connections_opened: list["RawConnection"] = field(default_factory=list)
 
     async def held(self, request: Request) -> Response:
         self.begun += 1
         await self.release.wait()
         return Response(b"done")
 
-    async def until_gone(self, request: Request) -> Response:
+    async def until_disconnected(self, request: Request) -> Response:
         self.begun += 1
         await request.part()
         await request.disconnected()
-        return Response(b"gone")
+        return Response(b"disconnected")
 
     async def large(self, request: Request) -> Response:
         return Response(b"x" * 8_000_000)
@@ -48,8 +51,8 @@ class House:
     async def body(self, request: Request) -> Response:
         return Response(b"%d" % len(await request.body()))
 
-    async def held_body(self, request: Request) -> Response:
-        """Holds its body until `release`."""
+    async def hold_body(self, request: Request) -> Response:
+        """Keeps its body in memory until `release`."""
         size_bytes = len(await request.body())
         self.begun += 1
         await self.release.wait()
@@ -59,9 +62,9 @@ class House:
         await request.body()
         raise RuntimeError("a handler that fails")
 
-    async def connect(self) -> "Line":
-        self.lines.append(Line(*await asyncio.open_connection("127.0.0.1", self.port)))
-        return self.lines[-1]
+    async def connect(self) -> "RawConnection":
+        self.connections_opened.append(RawConnection(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.connections_opened[-1]
 
     @property
     def connections(self) -> int:
@@ -69,8 +72,8 @@ class House:
 
 
 @dataclass
-class Line:
-    """A bare connection."""
+class RawConnection:
+    """A connection that sends and receives bytes as they are."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -89,19 +92,19 @@ class Line:
             body = await self.reader.readexactly(int(fields[b"content-length"]))
         return int(head.split(b" ")[1]), body
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         self.writer.transport.abort()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
 
     def reset(self) -> None:
-        """Ends it as a crashed client's machine does."""
+        """Closes the connection with a RST, as a crashed machine does."""
         at_once = struct.pack("ii", 1, 0)
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
         self.writer.transport.abort()
 
-    async def is_hung_up_on(self) -> bool:
-        """Raises TimeoutError where the server neither says something nor closes."""
+    async def is_closed(self) -> bool:
+        """Whether the server closes without another byte. Raises TimeoutError if it does neither."""
         try:
             async with asyncio.timeout(WAIT_S):
                 return await self.reader.read(1) == b""
@@ -121,38 +124,38 @@ async def _fallback(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def housed(
+async def local_server(
     bodies_max_bytes: int = 2**24, body_timeout_s: float = 600.0, **settings: Any
-) -> AsyncIterator[House]:
-    """A house that stands as long as the block."""
+) -> AsyncIterator[LocalServer]:
+    """Starts a server and stops it at the end of the block."""
     chosen = Settings(port=free_port(), **settings)
     routes: dict[str, dict[str, Any]] = {}
     limits = BodyLimits(2**20, body_timeout_s, BodyBudget(bodies_max_bytes))
     app = Application(routes, _fallback, limits, AccessLog(len))
     running = server.Server(server.configure(app, chosen))
-    house = House(running, chosen.port, limits.budget)
+    local = LocalServer(running, chosen.port, limits.budget)
     routes |= {
-        "/held": {"GET": house.held, "POST": house.held},
-        "/until-gone": {"GET": house.until_gone},
-        "/held-body": {"POST": house.held_body},
-        "/broken": {"POST": house.broken},
-        "/large": {"GET": house.large},
-        "/body": {"POST": house.body},
+        "/held": {"GET": local.held, "POST": local.held},
+        "/until-disconnected": {"GET": local.until_disconnected},
+        "/held-body": {"POST": local.hold_body},
+        "/broken": {"POST": local.broken},
+        "/large": {"GET": local.large},
+        "/body": {"POST": local.body},
     }
     task = asyncio.create_task(running.serve(sockets=[server.listen(chosen)]))
     await until(lambda: running.started)
     try:
-        yield house
+        yield local
     finally:
-        house.release.set()
+        local.release.set()
         running.should_exit = True
-        for line in house.lines:
-            await line.hang_up()
+        for connection in local.connections_opened:
+            await connection.disconnect()
         await task
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Raises TimeoutError unless it becomes true in time."""
+    """Waits for the condition. Raises TimeoutError after WAIT_S."""
     async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - nothing in the server tells of it
+        while not condition():  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.005)

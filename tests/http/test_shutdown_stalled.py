@@ -1,4 +1,4 @@
-"""A process that is told to stop ends in time and with 0, whatever its disk, its log and its audit do."""
+"""A process that gets SIGTERM exits in time and with 0, also with a stalled disk, log or audit."""
 
 import contextlib
 import fcntl
@@ -15,18 +15,18 @@ from tests.rig.waiting import wait_until
 
 GRACE_S = 0.5
 EXIT_S = 20.0
-"""The grace, the bounded waits behind it, and a busy machine. What is stuck here is so for ten minutes."""
+"""The grace period, the bounded waits after it, and a loaded machine. What blocks, blocks for ten minutes."""
 NAME = "0123456789abcdef" * 2 + ".mp3"
 REQUESTS = 40
 """More than asyncio's default executor has threads."""
 
 SERVE = "\nfrom myna.cli import main\nmain(['serve'])\n"
-NO_NAME_IS_FOUND = """
+STALLED_LOOKUP = """
 import time
 from myna.store.files.audio import AudioStore
 AudioStore.find = lambda *_: time.sleep(600)
 """
-NO_BYTE_IS_READ = """
+STALLED_OPEN = """
 import builtins, io, time
 opened = io.open
 def stalled(file, *more, **named):
@@ -35,12 +35,12 @@ def stalled(file, *more, **named):
     return opened(file, *more, **named)
 builtins.open = io.open = stalled
 """
-THE_COLLECTOR_WAITS = """
+STALLED_CLEANING = """
 import time
 from myna.store.files.audio import AudioStore
 AudioStore.between = lambda *_: time.sleep(600)
 """
-THE_AUDIT_TAKES_LONG = """
+ENDLESS_AUDIT = """
 from myna import audit
 async def endless(db):
     await db.fetch(
@@ -59,14 +59,14 @@ def started(make_service: ServiceMaker, patch: str, stderr: int | None = None) -
     return service.start(stderr)
 
 
-def ends_in_time(service: Service) -> None:
+def check_it_stops_in_time(service: Service) -> None:
     began_s = time.monotonic()
     assert service.stop(deadline_s=EXIT_S * 2) == 0
     assert time.monotonic() - began_s < EXIT_S
 
 
-@pytest.mark.parametrize("patch", [NO_NAME_IS_FOUND, NO_BYTE_IS_READ], ids=["found", "read"])
-def test_downloads_from_a_stalled_disk(make_service: ServiceMaker, patch: str) -> None:
+@pytest.mark.parametrize("patch", [STALLED_LOOKUP, STALLED_OPEN], ids=["found", "read"])
+def test_downloads_from_a_stalled_disk_do_not_delay_shutdown(make_service: ServiceMaker, patch: str) -> None:
     service = started(make_service, patch)
     file = service.folder / "data" / "audio" / NAME[:2] / NAME
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,17 +76,19 @@ def test_downloads_from_a_stalled_disk(make_service: ServiceMaker, patch: str) -
             wire = open_wires.enter_context(Wire(service.root_url))
             wire.head(f"GET /uploads/{NAME} HTTP/1.1")
         assert call("GET", f"{service.root_url}/healthz").status == 200
-        ends_in_time(service)
+        check_it_stops_in_time(service)
 
 
-@pytest.mark.parametrize("patch", [THE_COLLECTOR_WAITS, THE_AUDIT_TAKES_LONG], ids=["collector", "audit"])
-def test_work_of_the_clock_that_does_not_end(make_service: ServiceMaker, patch: str) -> None:
-    ends_in_time(started(make_service, patch))
+@pytest.mark.parametrize("patch", [STALLED_CLEANING, ENDLESS_AUDIT], ids=["collector", "audit"])
+def test_maintenance_that_does_not_end_does_not_delay_shutdown(
+    make_service: ServiceMaker, patch: str
+) -> None:
+    check_it_stops_in_time(started(make_service, patch))
 
 
 @pytest.fixture
 def unread() -> Iterator[tuple[int, int]]:
-    """A pipe that holds a page, and that nobody reads."""
+    """A pipe with a buffer of one page that nobody reads."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     yield reading, writing
@@ -95,17 +97,17 @@ def unread() -> Iterator[tuple[int, int]]:
         os.close(writing)
 
 
-def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end(
+def test_a_log_that_nobody_reads_delays_neither_calls_nor_shutdown(
     make_service: ServiceMaker, unread: tuple[int, int]
 ) -> None:
     _, writing = unread
     service = started(make_service, "", writing)
     for _ in range(300):
         assert call("GET", f"{service.root_url}/healthz", deadline_s=10).status == 200
-    ends_in_time(service)
+    check_it_stops_in_time(service)
 
 
-def test_lines_that_were_dropped_are_counted_and_told_of_in_the_next_one(
+def test_dropped_log_lines_are_counted_and_reported_in_the_next_line(
     make_service: ServiceMaker, unread: tuple[int, int]
 ) -> None:
     reading, writing = unread
@@ -121,7 +123,7 @@ def test_lines_that_were_dropped_are_counted_and_told_of_in_the_next_one(
     wait_until(lambda: dropped() > 0, 30, "lines are dropped")
     log = Path(f"/proc/self/fd/{reading}")
     service.terminate()
-    text = log.read_text()  # to the end of the process
+    text = log.read_text()  # until the process exits
     assert service.exit_code() == 0
     assert "lines of the log were dropped" in text
     assert all(line.startswith("{") and line.endswith("}") for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""How a server ends, alone and with workers, and what it tells those who ask meanwhile."""
+"""Graceful shutdown of a server, alone and with workers, and its answers during the shutdown."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def chat(service: Service, key: str, text: str = "hello") -> Answer:
     return call("POST", f"{service.base_url}/chat/completions", key=key, data=data)
 
 
-def test_a_stopping_service_is_not_ready_takes_no_calls_and_ends_those_it_has(
+def test_during_shutdown_new_calls_are_refused_and_open_calls_finish(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     upstream.behave("hold")
@@ -50,10 +50,8 @@ def test_a_stopping_service_is_not_ready_takes_no_calls_and_ends_those_it_has(
 @pytest.mark.parametrize(
     "size", ["Content-Length: 40", "Content-Length: 100000", "Transfer-Encoding: chunked"]
 )
-def test_a_body_that_does_not_arrive_delays_the_end_no_longer_than_its_refusal(
-    make_service: ServiceMaker, size: str
-) -> None:
-    """Neither the grace nor the time that a body may take passes within the deadlines of this test."""
+def test_a_body_that_does_not_arrive_is_refused_at_shutdown(make_service: ServiceMaker, size: str) -> None:
+    """The grace period and the timeout of bodies are longer than the deadlines of this test."""
     env = {"MYNA_SHUTDOWN_GRACE_S": "600", "MYNA_BODY_TIMEOUT_S": "600"}
     service = make_service(chat_url="parrot:", speech="none", env=env).start()
     account = service.account(units=5)
@@ -72,7 +70,7 @@ def test_a_body_that_does_not_arrive_delays_the_end_no_longer_than_its_refusal(
     assert service.cli("account", "show", account.name)["balance"] == 5
 
 
-def test_a_call_that_outlives_the_grace_is_refunded_and_the_exit_code_is_0(
+def test_a_call_longer_than_the_grace_period_is_refunded_and_the_exit_code_is_0(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     upstream.behave("hang")
@@ -89,9 +87,7 @@ def test_a_call_that_outlives_the_grace_is_refunded_and_the_exit_code_is_0(
     assert service.cli("account", "show", account.name)["balance"] == 5
 
 
-def test_two_workers_serve_count_together_and_end_with_0(
-    make_service: ServiceMaker, postgres_url: str
-) -> None:
+def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, postgres_url: str) -> None:
     env = {"MYNA_WORKERS": "2"}
     pair = make_service(database_url=postgres_url, chat_url="parrot:", speech="none", env=env).start()
     key = pair.account().key().plain
@@ -106,42 +102,42 @@ def test_two_workers_serve_count_together_and_end_with_0(
                 asked += 1
         return workers_that_served(pair) == 2
 
-    wait_until(both_have_served, WAIT_S, "both workers have served")
+    wait_until(both_have_served, WAIT_S, "both workers have check_it_serves")
 
     def counted() -> float:
         text = call("GET", f"{pair.root_url}/metrics").body.decode()
         found = re.search(r'^myna_requests_total\{path="/v1/me",status="200"\} (\S+)$', text, re.MULTILINE)
         return float(found[1]) if found else 0
 
-    wait_until(lambda: counted() == asked, WAIT_S, "both workers' requests are counted")  # behind the answer
+    wait_until(lambda: counted() == asked, WAIT_S, "both workers' requests are counted")  # after the answer
     assert chat(pair, key).status == 200
-    a_worker_that_dies_is_replaced(pair)
+    check_a_killed_worker_is_replaced(pair)
     last = workers(pair)
     assert pair.stop() == 0
     assert not [pid for pid in last if processes.state(pid)]
     assert "Traceback" not in pair.stderr
 
 
-def a_worker_that_dies_is_replaced(pair: Service) -> None:
+def check_a_killed_worker_is_replaced(pair: Service) -> None:
     before = set(workers(pair))
     os.kill(min(before), signal.SIGKILL)
-    wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker is there")
+    wait_until(lambda: len(set(workers(pair)) - before) == 1, WAIT_S, "another worker has started")
 
 
 def workers(service: Service) -> list[int]:
-    """The children that serve; Python keeps one more that only tidies up."""
+    """The worker processes, without the resource tracker of multiprocessing."""
     found = processes.children(service.pid)
     return [pid for pid in found if "spawn_main" in processes.told(pid, "cmdline")]
 
 
 def workers_that_served(service: Service) -> int:
-    """How many wrote an answer to GET /me into their file of counters."""
+    """Number of workers whose file of counters has a GET /me."""
     environ = processes.told(workers(service)[0], "environ")
     (folder,) = re.findall(r"PROMETHEUS_MULTIPROC_DIR=([^\0]+)", environ)
     return sum(b"/v1/me" in file.read_bytes() for file in Path(folder).glob("counter_*.db"))
 
 
-def test_workers_without_a_database_end_with_1_and_a_line(
+def test_workers_without_a_database_exit_with_1_and_one_line(
     make_service: ServiceMaker, postgres: Postgres
 ) -> None:
     url = postgres.url + "-that-is-not-there"

@@ -1,0 +1,277 @@
+"""Timeouts and limits of a client connection."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from myna.http import connection
+from tests.http.local_server import LocalServer, RawConnection, local_server, until
+
+pytestmark = pytest.mark.anyio
+
+SHORT_S = 0.2
+LONG_S = 600.0
+
+
+@pytest.fixture(autouse=True)
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only tests of the timeout of heads have a short one."""
+    monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", LONG_S)
+
+
+@pytest.fixture
+def short_timeouts(long_timeouts: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes the timeout of heads short from the call on."""
+    return lambda: monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", SHORT_S)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"GET /bo", b"GET /body HTTP/1.1\r\nX: ", b"\r\n\r\n"],
+    ids=["nothing", "line", "field", "blank"],
+)
+async def test_an_incomplete_head_closes_the_connection(
+    first: bytes, short_timeouts: Callable[[], None]
+) -> None:
+    short_timeouts()
+    async with local_server() as local:
+        client = await local.connect()
+        client.send(first)
+        assert await client.is_closed()
+
+
+async def test_a_slow_head_does_not_extend_its_timeout(
+    short_timeouts: Callable[[], None],
+) -> None:
+    short_timeouts()
+    async with local_server() as local:
+        client = await local.connect()
+        client.send(b"GET /body HTTP/1.1\r\nX: ")
+        drops = asyncio.create_task(send_slowly(client))
+        assert await client.is_closed()
+        drops.cancel()
+
+
+async def send_slowly(client: RawConnection) -> None:
+    while not client.writer.is_closing():
+        client.send(b"x")
+        await asyncio.sleep(SHORT_S / 10)
+
+
+@pytest.mark.parametrize("later", [b"\r\n", b"GET /bo"], ids=["blank", "line"])
+async def test_a_few_bytes_do_not_keep_an_idle_connection_open(
+    later: bytes, short_timeouts: Callable[[], None]
+) -> None:
+    """Any byte stops the timer of idle connections, so the timer of heads must start."""
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/body", "POST", b"Content-Length: 0\r\n")
+        assert (await client.answer())[0] == 200
+        short_timeouts()
+        client.send(later)
+        assert await client.is_closed()
+
+
+async def test_the_rest_of_an_unread_body_has_a_timeout(
+    short_timeouts: Callable[[], None],
+) -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        await until(lambda: local.connections == 1)
+        short_timeouts()
+        client.ask("/nowhere-to-post", "POST", b"Content-Length: 1000000\r\n")
+        assert b"204" in await client.reader.readuntil(b"\r\n\r\n")
+        drops = asyncio.create_task(send_slowly(client))
+        assert await client.is_closed()
+        drops.cancel()
+
+
+async def test_the_timeout_of_heads_does_not_end_a_call_in_progress(
+    short_timeouts: Callable[[], None],
+) -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/held")
+        await until(lambda: local.begun == 1)
+        short_timeouts()
+        client.send(b"GET /held HT")
+        sent = time.monotonic()
+        await until(lambda: time.monotonic() > sent + 2 * SHORT_S)  # longer than the timeout of heads
+        local.release.set()
+        assert await client.answer() == (200, b"done")
+
+
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "WRITE_STALL_MAX_S", SHORT_S)
+    async with local_server() as local:
+        client = await local.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that does not read
+        await until(lambda: local.connections == 1)
+        client.ask("/large", lines=b"Connection: close\r\n")
+        await until(lambda: local.connections == 0)
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/held")
+        for size in (1, 2, 3):
+            client.send(
+                b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
+            )
+        await until(lambda: local.begun == 1)
+        local.release.set()
+        assert [await client.answer() for _ in range(4)] == [
+            (200, b"done"),
+            (200, b"1"),
+            (200, b"2"),
+            (200, b"3"),
+        ]
+
+
+async def test_pipelined_requests_are_answered_up_to_their_limit() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.send(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
+        local.release.set()
+        answers = 0
+        try:
+            while (await client.answer())[0] == 200:
+                answers += 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the end of the connection
+        assert 1 <= answers <= connection.PIPELINED_MAX + 1
+        assert local.begun == answers
+
+
+async def test_pending_answers_are_sent_before_a_malformed_request_is_refused() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/held")
+        client.send(b"no http at all\r\n\r\n")
+        await until(lambda: local.begun == 1)
+        local.release.set()
+        assert await client.answer() == (200, b"done")
+        assert await client.is_closed()
+
+
+async def test_a_malformed_chunk_is_refused_at_once() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/body", "POST", b"Transfer-Encoding: chunked\r\n")
+        client.send(b"zz\r\n")
+        assert (await client.answer())[0] == 400
+        assert await client.is_closed()
+
+
+async def test_a_connection_over_the_limit_is_refused_until_another_closes() -> None:
+    async with local_server(connections_max=2) as local:
+        clients = [await local.connect() for _ in range(2)]
+        await until(lambda: local.connections == 2)
+        extra = await local.connect()
+        extra.ask("/body", "POST", b"Content-Length: 0\r\n")
+        status, body = await extra.answer()
+        assert status == 503
+        assert b"service_unavailable" in body
+        assert await extra.is_closed()
+        await clients[0].disconnect()
+        await until(lambda: local.connections == 1)
+        await check_it_serves(local)
+
+
+async def test_a_connection_over_the_limit_is_answered_for_health_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "REFUSAL_WAIT_S", LONG_S)
+    async with local_server(connections_max=1) as local:
+        await local.connect()
+        await until(lambda: local.connections == 1)
+        for path, status in (("/healthz", 204), ("/readyz?x=1", 204), ("/metrics", 204), ("/held", 503)):
+            extra = await local.connect()
+            extra.ask(path)
+            extra.ask("/body", "POST", b"Content-Length: 0\r\n")
+            head = await extra.reader.readuntil(b"\r\n\r\n")
+            assert int(head.split()[1]) == status
+            assert b"connection: close" in head
+            assert b"HTTP/1.1 200" not in await extra.reader.read()
+        slow = await local.connect()
+        for part in (b"GET /heal", b"thz HTTP/1.1\r\n", b"Host: x\r\n\r\n"):
+            slow.send(part)
+            await asyncio.sleep(0)
+        assert b" 204 " in await slow.reader.readuntil(b"\r\n\r\n")
+        await until(lambda: local.connections == 1)
+        assert local.server.config.over_limit_count == 0
+        assert local.begun == 0
+
+
+async def test_a_poll_ends_when_its_client_half_closes() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/until-disconnected")
+        await until(lambda: local.begun == 1)
+        client.writer.write_eof()
+        assert await client.answer() == (200, b"disconnected")
+        assert await client.is_closed()
+
+
+async def check_it_serves(local: LocalServer) -> None:
+    client = await local.connect()
+    client.ask("/body", "POST", b"Content-Length: 0\r\n")
+    assert await client.answer() == (200, b"0")
+
+
+async def test_many_connections_over_the_limit_are_closed_and_released() -> None:
+    async with local_server(connections_max=2) as local:
+        clients = [await local.connect() for _ in range(2)]
+        await until(lambda: local.connections == 2)
+        flood = [await local.connect() for _ in range(20)]
+        await until(lambda: local.connections <= 4)
+        for client in flood + clients:
+            await client.disconnect()
+        await until(lambda: local.connections == 0)
+        assert local.server.config.over_limit_count == 0
+        await check_it_serves(local)
+
+
+async def test_a_server_drains_its_calls_before_it_stops() -> None:
+    async with local_server(shutdown_grace_s=LONG_S) as local:
+        busy, idle = await local.connect(), await local.connect()
+        busy.ask("/held")
+        idle.ask("/body", "POST", b"Content-Length: 0\r\n")
+        assert (await idle.answer())[0] == 200
+        await until(lambda: local.begun == 1)
+        local.server.should_exit = True
+        await until(lambda: local.server.config.stopping)
+        late = await local.connect()
+        for client in (idle, late):
+            client.ask("/held", "POST", b"Content-Length: 0\r\n")
+            assert (await client.answer())[0] == 503
+        assert local.begun == 1
+        local.release.set()
+        assert await busy.answer() == (200, b"done")
+
+
+async def test_a_call_longer_than_the_grace_period_is_answered_with_500() -> None:
+    async with local_server(shutdown_grace_s=SHORT_S) as local:
+        client = await local.connect()
+        client.ask("/held")
+        await until(lambda: local.begun == 1)
+        local.server.should_exit = True
+        status, body = await client.answer()
+        assert status == 500
+        assert b"shutting down" in body
+
+
+async def test_a_reset_connection_is_released() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask("/body", "POST", b"Content-Length: 0\r\n")
+        assert await client.answer() == (200, b"0")
+        assert len(local.server.config.keep_alive_timeouts) == 1
+        client.reset()
+        await until(lambda: local.connections == 0)
+        assert len(local.server.config.keep_alive_timeouts) == 0
