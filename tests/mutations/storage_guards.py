@@ -16,7 +16,7 @@ OF_STORAGE = (
         "myna/api/farm/uploads.py",
         "if self._space.low:",
         "if False:",
-        "tests/farm/test_low_disk.py::test_a_node_keeps_its_audio_until_the_site_has_space",
+        "tests/farm/test_low_disk.py::test_audio_is_503_below_the_disk_reserve_and_accepted_later",
     ),
     guard(
         "free space is compared with the reserve",

@@ -1,4 +1,4 @@
-"""node.toml and `node check`: what is wrong is named, what speaks is measured."""
+"""node.toml and `node check`: validation errors, and the measured speed of engines."""
 
 import json
 import re
@@ -26,7 +26,7 @@ ID_WANTED = "must be letters, digits, '.', '_' and '-', at most 100 of them, the
 
 
 def named(count: int) -> str:
-    """So many voices of a model."""
+    """The TOML of this number of voices of a model."""
     return "".join(VOICE.replace("zh-tiny-1", f"zh-{number}") for number in range(count))
 
 
@@ -34,7 +34,7 @@ def sherpa(folder: Path, rest: str = "") -> str:
     return f'[[engine]]\nkind = "sherpa"\nfolder = "{folder}"\n{rest}'
 
 
-def test_without_a_file_it_is_espeak_that_speaks(make_node: NodeMaker) -> None:
+def test_without_node_toml_espeak_is_the_engine(make_node: NodeMaker) -> None:
     ended = make_node().command("check", "--json")
     (row,) = json.loads(ended.stdout)
     assert (ended.code, row["engine"], row["ok"], len(row["voices"])) == (0, "espeak", True, 15)
@@ -43,7 +43,7 @@ def test_without_a_file_it_is_espeak_that_speaks(make_node: NodeMaker) -> None:
     assert row["seconds"] > 0
 
 
-def test_every_engine_speaks_also_one_that_only_clones(make_node: NodeMaker, tmp_path: Path) -> None:
+def test_every_engine_is_measured_also_one_that_only_clones(make_node: NodeMaker, tmp_path: Path) -> None:
     toml = ONE_SLOT + sherpa(vits(tmp_path / "vits"), VOICE) + sherpa(zipvoice(tmp_path / "zip"))
     ended = make_node(toml).command("check", "--json")
     assert ended.code == 0, ended
@@ -55,7 +55,7 @@ def test_every_engine_speaks_also_one_that_only_clones(make_node: NodeMaker, tmp
     assert all(row["speed"] > 0 for row in (own, cloner))
 
 
-def test_one_that_fails_is_told_beside_those_that_do_not(make_node: NodeMaker, tmp_path: Path) -> None:
+def test_a_failing_engine_is_reported_with_the_others(make_node: NodeMaker, tmp_path: Path) -> None:
     broken = vits(tmp_path / "vits")
     (broken / "model.onnx").write_bytes(b"no model")
     ended = make_node(ONE_SLOT + sherpa(broken)).command("check")
@@ -116,7 +116,7 @@ def test_one_that_fails_is_told_beside_those_that_do_not(make_node: NodeMaker, t
         ("slots = \n", "can't be read: "),
     ],
 )
-def test_what_is_wrong_in_node_toml_is_named_with_what_would_be_right(
+def test_an_invalid_key_of_node_toml_is_named_with_the_fix(
     make_node: NodeMaker, toml: str, said: str
 ) -> None:
     node = make_node(toml)
@@ -127,10 +127,10 @@ def test_what_is_wrong_in_node_toml_is_named_with_what_would_be_right(
     assert not node.data.exists()
 
 
-def test_as_many_voices_as_a_site_takes_may_be_named_and_no_more(
+def test_more_voices_than_the_maximum_are_refused(
     make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
 ) -> None:
-    """Voices of one id are one."""
+    """Voices with the same id count once."""
     model = vits(tmp_path / "vits")
     node = make_node(sherpa(model, named(500)) + sherpa(model, named(3)))
     assert node.command("check").code == 0
@@ -144,7 +144,7 @@ def test_as_many_voices_as_a_site_takes_may_be_named_and_no_more(
     assert farm_site.hellos == []
 
 
-def test_voices_that_are_known_once_a_model_runs_count_as_well(
+def test_voices_of_a_model_without_names_count_towards_the_maximum(
     make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
 ) -> None:
     named_ones, unnamed = vits(tmp_path / "vits"), vits(tmp_path / "more")
@@ -157,21 +157,19 @@ def test_voices_that_are_known_once_a_model_runs_count_as_well(
     assert farm_site.hellos == []
 
 
-def test_a_folder_that_would_call_its_voices_like_cloned_ones_is_refused_in_words(
-    make_node: NodeMaker, tmp_path: Path
-) -> None:
+def test_a_folder_whose_voice_ids_look_like_clones_is_refused(make_node: NodeMaker, tmp_path: Path) -> None:
     ended = make_node(sherpa(vits(tmp_path / "clone-tiny"))).command("check", "--json")
     (row,) = json.loads(ended.stdout)
     assert (ended.code, row["ok"]) == (1, False)
     assert f"a voice can't be offered: voice_id {ID_WANTED}" in row["error"]
 
 
-def test_a_byte_order_mark_in_front_is_no_fault(make_node: NodeMaker) -> None:
+def test_a_byte_order_mark_is_ignored(make_node: NodeMaker) -> None:
     ended = make_node("\N{BYTE ORDER MARK}slots = 0\n").command("check")
     assert ended.stderr == "myna: node.toml: slots: must be an integer >= 1.\n"
 
 
-def test_a_disk_that_takes_no_sentence_is_one_line(make_node: NodeMaker, farm_site: FarmSite) -> None:
+def test_a_full_disk_at_the_first_sentence_is_one_line(make_node: NodeMaker, farm_site: FarmSite) -> None:
     node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
     ended = on_full_disk(0, ["node", "run"], node.env, node.folder)
     assert (ended.code, ended.stderr.splitlines()[-1]) == (1, "myna: espeak: File too large")
@@ -180,10 +178,10 @@ def test_a_disk_that_takes_no_sentence_is_one_line(make_node: NodeMaker, farm_si
     assert (ended.code, ended.stderr, row["error"]) == (1, "", "espeak: File too large")
 
 
-def test_a_disk_that_takes_no_reference_is_one_line(
+def test_a_full_disk_at_the_reference_is_one_line(
     make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
 ) -> None:
-    """What an engine that clones is to speak like is a wav; the mp3 that it is made of is smaller."""
+    """The mp3 of the first sentence fits the limit. The wav made of it, a reference for cloning, does not."""
     folder = zipvoice(tmp_path / "zip")
     node = make_node(sherpa(folder)).join(farm_site.url, farm_site.token)
     ended = on_full_disk(2**16, ["node", "run"], node.env, node.folder)
@@ -194,26 +192,24 @@ def test_a_disk_that_takes_no_reference_is_one_line(
     assert (ended.code, ended.stderr, row["error"]) == (1, "", said)
 
 
-def test_the_sentence_is_tried_in_the_data_folder_and_nothing_of_it_stays(
-    make_node: NodeMaker, farm_site: FarmSite
-) -> None:
+def test_a_check_leaves_no_files(make_node: NodeMaker, farm_site: FarmSite) -> None:
     node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
     before = set(node.data.iterdir())
     assert node.command("check").code == 0
     assert set(node.data.iterdir()) == before
 
 
-def test_a_node_with_such_a_file_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:
+def test_a_node_with_an_invalid_node_toml_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:
     node = make_node("slots = 0\n").join(farm_site.url, farm_site.token)
     ended = node.command("run")
     assert (ended.code, ended.stderr) == (2, "myna: node.toml: slots: must be an integer >= 1.\n")
     assert farm_site.hellos == []
 
 
-def test_the_data_folders_file_goes_before_this_folders_and_a_named_one_before_both(
+def test_node_toml_is_read_from_the_option_then_the_data_folder_then_this_folder(
     make_node: NodeMaker,
 ) -> None:
-    """Each is wrong, so that it names itself."""
+    """Each file is invalid, so that the error has its name."""
     node = make_node("slots = 0\n")
     assert node.command("check").stderr.startswith("myna: node.toml: ")
     node.data.mkdir()
@@ -223,12 +219,12 @@ def test_the_data_folders_file_goes_before_this_folders_and_a_named_one_before_b
     assert node.command("check", "--config", "third.toml").stderr.startswith("myna: third.toml: ")
 
 
-def test_a_file_that_is_named_and_is_not_there_is_an_error(make_node: NodeMaker) -> None:
+def test_a_missing_config_file_is_an_error(make_node: NodeMaker) -> None:
     ended = make_node().command("check", "--config", "gone.toml")
     assert (ended.code, ended.stderr) == (2, "myna: --config: there is no file gone.toml.\n")
 
 
-def test_a_model_beside_node_toml_is_found_from_anywhere(make_node: NodeMaker, tmp_path: Path) -> None:
+def test_a_model_folder_is_relative_to_node_toml(make_node: NodeMaker, tmp_path: Path) -> None:
     node: ComputeNode = make_node()
     vits(node.folder / "etc" / "models" / "tiny")
     (node.folder / "etc" / "node.toml").write_text(sherpa(Path("models/tiny")))

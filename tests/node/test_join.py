@@ -1,4 +1,4 @@
-"""Joining: a token becomes a credential that nobody else reads, or one sentence says why not."""
+"""Joining: a token is exchanged for a private credential, or one line has the error."""
 
 import json
 import stat
@@ -16,12 +16,12 @@ UNKNOWN = "mynajoin_x"
 
 @pytest.fixture
 def fresh(make_node: NodeMaker) -> ComputeNode:
-    """A machine that hasn't joined."""
+    """A node that has not joined."""
     return make_node()
 
 
 def refused(node: ComputeNode, url: str, token: str = UNKNOWN, *more: str) -> str:
-    """The one sentence that a join is refused with; nothing is kept then."""
+    """The error line of a refused join, which must leave no credential."""
     before = kept(node)
     ended = node.command("join", url, token, *more)
     assert (ended.code, ended.stdout) == (1, "")
@@ -39,7 +39,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_credential_is_kept_for_the_owner_alone(farm_site: FarmSite, fresh: ComputeNode) -> None:
+def test_the_credential_is_readable_by_the_owner_only(farm_site: FarmSite, fresh: ComputeNode) -> None:
     ended = fresh.command("join", farm_site.url + "/", farm_site.token, "--json")
     said = json.loads(ended.stdout)
     assert (said["name"], said["url"]) == ("box", farm_site.url)
@@ -51,15 +51,13 @@ def test_the_credential_is_kept_for_the_owner_alone(farm_site: FarmSite, fresh: 
     assert [path.name for path in fresh.data.iterdir()] == ["node.json"]
 
 
-def test_another_folder_may_be_named(farm_site: FarmSite, fresh: ComputeNode) -> None:
+def test_the_data_folder_can_be_chosen(farm_site: FarmSite, fresh: ComputeNode) -> None:
     assert fresh.command("join", farm_site.url, farm_site.token, "--data", "elsewhere").code == 0
     assert (fresh.folder / "elsewhere" / "node.json").exists()
     assert kept(fresh) is None
 
 
-def test_a_machine_that_has_joined_is_not_joined_again_by_accident(
-    farm_site: FarmSite, fresh: ComputeNode
-) -> None:
+def test_a_second_join_needs_an_option(farm_site: FarmSite, fresh: ComputeNode) -> None:
     fresh.join(farm_site.url, farm_site.token)
     farm_site.token, farm_site.credential = "mynajoin_2", "mynanode_2"
     assert "--again" in refused(fresh, farm_site.url, farm_site.token)
@@ -68,17 +66,17 @@ def test_a_machine_that_has_joined_is_not_joined_again_by_accident(
     assert json.loads(kept(fresh) or b"")["credential"] == "mynanode_2"
 
 
-def test_a_site_that_is_away_is_said_to_be(fresh: ComputeNode) -> None:
+def test_an_unavailable_service_is_reported(fresh: ComputeNode) -> None:
     port = free_port()
     said = refused(fresh, f"http://127.0.0.1:{port}")
     assert said == f"127.0.0.1:{port} can't be reached: Connection refused."
 
 
-def test_a_token_that_is_not_good_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+def test_an_invalid_token_is_reported(farm_site: FarmSite, fresh: ComputeNode) -> None:
     assert refused(fresh, farm_site.url) == "This join token is unknown, used or older than an hour."
 
 
-def test_another_protocol_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+def test_another_protocol_version_is_reported(farm_site: FarmSite, fresh: ComputeNode) -> None:
     farm_site.protocol = 2
     assert "another protocol" in refused(fresh, farm_site.url, farm_site.token)
 
@@ -93,7 +91,7 @@ def test_another_protocol_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode)
         ("status:500", "This is fault 500."),
     ],
 )
-def test_who_is_no_myna_service_is_said_to_be_none(
+def test_another_kind_of_service_is_reported(
     farm_site: FarmSite, fresh: ComputeNode, fault: str, sentence: str
 ) -> None:
     farm_site.faults["join"].append(fault)
@@ -104,15 +102,13 @@ def test_who_is_no_myna_service_is_said_to_be_none(
     "url",
     ["", "box", "ftp://box", "https://user:secret@box", "https://box/v1", "https://box?x=1", "https://"],
 )
-def test_what_is_no_address_of_a_service_is_refused(fresh: ComputeNode, url: str) -> None:
+def test_an_invalid_url_is_refused(fresh: ComputeNode, url: str) -> None:
     said = refused(fresh, url)
     assert said.startswith("URL must be the service's own address")
     assert "secret" not in said
 
 
-def test_a_folder_that_cannot_be_written_to_costs_no_token(
-    farm_site: FarmSite, fresh: ComputeNode, tmp_path: Path
-) -> None:
+def test_a_read_only_folder_uses_no_token(farm_site: FarmSite, fresh: ComputeNode, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     ended = fresh.command("join", farm_site.url, farm_site.token, "--data", str(tmp_path / "file" / "below"))
     assert ended.code == 2
@@ -120,7 +116,7 @@ def test_a_folder_that_cannot_be_written_to_costs_no_token(
     assert farm_site.token
 
 
-def test_a_credential_that_is_not_whole_is_said_to_be(farm_site: FarmSite, fresh: ComputeNode) -> None:
+def test_an_incomplete_credential_is_reported(farm_site: FarmSite, fresh: ComputeNode) -> None:
     fresh.join(farm_site.url, farm_site.token)
     (fresh.data / "node.json").write_text('{"url": "http')
     ended = fresh.command("run")
@@ -139,12 +135,12 @@ def test_a_credential_that_is_not_whole_is_said_to_be(farm_site: FarmSite, fresh
         ("https://ai.example.com", False),
     ],
 )
-def test_plain_http_off_this_machine_is_warned_of(url: str, clear: bool) -> None:
+def test_plain_http_to_another_machine_is_a_warning(url: str, clear: bool) -> None:
     assert is_unencrypted(site_url(url)) is clear
 
 
-def test_the_warning_is_in_what_join_prints(farm_site: FarmSite, fresh: ComputeNode) -> None:
-    """0.0.0.0 leads to this machine too, but nobody would call it the loopback."""
+def test_join_prints_the_warning(farm_site: FarmSite, fresh: ComputeNode) -> None:
+    """0.0.0.0 also reaches this machine, but is not treated as the loopback."""
     url = f"http://0.0.0.0:{farm_site.port}"
     ended = fresh.command("join", url, farm_site.token)
     assert ended.code == 0, ended

@@ -1,4 +1,4 @@
-"""The site goes away, comes back, answers nonsense; the node sees it through and says so once."""
+"""Outages and invalid answers of the service: the node retries and logs each outage once."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from tests.rig.farm_site import FarmSite
 BACK = "it answers again"
 
 
-def test_a_site_that_restarts_gets_its_node_back(pair: Pair) -> None:
+def test_a_node_reconnects_to_a_restarted_service(pair: Pair) -> None:
     pair.site.stop()
     pair.node.wait_logged("Trying again.")
     pair.site.start()
@@ -34,12 +34,12 @@ def test_a_site_that_restarts_gets_its_node_back(pair: Pair) -> None:
     assert pair.node.messages("connected to") == []
 
 
-def test_an_outage_is_one_line_however_many_tries_it_takes(pair: Pair, voices: VoicesOf) -> None:
+def test_an_outage_is_logged_once(pair: Pair, voices: VoicesOf) -> None:
     site = pair.site
     speaking = voices(pair.node)
     speaking.stop()
     job = site.order()
-    site.wait(lambda: bool(site.beats_of(job)), "the job is held")
+    site.wait(lambda: bool(site.beats_of(job)), "the job is leased")
     site.unavailable, tries = True, site.requests
     site.tell()
     site.wait(lambda: site.requests > tries + 8, "polls and beats are tried again")
@@ -51,7 +51,7 @@ def test_an_outage_is_one_line_however_many_tries_it_takes(pair: Pair, voices: V
 
 
 @pytest.mark.parametrize("fault", ["cut", "status:500", "garbled", "not-json", "status:429", "lose"])
-def test_a_completion_that_goes_wrong_is_said_again(pair: Pair, fault: str) -> None:
+def test_a_failed_completion_is_retried(pair: Pair, fault: str) -> None:
     pair.site.faults["complete"] += [fault, fault]
     job = pair.site.order()
     pair.node.wait_logged(f"task {job.id}: 3 characters")
@@ -60,8 +60,8 @@ def test_a_completion_that_goes_wrong_is_said_again(pair: Pair, fault: str) -> N
     assert pair.site.failures_of(job) == []
 
 
-def test_a_beat_that_crosses_a_completion_does_not_stop_it(pair: Pair) -> None:
-    """The site names the job as over, since it has its audio; the node hears of that only later."""
+def test_a_beat_concurrent_with_a_completion_does_not_cancel_it(pair: Pair) -> None:
+    """The service has the audio, so it cancels the job before the node has got the answer to its upload."""
     pair.site.faults["complete"] += ["lose"]
     job = pair.site.order()
     pair.node.wait_logged(f"task {job.id}: 3 characters")
@@ -70,21 +70,21 @@ def test_a_beat_that_crosses_a_completion_does_not_stop_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut", "status:500", "garbled", "redirect", "status:400"])
-def test_a_lease_that_goes_wrong_is_asked_for_again(pair: Pair, fault: str) -> None:
-    """The poll that is open gets the first job; the next one is asked for in vain, twice."""
+def test_a_failed_lease_is_retried(pair: Pair, fault: str) -> None:
+    """The open poll gets the first job. The next two requests fail."""
     pair.site.faults["lease"] += [fault, fault]
     for job in (pair.site.order(), pair.site.order()):
         pair.site.wait_completed(job)
     assert pair.site.faults["lease"] == []
 
 
-def test_a_failure_is_reported_until_it_is_noted(pair: Pair) -> None:
+def test_a_failure_report_is_retried(pair: Pair) -> None:
     pair.site.faults["fail"] += ["cut", "status:500"]
     pair.site.wait_failed(pair.site.order(voice_id="somebody-else"))
     assert pair.site.faults["fail"] == []
 
 
-def test_a_completion_goes_on_over_a_restart_as_long_as_the_lease_does(pair: Pair) -> None:
+def test_a_completion_is_retried_across_a_restart_of_the_service(pair: Pair) -> None:
     pair.site.faults["complete"] += ["hang"]
     job = pair.site.order()
     pair.site.wait(lambda: not pair.site.faults["complete"], "the audio is on its way")
@@ -94,7 +94,7 @@ def test_a_completion_goes_on_over_a_restart_as_long_as_the_lease_does(pair: Pai
     assert len(pair.site.uploads_of(job)) == 1
 
 
-def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joined: NodeWith) -> None:
+def test_a_disabled_node_drops_its_jobs(farm_site: FarmSite, joined: NodeWith) -> None:
     node = joined(ONE_SLOT).start()
     farm_site.faults["complete"] += ["hang"]
     job = farm_site.order()
@@ -106,8 +106,8 @@ def test_a_node_that_is_let_in_no_more_drops_its_work(farm_site: FarmSite, joine
 
 
 @asynccontextmanager
-async def _inside(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
-    """A node in this process, with short pauses while its credential is refused."""
+async def _node_in_process(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
+    """Runs a node in this process, with short pauses while its credential is refused."""
     outbound = HttpClient(connections_max=4)
     engines = Engines([Espeak(processes=1, queue_max=1, job_deadline_s=60)])
     server = ServerClient(farm_site.url, farm_site.credential, outbound)
@@ -130,11 +130,11 @@ async def _inside(farm_site: FarmSite, folder: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.anyio
-async def test_a_node_that_is_let_in_again_works_again(
+async def test_an_enabled_node_works_again(
     farm_site: FarmSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with _inside(farm_site, tmp_path):
+    async with _node_in_process(farm_site, tmp_path):
         farm_site.admits = False
         await asyncio.to_thread(farm_site.wait, lambda: farm_site.requests > 4, "the node retries")
         farm_site.admits = True
@@ -143,10 +143,10 @@ async def test_a_node_that_is_let_in_again_works_again(
 
 
 @pytest.mark.anyio
-async def test_a_node_that_can_remove_nothing_works_on(
+async def test_a_node_that_cannot_remove_files_continues(
     farm_site: FarmSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    async with _inside(farm_site, tmp_path):
+    async with _node_in_process(farm_site, tmp_path):
         await asyncio.to_thread(farm_site.wait_failed, farm_site.order(voice_id="somebody-else"))
         await asyncio.to_thread(farm_site.wait_completed, farm_site.order())

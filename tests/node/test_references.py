@@ -1,4 +1,4 @@
-"""Recordings that a node is given to speak like: fetched once, kept private, forgotten when told."""
+"""References of cloned voices on a node: fetched once, private, deleted on request."""
 
 import io
 import itertools
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def farm_site() -> Iterator[FarmSite]:
-    """One for all of these: each has a recording of its own."""
+    """One service for all tests of this file. Each test has its own reference."""
     site = FarmSite()
     site.poll_max_s = 0.2
     yield site
@@ -33,7 +33,7 @@ def farm_site() -> Iterator[FarmSite]:
 def cloner(
     farm_site: FarmSite, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ComputeNode]:
-    """A node that clones, and runs."""
+    """A running node that clones."""
     folder = tmp_path_factory.mktemp("cloner")
     toml = f'slots = 2\n[[engine]]\nkind = "sherpa"\nfolder = "{zipvoice(folder / "model")}"\n'
     node = ComputeNode(folder / "node", commands, toml).join(farm_site.url, farm_site.token)
@@ -53,12 +53,12 @@ def kept(cloner: ComputeNode, reference: JobReference) -> bool:
 
 
 def wait_reported(farm_site: FarmSite, reference: JobReference, reported: bool = True) -> None:
-    """Until the node says, asking for jobs, that it has the recording."""
+    """Waits until a poll of the node reports the reference, or no longer does."""
     names = farm_site.leases
-    farm_site.wait(lambda: (reference.sha256 in names[-1].references) is reported, "it is reported, or not")
+    farm_site.wait(lambda: (reference.sha256 in names[-1].references) is reported, "the reported references")
 
 
-def test_a_cloned_voice_is_spoken_from_its_recording_fetched_once(
+def test_a_reference_is_fetched_once_for_many_jobs(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     assert "zh" in farm_site.hellos[-1].clones
@@ -69,7 +69,7 @@ def test_a_cloned_voice_is_spoken_from_its_recording_fetched_once(
     assert farm_site.fetched.count(reference.sha256) == 1
 
 
-def test_a_recording_is_its_owners_alone_and_reported_and_kept_over_a_restart(
+def test_a_reference_is_private_reported_and_kept_across_a_restart(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
@@ -88,25 +88,25 @@ def test_a_recording_is_its_owners_alone_and_reported_and_kept_over_a_restart(
     assert ".half.part" not in cloner.files("references")
 
 
-def test_a_recording_that_the_site_names_is_deleted(
+def test_a_reference_named_in_forget_is_deleted(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
     wait_reported(farm_site, reference)
     farm_site.forget = [reference.sha256]
-    cloner.wait(lambda: not kept(cloner, reference), "the recording is gone")
+    cloner.wait(lambda: not kept(cloner, reference), "the reference is deleted")
     wait_reported(farm_site, reference, False)
 
 
 @pytest.mark.parametrize("fault", ["cut", "status:500"])
-def test_a_recording_that_does_not_come_is_asked_for_again(
+def test_a_failed_fetch_of_a_reference_is_retried(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference, fault: str
 ) -> None:
     farm_site.faults["reference"] += [fault]
     farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
 
 
-def test_another_recording_than_the_announced_one_is_never_spoken_like(
+def test_a_reference_with_another_hash_is_rejected(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     wav = farm_site.references[reference.sha256]
@@ -116,7 +116,7 @@ def test_another_recording_than_the_announced_one_is_never_spoken_like(
     assert not kept(cloner, reference)
 
 
-def test_a_recording_larger_than_announced_is_not_read(
+def test_a_reference_larger_than_announced_is_rejected(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     farm_site.references[reference.sha256] *= 2
@@ -126,7 +126,7 @@ def test_a_recording_larger_than_announced_is_not_read(
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "a" * 63, ""])
-def test_a_site_cannot_name_a_file_outside_the_folder(
+def test_a_reference_cannot_name_a_file_outside_the_folder(
     farm_site: FarmSite, cloner: ComputeNode, name: str
 ) -> None:
     said, before = len(cloner.messages("does not follow this protocol")), cloner.files("references")
@@ -136,7 +136,7 @@ def test_a_site_cannot_name_a_file_outside_the_folder(
     assert cloner.files("references") == before
 
 
-def test_a_language_that_no_engine_clones_in_may_be_another_nodes(
+def test_a_reference_in_an_unsupported_language_is_no_final_failure(
     farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
 ) -> None:
     wav = farm_site.references[reference.sha256]

@@ -1,4 +1,4 @@
-"""A node at work: what it is given it speaks, and what it says of itself is true."""
+"""A running node: its jobs, its hello, its log and its limits."""
 
 import io
 import os
@@ -22,11 +22,11 @@ def seconds_of(mp3: bytes) -> float:
     return float(found.duration)
 
 
-def test_a_job_is_spoken_and_brought_back_as_an_mp3(pair: Pair) -> None:
+def test_a_job_is_spoken_and_uploaded_as_an_mp3(pair: Pair) -> None:
     job = pair.site.order("今天是2026年5月1日，天气很好。", "zh-male-1")
     assert 2 < seconds_of(pair.site.wait_completed(job)) < 10
     pair.node.wait_logged(f"task {job.id}: 18 characters")
-    pair.node.wait(lambda: pair.node.files("work") == [], "nothing is left of it")
+    pair.node.wait(lambda: pair.node.files("work") == [], "its files are removed")
 
 
 def test_speed_and_voice_are_those_of_the_job(pair: Pair) -> None:
@@ -36,7 +36,7 @@ def test_speed_and_voice_are_those_of_the_job(pair: Pair) -> None:
     assert 0.4 < fast / plain < 0.65
 
 
-def test_hello_says_what_the_node_can_do(pair: Pair) -> None:
+def test_hello_has_the_capabilities_of_the_node(pair: Pair) -> None:
     hello = pair.site.hellos[-1]
     assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
     assert (hello.slots, hello.clones, hello.leaving) == (1, [], False)
@@ -51,15 +51,15 @@ def test_only_the_voices_that_node_toml_names_are_offered(farm_site: FarmSite, j
     assert node.wait_logged("connected to").startswith(f"connected to {farm_site.url} as box: 2 voices")
 
 
-def test_as_many_jobs_run_at_once_as_there_are_slots(
+def test_as_many_jobs_run_concurrently_as_there_are_slots(
     farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:
     stopped = voices(joined("slots = 2\n").start())
     stopped.stop()
     jobs = [farm_site.order()]
-    farm_site.wait(lambda: len(farm_site.leases) == 2, "another one is asked for")
+    farm_site.wait(lambda: len(farm_site.leases) == 2, "another job is requested")
     jobs += [farm_site.order(), farm_site.order()]
-    farm_site.wait(lambda: all(farm_site.beats_of(job) for job in jobs[:2]), "two jobs are held")
+    farm_site.wait(lambda: all(farm_site.beats_of(job) for job in jobs[:2]), "two jobs are leased")
     assert [lease.jobs for lease in farm_site.leases] == [2, 1]
     assert not farm_site.beats_of(jobs[2])
     stopped.go_on()
@@ -67,7 +67,7 @@ def test_as_many_jobs_run_at_once_as_there_are_slots(
         assert seconds_of(farm_site.wait_completed(job)) > 0
 
 
-def test_the_log_never_has_the_text_nor_the_credential(pair: Pair) -> None:
+def test_the_log_has_neither_texts_nor_the_credential(pair: Pair) -> None:
     pair.site.faults["complete"].append("status:400")
     refused = pair.site.order(SECRET_TEXT)
     pair.site.wait_failed(refused)
@@ -80,28 +80,28 @@ def test_the_log_never_has_the_text_nor_the_credential(pair: Pair) -> None:
     assert all(job.token not in pair.node.stderr for job in (refused, fine))
 
 
-def test_a_text_without_sound_fails_for_good(pair: Pair) -> None:
+def test_a_text_without_sound_is_a_final_failure(pair: Pair) -> None:
     failure = pair.site.wait_failed(pair.site.order("…"))
     assert (failure.final, failure.handed_back) == (True, False)
     assert "…" not in failure.reason
 
 
-def test_a_speed_that_no_engine_has_fails_for_good(pair: Pair) -> None:
+def test_an_unsupported_speed_is_a_final_failure(pair: Pair) -> None:
     assert pair.site.wait_failed(pair.site.order(speed=9.0)).final
 
 
-def test_a_voice_that_this_node_lacks_may_be_another_ones(pair: Pair) -> None:
+def test_a_missing_voice_is_no_final_failure(pair: Pair) -> None:
     assert not pair.site.wait_failed(pair.site.order(voice_id="somebody-else")).final
 
 
-def test_audio_that_the_site_refuses_is_a_failure_that_another_node_may_mend(pair: Pair) -> None:
+def test_audio_refused_by_the_service_is_no_final_failure(pair: Pair) -> None:
     pair.site.faults["complete"].append("status:400")
     failure = pair.site.wait_failed(pair.site.order())
     assert not failure.final
     assert "This is fault 400." in failure.reason
 
 
-def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(pair: Pair) -> None:
+def test_a_stale_job_is_dropped_without_a_failure_report(pair: Pair) -> None:
     pair.site.faults["complete"].append("status:409")
     lost = pair.site.order()
     pair.node.wait_logged(f"task {lost.id}: dropped")
@@ -109,7 +109,7 @@ def test_a_job_that_is_somebody_elses_by_now_is_dropped_without_a_word(pair: Pai
     assert pair.site.failures_of(lost) == []
 
 
-def test_a_voice_that_dies_costs_one_job_that_another_node_may_do(
+def test_a_killed_engine_process_fails_one_job_not_finally(
     farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:
     node = joined(ONE_SLOT).start()
@@ -121,22 +121,20 @@ def test_a_voice_that_dies_costs_one_job_that_another_node_may_do(
     farm_site.wait_completed(farm_site.order())
 
 
-def test_what_the_site_takes_back_is_stopped_at_once(
-    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
-) -> None:
+def test_a_cancelled_job_is_stopped_at_once(farm_site: FarmSite, joined: NodeWith, voices: VoicesOf) -> None:
     node = joined(ONE_SLOT).start()
     speaking = voices(node).stop()
     job = farm_site.order()
-    farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is held")
+    farm_site.wait(lambda: bool(farm_site.beats_of(job)), "the job is leased")
     farm_site.cancelled.add(("task", job.id, job.epoch))
     node.wait_logged(f"task {job.id}: dropped: the service cancelled it")
     assert not set(speaking) & set(voices(node).pids())
     farm_site.wait_completed(farm_site.order())
     assert farm_site.failed == []
-    node.wait(lambda: node.files("work") == [], "nothing is left of it")
+    node.wait(lambda: node.files("work") == [], "its files are removed")
 
 
-def test_without_a_beat_that_is_heard_the_job_is_dropped_when_its_lease_is_over(
+def test_without_beats_a_job_is_dropped_when_its_lease_expires(
     farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:
     farm_site.lease_s = 1.0
@@ -149,9 +147,7 @@ def test_without_a_beat_that_is_heard_the_job_is_dropped_when_its_lease_is_over(
     farm_site.wait_completed(farm_site.order())
 
 
-def test_beats_keep_a_job_for_longer_than_its_lease(
-    farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
-) -> None:
+def test_beats_renew_the_lease_of_a_long_job(farm_site: FarmSite, joined: NodeWith, voices: VoicesOf) -> None:
     farm_site.lease_s = 0.5
     node = joined(ONE_SLOT).start()
     speaking = voices(node)
@@ -163,13 +159,13 @@ def test_beats_keep_a_job_for_longer_than_its_lease(
     assert node.messages("dropped") == []
 
 
-def test_a_folder_serves_one_node_at_a_time(pair: Pair) -> None:
+def test_a_data_folder_is_locked_by_one_node(pair: Pair) -> None:
     ended = pair.node.command("run")
     assert ended.code == 1
     assert ended.stderr.startswith("myna: Another node runs from ")
 
 
-def test_a_machine_that_has_not_joined_is_told_to(
+def test_a_node_that_has_not_joined_exits_with_the_command_to_join(
     joined: NodeWith, make_node: Callable[[], ComputeNode]
 ) -> None:
     ended = make_node().command("run")
@@ -177,7 +173,7 @@ def test_a_machine_that_has_not_joined_is_told_to(
     assert "myna node join" in ended.stderr
 
 
-def test_a_node_too_old_for_its_site_ends_with_the_sites_sentence(
+def test_a_node_with_an_old_protocol_exits_with_the_message_of_the_service(
     farm_site: FarmSite, joined: NodeWith
 ) -> None:
     node = joined(ONE_SLOT).start()
@@ -188,7 +184,7 @@ def test_a_node_too_old_for_its_site_ends_with_the_sites_sentence(
     assert "Traceback" not in node.stderr
 
 
-def test_a_node_whose_offer_is_not_taken_ends_with_the_sites_sentence(
+def test_a_node_whose_hello_is_refused_exits_with_the_message_of_the_service(
     farm_site: FarmSite, joined: NodeWith
 ) -> None:
     node = joined(ONE_SLOT)
@@ -201,11 +197,11 @@ def test_a_node_whose_offer_is_not_taken_ends_with_the_sites_sentence(
     assert farm_site.hellos == []
 
 
-def test_a_copy_left_by_a_killed_node_is_cleared_away(
+def test_files_left_by_a_killed_node_are_removed(
     farm_site: FarmSite, joined: NodeWith, voices: VoicesOf
 ) -> None:
     node = joined(ONE_SLOT).start()
-    (node.data / "work" / "left.mp3").write_bytes(b"of a job long gone")
+    (node.data / "work" / "left.mp3").write_bytes(b"of an earlier job")
     node.signal(signal.SIGKILL)
     assert node.exit_code() == -signal.SIGKILL
     node.start()
