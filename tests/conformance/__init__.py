@@ -1,1 +1,1 @@
-"""The contract, asked of a real server process over HTTP, once on each database."""
+"""The contract of /v1, tested over HTTP against a server process, once on each database."""

@@ -1,4 +1,4 @@
-"""A caller of the service, and what must hold for every answer it gets."""
+"""A caller of the service, and the checks of every answer."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ UNCHARGED = Stats(calls=0, cost=0, ok_calls=0)
 
 @dataclass(frozen=True)
 class Caller:
-    """One key at one service. Every answer it gets is checked for what holds of all answers."""
+    """One key of one service. Every answer is checked with `check`."""
 
     service: Service
     account: Account
@@ -64,7 +64,7 @@ class Caller:
         return answer
 
     def chat(self, text: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answer:
-        """Ask with one user message; `fields` go beside it in the body."""
+        """Sends one user message. `fields` are further fields of the body."""
         messages = [{"role": "user", "content": text}]
         return self.post(
             "/chat/completions", {"model": "svc-chat", "messages": messages} | fields, headers=headers
@@ -78,7 +78,7 @@ class Caller:
 
 
 def check(answer: Answer) -> None:
-    """What holds for every answer below the base path: its id, its type, and the envelope of errors."""
+    """Checks what holds for every answer below the base path: request id, content type, error envelope."""
     assert answer.headers.get("x-request-id"), answer
     assert answer.headers["content-type"].split(";")[0] == "application/json", answer
     if answer.status != HTTPStatus.OK:
@@ -86,7 +86,7 @@ def check(answer: Answer) -> None:
 
 
 def check_error(answer: Answer, status: int, kind: str | None = None) -> str:
-    """The answer is this error, in the envelope, and betrays nothing; gives its message."""
+    """Checks that the answer is this error, in the envelope, without secrets. Returns its message."""
     assert answer.status == status, answer
     assert_shape(answer.json, ERROR)
     error = answer.json["error"]
@@ -100,9 +100,9 @@ def check_error(answer: Answer, status: int, kind: str | None = None) -> str:
 
 
 def assert_shape(value: Any, shape: Any, where: str = "answer") -> None:
-    """`value` has exactly the keys and types of `shape`; true is no integer and null no string.
+    """Checks that `value` has exactly the keys and types of `shape`. A bool is no int, None is no str.
 
-    A shape is a type, a dict of shapes, or a list of one shape that holds for every item.
+    A shape is a type, a dict of shapes, or a list with the one shape of its items.
     """
     if isinstance(shape, dict):
         assert type(value) is dict, f"{where} is {value!r}"

@@ -1,4 +1,4 @@
-"""The services under test, one for each database, and callers of them."""
+"""The services under test, on each database, and their callers."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.rig.service import ALL_SCOPES, Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-# Short, so that what has to run into them doesn't hold the suite up; long enough for a busy machine.
+# Short, so that tests of timeouts are quick; long enough for a loaded machine.
 CALL_DEADLINE_S = 10
 BODY_TIMEOUT_S = 4
 BODY_MAX_BYTES = 200_000
@@ -33,7 +33,7 @@ def database(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def new_database(database: str, request: pytest.FixtureRequest) -> Callable[[], str | None]:
-    """Makes a database for one more service: an address, or None for SQLite in the data folder."""
+    """Makes a database for one more service. Returns its URL, or None for SQLite in the data folder."""
     if database == "sqlite":
         return lambda: None
     postgres: Postgres = request.getfixturevalue("postgres")
@@ -47,7 +47,7 @@ def service(
     commands: CommandLine,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
-    """A service with a chat upstream and its own voice, shared by all tests that don't hurt it."""
+    """A service with a chat upstream and the embedded voice, shared by all tests that do not stop it."""
     running = Service(
         tmp_path_factory.mktemp("service"),
         commands,
@@ -62,13 +62,13 @@ def service(
 
 
 @pytest.fixture(scope="session")
-def mute_service(
+def service_without_speech(
     new_database: Callable[[], str | None],
     session_upstream: Upstream,
     commands: CommandLine,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
-    """A service that can chat and has nothing to speak with."""
+    """A service with a chat channel and without a speech channel."""
     running = Service(
         tmp_path_factory.mktemp("mute"),
         commands,
@@ -87,9 +87,9 @@ def mute_service(
 def own_service(
     new_database: Callable[[], str | None], make_service: ServiceMaker, upstream: Upstream
 ) -> Callable[..., Service]:
-    """Makes services, with a chat upstream of the test's own, that the test may stop and kill.
+    """Makes services for one test, with a chat upstream of its own, which the test may stop and kill.
 
-    They have nothing to speak with unless told, which makes them start faster.
+    By default they have no speech channel, so that they start faster.
     """
 
     def make(*, speech: str = "none", **env: str) -> Service:
@@ -106,8 +106,8 @@ def own_service(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def the_books_balance(service: Service) -> Iterator[None]:
-    """Behind every module the audit finds nothing."""
+def the_audit_finds_nothing(service: Service) -> Iterator[None]:
+    """Runs the audit after every module."""
     yield
     ended = service.command("audit", "--json")
     assert ended.code == 0, ended
@@ -115,25 +115,25 @@ def the_books_balance(service: Service) -> Iterator[None]:
 
 @pytest.fixture
 def chat_upstream(session_upstream: Upstream) -> Upstream:
-    """The upstream of the shared services, with nothing recorded and echoing."""
+    """The upstream of the shared services, reset: it echoes and has recorded no requests."""
     session_upstream.forget()
     return session_upstream
 
 
 def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Caller:
-    """A new account and a key of it; `parameters` go to `Account.key`."""
+    """Makes an account and a key of it. `parameters` go to `Account.key`."""
     account = service.account(units=units)
     return Caller(service, account, account.key(**parameters))
 
 
 def wait_for_voices(caller: Caller) -> None:
-    """A speech upstream is asked for its voices in the background, soon after the start."""
+    """Waits until the service has read the voices of its speech upstream, which it does after the start."""
     wait_until(lambda: caller.get("/voices").json["data"] != [], 15, "voices are listed")
 
 
 @pytest.fixture(scope="session")
 def caller(service: Service) -> Caller:
-    """A caller with every scope and more units than all tests need, for tests that only look at changes."""
+    """A caller with every scope and enough units for all tests, for tests that compare counters."""
     return make_caller(service, units=1_000_000)
 
 
@@ -153,13 +153,13 @@ def scoped(service: Service) -> dict[tuple[str, ...], Caller]:
 
 
 @pytest.fixture(scope="session")
-def mute_caller(mute_service: Service) -> Caller:
-    return make_caller(mute_service, units=1_000_000)
+def caller_without_speech(service_without_speech: Service) -> Caller:
+    return make_caller(service_without_speech, units=1_000_000)
 
 
 @pytest.fixture
 def tts_max_chars(service: Service) -> Iterator[int]:
-    """The text limit, set low for one test."""
+    """A low text limit for one test."""
     service.cli("settings", "set", "tts_max_chars", "12")
     yield 12
     service.cli("settings", "set", "tts_max_chars", "1000")

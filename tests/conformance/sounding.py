@@ -1,4 +1,4 @@
-"""What an audio address must hold up to: it opens without a key and what it gives is sound."""
+"""Checks of an audio URL: it needs no key and serves an audible mp3."""
 
 import io
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.rig.service import Service
 
 @dataclass(frozen=True)
 class Sound:
-    """Decoded audio: how long, and how loud at its loudest (1.0 is full scale)."""
+    """Decoded audio: its length in seconds and its peak (1.0 is full scale)."""
 
     duration_s: float
     peak: float
@@ -20,7 +20,7 @@ class Sound:
 
 
 def fetch(service: Service, url: str, **headers: str) -> Answer:
-    """Get an audio address as anyone may, without a key."""
+    """Gets an audio URL without a key."""
     assert url.startswith(f"{service.root_url}/uploads/"), url
     answer = call("GET", url, headers=headers)
     assert answer.headers["x-request-id"]
@@ -28,7 +28,7 @@ def fetch(service: Service, url: str, **headers: str) -> Answer:
 
 
 def listen(service: Service, url: str) -> Sound:
-    """Fetch and decode it; it must be an mp3 in which something is heard."""
+    """Gets and decodes an audio URL. Checks that it is an audible mp3."""
     answer = fetch(service, url)
     assert answer.status == 200
     assert answer.headers["content-type"] == "audio/mpeg"

@@ -1,4 +1,4 @@
-"""The programs an operator runs, as processes of their own."""
+"""The programs of an operator, run as processes."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def run(service: Service, program: str, *arguments: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_key_issued_beside_a_running_service_works_at_once(service: Service, program: str) -> None:
+def test_a_key_issued_while_the_service_runs_works_at_once(service: Service, program: str) -> None:
     name = f"by-{program}"
     assert run(service, program, "account", "add", name, "--units", "3", "--json").returncode == 0
     ended = run(service, program, "key", "issue", name, "--name", "n", "--scope", "chat", "--json")
@@ -41,14 +41,14 @@ def test_a_key_issued_beside_a_running_service_works_at_once(service: Service, p
     assert call("GET", f"{service.base_url}/me", key=issued["key"]).status == 200
 
 
-def test_a_command_that_is_refused_ends_with_1_and_says_why(service: Service) -> None:
+def test_a_refused_command_exits_with_1_and_the_reason(service: Service) -> None:
     ended = run(service, "module", "account", "grant", "nobody-of-this-name", "5", "--json")
     assert ended.returncode == 1
     assert ended.stderr.strip()
     assert "Traceback" not in ended.stderr
 
 
-def test_a_wrong_setting_ends_the_service_with_2_before_anything_starts(service: Service) -> None:
+def test_an_invalid_setting_exits_with_2_before_anything_starts(service: Service) -> None:
     for name in ("MYNA_PORT", "MYNA_CALL_DEADLINE_S", "MYNA_BODY_MAX_BYTES", "MYNA_DATABASE_URL"):
         ended = service.command("serve", env={name: "nonsense"})
         assert ended.code == 2, name
@@ -56,11 +56,11 @@ def test_a_wrong_setting_ends_the_service_with_2_before_anything_starts(service:
         assert "Traceback" not in ended.stderr
 
 
-def test_a_ready_service_says_so_without_a_key(service: Service) -> None:
+def test_readyz_needs_no_key(service: Service) -> None:
     assert call("GET", f"{service.root_url}/readyz").status == 200
 
 
-def test_the_forking_command_line_does_what_a_process_does(service: Service) -> None:
+def test_forked_commands_behave_like_processes(service: Service) -> None:
     for arguments in (("audit", "--json"), ("account", "grant", "nobody-of-this-name", "5", "--json")):
         alone, forked = run(service, "module", *arguments), service.command(*arguments)
         assert (alone.returncode, alone.stderr) == (forked.code, forked.stderr)

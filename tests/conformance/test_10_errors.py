@@ -1,4 +1,4 @@
-"""Every answer that is no success has the one envelope, whoever produced it."""
+"""Every error has the same envelope, whichever layer produced it."""
 
 import pytest
 
@@ -22,11 +22,11 @@ GOOD = {
     ],
     ids=lambda path: path[:20],
 )
-def test_a_path_that_does_not_exist_is_404(caller: Caller, path: str) -> None:
+def test_an_unknown_path_is_404(caller: Caller, path: str) -> None:
     check_error(caller.get(path), 404, "not_found_error")
 
 
-def test_without_a_key_a_path_that_does_not_exist_has_the_envelope_too(service: Service) -> None:
+def test_without_a_key_an_unknown_path_is_404_in_the_envelope(service: Service) -> None:
     answer = call("GET", f"{service.base_url}/nothing")
     check(answer)
     assert answer.status in (401, 404)
@@ -34,7 +34,7 @@ def test_without_a_key_a_path_that_does_not_exist_has_the_envelope_too(service: 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", [*GETS, *POSTS])
-def test_a_wrong_method_is_405_and_says_which_are_right(caller: Caller, path: str, method: str) -> None:
+def test_a_wrong_method_is_405_with_the_allowed_methods(caller: Caller, path: str, method: str) -> None:
     answer = caller.send(method, path)
     check_error(answer, 405, "invalid_request_error")
     right = "GET" if path in GETS else "POST"
@@ -43,18 +43,18 @@ def test_a_wrong_method_is_405_and_says_which_are_right(caller: Caller, path: st
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_post_where_only_a_get_is_right_is_405(caller: Caller, path: str) -> None:
+def test_post_on_a_get_route_is_405(caller: Caller, path: str) -> None:
     check_error(caller.post(path, {}), 405, "invalid_request_error")
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_get_where_only_a_post_is_right_is_405(caller: Caller, path: str) -> None:
+def test_get_on_a_post_route_is_405(caller: Caller, path: str) -> None:
     answer = caller.get(path)
     check_error(answer, 405, "invalid_request_error")
     assert answer.headers["allow"] == "POST"
 
 
-def test_every_answer_has_an_id_of_its_own(caller: Caller) -> None:
+def test_every_answer_has_a_unique_request_id(caller: Caller) -> None:
     paths = ["/me", "/me", "/nothing", "/task", "/models"]
     ids = [caller.get(path).headers["x-request-id"] for path in paths]
     assert len(set(ids)) == len(ids)
@@ -103,7 +103,7 @@ NO_JSON = {
 
 @pytest.mark.parametrize("case", NO_JSON)
 @pytest.mark.parametrize("path", POSTS)
-def test_a_body_that_is_no_json_object_is_400(caller: Caller, path: str, case: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_400(caller: Caller, path: str, case: str) -> None:
     before = caller.stats()
     check_error(caller.post(path, body=NO_JSON[case]), 400, "invalid_request_error")
     assert caller.stats() - before == UNCHARGED
@@ -113,7 +113,7 @@ CHAT = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hi"}]'
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "told"),
+    ("path", "body", "parts"),
     [
         ("/chat/completions", CHAT.replace(b"svc-chat", b"gpt-4") + b"}", ["model", "svc-chat", "svc-agent"]),
         ("/chat/completions", b'{"messages": []}', ["model", "svc-chat", "svc-agent"]),
@@ -129,26 +129,26 @@ CHAT = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hi"}]'
         ("/tts", rb'{"text": "\ud83d"}', ["text", "half of a surrogate pair"]),
     ],
 )
-def test_a_message_names_the_field_and_what_to_change(
-    caller: Caller, path: str, body: bytes, told: list[str]
+def test_a_validation_error_names_the_field_and_the_fix(
+    caller: Caller, path: str, body: bytes, parts: list[str]
 ) -> None:
     answer = caller.post(path, body=body)
     check_error(answer, 400, "invalid_request_error")
     message = answer.json["error"]["message"]
-    assert message.startswith(told[0]), message
-    assert all(part in message for part in told), message
+    assert message.startswith(parts[0]), message
+    assert all(part in message for part in parts), message
 
 
 @pytest.mark.parametrize("escape", [rb"\ud800", rb"\udfff", rb"a\udc00\ud800b", rb"\ud83dx"])
 @pytest.mark.parametrize("path", POSTS)
-def test_half_a_surrogate_pair_is_400(caller: Caller, path: str, escape: bytes) -> None:
+def test_a_lone_surrogate_is_400(caller: Caller, path: str, escape: bytes) -> None:
     body = GOOD[path].replace(b"hello", b"hello" + escape).replace("你".encode(), "你".encode() + escape)
     assert escape in body
     check_error(caller.post(path, body=body), 400, "invalid_request_error")
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_whole_surrogate_pair_is_one_character(caller: Caller, path: str) -> None:
+def test_a_surrogate_pair_is_one_character(caller: Caller, path: str) -> None:
     body = GOOD[path].replace(b"hello", rb"hello\ud83d\ude00")
     body = body.replace("你".encode(), "你".encode() + rb"\ud83d\ude00")
     answer = caller.post(path, body=body)
@@ -157,37 +157,37 @@ def test_a_whole_surrogate_pair_is_one_character(caller: Caller, path: str) -> N
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_deep_nesting_beside_the_known_fields_is_no_fault_of_the_service(caller: Caller, path: str) -> None:
+def test_deep_nesting_in_unknown_fields_is_no_internal_error(caller: Caller, path: str) -> None:
     deep = b', "extra": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
     check_error(caller.post(path, body=GOOD[path][:-1] + deep), 400, "invalid_request_error")
 
 
 @pytest.mark.parametrize("extra", [b"1" + b"0" * 4400, b"1e400", b"-1e400", b"0." + b"1" * 5000], ids=len)
 @pytest.mark.parametrize("path", POSTS)
-def test_an_enormous_number_beside_the_known_fields_is_no_fault_of_the_service(
+def test_a_huge_number_in_an_unknown_field_is_no_internal_error(
     caller: Caller, path: str, extra: bytes
 ) -> None:
     answer = caller.post(path, body=GOOD[path][:-1] + b', "seed": ' + extra + b"}")
     assert answer.status in (200, 400)
 
 
-def test_a_name_that_comes_twice_is_no_fault_of_the_service(caller: Caller) -> None:
+def test_a_duplicate_field_is_no_internal_error(caller: Caller) -> None:
     for body in (b'{"text": "\xe4\xbd\xa0", "text": 5}', b'{"text": 5, "text": "\xe4\xbd\xa0"}'):
         assert caller.post("/tts", body=body).status in (200, 400)
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_byte_order_mark_is_no_fault_of_the_service(caller: Caller, path: str) -> None:
+def test_a_byte_order_mark_is_no_internal_error(caller: Caller, path: str) -> None:
     assert caller.post(path, body=b"\xef\xbb\xbf" + GOOD[path]).status in (200, 400)
 
 
 @pytest.mark.parametrize("query", ["?%FF", "?a=%00", "?" + "a=b&" * 2000, "?=", "?&&&", "?id=1&id=2&id=x"])
 @pytest.mark.parametrize("path", ["/me", "/records", "/task"])
-def test_a_strange_query_is_no_fault_of_the_service(caller: Caller, path: str, query: str) -> None:
+def test_an_unusual_query_is_no_internal_error(caller: Caller, path: str, query: str) -> None:
     assert caller.get(path + query).status in (200, 400, 404)
 
 
-def test_the_service_describes_itself_without_a_key(service: Service) -> None:
+def test_openapi_needs_no_key(service: Service) -> None:
     answer = call("GET", f"{service.root_url}/openapi.json")
     assert answer.status == 200
     described = {

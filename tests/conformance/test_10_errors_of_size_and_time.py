@@ -1,4 +1,4 @@
-"""Bodies that are too large, too slow, or not as long as they say."""
+"""Bodies that are too large, too slow, or not of their announced length."""
 
 import http.client
 import socket
@@ -15,7 +15,7 @@ POSTS = ["/chat/completions", "/tts"]
 
 
 def padded(path: str, size: int) -> bytes:
-    """A request that is right and, by the spaces in it, exactly so many bytes long."""
+    """A valid request, padded with spaces to exactly this size in bytes."""
     start = {
         "/tts": b'{"text": "\xe4\xbd\xa0"',
         "/chat/completions": b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]',
@@ -24,7 +24,7 @@ def padded(path: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_body_of_exactly_the_limit_is_taken_and_a_byte_more_is_not(caller: Caller, path: str) -> None:
+def test_a_body_of_the_maximum_size_is_accepted_and_one_byte_more_is_not(caller: Caller, path: str) -> None:
     assert caller.post(path, body=padded(path, BODY_MAX_BYTES)).status == 200
     before = caller.stats()
     check_error(caller.post(path, body=padded(path, BODY_MAX_BYTES + 1)), 413, "invalid_request_error")
@@ -47,7 +47,7 @@ def test_a_large_body_is_refused_before_it_is_sent(caller: Caller, path: str, le
     check_error(answer, 413, "invalid_request_error")
 
 
-def test_what_follows_a_refused_body_is_never_taken_for_a_request(caller: Caller) -> None:
+def test_bytes_after_a_refused_body_are_not_parsed_as_a_request(caller: Caller) -> None:
     with Wire(caller.service.root_url) as wire:
         begin(wire, caller, "/tts", f"Content-Length: {10**9}")
         check_error(wire.answer(), 413)
@@ -61,7 +61,7 @@ def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large(caller: Caller, pa
     chunk = b"x" * 10_000
     with Wire(caller.service.root_url) as wire:
         begin(wire, caller, path, "Transfer-Encoding: chunked")
-        for _ in range(BODY_MAX_BYTES // len(chunk) + 2):  # and the last chunk never comes
+        for _ in range(BODY_MAX_BYTES // len(chunk) + 2):  # without the last chunk
             wire.send(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         answer = wire.answer()
     check(answer)
@@ -69,7 +69,7 @@ def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large(caller: Caller, pa
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_chunked_body_within_the_limit_is_taken(caller: Caller, path: str) -> None:
+def test_a_chunked_body_within_the_limit_is_accepted(caller: Caller, path: str) -> None:
     body = padded(path, 500)
 
     def pieces() -> Iterator[bytes]:
@@ -80,20 +80,20 @@ def test_a_chunked_body_within_the_limit_is_taken(caller: Caller, path: str) -> 
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_body_that_trickles_is_cut_off(caller: Caller, path: str) -> None:
-    """One byte whenever the socket is quiet for a moment: each comes soon, and the whole never."""
+def test_a_slow_body_is_disconnected_at_its_timeout(caller: Caller, path: str) -> None:
+    """One byte is sent whenever the socket is quiet, so the connection is never idle for long."""
     before = caller.stats()
     started = time.monotonic()
     with Wire(caller.service.root_url, deadline_s=0.1) as wire:
         begin(wire, caller, path, "Content-Length: 5000")
-        heard = trickle(wire, give_up_at=started + BODY_TIMEOUT_S + 15)
-    assert heard.startswith(b"HTTP/1.1 4") or not heard
+        received = send_until_answered(wire, give_up_at=started + BODY_TIMEOUT_S + 15)
+    assert received.startswith(b"HTTP/1.1 4") or not received
     assert BODY_TIMEOUT_S * 0.8 < time.monotonic() - started < BODY_TIMEOUT_S + 20
     assert caller.stats() - before == UNCHARGED
 
 
-def trickle(wire: Wire, give_up_at: float) -> bytes:
-    """Send spaces until the other side answers or hangs up; what it said."""
+def send_until_answered(wire: Wire, give_up_at: float) -> bytes:
+    """Sends spaces until the server answers or disconnects. Returns what was received."""
     while time.monotonic() < give_up_at:
         try:
             wire.send(b" ")
@@ -102,17 +102,17 @@ def trickle(wire: Wire, give_up_at: float) -> bytes:
             continue
         except (ConnectionResetError, BrokenPipeError):
             return b""
-    raise TimeoutError("a body that trickles is never cut off")
+    raise TimeoutError("a slow body is never disconnected")
 
 
-def test_a_head_that_never_ends_holds_nobody_else_up(caller: Caller) -> None:
+def test_endless_heads_do_not_delay_other_clients(caller: Caller) -> None:
     with Wire(caller.service.root_url) as wire:
         wire.send(b"POST /v1/tts HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert caller.get("/me").status == 200
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_charged(caller: Caller, path: str) -> None:
+def test_a_client_that_disconnects_within_its_body_is_not_charged(caller: Caller, path: str) -> None:
     before = caller.stats()
     with Wire(caller.service.root_url) as wire:
         begin(wire, caller, path, "Content-Length: 500")
@@ -136,7 +136,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_charged(caller: C
     ],
     ids=lambda lines: lines[0][:25],
 )
-def test_a_length_that_makes_no_sense_is_the_clients_mistake(caller: Caller, lines: list[str]) -> None:
+def test_an_invalid_content_length_is_a_client_error(caller: Caller, lines: list[str]) -> None:
     before = caller.stats()
     with Wire(caller.service.root_url, deadline_s=BODY_TIMEOUT_S + 10) as wire:
         begin(wire, caller, "/tts", *lines)
@@ -147,14 +147,14 @@ def test_a_length_that_makes_no_sense_is_the_clients_mistake(caller: Caller, lin
 
 
 def answered(wire: Wire) -> Answer | None:
-    """The answer, or None where the connection was closed without one."""
+    """The answer, or None if the connection was closed without one."""
     try:
         return wire.answer()
     except (ConnectionError, http.client.HTTPException):
         return None
 
 
-def test_bytes_that_are_no_http_do_no_harm(caller: Caller) -> None:
+def test_invalid_http_does_not_harm_the_service(caller: Caller) -> None:
     for noise in (b"\x00" * 1000, b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", bytes(range(256)) * 50):
         with Wire(caller.service.root_url, deadline_s=BODY_TIMEOUT_S + 10) as wire:
             wire.send(noise)

@@ -1,4 +1,4 @@
-"""What a call costs, exactly: to the unit, under contention, and across crashes."""
+"""The exact cost of calls: in units, under contention, and across crashes."""
 
 import http.client
 from collections import Counter
@@ -30,7 +30,7 @@ def test_chat_and_speech_cost_one_unit_each(new_caller: CallerMaker) -> None:
     assert caller.stats() == Stats(calls=4, cost=4, ok_calls=4)
 
 
-def test_an_account_without_units_gets_nothing(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+def test_an_account_without_units_is_refused(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     caller = new_caller(units=0)
     check_error(caller.chat("hello"), 402, "insufficient_quota")
     check_error(caller.speak("你好"), 402, "insufficient_quota")
@@ -38,7 +38,7 @@ def test_an_account_without_units_gets_nothing(new_caller: CallerMaker, chat_ups
     assert not chat_upstream.requests
 
 
-def test_units_that_are_granted_can_be_spent_at_once(new_caller: CallerMaker) -> None:
+def test_granted_units_can_be_spent_at_once(new_caller: CallerMaker) -> None:
     caller = new_caller(units=0)
     check_error(caller.chat("hello"), 402)
     caller.account.grant(1)
@@ -76,7 +76,7 @@ def test_two_hundred_callers_at_once_spend_exactly_a_hundred_units(new_caller: C
     check_error(caller.chat("the balance is 0"), 402)
 
 
-def test_failures_among_many_give_back_exactly_their_own_units(new_caller: CallerMaker) -> None:
+def test_failures_among_concurrent_calls_refund_exactly_their_units(new_caller: CallerMaker) -> None:
     caller = new_caller(units=60)
     texts = ["hello", "fault=status:500", "fault=close"] * 20
     with ThreadPoolExecutor(60) as pool:
@@ -88,7 +88,7 @@ def test_failures_among_many_give_back_exactly_their_own_units(new_caller: Calle
     assert statuses == {200: 40, 402: 10}
 
 
-def test_a_client_that_leaves_pays_for_the_work_it_ordered(
+def test_a_client_that_disconnects_pays_for_its_call(
     new_caller: CallerMaker, chat_upstream: Upstream
 ) -> None:
     caller = new_caller()
@@ -102,8 +102,8 @@ def test_a_client_that_leaves_pays_for_the_work_it_ordered(
     wait_until(lambda: caller.stats() == DELIVERED, 10, "the call is kept")
 
 
-class Asked:
-    """A call in flight: asked in a thread, upstream has it, and it is held there."""
+class CallInProgress:
+    """A call that has reached the upstream and waits there, sent from a thread."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Asked:
         upstream.wait_for_requests(before + 1)
 
     def answer(self) -> Answer | None:
-        """The answer; None where the connection was closed without one."""
+        """The answer, or None if the connection was closed without one."""
         try:
             return self._answer.result(60)
         except (ConnectionError, http.client.HTTPException):
@@ -127,7 +127,7 @@ class Asked:
             self._pool.shutdown()
 
 
-def test_a_call_cut_off_by_a_crash_is_refunded_and_can_be_ordered_again(
+def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     own_service: OwnService, upstream: Upstream
 ) -> None:
     limits = {"MYNA_SWEEP_EVERY_S": "0.5", "MYNA_CALL_DEADLINE_S": "1"}
@@ -135,8 +135,8 @@ def test_a_call_cut_off_by_a_crash_is_refunded_and_can_be_ordered_again(
     caller = make_caller(service, units=2)
     wait_for_voices(caller)
     order = {"Idempotency-Key": "an order"}
-    asked = Asked(caller.chat, upstream, "hold", order)
-    spoken = Asked(caller.speak, upstream, "hold")
+    asked = CallInProgress(caller.chat, upstream, "hold", order)
+    spoken = CallInProgress(caller.speak, upstream, "hold")
     service.kill()
     assert asked.answer() is spoken.answer() is None
     service.start()
@@ -155,7 +155,7 @@ def test_a_call_cut_off_by_a_crash_is_refunded_and_can_be_ordered_again(
     assert service.stop() == 0
 
 
-def test_what_was_answered_before_a_crash_stays_charged_and_is_not_done_again(
+def test_a_call_answered_before_a_crash_stays_charged_and_is_replayed(
     own_service: OwnService, upstream: Upstream
 ) -> None:
     service = own_service(speech="espeak").start()
@@ -172,8 +172,8 @@ def test_what_was_answered_before_a_crash_stays_charged_and_is_not_done_again(
     assert audit(service) == 0
 
 
-def is_leaving(service: Service) -> bool:
-    """Whether a new client is told at once to go elsewhere; a client left waiting is a TimeoutError."""
+def refuses_connections(service: Service) -> bool:
+    """Whether new clients are refused. Raises TimeoutError if one gets no answer."""
     try:
         return call("GET", f"{service.root_url}/readyz", deadline_s=2).status != 200
     except (ConnectionRefusedError, ConnectionResetError, http.client.RemoteDisconnected):
@@ -181,12 +181,12 @@ def is_leaving(service: Service) -> bool:
 
 
 def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstream: Upstream) -> None:
-    # With the embedded voice, whose processes must not keep clients waiting at the listening socket.
+    # With the embedded voice: its child processes must not keep the listening socket open.
     service = own_service(speech="espeak", MYNA_CALL_DEADLINE_S="30").start()
     caller = make_caller(service, units=1)
-    asked = Asked(caller.chat, upstream, "hold")
+    asked = CallInProgress(caller.chat, upstream, "hold")
     service.terminate()
-    wait_until(lambda: is_leaving(service), 3, "new clients are sent away")
+    wait_until(lambda: refuses_connections(service), 3, "new clients are refused")
     upstream.release()
     answer = asked.answer()
     assert answer is not None
@@ -197,13 +197,13 @@ def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstre
     assert audit(service) == 0
 
 
-def test_calls_that_outlive_the_grace_at_sigterm_are_refunded(
+def test_calls_longer_than_the_grace_period_are_refunded_at_sigterm(
     own_service: OwnService, upstream: Upstream
 ) -> None:
     limits = {"MYNA_SHUTDOWN_GRACE_S": "1", "MYNA_CALL_DEADLINE_S": "60", "MYNA_SWEEP_EVERY_S": "1"}
     service = own_service(**limits).start()
     caller = make_caller(service, units=2)
-    asked = [Asked(caller.chat, upstream, fault) for fault in ("hang", "drip")]
+    asked = [CallInProgress(caller.chat, upstream, fault) for fault in ("hang", "drip")]
     service.terminate()
     assert service.exit_code(10) == 0
     answers = [one.answer() for one in asked]
@@ -225,7 +225,7 @@ def test_without_a_chat_channel_a_chat_fails_and_costs_nothing(
     assert audit(service) == 0
 
 
-def test_answers_say_what_they_cost_and_what_is_left(new_caller: CallerMaker) -> None:
+def test_answers_have_the_cost_and_the_balance(new_caller: CallerMaker) -> None:
     caller = new_caller(units=5)
     once = {"Idempotency-Key": "once"}
 

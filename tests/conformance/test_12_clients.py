@@ -1,4 +1,4 @@
-"""The official clients, and a language model server nobody here wrote."""
+"""The official clients, and a real language model server as the upstream."""
 
 from collections.abc import Callable, Iterator
 
@@ -40,7 +40,7 @@ def test_the_python_client_chats(python_client: openai.OpenAI) -> None:
     assert completion._request_id
 
 
-def test_the_python_client_that_streams_gets_no_chunk_as_the_clients_page_says(
+def test_the_python_client_with_stream_gets_no_chunk_as_documented(
     python_client: openai.OpenAI,
 ) -> None:
     stream = python_client.chat.completions.create(
@@ -113,7 +113,7 @@ def test_the_node_client_raises_its_own_errors(
 
 @pytest.fixture
 def llm_service(new_database: Callable[[], str | None], make_service: ServiceMaker, llm: Llm) -> Service:
-    """A service whose chat upstream is the language model server."""
+    """A service with the language model server as its chat upstream."""
     return make_service(
         database_url=new_database(), chat_url=llm.url, chat_key=llm.key, chat_model="tiny"
     ).start()

@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same order twice is one call."""
+"""Idempotency-Key: a retry is the same call."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ def once(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["one", "x" * 255, "a b", "~!@#$%^&*()"])
-def test_the_same_order_gets_the_same_answer_and_pays_once(
+def test_a_retry_gets_the_stored_response_and_is_charged_once(
     new_caller: CallerMaker, chat_upstream: Upstream, name: str
 ) -> None:
     caller = new_caller()
@@ -28,7 +28,7 @@ def test_the_same_order_gets_the_same_answer_and_pays_once(
     assert len(chat_upstream.requests) == 1
 
 
-def test_speech_is_ordered_once_too(new_caller: CallerMaker) -> None:
+def test_a_speech_retry_is_charged_once(new_caller: CallerMaker) -> None:
     caller = new_caller()
     assert caller.speak("你好", headers=once("a")).json == caller.speak("你好", headers=once("a")).json
     spoken = caller.chat("朗读：你好", headers=once("b")).json
@@ -37,20 +37,20 @@ def test_speech_is_ordered_once_too(new_caller: CallerMaker) -> None:
     assert caller.get("/records").json["count"] == 2
 
 
-def test_without_the_header_every_order_is_a_call(new_caller: CallerMaker) -> None:
+def test_without_an_idempotency_key_every_request_is_a_call(new_caller: CallerMaker) -> None:
     caller = new_caller()
     assert caller.chat("hello").json["id"] != caller.chat("hello").json["id"]
     assert caller.stats().calls == 2
 
 
-def test_the_last_unit_is_enough_for_its_replay(new_caller: CallerMaker) -> None:
+def test_a_replay_needs_no_units(new_caller: CallerMaker) -> None:
     caller = new_caller(units=1)
     first = caller.chat("hello", headers=once("a"))
     assert caller.chat("hello", headers=once("a")).json == first.json
     check_error(caller.chat("hello", headers=once("b")), 402)
 
 
-def test_another_body_or_path_under_the_same_key_is_refused(new_caller: CallerMaker) -> None:
+def test_another_body_or_path_with_the_same_idempotency_key_is_refused(new_caller: CallerMaker) -> None:
     caller = new_caller()
     assert caller.chat("hello", headers=once("a")).status == 200
     for other in (
@@ -66,7 +66,7 @@ def test_another_body_or_path_under_the_same_key_is_refused(new_caller: CallerMa
 
 @pytest.mark.parametrize("name", ["", "x" * 256], ids=["empty", "256 characters"])
 @pytest.mark.parametrize("path", ["/chat/completions", "/tts"])
-def test_a_key_of_the_wrong_length_is_refused(caller: Caller, path: str, name: str) -> None:
+def test_an_idempotency_key_of_invalid_length_is_refused(caller: Caller, path: str, name: str) -> None:
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}], "text": "你好"}
     before = caller.stats()
     message = check_error(caller.post(path, data, headers=once(name)), 400, "invalid_request_error")
@@ -74,8 +74,8 @@ def test_a_key_of_the_wrong_length_is_refused(caller: Caller, path: str, name: s
     assert caller.stats() - before == UNCHARGED
 
 
-def test_an_answer_too_large_to_be_stored_is_paid_once_and_not_repeated(new_caller: CallerMaker) -> None:
-    """However much a caller has answered under idempotency keys, the database grows by a bounded amount."""
+def test_an_answer_too_large_to_be_stored_is_charged_once_and_not_replayed(new_caller: CallerMaker) -> None:
+    """Stored responses are bounded in size, so that a caller cannot fill the database."""
     caller, long = new_caller(), "a" * 150_000
     first = caller.chat(long, headers=once("a"))
     assert first.status == 200
@@ -86,7 +86,7 @@ def test_an_answer_too_large_to_be_stored_is_paid_once_and_not_repeated(new_call
     assert caller.stats() == DELIVERED
 
 
-def test_a_refunded_order_may_be_tried_again(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+def test_a_refunded_call_can_be_retried(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     caller = new_caller()
     chat_upstream.behave("status:500")
     check_error(caller.chat("hello", headers=once("a")), 500, "upstream_error")
@@ -98,7 +98,7 @@ def test_a_refunded_order_may_be_tried_again(new_caller: CallerMaker, chat_upstr
     assert len(chat_upstream.requests) >= 2
 
 
-def test_an_answer_that_was_not_charged_is_not_kept(new_caller: CallerMaker) -> None:
+def test_an_uncharged_answer_is_not_stored(new_caller: CallerMaker) -> None:
     caller = new_caller(units=0)
     check_error(caller.chat("hello", headers=once("a")), 402)
     check_error(caller.speak("", headers=once("b")), 400)
@@ -107,7 +107,7 @@ def test_an_answer_that_was_not_charged_is_not_kept(new_caller: CallerMaker) -> 
     assert caller.speak("你好", headers=once("b")).status == 200
 
 
-def test_the_keys_of_another_account_are_another_matter(new_caller: CallerMaker) -> None:
+def test_idempotency_keys_of_two_accounts_are_independent(new_caller: CallerMaker) -> None:
     first, second = new_caller(), new_caller()
     one = first.chat("hello", headers=once("a"))
     two = second.chat("hello", headers=once("a"))
@@ -115,7 +115,7 @@ def test_the_keys_of_another_account_are_another_matter(new_caller: CallerMaker)
     assert (first.stats(), second.stats()) == (DELIVERED, DELIVERED)
 
 
-def test_a_replay_is_the_accounts_and_wants_a_key_that_gets_in(new_caller: CallerMaker) -> None:
+def test_a_replay_belongs_to_the_account_and_requires_a_valid_key(new_caller: CallerMaker) -> None:
     first = new_caller()
     second = Caller(first.service, first.account, first.account.key())
     no_chat = Caller(first.service, first.account, first.account.key(scopes=("tts",)))
@@ -127,7 +127,7 @@ def test_a_replay_is_the_accounts_and_wants_a_key_that_gets_in(new_caller: Calle
     check_error(first.chat("hello", headers=once("a")), 401)
 
 
-def test_a_replay_of_speech_wants_a_key_with_the_tts_scope(new_caller: CallerMaker) -> None:
+def test_a_replay_of_speech_requires_the_tts_scope(new_caller: CallerMaker) -> None:
     first = new_caller()
     chat_only = Caller(first.service, first.account, first.account.key(scopes=("chat",)))
     spoken = first.chat("朗读：你好", headers=once("a"))
@@ -136,7 +136,9 @@ def test_a_replay_of_speech_wants_a_key_with_the_tts_scope(new_caller: CallerMak
     assert chat_only.stats() == UNCHARGED
 
 
-def test_a_copy_waits_for_the_call_in_flight(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+def test_a_concurrent_retry_waits_for_the_call_in_progress(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
     caller = new_caller()
     with ThreadPoolExecutor(8) as pool:
         copies = [pool.submit(caller.chat, "fault=hold", once("a")) for _ in range(8)]
@@ -150,7 +152,7 @@ def test_a_copy_waits_for_the_call_in_flight(new_caller: CallerMaker, chat_upstr
     assert len(chat_upstream.requests) == 1
 
 
-def test_many_copies_at_once_are_one_call(new_caller: CallerMaker) -> None:
+def test_many_concurrent_retries_are_one_call(new_caller: CallerMaker) -> None:
     caller = new_caller()
     gate = threading.Barrier(30)
 
@@ -165,7 +167,9 @@ def test_many_copies_at_once_are_one_call(new_caller: CallerMaker) -> None:
     assert caller.get("/records").json["count"] == 1
 
 
-def test_a_copy_of_a_call_that_fails_is_tried_anew(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+def test_a_concurrent_retry_of_a_failed_call_is_a_new_call(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
     caller = new_caller()
     with ThreadPoolExecutor(2) as pool:
         copies = [pool.submit(caller.chat, "fault=hold:500", once("a")) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Audio addresses: open to who has them, closed to who guesses."""
+"""Audio URLs: they need no key and cannot be guessed."""
 
 import re
 import urllib.parse
@@ -14,12 +14,12 @@ from tests.rig.service import Service
 
 @pytest.fixture(scope="module")
 def url(service: Service) -> str:
-    """The address of a sentence that was just spoken."""
+    """The audio URL of a sentence just spoken."""
     address: str = make_caller(service).speak("你好，世界。Hello, world.").json["audio_url"]
     return address
 
 
-def test_the_address_is_absolute_unguessable_and_open(service: Service, url: str) -> None:
+def test_an_audio_url_is_absolute_unguessable_and_needs_no_key(service: Service, url: str) -> None:
     assert url.startswith(f"{service.root_url}/uploads/")
     name = url.rsplit("/", 1)[1].split(".")[0]
     assert re.search(r"[0-9a-f]{32}|[A-Za-z0-9_-]{22}", name), name
@@ -30,17 +30,17 @@ def test_the_address_is_absolute_unguessable_and_open(service: Service, url: str
     assert int(answer.headers["content-length"]) == len(answer.body) > 500
 
 
-def test_what_it_gives_is_an_mp3_in_which_something_is_heard(service: Service, url: str) -> None:
+def test_an_audio_url_serves_an_audible_mp3(service: Service, url: str) -> None:
     assert 0.5 < listen(service, url).duration_s < 20
 
 
-def test_two_addresses_have_nothing_in_common(caller: Caller) -> None:
+def test_two_audio_urls_have_random_names(caller: Caller) -> None:
     first, second = (caller.speak("你好").json["audio_url"].rsplit("/", 1)[1] for _ in range(2))
     same = sum(a == b for a, b in zip(first, second, strict=True))
     assert same < len(first) / 2 + len(".mp3")
 
 
-def test_a_head_tells_the_length_and_no_more(service: Service, url: str) -> None:
+def test_head_has_the_length_and_no_body(service: Service, url: str) -> None:
     whole = fetch(service, url)
     head = call("HEAD", url)
     assert head.status == 200
@@ -48,7 +48,7 @@ def test_a_head_tells_the_length_and_no_more(service: Service, url: str) -> None
     assert head.headers["content-length"] == str(len(whole.body))
 
 
-def test_the_host_header_has_no_say_in_the_address(caller: Caller) -> None:
+def test_the_host_header_does_not_change_the_audio_url(caller: Caller) -> None:
     answer = caller.post(
         "/tts", {"text": "你好"}, headers={"Host": "evil.example", "X-Forwarded-Host": "evil"}
     )
@@ -66,7 +66,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("asked", RANGES)
-def test_a_range_gets_its_part(service: Service, url: str, asked: str) -> None:
+def test_a_range_is_206_with_its_bytes(service: Service, url: str, asked: str) -> None:
     whole = fetch(service, url).body
     part = fetch(service, url, Range=asked)
     expected = whole[RANGES[asked]]
@@ -95,15 +95,13 @@ def test_a_range_past_the_end_is_416(service: Service, url: str, asked: str) -> 
     ],
     ids=lambda asked: asked[:14],
 )
-def test_a_range_that_makes_no_sense_or_has_several_parts_gets_the_whole(
-    service: Service, url: str, asked: str
-) -> None:
+def test_an_invalid_or_multiple_range_gets_the_whole_file(service: Service, url: str, asked: str) -> None:
     answer = fetch(service, url, Range=asked)
     assert answer.status == 200
     assert answer.body == fetch(service, url).body
 
 
-def test_a_range_of_another_version_gets_the_whole(service: Service, url: str) -> None:
+def test_a_range_of_another_version_gets_the_whole_file(service: Service, url: str) -> None:
     whole = fetch(service, url)
     for version in ('"another"', "W/" + whole.headers["etag"], "Mon, 01 Jan 2001 00:00:00 GMT"):
         assert fetch(service, url, **{"Range": "bytes=0-9", "If-Range": version}).status == 200
@@ -112,7 +110,7 @@ def test_a_range_of_another_version_gets_the_whole(service: Service, url: str) -
         assert fetch(service, url, **{"Range": "bytes=0-9", "If-Range": version}).body == whole.body[:10]
 
 
-def test_a_file_may_be_kept_for_good(service: Service, url: str) -> None:
+def test_a_file_is_immutable_for_caches(service: Service, url: str) -> None:
     first, again = fetch(service, url), fetch(service, url)
     assert first.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert first.headers["etag"] == again.headers["etag"]
@@ -120,30 +118,30 @@ def test_a_file_may_be_kept_for_good(service: Service, url: str) -> None:
     assert first.headers["last-modified"].endswith(" GMT")
 
 
-def test_what_the_client_has_is_not_sent_again(service: Service, url: str) -> None:
-    told = fetch(service, url).headers
+def test_a_matching_condition_is_304(service: Service, url: str) -> None:
+    first = fetch(service, url).headers
     conditions = [
-        {"If-None-Match": told["etag"]},
-        {"If-None-Match": f'"other", W/{told["etag"]}'},
+        {"If-None-Match": first["etag"]},
+        {"If-None-Match": f'"other", W/{first["etag"]}'},
         {"If-None-Match": "*"},
-        {"If-Modified-Since": told["last-modified"]},
+        {"If-Modified-Since": first["last-modified"]},
         {"If-Modified-Since": "Fri, 31 Dec 2100 00:00:00 GMT"},
-        {"If-None-Match": told["etag"], "Range": "bytes=0-9"},
+        {"If-None-Match": first["etag"], "Range": "bytes=0-9"},
     ]
     for headers in conditions:
         for method in ("GET", "HEAD"):
             answer = call(method, url, headers=headers)
             assert (answer.status, answer.body) == (304, b""), headers
-            assert answer.headers["etag"] == told["etag"]
-            assert answer.headers["cache-control"] == told["cache-control"]
+            assert answer.headers["etag"] == first["etag"]
+            assert answer.headers["cache-control"] == first["cache-control"]
 
 
-def test_what_the_client_does_not_have_is_sent(service: Service, url: str) -> None:
-    told = fetch(service, url).headers
+def test_a_condition_that_does_not_match_gets_the_whole_file(service: Service, url: str) -> None:
+    first = fetch(service, url).headers
     conditions = [
         {"If-None-Match": '"other"'},
-        {"If-None-Match": '"other"', "If-Modified-Since": told["last-modified"]},
-        {"If-None-Match": told["etag"].strip('"')},
+        {"If-None-Match": '"other"', "If-Modified-Since": first["last-modified"]},
+        {"If-None-Match": first["etag"].strip('"')},
         *({"If-Modified-Since": date} for date in ("Mon, 01 Jan 2001 00:00:00 GMT", "yesterday", "", "0")),
         {"If-Modified-Since": "Mon, 01 Jan 0001 00:00:00 -0000"},
     ]
@@ -151,14 +149,14 @@ def test_what_the_client_does_not_have_is_sent(service: Service, url: str) -> No
         assert fetch(service, url, **headers).status == 200, headers
 
 
-def test_a_head_with_a_range_tells_the_whole_length(service: Service, url: str) -> None:
+def test_head_with_a_range_has_the_whole_length(service: Service, url: str) -> None:
     head = call("HEAD", url, headers={"Range": "bytes=0-9"})
     assert head.status == 200
     assert int(head.headers["content-length"]) == len(fetch(service, url).body)
 
 
 def raw_get(service: Service, target: str) -> Answer:
-    """A GET whose path goes out exactly as written, dots and all."""
+    """Sends a GET with this path unchanged, also with dots."""
     with Wire(service.root_url) as wire:
         wire.head(f"GET {target} HTTP/1.1", "Connection: close")
         return wire.answer("GET")
@@ -171,7 +169,7 @@ def test_there_is_no_listing(service: Service, url: str, target: str) -> None:
     assert url.rsplit("/", 1)[1].encode() not in answer.body
 
 
-def test_the_folders_above_an_address_have_no_listing_either(service: Service, url: str) -> None:
+def test_parent_folders_have_no_listing(service: Service, url: str) -> None:
     path = urllib.parse.urlsplit(url).path
     while path.count("/") > 1:
         path = path.rsplit("/", 1)[0]
@@ -183,7 +181,7 @@ UPWARDS = ["../", "../../", "../../../../../../../../", "%2e%2e/", "..%2f", "%2e
 
 
 @pytest.mark.parametrize("upwards", UPWARDS)
-def test_nobody_climbs_out_of_the_folder(service: Service, url: str, upwards: str) -> None:
+def test_path_traversal_is_refused(service: Service, url: str, upwards: str) -> None:
     folder = urllib.parse.urlsplit(url).path.rsplit("/", 1)[0]
     files = [file.relative_to(service.folder) for file in (service.folder / "data").rglob("*")]
     names = [str(file) for file in files if file.is_file()] + OUTSIDE
@@ -211,17 +209,17 @@ def test_nobody_climbs_out_of_the_folder(service: Service, url: str, upwards: st
     ],
     ids=lambda name: name[:15],
 )
-def test_a_strange_name_is_not_found(service: Service, url: str, name: str) -> None:
+def test_an_unusual_name_is_not_found(service: Service, url: str, name: str) -> None:
     assert raw_get(service, f"/uploads/{name}").status in (400, 404)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_an_address_can_only_be_read(service: Service, url: str, method: str) -> None:
+def test_an_audio_url_is_read_only(service: Service, url: str, method: str) -> None:
     assert call(method, url, body=b"x").status in (404, 405)
     assert fetch(service, url).status == 200
 
 
-def test_an_address_cut_short_or_changed_is_not_found(service: Service, url: str) -> None:
+def test_a_changed_audio_url_is_not_found(service: Service, url: str) -> None:
     changed = url.replace(".mp3", "") if ".mp3" in url else url + "x"
     other = url[:-5] + ("0" if url[-5] != "0" else "1") + url[-4:]
     for wrong in (changed, url[:-1], other, url + "/", url.upper()):

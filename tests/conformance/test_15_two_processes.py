@@ -1,4 +1,4 @@
-"""Two serving processes. On PostgreSQL they are one service; on SQLite the second one doesn't start."""
+"""Two serving processes. On PostgreSQL they are one service; on SQLite the second does not start."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ from tests.rig.upstream import Upstream
 
 
 @pytest.fixture(scope="module", autouse=True)
-def the_books_balance() -> None:
-    """Instead of the folder's: these tests have services of their own and run once, not for each database."""
+def the_audit_finds_nothing() -> None:
+    """Replaces the fixture of the folder: these tests have their own services and run once."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two processes on one database and one folder of audio."""
+    """Two processes with the same database and audio folder."""
 
     first: Service
     second: Service
 
     def callers(self, units: int = 1000) -> tuple[Caller, Caller]:
-        """One key, at both."""
+        """Callers of both processes with the same key."""
         caller = make_caller(self.first, units=units)
         return caller, replace(caller, service=self.second)
 
@@ -60,7 +60,7 @@ def pair(
     assert (pair.first.stop(), pair.second.stop()) == (0, 0)
 
 
-def test_a_balance_is_spent_to_zero_from_both(pair: Pair) -> None:
+def test_both_processes_spend_one_balance_to_zero(pair: Pair) -> None:
     callers = pair.callers(units=60)
     with ThreadPoolExecutor(120) as pool:
         answers = list(pool.map(lambda number: callers[number % 2].chat("hello"), range(120)))
@@ -69,7 +69,7 @@ def test_a_balance_is_spent_to_zero_from_both(pair: Pair) -> None:
         assert caller.stats() == Stats(calls=60, cost=60, ok_calls=60)
 
 
-def test_a_key_revoked_is_refused_at_both_at_once(pair: Pair) -> None:
+def test_a_revoked_key_is_refused_by_both_processes_at_once(pair: Pair) -> None:
     first, second = pair.callers()
     assert (first.chat("hello").status, second.chat("hello").status) == (200, 200)
     first.service.revoke(first.key)
@@ -78,14 +78,14 @@ def test_a_key_revoked_is_refused_at_both_at_once(pair: Pair) -> None:
         check_error(caller.chat("hello"), 401)
 
 
-def test_a_disabled_account_is_refused_at_both_at_once(pair: Pair) -> None:
+def test_a_disabled_account_is_refused_by_both_processes_at_once(pair: Pair) -> None:
     first, second = pair.callers()
     first.account.disable()
     check_error(first.chat("hello"), 401)
     check_error(second.chat("hello"), 401)
 
 
-def test_a_copy_at_the_other_process_waits_for_the_first_and_gets_its_answer(
+def test_a_retry_at_the_other_process_waits_for_the_stored_response(
     pair: Pair, chat_upstream: Upstream
 ) -> None:
     callers = pair.callers()
@@ -101,14 +101,14 @@ def test_a_copy_at_the_other_process_waits_for_the_first_and_gets_its_answer(
     assert len(chat_upstream.requests) == 1
 
 
-def test_what_one_process_spoke_the_other_one_knows(pair: Pair) -> None:
+def test_a_task_of_one_process_is_shown_by_the_other(pair: Pair) -> None:
     first, second = pair.callers()
     assert first.speak("你好").status == 200
     [record] = second.get("/records").json["data"]
     assert second.get(f"/task?id={record['id']}").json["data"]["status"] == 2
 
 
-def test_on_sqlite_a_second_process_on_the_folder_ends_with_1(make_service: ServiceMaker) -> None:
+def test_on_sqlite_a_second_process_on_the_folder_exits_with_1(make_service: ServiceMaker) -> None:
     serving = make_service(speech="none").start()
     ended = serving.command("serve")
     assert ended.code == 1
@@ -116,7 +116,7 @@ def test_on_sqlite_a_second_process_on_the_folder_ends_with_1(make_service: Serv
     assert serving.stop() == 0
 
 
-def test_on_sqlite_more_than_one_worker_ends_with_2(make_service: ServiceMaker) -> None:
+def test_on_sqlite_more_than_one_worker_exits_with_2(make_service: ServiceMaker) -> None:
     refused = make_service(env={"MYNA_WORKERS": "2"})
     ended = refused.command("serve")
     assert ended.code == 2

@@ -1,6 +1,6 @@
-"""Speech that only a compute node can do, as its account holder sees it: over /tts, /task, /voices and chat.
+"""Speech by compute nodes, as the caller sees it: /tts, /task, /voices and chat.
 
-The node is a program of the test that speaks the real protocol; the site has no voice of its own.
+The node is a client of the real protocol in the test; the service has no speech channel.
 """
 
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import make_caller
-from tests.farm.machines import Machine, Yard, mp3, new_voice
+from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
 from tests.rig.postgres import Postgres
@@ -28,24 +28,24 @@ QUICK = {"MYNA_SWEEP_EVERY_S": "0.1", "MYNA_CHAT_SPEECH_WAIT_S": str(CHAT_WAIT_S
 
 
 @pytest.fixture(scope="module")
-def yard(
+def site(
     new_database: Callable[[], str | None],
     commands: CommandLine,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Yard]:
-    """A service whose chats wait for a node no longer than CHAT_WAIT_S."""
+) -> Iterator[NodeSite]:
+    """A service whose chats wait for a node for at most CHAT_WAIT_S."""
     folder = tmp_path_factory.mktemp("nodes")
     service = Service(
         folder, commands, database_url=new_database(), chat_url="parrot:", speech="none", env=QUICK
     ).start()
-    yield Yard(service)
+    yield NodeSite(service)
     assert service.command("audit", "--audio", "--json").code == 0
     assert service.stop() == 0
 
 
 @pytest.fixture
-def caller(yard: Yard) -> Caller:
-    return make_caller(yard.service)
+def caller(site: NodeSite) -> Caller:
+    return make_caller(site.service)
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def voice() -> str:
 
 
 @pytest.fixture
-def machine(yard: Yard, voice: str) -> Iterator[Machine]:
-    """A node online that has the voice; its voice leaves with the test."""
-    machine = yard.machine(voice)
-    yield machine
-    yard.service.cli("node", "remove", machine.name)
+def node(site: NodeSite, voice: str) -> Iterator[NodeClient]:
+    """An online node with the voice. The node is removed after the test."""
+    node = site.node(voice)
+    yield node
+    site.service.cli("node", "remove", node.name)
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def meanwhile() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def speak(machine: Machine, audio: bytes = mp3()) -> None:
-    """Does the next job."""
-    answer = machine.complete(machine.take(), audio)
+def speak(node: NodeClient, audio: bytes = mp3()) -> None:
+    """Completes the next job."""
+    answer = node.complete(node.take(), audio)
     assert answer.status == 200, answer
 
 
@@ -77,15 +77,15 @@ def the_task(caller: Caller, task_id: int) -> dict[str, object]:
     return dict(caller.get(f"/task?id={task_id}").json["data"])
 
 
-def test_without_a_node_online_speech_is_a_503_that_costs_nothing(yard: Yard, caller: Caller) -> None:
+def test_without_an_online_node_speech_is_503_and_uncharged(site: NodeSite, caller: Caller) -> None:
     check_error(caller.speak("你好"), 503)
     check_error(caller.chat("请朗读：你好"), 503)
     assert caller.get("/voices").json == {"object": "list", "data": [], "default": ""}
     assert caller.stats() == UNCHARGED
 
 
-def test_an_order_is_queued_then_processing_then_completed(
-    caller: Caller, machine: Machine, voice: str
+def test_a_task_is_queued_then_processing_then_completed(
+    caller: Caller, node: NodeClient, voice: str
 ) -> None:
     text = "你好，世界"
     ordered = caller.speak(text, voice_id=voice)
@@ -96,12 +96,12 @@ def test_an_order_is_queued_then_processing_then_completed(
     task_id = ordered.json["id"]
     queued = {"id": task_id, "status": 0, "status_text": "排队中", "text": text, "chars": 5, "audio_url": ""}
     assert the_task(caller, task_id) == queued
-    job = machine.take()
+    job = node.take()
     assert the_task(caller, task_id) == queued | {"status": 1, "status_text": "处理中"}
-    machine.ask("beat", {"beats": [{"held": job.held, "progress": 0.4}]})
+    node.ask("beat", {"beats": [{"held": job.held, "progress": 0.4}]})
     assert the_task(caller, task_id)["status_text"] == "处理中 40%"
     audio = mp3(0.7)
-    assert machine.complete(job, audio).status == 200
+    assert node.complete(job, audio).status == 200
     done = the_task(caller, task_id)
     assert (done["status"], done["status_text"]) == (2, "已完成")
     assert call("GET", str(done["audio_url"])).body == audio
@@ -110,82 +110,82 @@ def test_an_order_is_queued_then_processing_then_completed(
     assert caller.stats() == DELIVERED
 
 
-def test_a_node_sees_the_text_the_voice_and_the_speed_and_nothing_of_the_account(
-    caller: Caller, machine: Machine, voice: str
+def test_a_job_has_text_voice_and_speed_and_nothing_of_the_account(
+    caller: Caller, node: NodeClient, voice: str
 ) -> None:
     caller.speak("你好", voice_id=voice, speed="1.5")
-    (job,) = machine.lease()
+    (job,) = node.lease()
     assert job.keys() == {
         "kind", "id", "epoch", "token", "lease_s", "text", "voice_id", "speed", "reference"
     }  # fmt: skip
     assert (job["text"], job["voice_id"], job["speed"], job["reference"]) == ("你好", voice, 1.5, None)
 
 
-def test_a_task_that_failed_for_good_is_refunded(caller: Caller, machine: Machine, voice: str) -> None:
+def test_a_failed_task_is_refunded(caller: Caller, node: NodeClient, voice: str) -> None:
     task_id = caller.speak("你好", voice_id=voice).json["id"]
-    failure = {"held": machine.take().held, "reason": "no such sound", "final": True}
-    assert machine.ask("fail", failure).status == 200
+    failure = {"held": node.take().held, "reason": "no such sound", "final": True}
+    assert node.ask("fail", failure).status == 200
     failed = the_task(caller, task_id)
-    said = "失败：无法合成，已退还所扣点数"  # and not in the node's words
+    said = "失败：无法合成，已退还所扣点数"  # not the node's message
     assert (failed["status"], failed["status_text"], failed["audio_url"]) == (3, said, "")
     assert caller.stats() == REFUNDED
 
 
-def test_a_task_nobody_does_before_its_deadline_fails_and_is_refunded(
-    yard: Yard, caller: Caller, machine: Machine, voice: str
+def test_a_task_past_its_deadline_fails_and_is_refunded(
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str
 ) -> None:
-    yard.service.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
+    site.service.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
     try:
         task_id = caller.speak("你好", voice_id=voice).json["id"]
     finally:
-        yard.service.cli("settings", "set", "task_deadline_s", "120")
+        site.service.cli("settings", "set", "task_deadline_s", "120")
     wait_until(lambda: the_task(caller, task_id)["status"] == 3, PATIENCE_S, "the deadline has passed")
     assert caller.stats() == REFUNDED
-    assert machine.lease(wait_s=0) == []
+    assert node.lease(wait_s=0) == []
 
 
-def test_a_voice_whose_only_node_left_is_a_503_and_an_unknown_one_a_400(
-    yard: Yard, caller: Caller, machine: Machine, voice: str
+def test_a_voice_without_an_online_node_is_503_and_an_unknown_voice_400(
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str
 ) -> None:
-    assert voice in yard.listed(caller.key.plain)
-    machine.hello(voice, leaving=True)
-    assert voice not in yard.listed(caller.key.plain)
+    assert voice in site.listed(caller.key.plain)
+    node.hello(voice, leaving=True)
+    assert voice not in site.listed(caller.key.plain)
     check_error(caller.speak("你好", voice_id=voice), 503)
-    yard.machine(new_voice())  # somebody can speak, but not this
+    site.node(new_voice())  # a node is online, but without this voice
     check_error(caller.speak("你好", voice_id=voice), 503)
     check_error(caller.speak("你好", voice_id=new_voice()), 400)
     assert caller.stats() == UNCHARGED
 
 
-def test_a_copy_of_an_order_gets_the_same_task_and_pays_nothing(
-    caller: Caller, machine: Machine, voice: str
+def test_a_retry_of_an_order_gets_the_same_task_uncharged(
+    caller: Caller, node: NodeClient, voice: str
 ) -> None:
     named = {"Idempotency-Key": "the order"}
     first = caller.speak("你好", named, voice_id=voice)
     assert caller.speak("你好", named, voice_id=voice).json == first.json
-    speak(machine)
+    speak(node)
     assert caller.speak("你好", named, voice_id=voice).json == first.json
     assert caller.stats() == DELIVERED
 
 
-def test_a_copy_of_an_order_that_failed_is_a_new_order(caller: Caller, machine: Machine, voice: str) -> None:
+def test_a_retry_of_a_failed_order_is_a_new_order(caller: Caller, node: NodeClient, voice: str) -> None:
     named = {"Idempotency-Key": "the order"}
     first = caller.speak("你好", named, voice_id=voice)
-    machine.ask("fail", {"held": machine.take().held, "reason": "no", "final": True})
+    node.ask("fail", {"held": node.take().held, "reason": "no", "final": True})
     second = caller.speak("你好", named, voice_id=voice)
     assert second.json["id"] > first.json["id"]
-    speak(machine)
+    speak(node)
     assert caller.stats() == Stats(calls=2, cost=1, ok_calls=1)
 
 
-def test_a_chat_waits_for_the_node_and_answers_with_the_address(
-    yard: Yard, caller: Caller, machine: Machine, voice: str, meanwhile: ThreadPoolExecutor
+def test_a_chat_waits_for_the_node_and_returns_the_audio_url(
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str, meanwhile: ThreadPoolExecutor
 ) -> None:
-    only(yard, voice)
+    only(site, voice)
     named = {"Idempotency-Key": "the chat"}
     asked = [meanwhile.submit(caller.chat, "请朗读：春眠不觉晓", named) for _ in range(2)]
     audio = mp3(0.6)
-    speak(machine, audio)
+    speak(node, audio)
     first, copy = (answered(future) for future in asked)
     assert first.json == copy.json
     url = first.json["choices"][0]["message"]["content"]
@@ -202,58 +202,58 @@ def test_a_chat_waits_for_the_node_and_answers_with_the_address(
     assert caller.stats() == DELIVERED
 
 
-def test_a_chat_whose_speech_is_not_done_in_time_is_a_500_and_refunded(
-    yard: Yard, caller: Caller, machine: Machine, voice: str
+def test_a_chat_whose_speech_times_out_is_500_and_refunded(
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str
 ) -> None:
-    only(yard, voice)
+    only(site, voice)
     check_error(caller.chat("请朗读：春眠不觉晓"), 500)
-    assert machine.lease(wait_s=0) == []
+    assert node.lease(wait_s=0) == []
     assert caller.get("/records").json["data"][0]["status"] == 3
     assert caller.stats() == REFUNDED
 
 
-def test_a_clone_is_its_accounts_alone(yard: Yard, caller: Caller, tmp_path: Path) -> None:
-    cloner = yard.machine(clones=["zh"])
-    stranger = make_caller(yard.service)
+def test_a_cloned_voice_is_private_to_its_account(site: NodeSite, caller: Caller, tmp_path: Path) -> None:
+    cloner = site.node(clones=["zh"])
+    stranger = make_caller(site.service)
     sample = write_voice(tmp_path / "sample.wav")
-    made = yard.service.cli(
+    made = site.service.cli(
         "voice", "clone", caller.account.name, "--name", "我", "--language", "zh", "--sample", str(sample),
         "--transcript", "你好", "--consent",
     )  # fmt: skip
     own = made["voice_id"]
     check_error(caller.speak("你好", voice_id=own), 400)  # not cloned yet
     speak(cloner)
-    assert yard.listed(caller.key.plain)[own] == {
+    assert site.listed(caller.key.plain)[own] == {
         "voice_id": own, "name": "我", "gender": "neutral", "language": "zh", "source": "clone"
     }  # fmt: skip
-    assert own not in yard.listed(stranger.key.plain)
+    assert own not in site.listed(stranger.key.plain)
     foreign, unknown = (stranger.speak("你好", voice_id=other) for other in (own, "clone-" + "0" * 32))
     check_error(foreign, 400)
     assert foreign.body == unknown.body
     ordered = caller.speak("你好", voice_id=own)
     (job,) = cloner.lease()
     assert job["reference"]["transcript"] == "你好"
-    yard.service.cli("voice", "delete", own)
+    site.service.cli("voice", "delete", own)
     assert the_task(caller, ordered.json["id"])["status"] == 3
     assert caller.stats() == REFUNDED
     check_error(caller.speak("你好", voice_id=own), 400)
-    yard.service.cli("node", "remove", cloner.name)
+    site.service.cli("node", "remove", cloner.name)
 
 
-def test_more_than_the_nodes_can_speak_in_time_is_refused_before_it_costs(
-    yard: Yard, caller: Caller, machine: Machine, voice: str
+def test_an_order_over_the_capacity_of_the_nodes_is_503_and_uncharged(
+    site: NodeSite, caller: Caller, node: NodeClient, voice: str
 ) -> None:
-    machine.hello(voice, slots=1, chars_per_s=10)  # 1,200 characters in the 120 s that a task may take
+    node.hello(voice, slots=1, chars_per_s=10)  # 1,200 characters within the task's deadline of 120 s
     text = "一" * 500
     tasks = [caller.speak(text, voice_id=voice) for _ in range(2)]
     assert [answer.status for answer in tasks] == [200, 200]
     check_error(caller.speak(text, voice_id=voice), 503)
-    other = make_caller(yard.service)
-    assert other.speak("一" * 50, voice_id=voice).status == 200  # its first one is the next but one
+    other = make_caller(site.service)
+    assert other.speak("一" * 50, voice_id=voice).status == 200  # its first job is third in the fair queue
     assert caller.stats().calls == 2
 
 
-def test_what_one_process_orders_a_node_at_another_one_gets_at_once(
+def test_an_order_at_one_process_is_leased_at_once_at_another(
     postgres: Postgres, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory, voice: str
 ) -> None:
     url, data = postgres.fresh_database(), tmp_path_factory.mktemp("pair")
@@ -265,25 +265,25 @@ def test_what_one_process_orders_a_node_at_another_one_gets_at_once(
         for _ in range(2)
     )  # fmt: skip
     caller = make_caller(first)
-    machine = replace(Yard(first).machine(voice), service=second)
+    node = replace(NodeSite(first).node(voice), service=second)
     with ThreadPoolExecutor(2) as pool:
-        taken = pool.submit(machine.take)
+        taken = pool.submit(node.take)
         ordered = caller.speak("你好", voice_id=voice)
         job = taken.result(PATIENCE_S)
     assert job.id == ordered.json["id"]
-    assert machine.complete(job, mp3()).status == 200
+    assert node.complete(job, mp3()).status == 200
     assert the_task(caller, job.id)["status"] == 2
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(caller.chat, "请朗读：春眠不觉晓")
-        speak(machine)
+        speak(node)
         answered(asked)
     assert first.command("audit", "--audio", "--json").code == 0
     assert (first.stop(), second.stop()) == (0, 0)
 
 
-def only(yard: Yard, voice: str) -> None:
-    """Puts the voice first in the list: a chat takes that one."""
-    yard.service.cli("voice", "order", voice)
+def only(site: NodeSite, voice: str) -> None:
+    """Puts the voice first in the list, where it is the default of chats."""
+    site.service.cli("voice", "order", voice)
 
 
 def answered(future: "Future[Answer]") -> Answer:

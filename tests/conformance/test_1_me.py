@@ -1,4 +1,4 @@
-"""GET /me: what a key is, what it may, and what it used."""
+"""GET /me: the key, its scopes and its counters."""
 
 import time
 
@@ -19,7 +19,7 @@ ME = {
 }
 
 
-def test_a_new_key_sees_itself_unused(new_caller: CallerMaker) -> None:
+def test_a_new_key_has_zero_counters(new_caller: CallerMaker) -> None:
     caller = new_caller(name="钥匙 one", scopes=("chat", "records"))
     me = caller.get("/me").json
     assert_shape(me, ME)
@@ -31,26 +31,26 @@ def test_a_new_key_sees_itself_unused(new_caller: CallerMaker) -> None:
     assert me["stats"] == {"calls": 0, "cost": 0, "ok_calls": 0}
 
 
-def test_the_mask_is_the_prefix_and_six_digits_of_the_key(caller: Caller) -> None:
+def test_a_masked_key_is_the_prefix_and_six_digits(caller: Caller) -> None:
     expected = caller.key.plain[: len("myna_") + 6] + "***"
     assert caller.get("/me").json["masked"] == expected == caller.key.masked
 
 
 @pytest.mark.parametrize("scope", ALL_SCOPES)
-def test_a_key_of_any_scope_may_look_at_itself(scoped: dict[tuple[str, ...], Caller], scope: str) -> None:
+def test_me_needs_no_scope(scoped: dict[tuple[str, ...], Caller], scope: str) -> None:
     answer = scoped[scope,].get("/me")
     assert answer.status == 200
     assert answer.json["scopes"] == [scope]
 
 
-def test_a_key_that_expires_says_when_in_unix_seconds(new_caller: CallerMaker) -> None:
+def test_expires_at_is_in_unix_seconds(new_caller: CallerMaker) -> None:
     caller = new_caller(expires_in="30d")
     expires_at = caller.get("/me").json["expires_at"]
     assert expires_at == caller.key.expires_at
     assert abs(expires_at - (time.time() + 30 * 86400)) < 60
 
 
-def test_the_counters_follow_delivered_and_refunded_calls(new_caller: CallerMaker) -> None:
+def test_counters_follow_delivered_and_refunded_calls(new_caller: CallerMaker) -> None:
     caller = new_caller()
     assert caller.chat("hello").status == 200
     assert caller.stats() == DELIVERED
@@ -59,7 +59,7 @@ def test_the_counters_follow_delivered_and_refunded_calls(new_caller: CallerMake
     assert caller.get("/me").json["use_count"] == 2
 
 
-def test_each_key_of_an_account_counts_for_itself(new_caller: CallerMaker) -> None:
+def test_each_key_has_its_own_counters(new_caller: CallerMaker) -> None:
     first = new_caller()
     second = Caller(first.service, first.account, first.account.key())
     assert first.chat("hello").status == 200
@@ -67,7 +67,7 @@ def test_each_key_of_an_account_counts_for_itself(new_caller: CallerMaker) -> No
     assert second.get("/me").json["use_count"] == 0
 
 
-def test_looking_costs_nothing_and_is_no_call(caller: Caller) -> None:
+def test_reading_me_is_uncharged_and_no_call(caller: Caller) -> None:
     before = caller.stats()
     for path in ("/me", "/models", "/voices", "/records", "/task?id=1"):
         caller.get(path)

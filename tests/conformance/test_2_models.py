@@ -1,11 +1,11 @@
-"""GET /models: exactly two."""
+"""GET /models lists exactly two models."""
 
 from tests.conformance.asking import Caller, assert_shape
 
 MODELS = {"object": str, "data": [{"id": str, "object": str, "created": int, "owned_by": str}]}
 
 
-def test_exactly_the_two_models_are_listed(caller: Caller) -> None:
+def test_exactly_two_models_are_listed(caller: Caller) -> None:
     answer = caller.get("/models")
     assert answer.status == 200
     assert_shape(answer.json, MODELS)
@@ -16,9 +16,9 @@ def test_exactly_the_two_models_are_listed(caller: Caller) -> None:
     assert all(model["created"] > 0 and model["owned_by"] for model in models)
 
 
-def test_the_list_is_the_same_each_time(caller: Caller) -> None:
+def test_the_list_of_models_is_stable(caller: Caller) -> None:
     assert caller.get("/models").json == caller.get("/models").json
 
 
-def test_the_chat_scope_alone_is_enough(scoped: dict[tuple[str, ...], Caller]) -> None:
+def test_the_chat_scope_is_sufficient(scoped: dict[tuple[str, ...], Caller]) -> None:
     assert scoped["chat",].get("/models").status == 200

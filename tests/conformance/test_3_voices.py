@@ -1,4 +1,4 @@
-"""GET /voices: what can speak now."""
+"""GET /voices lists the voices that can be used now."""
 
 import threading
 
@@ -11,7 +11,7 @@ VOICES = {
 }
 
 
-def test_the_list_names_each_voice_once_and_the_first_as_default(caller: Caller) -> None:
+def test_each_voice_is_listed_once_and_the_first_is_the_default(caller: Caller) -> None:
     answer = caller.get("/voices")
     assert answer.status == 200
     assert_shape(answer.json, VOICES)
@@ -25,22 +25,22 @@ def test_the_list_names_each_voice_once_and_the_first_as_default(caller: Caller)
     assert {voice["source"] for voice in voices} == {"public"}
 
 
-def test_every_voice_in_the_list_can_be_used(caller: Caller) -> None:
+def test_every_listed_voice_can_be_used(caller: Caller) -> None:
     voices = caller.get("/voices").json["data"]
     for voice in [*voices[:6], voices[-1]]:
         answer = caller.speak("你好, hello.", voice_id=voice["voice_id"])
         assert answer.status == 200, voice
 
 
-def test_the_tts_scope_alone_is_enough(scoped: dict[tuple[str, ...], Caller]) -> None:
+def test_the_tts_scope_is_sufficient(scoped: dict[tuple[str, ...], Caller]) -> None:
     assert scoped["tts",].get("/voices").status == 200
 
 
-def test_where_nothing_can_speak_the_list_is_empty_and_so_is_its_default(mute_caller: Caller) -> None:
-    assert mute_caller.get("/voices").json == {"object": "list", "data": [], "default": ""}
+def test_without_a_speech_channel_the_list_and_its_default_are_empty(caller_without_speech: Caller) -> None:
+    assert caller_without_speech.get("/voices").json == {"object": "list", "data": [], "default": ""}
 
 
-def test_the_list_does_not_wait_for_calls_in_flight(caller: Caller) -> None:
+def test_the_list_does_not_wait_for_calls_in_progress(caller: Caller) -> None:
     speaking = [threading.Thread(target=caller.speak, args=("一二三。" * 20,)) for _ in range(4)]
     for thread in speaking:
         thread.start()

@@ -1,4 +1,4 @@
-"""POST /chat/completions, answered by the chat upstream."""
+"""POST /chat/completions answered by the chat upstream."""
 
 import re
 import time
@@ -57,7 +57,7 @@ def test_two_answers_have_two_ids(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_streamed_request_gets_the_same_answer_in_one_piece(
+def test_a_request_with_stream_gets_the_same_answer_unstreamed(
     caller: Caller, chat_upstream: Upstream, stream: bool
 ) -> None:
     answer = caller.chat("hello", stream=stream)
@@ -66,14 +66,14 @@ def test_a_streamed_request_gets_the_same_answer_in_one_piece(
     assert chat_upstream.requests[0].json.get("stream", False) is False
 
 
-def test_the_whole_conversation_goes_upstream_as_it_came(caller: Caller, chat_upstream: Upstream) -> None:
+def test_the_messages_are_forwarded_unchanged(caller: Caller, chat_upstream: Upstream) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "Be brief. 朗读 nothing."},
         {"role": "user", "content": "配音：an earlier one", "name": "ann"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "42", "tool_call_id": "c1"},
-        {"role": "moderator", "content": "a role nobody knows"},
+        {"role": "moderator", "content": "an unknown role"},
         {"role": "user", "content": [{"type": "text", "text": "the last 😀"}, {"type": "text", "text": "!"}]},
         {"role": "assistant", "content": "a prefill"},
     ]
@@ -83,14 +83,14 @@ def test_the_whole_conversation_goes_upstream_as_it_came(caller: Caller, chat_up
     assert chat_upstream.requests[0].json["messages"] == messages
 
 
-def test_parts_that_are_no_text_pass_through(caller: Caller, chat_upstream: Upstream) -> None:
+def test_content_parts_without_text_are_forwarded(caller: Caller, chat_upstream: Upstream) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
     messages = [user([image, {"type": "text", "text": "what is it?"}])]
     assert ask(caller, messages).status == 200
     assert chat_upstream.requests[0].json["messages"] == messages
 
 
-def test_the_upstream_gets_its_own_model_and_key_and_never_the_callers(
+def test_the_upstream_gets_its_own_model_and_key_not_the_callers(
     caller: Caller, chat_upstream: Upstream
 ) -> None:
     caller.chat("hello")
@@ -116,14 +116,12 @@ FORWARDED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_what_means_something_to_a_model_is_passed_on(
-    caller: Caller, chat_upstream: Upstream, name: str
-) -> None:
+def test_model_parameters_are_forwarded(caller: Caller, chat_upstream: Upstream, name: str) -> None:
     assert caller.chat("hello", **{name: FORWARDED[name]}).status == 200
     assert chat_upstream.requests[0].json[name] == FORWARDED[name]
 
 
-def test_fields_nobody_knows_do_no_harm(caller: Caller) -> None:
+def test_unknown_fields_are_ignored(caller: Caller) -> None:
     assert caller.chat("hello", no_such_field={"a": [1, None]}, 字段=True).status == 200
 
 
@@ -149,16 +147,16 @@ def test_usage_counts_the_han_characters_of_all_messages_and_of_the_answer(calle
     }
 
 
-def test_odd_characters_come_back_as_the_upstream_sent_them(caller: Caller) -> None:
+def test_unusual_characters_are_returned_unchanged(caller: Caller) -> None:
     assert text_of(caller.chat("fault=odd")) == ODD_TEXT
 
 
-def test_odd_characters_are_sent_as_they_came(caller: Caller) -> None:
+def test_unusual_characters_are_forwarded_unchanged(caller: Caller) -> None:
     text = 'nul \u0000, tab \t, quote ", slash \\, 😀, \u2028, 𠀀, e\u0301'
     assert text_of(caller.chat(text)) == text
 
 
-def test_an_answer_that_calls_a_tool_keeps_its_content_a_text(caller: Caller) -> None:
+def test_the_content_of_a_tool_call_answer_is_a_string(caller: Caller) -> None:
     answer = caller.chat("fault=tool-calls", tools=FORWARDED["tools"])
     assert answer.status == 200
     [choice] = answer.json["choices"]
@@ -209,7 +207,7 @@ def test_messages_without_an_instruction_are_refused(
 
 
 @pytest.mark.parametrize("model", [..., None, "", "gpt-4", "SVC-CHAT", " svc-chat", 5, ["svc-chat"], True])
-def test_a_model_that_is_not_one_of_the_two_is_refused(caller: Caller, model: Any) -> None:
+def test_an_unknown_model_is_refused(caller: Caller, model: Any) -> None:
     data = {"messages": [user("hello")]} | ({} if model is ... else {"model": model})
     before = caller.stats()
     message = check_error(caller.post("/chat/completions", data), 400, "invalid_request_error")
@@ -218,5 +216,5 @@ def test_a_model_that_is_not_one_of_the_two_is_refused(caller: Caller, model: An
 
 
 @pytest.mark.parametrize("stream", ["true", 1, [], {}])
-def test_a_stream_that_is_no_boolean_is_refused(caller: Caller, stream: Any) -> None:
+def test_a_stream_that_is_not_a_boolean_is_refused(caller: Caller, stream: Any) -> None:
     check_error(caller.chat("hello", stream=stream), 400, "invalid_request_error")

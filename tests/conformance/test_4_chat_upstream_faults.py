@@ -1,4 +1,4 @@
-"""POST /chat/completions when the upstream fails: the caller hears so, pays nothing, and learns nothing."""
+"""POST /chat/completions when the upstream fails: an error without details of the upstream, and a refund."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -27,9 +27,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("fault", FAILURES)
-def test_a_failing_upstream_is_a_500_and_a_refund(
-    caller: Caller, chat_upstream: Upstream, fault: str
-) -> None:
+def test_a_failing_upstream_is_500_and_refunded(caller: Caller, chat_upstream: Upstream, fault: str) -> None:
     before = caller.stats()
     check_error(caller.chat(f"fault={fault}"), 500, "upstream_error")
     assert caller.stats() - before == REFUNDED
@@ -46,12 +44,14 @@ def test_a_failing_upstream_is_a_500_and_a_refund(
         ("empty", "EmptyAnswer"),
     ],
 )
-def test_the_metric_of_failures_says_what_went_wrong(
+def test_upstream_failures_are_counted_by_kind(
     caller: Caller, chat_upstream: Upstream, fault: str, kind: str
 ) -> None:
     def counted() -> float:
-        told = call("GET", f"{caller.service.root_url}/metrics").body.decode()
-        found = re.findall(rf'^myna_upstream_failures_total{{.*fault="{kind}"}} (\S+)$', told, re.MULTILINE)
+        metrics = call("GET", f"{caller.service.root_url}/metrics").body.decode()
+        found = re.findall(
+            rf'^myna_upstream_failures_total{{.*fault="{kind}"}} (\S+)$', metrics, re.MULTILINE
+        )
         return sum(map(float, found))
 
     before = counted()
@@ -65,9 +65,7 @@ def test_a_redirect_is_not_followed(caller: Caller, chat_upstream: Upstream) -> 
 
 
 @pytest.mark.parametrize("fault", ["empty", "null", "surrogate"])
-def test_an_answer_of_doubtful_worth_is_charged_exactly_if_it_is_delivered(
-    caller: Caller, fault: str
-) -> None:
+def test_a_questionable_answer_is_charged_exactly_if_delivered(caller: Caller, fault: str) -> None:
     before = caller.stats()
     answer = caller.chat(f"fault={fault}")
     assert answer.status in (200, 500)
@@ -79,14 +77,14 @@ def test_an_answer_of_doubtful_worth_is_charged_exactly_if_it_is_delivered(
         assert caller.stats() - before == REFUNDED
 
 
-def test_an_oversized_answer_is_given_up_early(caller: Caller, chat_upstream: Upstream) -> None:
+def test_an_oversized_answer_is_aborted_early(caller: Caller, chat_upstream: Upstream) -> None:
     before = caller.stats()
     check_error(caller.chat("fault=oversized"), 500, "upstream_error")
     assert caller.stats() - before == REFUNDED
-    wait_until(lambda: chat_upstream.abandoned == 1, 10, "the upstream is hung up on")
+    wait_until(lambda: chat_upstream.abandoned == 1, 10, "the connection to the upstream is closed")
 
 
-def test_calls_that_hang_or_drip_end_at_their_deadline_and_leave_nothing_open(
+def test_hanging_and_slow_upstreams_end_at_the_deadline_and_leave_no_open_call(
     new_caller: CallerMaker, chat_upstream: Upstream
 ) -> None:
     caller = new_caller()
@@ -96,7 +94,7 @@ def test_calls_that_hang_or_drip_end_at_their_deadline_and_leave_nothing_open(
             check_error(answer.result(CALL_DEADLINE_S + 10), 500, "upstream_error")
     stats = caller.stats()
     assert (stats.calls, stats.cost, stats.ok_calls) == (4, 0, 0)
-    wait_until(lambda: chat_upstream.abandoned == 4, 10, "the upstream is hung up on")
+    wait_until(lambda: chat_upstream.abandoned == 4, 10, "the connection to the upstream is closed")
 
 
 def test_the_next_call_after_a_failure_is_served(caller: Caller) -> None:

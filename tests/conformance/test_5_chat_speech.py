@@ -18,7 +18,7 @@ SPOKEN_COMPLETION = COMPLETION | {
 
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
-def test_each_keyword_leads_to_speech(caller: Caller, chat_upstream: Upstream, keyword: str) -> None:
+def test_each_keyword_orders_speech(caller: Caller, chat_upstream: Upstream, keyword: str) -> None:
     before = caller.stats()
     answer = caller.chat(f"请{keyword}：你好，世界")
     assert answer.status == 200
@@ -34,7 +34,7 @@ def test_each_keyword_leads_to_speech(caller: Caller, chat_upstream: Upstream, k
     assert not chat_upstream.requests
 
 
-def test_the_answer_is_a_completion_like_any_other(caller: Caller) -> None:
+def test_the_answer_has_the_shape_of_a_completion(caller: Caller) -> None:
     answer = caller.chat("朗读：一二三", model="svc-agent", stream=True).json
     assert answer["id"].startswith("chatcmpl-")
     assert answer["object"] == "chat.completion"
@@ -74,14 +74,14 @@ def test_the_text_to_speak_is_taken_from_the_instruction(caller: Caller, instruc
 @pytest.mark.parametrize(
     "text", ["朗讀：你好", "配 音：你好", "语音：合成", "dub this", "旁 白", "念出", "转成 语音"]
 )
-def test_what_is_no_keyword_is_a_chat(caller: Caller, chat_upstream: Upstream, text: str) -> None:
+def test_without_a_keyword_the_request_is_a_chat(caller: Caller, chat_upstream: Upstream, text: str) -> None:
     answer = caller.chat(text)
     assert_shape(answer.json, COMPLETION)
     assert text_of(answer) == text
     assert len(chat_upstream.requests) == 1
 
 
-def test_only_the_last_user_message_decides(caller: Caller, chat_upstream: Upstream) -> None:
+def test_only_the_last_user_message_is_the_instruction(caller: Caller, chat_upstream: Upstream) -> None:
     elsewhere = [
         {"role": "system", "content": "朗读：一"},
         user("配音：二"),
@@ -93,13 +93,13 @@ def test_only_the_last_user_message_decides(caller: Caller, chat_upstream: Upstr
     assert ask(caller, [user("hello"), user("朗读：五")]).json["audio"]["text"] == "五"
 
 
-def test_a_keyword_in_a_text_part_counts(caller: Caller) -> None:
+def test_a_keyword_in_a_text_part_orders_speech(caller: Caller) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     answer = ask(caller, [user([image, {"type": "text", "text": "朗读：你好"}])])
     assert answer.json["audio"]["text"] == "你好"
 
 
-def test_usage_counts_han_characters_here_too(caller: Caller) -> None:
+def test_usage_of_speech_counts_han_characters(caller: Caller) -> None:
     instruction = "朗读：你好, world"
     usage = caller.chat(instruction).json["usage"]
     prompt = len(regex.findall(r"\p{Script=Han}", instruction))
@@ -126,13 +126,13 @@ def test_without_units_the_charge_is_refused(new_caller: CallerMaker) -> None:
 
 
 @pytest.mark.parametrize("text", ["😀😀", "。。！？"])
-def test_nothing_to_speak_is_refused(caller: Caller, text: str) -> None:
+def test_an_empty_text_to_speak_is_refused(caller: Caller, text: str) -> None:
     before = caller.stats()
     check_error(caller.chat(f"朗读：{text}"), 400, "invalid_request_error")
     assert caller.stats() - before == UNCHARGED
 
 
-def test_the_text_is_looked_at_before_the_scope(
+def test_the_text_is_validated_before_the_scope(
     scoped: dict[tuple[str, ...], Caller], tts_max_chars: int
 ) -> None:
     caller = scoped["chat", "records"]
@@ -140,30 +140,34 @@ def test_the_text_is_looked_at_before_the_scope(
     check_error(caller.chat("朗读：" + "字" * tts_max_chars), 402, "insufficient_quota")
 
 
-def test_the_limit_is_on_the_text_to_speak_and_not_on_the_instruction(
-    caller: Caller, tts_max_chars: int
-) -> None:
+def test_the_limit_applies_to_the_text_and_not_to_the_instruction(caller: Caller, tts_max_chars: int) -> None:
     answer = caller.chat("请用最温柔的声音为我们大家朗读：" + "字" * tts_max_chars)
     assert answer.status == 200
     assert answer.json["audio"]["chars"] == tts_max_chars
 
 
-def test_without_a_speech_channel_it_is_503_and_free(mute_caller: Caller) -> None:
-    before = mute_caller.stats()
-    answer = mute_caller.chat("朗读：你好")
+def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech: Caller) -> None:
+    before = caller_without_speech.stats()
+    answer = caller_without_speech.chat("朗读：你好")
     check_error(answer, 503, "service_unavailable")
     assert answer.headers["retry-after"] == "0"
-    assert mute_caller.stats() - before == UNCHARGED
-    assert mute_caller.chat("hello").status == 200
+    assert caller_without_speech.stats() - before == UNCHARGED
+    assert caller_without_speech.chat("hello").status == 200
 
 
-def test_without_a_speech_channel_the_text_is_looked_at_first_and_the_scope_last(mute_caller: Caller) -> None:
-    check_error(mute_caller.chat("朗读：😀"), 400)
-    chat_only = Caller(mute_caller.service, mute_caller.account, mute_caller.account.key(scopes=("chat",)))
+def test_without_a_speech_channel_the_text_is_validated_first_and_the_scope_last(
+    caller_without_speech: Caller,
+) -> None:
+    check_error(caller_without_speech.chat("朗读：😀"), 400)
+    chat_only = Caller(
+        caller_without_speech.service,
+        caller_without_speech.account,
+        caller_without_speech.account.key(scopes=("chat",)),
+    )
     check_error(chat_only.chat("朗读：你好"), 503)
 
 
-def test_a_spoken_answer_is_a_record(new_caller: CallerMaker) -> None:
+def test_speech_by_chat_is_a_record(new_caller: CallerMaker) -> None:
     caller = new_caller()
     audio: dict[str, Any] = caller.chat("朗读：你好，记录").json["audio"]
     [record] = caller.get("/records").json["data"]

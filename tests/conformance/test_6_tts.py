@@ -8,7 +8,7 @@ from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape,
 from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
 from tests.conformance.sounding import listen
 
-ONCE = {"Idempotency-Key": "once"}
+IDEMPOTENT = {"Idempotency-Key": "once"}
 SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
 
 
@@ -25,11 +25,11 @@ SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
         "你\u0000好",
     ],
 )
-def test_text_becomes_sound(caller: Caller, text: str) -> None:
+def test_a_text_is_spoken(caller: Caller, text: str) -> None:
     before = caller.stats()
     answer = caller.speak(text)
     if "\u0000" in text and answer.status == 400:
-        return  # a NUL may be refused, but neither database may make a fault of it
+        return  # a NUL may be refused, but must not be an internal error on either database
     assert answer.status == 200, answer
     assert_shape(answer.json, SYNC)
     assert (answer.json["ok"], answer.json["mode"], answer.json["cost"]) == (1, "sync", 1)
@@ -44,13 +44,13 @@ def test_without_a_voice_the_first_of_the_list_speaks(caller: Caller, voice_id: 
     default = caller.get("/voices").json["default"]
     by_default = caller.speak("你好", **fields).json["audio_url"]
     by_name = caller.speak("你好", voice_id=default).json["audio_url"]
-    # No two utterances are alike to the sample; the voices' speech rates differ by far more than this.
+    # Lengths vary between utterances, by far less than the speech rates of two voices differ.
     named = listen(caller.service, by_name).duration_s
     assert listen(caller.service, by_default).duration_s == pytest.approx(named, rel=0.02)
 
 
 @pytest.mark.parametrize("voice_id", ["no-such-voice", " ", "../x", "a\u0000b", "v" * 10000, "😀"])
-def test_a_voice_that_is_unknown_is_refused(caller: Caller, voice_id: str) -> None:
+def test_an_unknown_voice_is_refused(caller: Caller, voice_id: str) -> None:
     before = caller.stats()
     message = check_error(caller.speak("你好", voice_id=voice_id), 400, "invalid_request_error")
     assert "voice_id" in message
@@ -58,12 +58,12 @@ def test_a_voice_that_is_unknown_is_refused(caller: Caller, voice_id: str) -> No
 
 
 @pytest.mark.parametrize("voice_id", [1, True, [], {}, ["x"]])
-def test_a_voice_that_is_no_text_is_refused(caller: Caller, voice_id: Any) -> None:
+def test_a_voice_that_is_not_a_string_is_refused(caller: Caller, voice_id: Any) -> None:
     assert "voice_id" in check_error(caller.speak("你好", voice_id=voice_id), 400)
 
 
 @pytest.mark.parametrize("speed", ["0.25", "4.0", "1", "1.0", "0.5", "2", "4", "1.25", "", None])
-def test_a_speed_in_its_range_is_taken(caller: Caller, speed: Any) -> None:
+def test_a_speed_in_its_range_is_accepted(caller: Caller, speed: Any) -> None:
     assert caller.speak("你", speed=speed).status == 200
 
 
@@ -134,7 +134,7 @@ def test_the_limit_counts_code_points(caller: Caller, tts_max_chars: int, charac
     assert str(tts_max_chars) in message
 
 
-def test_the_limit_is_a_thousand_to_begin_with(caller: Caller) -> None:
+def test_the_default_limit_is_1000_characters(caller: Caller) -> None:
     assert caller.speak("好" + " " * 998 + "好").json["chars"] == 1000
     check_error(caller.speak("好" + " " * 999 + "好"), 400, "invalid_request_error")
 
@@ -147,39 +147,43 @@ def test_without_units_nothing_is_spoken(new_caller: CallerMaker) -> None:
     assert caller.get("/records").json["count"] == 1
 
 
-def test_a_bad_request_is_told_before_missing_units(new_caller: CallerMaker) -> None:
+def test_a_validation_error_precedes_insufficient_units(new_caller: CallerMaker) -> None:
     caller = new_caller(units=0)
     check_error(caller.speak("你好", speed="9"), 400)
     check_error(caller.speak("你好"), 402)
 
 
-def test_without_a_speech_channel_it_is_503_and_free(mute_caller: Caller) -> None:
-    before = mute_caller.stats()
-    answer = mute_caller.speak("你好")
+def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech: Caller) -> None:
+    before = caller_without_speech.stats()
+    answer = caller_without_speech.speak("你好")
     check_error(answer, 503, "service_unavailable")
     assert answer.headers["retry-after"] == "0"
-    assert mute_caller.stats() - before == UNCHARGED
-    assert mute_caller.get("/records").json["data"] == []
+    assert caller_without_speech.stats() - before == UNCHARGED
+    assert caller_without_speech.get("/records").json["data"] == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"text": 5}', b'{"text": ""}'])
-def test_the_channel_is_looked_at_before_the_body(mute_caller: Caller, body: bytes) -> None:
-    check_error(mute_caller.post("/tts", body=body), 503)
+def test_a_missing_channel_precedes_a_validation_error(caller_without_speech: Caller, body: bytes) -> None:
+    check_error(caller_without_speech.post("/tts", body=body), 503)
 
 
-def test_the_scope_and_the_size_are_looked_at_before_the_channel(mute_caller: Caller) -> None:
-    check_error(mute_caller.post("/tts", body=b"x" * (BODY_MAX_BYTES + 1)), 413)
-    check_error(mute_caller.post("/tts", {"text": "你好"}, key="myna_" + "0" * 40), 401)
-    chat_only = Caller(mute_caller.service, mute_caller.account, mute_caller.account.key(scopes=("chat",)))
+def test_scope_and_body_size_are_checked_before_the_channel(caller_without_speech: Caller) -> None:
+    check_error(caller_without_speech.post("/tts", body=b"x" * (BODY_MAX_BYTES + 1)), 413)
+    check_error(caller_without_speech.post("/tts", {"text": "你好"}, key="myna_" + "0" * 40), 401)
+    chat_only = Caller(
+        caller_without_speech.service,
+        caller_without_speech.account,
+        caller_without_speech.account.key(scopes=("chat",)),
+    )
     check_error(chat_only.speak("你好"), 401)
 
 
-def test_fields_that_mean_nothing_are_named_beside_the_answer(new_caller: CallerMaker) -> None:
-    """`voice` in place of `voice_id` is spoken by the first voice, and the caller can notice."""
+def test_unknown_fields_are_named_in_a_header(new_caller: CallerMaker) -> None:
+    """With `voice` in place of `voice_id` the first voice speaks. The header shows the mistake."""
     caller = new_caller()
     fields = {"voice": "alloy", "format": "mp3", "a\r\nb: c": 1}
-    for _ in range(2):  # spoken, and repeated from what is stored
-        answer = caller.speak("你好", ONCE, **fields)
+    for _ in range(2):  # once spoken, once from the stored response
+        answer = caller.speak("你好", IDEMPOTENT, **fields)
         assert answer.status == 200
         assert answer.headers["x-ignored-fields"] == "voice, format, 1 more"
         assert "b" not in answer.headers

@@ -1,4 +1,4 @@
-"""Speech from an upstream: what a caller sees while it works, and when it fails."""
+"""Speech from an upstream: in progress, and when the upstream fails."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def speaker(
     commands: CommandLine,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Caller]:
-    """A caller of a service whose only voices are an upstream's."""
+    """A caller of a service with an upstream as its only speech channel."""
     service = Service(
         tmp_path_factory.mktemp("speaker"),
         commands,
@@ -67,7 +67,7 @@ def test_the_upstream_gets_the_text_the_voice_and_its_own_key(
     assert speaker.key.plain not in str(seen.headers) + seen.body.decode()
 
 
-def test_an_upstream_that_makes_no_sound_of_a_text_is_a_400_a_refund_and_no_failure(
+def test_a_text_without_sound_is_400_and_refunded_and_no_channel_failure(
     speaker: Caller, chat_upstream: Upstream
 ) -> None:
     before = speaker.stats()
@@ -80,10 +80,10 @@ def test_an_upstream_that_makes_no_sound_of_a_text_is_a_400_a_refund_and_no_fail
 
 
 @pytest.mark.parametrize("fault", FAILURES)
-def test_a_failing_upstream_is_a_500_a_refund_and_a_failed_record(
+def test_a_failing_speech_upstream_is_500_refunded_and_a_failed_record(
     speaker: Caller, chat_upstream: Upstream, fault: str
 ) -> None:
-    assert speaker.speak("well").status == 200  # a channel that keeps failing would be rested
+    assert speaker.speak("well").status == 200  # a success resets the count of failures
     before = speaker.stats()
     check_error(speaker.speak(f"fault={fault}"), 500, "upstream_error")
     assert speaker.stats() - before == REFUNDED
@@ -99,7 +99,7 @@ def test_a_failing_upstream_is_a_500_a_refund_and_a_failed_record(
 
 
 @pytest.mark.parametrize("fault", ["status:500", "noise"])
-def test_by_chat_it_fails_the_same_way(speaker: Caller, fault: str) -> None:
+def test_speech_by_chat_fails_likewise(speaker: Caller, fault: str) -> None:
     assert speaker.speak("well").status == 200
     before = speaker.stats()
     check_error(speaker.chat(f"朗读：fault={fault}"), 500, "upstream_error")
@@ -107,7 +107,7 @@ def test_by_chat_it_fails_the_same_way(speaker: Caller, fault: str) -> None:
     assert newest(speaker)["status"] == 3
 
 
-def test_a_job_that_hangs_or_drips_is_ended_at_its_deadline(speaker: Caller) -> None:
+def test_a_hanging_or_slow_job_ends_at_its_deadline(speaker: Caller) -> None:
     assert speaker.speak("well").status == 200
     before = speaker.stats()
     with ThreadPoolExecutor(2) as pool:
@@ -119,7 +119,7 @@ def test_a_job_that_hangs_or_drips_is_ended_at_its_deadline(speaker: Caller) -> 
     assert newest(speaker)["status"] == 3
 
 
-def test_a_job_at_work_says_so(speaker: Caller, chat_upstream: Upstream) -> None:
+def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream: Upstream) -> None:
     before = speaker.stats()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(speaker.speak, "fault=hold")
@@ -137,13 +137,13 @@ def test_a_job_at_work_says_so(speaker: Caller, chat_upstream: Upstream) -> None
 
 @pytest.fixture
 def second() -> Iterator[Upstream]:
-    """Another upstream, that works."""
+    """Another upstream, which works."""
     running = Upstream()
     yield running
     running.close()
 
 
-def test_where_the_first_channel_fails_the_second_one_serves(
+def test_if_the_first_channel_fails_the_second_serves(
     own_service: Callable[..., Service], upstream: Upstream, second: Upstream
 ) -> None:
     service = own_service(speech=upstream.url).start()
@@ -154,7 +154,7 @@ def test_where_the_first_channel_fails_the_second_one_serves(
     upstream.behave("status:500")
     second.forget()
 
-    def speaks() -> bool:  # the second channel's voices are learned in the background as well
+    def speaks() -> bool:  # the voices of the second channel are also read in the background
         return caller.speak("你好").status == 200
 
     wait_until(speaks, 15, "the second channel speaks")
@@ -166,7 +166,7 @@ def test_where_the_first_channel_fails_the_second_one_serves(
     assert second.requests[-1].json["model"] == "second-model"
 
 
-def test_a_channel_that_keeps_failing_opens_its_circuit_and_then_it_is_503_and_free(
+def test_repeated_failures_open_the_circuit_and_further_calls_are_503_uncharged(
     own_service: Callable[..., Service], upstream: Upstream
 ) -> None:
     service = own_service(speech=upstream.url, MYNA_CHANNEL_COOLDOWN_S="60").start()

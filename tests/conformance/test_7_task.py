@@ -1,4 +1,4 @@
-"""GET /task. Every speech job is a task, so those that were spoken at once can be asked for too."""
+"""GET /task. Every speech job is a task, also one that is spoken at once."""
 
 import pytest
 
@@ -35,12 +35,12 @@ def test_a_completed_task_has_exactly_the_documented_shape(caller: Caller) -> No
     }
 
 
-def test_a_chat_answer_names_its_task(caller: Caller) -> None:
+def test_speech_by_chat_has_a_task_id(caller: Caller) -> None:
     audio = caller.chat("朗读：任务二").json["audio"]
     assert caller.get(f"/task?id={audio['task_id']}").json["data"]["audio_url"] == audio["url"]
 
 
-def test_a_foreign_task_is_told_as_if_it_did_not_exist(caller: Caller, new_caller: CallerMaker) -> None:
+def test_a_task_of_another_account_is_not_found(caller: Caller, new_caller: CallerMaker) -> None:
     stranger = new_caller()
     caller.speak("任务三")
     foreign = stranger.get(f"/task?id={newest_record(caller)['id']}")
@@ -64,12 +64,12 @@ def test_another_key_of_the_account_sees_the_task(caller: Caller) -> None:
         *("?id=--1", "?id=1;2", "?id[]=1"),
     ],
 )
-def test_an_id_that_is_missing_or_no_integer_is_refused(caller: Caller, query: str) -> None:
+def test_a_missing_or_invalid_id_is_refused(caller: Caller, query: str) -> None:
     assert "id" in check_error(caller.get(f"/task{query}"), 400, "invalid_request_error")
 
 
 @pytest.mark.parametrize("task_id", ["0", "-1", "9007199254740991"])
-def test_an_id_that_nobody_has_is_not_found(caller: Caller, task_id: str) -> None:
+def test_an_unknown_id_is_not_found(caller: Caller, task_id: str) -> None:
     check_error(caller.get(f"/task?id={task_id}"), 404, "not_found_error")
 
 
@@ -78,15 +78,15 @@ def test_an_id_that_nobody_has_is_not_found(caller: Caller, task_id: str) -> Non
     [*map(str, (2**53, 2**63 - 1, 2**63, 2**64, 10**30, -(2**63) - 1)), "1" + "0" * 5000],
     ids=lambda digits: digits[:25],
 )
-def test_an_enormous_id_is_the_callers_mistake(caller: Caller, digits: str) -> None:
+def test_a_huge_id_is_a_client_error(caller: Caller, digits: str) -> None:
     assert caller.get(f"/task?id={digits}").status in (400, 404)
 
 
-def test_the_tts_scope_alone_is_enough(scoped: dict[tuple[str, ...], Caller]) -> None:
+def test_the_tts_scope_is_sufficient(scoped: dict[tuple[str, ...], Caller]) -> None:
     check_error(scoped["tts",].get("/task?id=1000000"), 404)
 
 
-def test_the_status_is_told_in_the_sites_language(caller: Caller) -> None:
+def test_the_status_text_is_in_the_language_of_the_site(caller: Caller) -> None:
     caller.speak("任务五")
     task_id = newest_record(caller)["id"]
     caller.service.cli("settings", "set", "language", "en")

@@ -1,4 +1,4 @@
-"""Who gets in: keys, scopes, revocation, expiry. Whatever is wrong with a key, the answer is 401."""
+"""Authentication: keys, scopes, revocation, expiry. Every invalid key is 401."""
 
 import hashlib
 from pathlib import Path
@@ -32,7 +32,7 @@ NO_TASK = 2**31
 
 
 def reach(caller: Caller, endpoint: tuple[str, str], key: str | None = None) -> Answer:
-    """Send the endpoint a request that is right in all but, possibly, its key."""
+    """Sends the endpoint a valid request with this key."""
     method, path = endpoint
     query = f"?id={NO_TASK}" if path == "/task" else ""
     return caller.send(method, path + query, data=BODIES.get(path), key=key or caller.key.plain)
@@ -44,7 +44,7 @@ def refused(answer: Answer) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint[1])
-def test_every_endpoint_wants_a_key(service: Service, endpoint: tuple[str, str]) -> None:
+def test_every_endpoint_requires_a_key(service: Service, endpoint: tuple[str, str]) -> None:
     method, path = endpoint
     answer = call(method, service.base_url + path, data=BODIES.get(path))
     check(answer)
@@ -52,7 +52,7 @@ def test_every_endpoint_wants_a_key(service: Service, endpoint: tuple[str, str])
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint[1])
-def test_every_endpoint_refuses_a_key_nobody_issued(caller: Caller, endpoint: tuple[str, str]) -> None:
+def test_every_endpoint_refuses_an_unknown_key(caller: Caller, endpoint: tuple[str, str]) -> None:
     refused(reach(caller, endpoint, UNKNOWN))
 
 
@@ -86,7 +86,7 @@ def broken_headers(plain: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", list(broken_headers(UNKNOWN)))
-def test_a_header_that_holds_no_key_is_refused(caller: Caller, case: str) -> None:
+def test_a_header_without_a_key_is_refused(caller: Caller, case: str) -> None:
     header = broken_headers(caller.key.plain)[case]
     with Wire(caller.service.root_url) as wire:
         wire.head("GET /v1/me HTTP/1.1", f"Authorization: {header}", "Connection: close")
@@ -97,12 +97,12 @@ def test_a_header_that_holds_no_key_is_refused(caller: Caller, case: str) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEaReR"])
-def test_the_scheme_may_be_written_in_any_case(caller: Caller, scheme: str) -> None:
+def test_the_scheme_is_case_insensitive(caller: Caller, scheme: str) -> None:
     answer = caller.get("/me", headers={"Authorization": f"{scheme} {caller.key.plain}"})
     assert answer.status == 200
 
 
-def test_a_key_elsewhere_than_in_its_header_is_none(caller: Caller) -> None:
+def test_a_key_outside_its_header_is_ignored(caller: Caller) -> None:
     plain = caller.key.plain
     url = f"{caller.service.base_url}/me"
     refused(call("GET", f"{url}?api_key={plain}&key={plain}&access_token={plain}"))
@@ -110,7 +110,7 @@ def test_a_key_elsewhere_than_in_its_header_is_none(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("endpoint", SCOPED, ids=lambda endpoint: endpoint[1])
-def test_a_key_with_every_other_scope_is_refused(
+def test_a_key_without_the_scope_is_refused(
     scoped: dict[tuple[str, ...], Caller], endpoint: tuple[str, str]
 ) -> None:
     others = tuple(scope for scope in ALL_SCOPES if scope != SCOPED[endpoint])
@@ -122,14 +122,14 @@ def test_a_key_with_every_other_scope_is_refused(
 
 
 @pytest.mark.parametrize("endpoint", SCOPED, ids=lambda endpoint: endpoint[1])
-def test_a_key_with_only_the_scope_gets_in(
+def test_a_key_with_only_the_scope_is_accepted(
     scoped: dict[tuple[str, ...], Caller], endpoint: tuple[str, str]
 ) -> None:
     answer = reach(scoped[SCOPED[endpoint],], endpoint)
     assert answer.status == (404 if endpoint[1] == "/task" else 200)
 
 
-def test_a_revoked_key_is_refused_everywhere_at_once(new_caller: CallerMaker) -> None:
+def test_a_revoked_key_is_refused_at_once_by_every_endpoint(new_caller: CallerMaker) -> None:
     caller = new_caller()
     assert caller.chat("hello").status == 200
     caller.service.revoke(caller.key)
@@ -137,14 +137,14 @@ def test_a_revoked_key_is_refused_everywhere_at_once(new_caller: CallerMaker) ->
         refused(reach(caller, endpoint))
 
 
-def test_revoking_one_key_leaves_the_others(new_caller: CallerMaker) -> None:
+def test_revoking_one_key_keeps_the_others_valid(new_caller: CallerMaker) -> None:
     caller = new_caller()
     other = Caller(caller.service, caller.account, caller.account.key())
     caller.service.revoke(caller.key)
     assert other.chat("hello").status == 200
 
 
-def test_a_key_works_until_it_expires(new_caller: CallerMaker) -> None:
+def test_a_key_is_valid_until_it_expires(new_caller: CallerMaker) -> None:
     caller = new_caller(expires_in="2s")
     assert caller.get("/me").status == 200
     wait_until(lambda: caller.get("/me").status == 401, 10, "the key has expired")
@@ -163,18 +163,18 @@ def test_the_keys_of_a_disabled_account_are_refused_until_it_is_enabled(new_call
 
 @pytest.mark.parametrize("path", ["/tts", "/chat/completions"])
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"x" * (BODY_MAX_BYTES + 1)], ids=len)
-def test_the_key_is_looked_at_before_the_body(caller: Caller, path: str, body: bytes) -> None:
+def test_the_key_is_checked_before_the_body(caller: Caller, path: str, body: bytes) -> None:
     refused(caller.post(path, body=body, key=UNKNOWN))
 
 
 @pytest.mark.parametrize("path", ["/tts", "/chat/completions"])
-def test_the_scope_is_looked_at_before_the_body(scoped: dict[tuple[str, ...], Caller], path: str) -> None:
+def test_the_scope_is_checked_before_the_body(scoped: dict[tuple[str, ...], Caller], path: str) -> None:
     caller = scoped["records",]
     refused(caller.post(path, body=b"{"))
     refused(caller.post(path, body=b"x" * (BODY_MAX_BYTES + 1)))
 
 
-def test_a_key_is_its_prefix_and_forty_hex_digits_and_no_two_are_alike(service: Service) -> None:
+def test_keys_are_the_prefix_and_forty_random_hex_digits(service: Service) -> None:
     account = service.account()
     keys = [account.key() for _ in range(5)]
     assert len({key.plain for key in keys}) == len({key.id for key in keys}) == 5
@@ -184,19 +184,19 @@ def test_a_key_is_its_prefix_and_forty_hex_digits_and_no_two_are_alike(service: 
         assert set(key.plain.removeprefix("myna_")) <= set("0123456789abcdef")
 
 
-def told(file: Path) -> bytes:
-    """What is in a file of a running service, which may remove it meanwhile."""
+def content_of(file: Path) -> bytes:
+    """Content of a file of the running service, empty if it was removed meanwhile."""
     try:
         return file.read_bytes()
     except FileNotFoundError:
         return b""
 
 
-def test_the_plain_key_is_kept_nowhere(caller: Caller) -> None:
+def test_the_plain_key_is_stored_nowhere(caller: Caller) -> None:
     service = caller.service
     caller.chat("hello")
     refused(caller.get("/me", key=caller.key.plain + "0"))
     shown = service.stdout + service.stderr
-    stored = [told(file) for file in service.folder.rglob("*") if file.is_file()]
+    stored = [content_of(file) for file in service.folder.rglob("*") if file.is_file()]
     assert caller.key.plain not in shown
     assert not any(caller.key.plain.encode() in content for content in stored)

@@ -1,1 +1,1 @@
-"""The protocol of the compute nodes, spoken by hand to a real service."""
+"""The protocol of compute nodes, tested request by request against a service process."""

@@ -1,19 +1,19 @@
-"""One service for each database, without a voice of its own: whatever is spoken, a node speaks."""
+"""One service for each database, without a speech channel: only nodes speak."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.farm.machines import Yard
+from tests.farm.node_client import NodeSite
 from tests.rig.commands import CommandLine
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def yard(
+def site(
     request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Yard]:
+) -> Iterator[NodeSite]:
     database_url = None
     if request.param == "postgresql":
         postgres: Postgres = request.getfixturevalue("postgres")
@@ -26,5 +26,5 @@ def yard(
         speech="none",
         env={"MYNA_SWEEP_EVERY_S": "0.2"},
     ).start()
-    yield Yard(service)
+    yield NodeSite(service)
     assert service.stop() == 0

@@ -1,4 +1,4 @@
-"""Machines that join a service and speak the protocol of compute nodes, a request at a time."""
+"""Clients of the protocol of compute nodes, which send one request at a time."""
 
 import asyncio
 import hashlib
@@ -20,16 +20,16 @@ from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until
 
-SPOKEN = {PROTOCOL_HEADER: str(PROTOCOL)}
+PROTOCOL_HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 POLL_S = 20
-HEARD_DEADLINE_S = 30
+POLL_BEGUN_DEADLINE_S = 30
 
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a lease gave."""
+    """A leased job: its id, epoch and token."""
 
     kind: str
     id: int
@@ -46,8 +46,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A machine that has joined as the node `name`."""
+class NodeClient:
+    """A node that has joined under `name`, with its credential."""
 
     service: Service
     name: str
@@ -59,12 +59,12 @@ class Machine:
             f"{self.service.root_url}{PREFIX}/{what}",
             key=self.credential,
             data=data,
-            headers=SPOKEN,
+            headers=PROTOCOL_HEADERS,
             **more,
         )
 
     def hello(self, *voices: str, clones: Sequence[str] = (), **more: Any) -> Any:
-        """Offers voices by these ids."""
+        """Says hello with voices of these ids."""
         offered = [
             {"voice_id": v, "name": f"Voice {v}", "gender": "female", "language": "zh-CN"} for v in voices
         ]
@@ -79,7 +79,7 @@ class Machine:
         return found
 
     def take(self) -> Job:
-        """The next job."""
+        """Leases the next job."""
         (found,) = self.lease()
         return Job(found["kind"], found["id"], found["epoch"], found["token"])
 
@@ -89,20 +89,20 @@ class Machine:
             f"{self.service.root_url}{PREFIX}/complete",
             key=self.credential,
             body=audio,
-            headers=self.announcing(job, audio) | headers,
+            headers=self.upload_headers(job, audio) | headers,
         )
 
-    def announcing(self, job: Job, audio: bytes) -> dict[str, str]:
+    def upload_headers(self, job: Job, audio: bytes) -> dict[str, str]:
         return {
-            **SPOKEN,
+            **PROTOCOL_HEADERS,
             JOB_HEADER: job.header,
             SHA256_HEADER: hashlib.sha256(audio).hexdigest(),
             "Content-Type": "audio/mpeg",
         }
 
     def begin(self, wire: Wire, job: Job, audio: bytes, *, size: int | None = None) -> None:
-        """The head of a `complete`; the body is the caller's to send."""
-        headers = self.announcing(job, audio) | {
+        """Sends the head of a `complete`. The caller sends the body."""
+        headers = self.upload_headers(job, audio) | {
             "Authorization": f"Bearer {self.credential}",
             "Content-Length": str(len(audio) if size is None else size),
         }
@@ -112,14 +112,14 @@ class Machine:
 
     @property
     def listed(self) -> dict[str, Any]:
-        """What `myna node list` says of it."""
+        """The row of this node in `myna node list`."""
         (found,) = [row for row in self.service.cli("node", "list") if row["name"] == self.name]
         return dict(found)
 
 
 @dataclass(frozen=True)
-class Yard:
-    """A running service that has nodes."""
+class NodeSite:
+    """A running service with nodes."""
 
     service: Service
 
@@ -127,27 +127,33 @@ class Yard:
         return f"{self.service.root_url}{PREFIX}/{what}"
 
     def token(self, name: str | None = None, *more: str) -> str:
-        """A join token, for a new node unless it is named."""
+        """A join token for the named node, or for a new one."""
         return str(self.service.cli("node", "enroll", name or new_name(), *more)["token"])
 
     def join(self, token: str, **more: Any) -> Answer:
-        return call("POST", self.url("join"), data={"token": token, "version": "0.1"}, headers=SPOKEN, **more)
+        return call(
+            "POST",
+            self.url("join"),
+            data={"token": token, "version": "0.1"},
+            headers=PROTOCOL_HEADERS,
+            **more,
+        )
 
-    def machine(self, *voices: str, clones: Sequence[str] = ()) -> Machine:
-        """A new machine; with voices, one that has said hello."""
+    def node(self, *voices: str, clones: Sequence[str] = ()) -> NodeClient:
+        """Joins a new node. With voices or clones, it has said hello."""
         name = new_name()
-        machine = Machine(self.service, name, self.join(self.token(name)).json["credential"])
+        node = NodeClient(self.service, name, self.join(self.token(name)).json["credential"])
         if voices or clones:
-            machine.hello(*voices, clones=clones)
-        return machine
+            node.hello(*voices, clones=clones)
+        return node
 
     def listed(self, key: str) -> dict[str, dict[str, Any]]:
-        """GET /v1/voices by id."""
+        """The voices of GET /v1/voices by id."""
         answer = call("GET", f"{self.service.base_url}/voices", key=key)
         return {voice["voice_id"]: voice for voice in answer.json["data"]}
 
     def order(self, key: str, voice: str, text: str = "你好，世界") -> int:
-        """Orders speech; the task's id."""
+        """Orders speech and returns the id of the task."""
         answer = call("POST", f"{self.service.base_url}/tts", key=key, data={"text": text, "voice_id": voice})
         assert answer.status == 200, answer
         assert answer.json["mode"] == "async"
@@ -160,15 +166,15 @@ class Yard:
         return found
 
     def version(self) -> int:
-        """The number of the configuration, which every process compares with its copy's."""
+        """The version of the configuration."""
         return int(self.sql("SELECT version FROM site")[0][0])
 
     def audio(self) -> set[Path]:
-        """Every file below the audio folder, finished or not."""
+        """Every file below the audio folder, also incomplete ones."""
         return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
 
     def sql(self, statement: str, *args: object) -> list[tuple[Any, ...]]:
-        """One statement on the service's database, in a transaction beside it."""
+        """Runs one statement on the service's database, in a transaction of its own."""
         return asyncio.run(self._sql(statement, args))
 
     async def _sql(self, statement: str, args: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -184,18 +190,18 @@ class Yard:
             await db.close()
 
 
-def polling(machine: Machine, pool: ThreadPoolExecutor) -> Future[Answer]:
-    """A long poll under way: the site has heard of it when this returns."""
-    before = age(machine)
-    answer = pool.submit(machine.ask, "lease", {"jobs": 1, "wait_s": POLL_S})
-    wait_until(lambda: machine.listed["heard_at"] > before, HEARD_DEADLINE_S, "the poll has begun")
+def open_poll(node: NodeClient, pool: ThreadPoolExecutor) -> Future[Answer]:
+    """Starts a long poll and waits until the service has received it."""
+    before = backdate(node)
+    answer = pool.submit(node.ask, "lease", {"jobs": 1, "wait_s": POLL_S})
+    wait_until(lambda: node.listed["heard_at"] > before, POLL_BEGUN_DEADLINE_S, "the poll has begun")
     return answer
 
 
-def age(machine: Machine) -> int:
-    """The node was heard a while ago, so that the next time shows; when that was."""
-    Yard(machine.service).sql("UPDATE nodes SET heard_at = heard_at - 10000 WHERE name = $1", machine.name)
-    return int(machine.listed["heard_at"])
+def backdate(node: NodeClient) -> int:
+    """Sets `heard_at` back by 10 s, so that the next request changes it. Returns it in seconds."""
+    NodeSite(node.service).sql("UPDATE nodes SET heard_at = heard_at - 10000 WHERE name = $1", node.name)
+    return int(node.listed["heard_at"])
 
 
 def new_name() -> str:
@@ -203,13 +209,13 @@ def new_name() -> str:
 
 
 def new_voice() -> str:
-    """A voice's id that nobody has yet."""
+    """An unused voice id."""
     return f"voice-{next(_numbers)}"
 
 
 @lru_cache
 def mp3(seconds: float = 0.5, hertz: int = 440) -> bytes:
-    """A tone that is heard."""
+    """An audible tone."""
     encoder = lameenc.Encoder()
     encoder.set_in_sample_rate(16_000)
     encoder.set_channels(1)

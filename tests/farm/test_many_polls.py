@@ -1,4 +1,4 @@
-"""Hundreds of open polls: what they cost, and how many a node and an address may have."""
+"""The CPU time of hundreds of open polls, and the limits of open requests per node and address."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ import pytest
 
 from myna.api.farm import concurrency as in_flight
 from myna.wire.farm import PREFIX
-from tests.farm.machines import Yard
+from tests.farm.node_client import NodeSite
 from tests.rig import processes
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
@@ -23,11 +23,11 @@ HEALTHY_S = 20
 
 
 @contextlib.contextmanager
-def open_polls(yard: Yard, credentials: list[str]) -> Iterator[list[Wire]]:
+def open_polls(site: NodeSite, credentials: list[str]) -> Iterator[list[Wire]]:
     with contextlib.ExitStack() as stack:
         wires = []
         for credential in credentials:
-            wire = stack.enter_context(Wire(yard.service.root_url))
+            wire = stack.enter_context(Wire(site.service.root_url))
             wire.head(
                 f"POST {PREFIX}/lease HTTP/1.1",
                 f"Authorization: Bearer {credential}",
@@ -39,57 +39,57 @@ def open_polls(yard: Yard, credentials: list[str]) -> Iterator[list[Wire]]:
         yield wires
 
 
-def joined(yard: Yard, number: int) -> list[str]:
-    """The credentials of so many nodes, without a command for each."""
+def insert_nodes(site: NodeSite, number: int) -> list[str]:
+    """Inserts nodes with SQL and returns their credentials."""
     credentials = ["mynanode_" + secrets.token_hex(20) for _ in range(number)]
     rows = ", ".join(
-        f"('many-{secrets.token_hex(4)}-{n}', {blob(yard, credential)}, 1, 1, 1, 1)"
+        f"('many-{secrets.token_hex(4)}-{n}', {blob(site, credential)}, 1, 1, 1, 1)"
         for n, credential in enumerate(credentials)
     )
     columns = "name, credential_hash, slots, heard_at, joined_at, created_at"
-    yard.sql(f"INSERT INTO nodes ({columns}) VALUES {rows}")
+    site.sql(f"INSERT INTO nodes ({columns}) VALUES {rows}")
     return credentials
 
 
-def blob(yard: Yard, credential: str) -> str:
+def blob(site: NodeSite, credential: str) -> str:
     digest = hashlib.sha256(credential.encode()).hexdigest()
-    return f"'\\x{digest}'" if yard.service.env.get("MYNA_DATABASE_URL") else f"x'{digest}'"
+    return f"'\\x{digest}'" if site.service.env.get("MYNA_DATABASE_URL") else f"x'{digest}'"
 
 
 def cpu_s(pid: int) -> float:
-    """What the process has computed so far."""
+    """CPU time of the process since its start."""
     fields = processes.told(pid, "stat").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def spent_s(yard: Yard) -> float:
-    before = cpu_s(yard.service.pid)
+def cpu_spent_s(site: NodeSite) -> float:
+    before = cpu_s(site.service.pid)
     time.sleep(WATCHED_S)
-    return cpu_s(yard.service.pid) - before
+    return cpu_s(site.service.pid) - before
 
 
-def test_hundreds_of_open_polls_cost_next_to_nothing(yard: Yard) -> None:
-    credentials = joined(yard, POLLS)
-    alone_s = spent_s(yard)
-    with open_polls(yard, credentials):
+def test_hundreds_of_open_polls_use_little_cpu(site: NodeSite) -> None:
+    credentials = insert_nodes(site, POLLS)
+    alone_s = cpu_spent_s(site)
+    with open_polls(site, credentials):
         heard = "SELECT count(*) FROM nodes WHERE name LIKE 'many-%' AND heard_at > 1"
-        wait_until(lambda: yard.sql(heard)[0][0] >= POLLS, 60, "all polls have begun", every_s=0.2)
-        assert spent_s(yard) - alone_s < WATCHED_S / 4
+        wait_until(lambda: site.sql(heard)[0][0] >= POLLS, 60, "all polls have begun", every_s=0.2)
+        assert cpu_spent_s(site) - alone_s < WATCHED_S / 4
         began_s = time.monotonic()
-        assert call("GET", f"{yard.service.root_url}/healthz").status == 200
+        assert call("GET", f"{site.service.root_url}/healthz").status == 200
         assert time.monotonic() - began_s < HEALTHY_S
-    yard.sql("DELETE FROM nodes WHERE name LIKE 'many-%'")
+    site.sql("DELETE FROM nodes WHERE name LIKE 'many-%'")
 
 
 @pytest.mark.parametrize("who", ["node", "address"])
-def test_a_node_and_an_address_have_a_bounded_number_of_requests_open(yard: Yard, who: str) -> None:
-    most = in_flight.PER_NODE_MAX if who == "node" else in_flight.PER_ADDRESS_MAX
-    credential = yard.machine().credential
-    others = joined(yard, most // 100 + 1)
-    shown = [credential] * most if who == "node" else [others[n // 100] for n in range(most)]
+def test_open_requests_per_node_and_per_address_are_limited(site: NodeSite, who: str) -> None:
+    limit = in_flight.PER_NODE_MAX if who == "node" else in_flight.PER_ADDRESS_MAX
+    credential = site.node().credential
+    others = insert_nodes(site, limit // 100 + 1)
+    credentials = [credential] * limit if who == "node" else [others[n // 100] for n in range(limit)]
     with contextlib.ExitStack() as stack:
-        for one in shown:  # announced bodies that don't come
-            wire = stack.enter_context(Wire(yard.service.root_url))
+        for one in credentials:  # announced bodies that never arrive
+            wire = stack.enter_context(Wire(site.service.root_url))
             wire.head(
                 f"POST {PREFIX}/hello HTTP/1.1",
                 f"Authorization: Bearer {one}",
@@ -99,31 +99,31 @@ def test_a_node_and_an_address_have_a_bounded_number_of_requests_open(yard: Yard
 
         def refused() -> bool:
             answer = call(
-                "POST", yard.url("beat"), key=credential, data={"beats": []}, headers={"Myna-Farm": "1"}
+                "POST", site.url("beat"), key=credential, data={"beats": []}, headers={"Myna-Farm": "1"}
             )
-            return answer.status == 503 and f"This {who} has {most}" in answer.json["error"]["message"]
+            return answer.status == 503 and f"This {who} has {limit}" in answer.json["error"]["message"]
 
         wait_until(refused, 15, "one more is refused")
-        assert call("GET", f"{yard.service.root_url}/healthz").status == 200
+        assert call("GET", f"{site.service.root_url}/healthz").status == 200
 
     def served() -> bool:
-        return yard.machine().ask("beat", {"beats": []}).status == 200
+        return site.node().ask("beat", {"beats": []}).status == 200
 
     wait_until(served, 30, "the next one is served")
 
 
-def test_strangers_who_send_no_body_keep_no_node_out(yard: Yard) -> None:
-    """They show a credential that nobody looks at, or none; both are refused soon."""
-    machine = yard.machine()
-    token = yard.token()
+def test_stalled_joins_do_not_block_nodes_or_other_joins(site: NodeSite) -> None:
+    """The stalled joins have a credential, which is not checked, or none. Both are refused at a timeout."""
+    node = site.node()
+    token = site.token()
     with contextlib.ExitStack() as stack:
         for number in range(in_flight.JOINS_MAX + 10):
-            wire = stack.enter_context(Wire(yard.service.root_url))
+            wire = stack.enter_context(Wire(site.service.root_url))
             wire.head(
                 f"POST {PREFIX}/join HTTP/1.1",
-                f"Authorization: Bearer {machine.credential if number % 2 else number}",
+                f"Authorization: Bearer {node.credential if number % 2 else number}",
                 "Myna-Farm: 1",
                 "Content-Length: 4000",
             )
-        assert machine.ask("beat", {"beats": []}).status == 200
-        wait_until(lambda: yard.join(token).status == 200, 20, "who has a token may join")
+        assert node.ask("beat", {"beats": []}).status == 200
+        wait_until(lambda: site.join(token).status == 200, 20, "a join with a token succeeds")

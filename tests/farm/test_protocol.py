@@ -1,4 +1,4 @@
-"""What a node asks once it is in: hello, lease, beat, reference, fail."""
+"""The requests of a joined node: hello, lease, beat, fail, reference."""
 
 import time
 from collections.abc import Callable
@@ -9,96 +9,105 @@ from typing import Any
 import pytest
 
 from myna.wire.farm import PREFIX
-from tests.farm.machines import POLL_S, SPOKEN, Machine, Yard, age, mp3, new_voice, polling
+from tests.farm.node_client import (
+    POLL_S,
+    PROTOCOL_HEADERS,
+    NodeClient,
+    NodeSite,
+    backdate,
+    mp3,
+    new_voice,
+    open_poll,
+)
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.samples import write_voice
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
 
 PROMPT_S = 15
-"""Far below the length of a poll."""
+"""Far shorter than a poll."""
 
 
 @pytest.fixture(scope="session")
-def key(yard: Yard) -> str:
-    return yard.service.account(units=100_000).key().plain
+def key(site: NodeSite) -> str:
+    return site.service.account(units=100_000).key().plain
 
 
-def within(seconds: float, answer: Future[Answer]) -> Answer:
+def result_of(seconds: float, answer: Future[Answer]) -> Answer:
     return answer.result(timeout=seconds)
 
 
 # ---- hello
 
 
-def test_the_voices_of_a_hello_can_be_asked_for_and_go_with_the_next(yard: Yard, key: str) -> None:
+def test_a_hello_replaces_the_voices_of_its_node(site: NodeSite, key: str) -> None:
     one, two = new_voice(), new_voice()
-    machine = yard.machine(one)
-    assert yard.listed(key)[one] == {
+    node = site.node(one)
+    assert site.listed(key)[one] == {
         "voice_id": one,
         "name": f"Voice {one}",
         "gender": "female",
         "language": "zh-CN",
         "source": "public",
     }
-    machine.hello(two)
-    assert {one, two} & yard.listed(key).keys() == {two}
+    node.hello(two)
+    assert {one, two} & site.listed(key).keys() == {two}
 
 
-def test_a_node_is_told_how_often_to_be_heard(yard: Yard) -> None:
-    machine = yard.machine()
-    welcome = machine.hello(new_voice())
-    assert welcome == {"name": machine.name, "lease_s": 30.0, "beat_s": 10.0, "poll_max_s": 25.0}
+def test_hello_returns_the_intervals_of_lease_beat_and_poll(site: NodeSite) -> None:
+    node = site.node()
+    welcome = node.hello(new_voice())
+    assert welcome == {"name": node.name, "lease_s": 30.0, "beat_s": 10.0, "poll_max_s": 25.0}
 
 
-def test_the_configuration_is_another_only_when_a_hello_changes_something(yard: Yard) -> None:
+def test_the_configuration_changes_only_if_a_hello_changes_the_offer(site: NodeSite) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
+    node = site.node(voice)
 
     def offered() -> int:
-        return int(yard.sql("SELECT nodes_version FROM site")[0][0])
+        return int(site.sql("SELECT nodes_version FROM site")[0][0])
 
     def raised(act: Callable[[], object]) -> bool:
         before = offered()
         act()
         return offered() > before
 
-    assert not raised(lambda: machine.hello(voice))
-    assert not raised(lambda: machine.hello(voice, slots=5, version="2", chars_per_s=3))
-    assert raised(lambda: machine.hello(voice, clones=["zh"]))
-    assert not raised(lambda: machine.hello(voice, clones=["zh"]))
-    assert raised(lambda: machine.hello(voice, new_voice(), clones=["zh"]))
-    assert not raised(lambda: machine.hello(voice, new_voice(), clones=["zh"], leaving=True))
-    assert raised(lambda: machine.hello(voice))
-    assert not raised(lambda: machine.lease(wait_s=0))
-    yard.sql("UPDATE nodes SET heard_at = now_ms() - 40001 WHERE name = $1", machine.name)
-    assert not raised(lambda: machine.lease(wait_s=0))
+    assert not raised(lambda: node.hello(voice))
+    assert not raised(lambda: node.hello(voice, slots=5, version="2", chars_per_s=3))
+    assert raised(lambda: node.hello(voice, clones=["zh"]))
+    assert not raised(lambda: node.hello(voice, clones=["zh"]))
+    assert raised(lambda: node.hello(voice, new_voice(), clones=["zh"]))
+    assert not raised(lambda: node.hello(voice, new_voice(), clones=["zh"], leaving=True))
+    assert raised(lambda: node.hello(voice))
+    assert not raised(lambda: node.lease(wait_s=0))
+    site.sql("UPDATE nodes SET heard_at = now_ms() - 40001 WHERE name = $1", node.name)
+    assert not raised(lambda: node.lease(wait_s=0))
 
 
-def test_the_voices_of_a_node_that_is_silent_or_leaves_go_until_it_is_back(yard: Yard, key: str) -> None:
+def test_voices_of_an_offline_node_are_unlisted_until_it_is_online(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
+    node = site.node(voice)
     silent = "UPDATE nodes SET heard_at = now_ms() - $2 WHERE name = $1"
-    yard.sql(silent, machine.name, 39_000)
-    assert voice in yard.listed(key)
-    for back in (lambda: machine.lease(wait_s=0), lambda: machine.ask("beat", {"beats": []})):
-        yard.sql(silent, machine.name, 40_001)
-        wait_until(lambda: voice not in yard.listed(key), PROMPT_S, "a silent node's voice goes")
+    site.sql(silent, node.name, 39_000)
+    assert voice in site.listed(key)
+    for back in (lambda: node.lease(wait_s=0), lambda: node.ask("beat", {"beats": []})):
+        site.sql(silent, node.name, 40_001)
+        wait_until(lambda: voice not in site.listed(key), PROMPT_S, "the voice of a silent node is unlisted")
         back()
-        wait_until(lambda: voice in yard.listed(key), PROMPT_S, "the voice is back with its node")
-    machine.hello(voice, leaving=True)
-    wait_until(lambda: voice not in yard.listed(key), PROMPT_S, "a leaving node's voice goes")
-    machine.ask("beat", {"beats": []})
-    assert machine.listed["state"] == "offline"
-    machine.hello(voice)
-    wait_until(lambda: voice in yard.listed(key), PROMPT_S, "the voice is back with its node")
+        wait_until(lambda: voice in site.listed(key), PROMPT_S, "the voice is back with its node")
+    node.hello(voice, leaving=True)
+    wait_until(lambda: voice not in site.listed(key), PROMPT_S, "the voice of a leaving node is unlisted")
+    node.ask("beat", {"beats": []})
+    assert node.listed["state"] == "offline"
+    node.hello(voice)
+    wait_until(lambda: voice in site.listed(key), PROMPT_S, "the voice is back with its node")
 
 
-def test_a_node_tells_its_speed_anew_at_each_start_if_it_tried(yard: Yard) -> None:
-    machine = yard.machine(new_voice())
-    for told, known in ((0, 0), (0.5, 0.5), (99, 99), (0, 99)):
-        machine.hello(chars_per_s=told)
-        assert machine.listed["chars_per_s"] == known
+def test_a_hello_sets_the_speed_of_the_node_if_it_was_measured(site: NodeSite) -> None:
+    node = site.node(new_voice())
+    for sent, known in ((0, 0), (0.5, 0.5), (99, 99), (0, 99)):
+        node.hello(chars_per_s=sent)
+        assert node.listed["chars_per_s"] == known
 
 
 @pytest.mark.parametrize(
@@ -126,22 +135,22 @@ def test_a_node_tells_its_speed_anew_at_each_start_if_it_tried(yard: Yard) -> No
     ],
     ids=lambda wrong: str(wrong)[:40],
 )
-def test_an_offer_that_cannot_be_is_refused_and_changes_nothing(yard: Yard, wrong: dict[str, Any]) -> None:
+def test_an_invalid_hello_is_refused_and_changes_nothing(site: NodeSite, wrong: dict[str, Any]) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
-    answer = machine.ask("hello", {"voices": [], "clones": [], "slots": 1} | wrong)
+    node = site.node(voice)
+    answer = node.ask("hello", {"voices": [], "clones": [], "slots": 1} | wrong)
     assert answer.status == 400, answer
-    assert machine.listed["voices"] == [voice]
+    assert node.listed["voices"] == [voice]
 
 
 # ---- lease
 
 
-def test_a_job_says_what_to_speak_and_nothing_of_who_pays(yard: Yard, key: str) -> None:
+def test_a_job_has_text_and_voice_and_nothing_of_the_account(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
-    task = yard.order(key, voice, "春眠不觉晓")
-    (job,) = machine.lease()
+    node = site.node(voice)
+    task = site.order(key, voice, "春眠不觉晓")
+    (job,) = node.lease()
     assert job.pop("token")
     assert 0 < job.pop("lease_s") <= 30
     assert job == {
@@ -153,185 +162,187 @@ def test_a_job_says_what_to_speak_and_nothing_of_who_pays(yard: Yard, key: str) 
         "speed": 1.0,
         "reference": None,
     }
-    assert machine.listed["jobs"] == 1
-    assert yard.task(key, task)["status"] == 1
+    assert node.listed["jobs"] == 1
+    assert site.task(key, task)["status"] == 1
 
 
-def test_a_job_ordered_during_a_poll_ends_it(yard: Yard, key: str) -> None:
+def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
+    node = site.node(voice)
     with ThreadPoolExecutor(1) as pool:
-        poll = polling(machine, pool)
-        task = yard.order(key, voice)
-        assert [job["id"] for job in within(PROMPT_S, poll).json["jobs"]] == [task]
+        poll = open_poll(node, pool)
+        task = site.order(key, voice)
+        assert [job["id"] for job in result_of(PROMPT_S, poll).json["jobs"]] == [task]
 
 
-def test_a_poll_without_a_job_is_as_long_as_was_asked(yard: Yard) -> None:
-    machine = yard.machine(new_voice())
+def test_a_poll_without_a_job_lasts_as_long_as_requested(site: NodeSite) -> None:
+    node = site.node(new_voice())
     for wait_s in (0, 1.5):
         began = time.monotonic()
-        assert machine.lease(wait_s=wait_s) == []
+        assert node.lease(wait_s=wait_s) == []
         assert wait_s <= time.monotonic() - began < wait_s + PROMPT_S
-    assert machine.ask("lease", {"jobs": 1, "wait_s": 26}).status == 400
-    assert machine.ask("lease", {"jobs": 0, "wait_s": 1}).status == 400
+    assert node.ask("lease", {"jobs": 1, "wait_s": 26}).status == 400
+    assert node.ask("lease", {"jobs": 0, "wait_s": 1}).status == 400
 
 
 @pytest.mark.parametrize("verb", ["disable", "remove"])
-def test_an_open_poll_of_a_node_that_is_sent_away_ends_at_once(yard: Yard, verb: str) -> None:
-    machine = yard.machine(new_voice())
+def test_an_open_poll_of_a_disabled_or_removed_node_ends_at_once(site: NodeSite, verb: str) -> None:
+    node = site.node(new_voice())
     with ThreadPoolExecutor(1) as pool:
-        poll = polling(machine, pool)
-        yard.service.cli("node", verb, machine.name)
-        assert within(PROMPT_S, poll).status == 401
+        poll = open_poll(node, pool)
+        site.service.cli("node", verb, node.name)
+        assert result_of(PROMPT_S, poll).status == 401
 
 
 @pytest.mark.parametrize("verb", ["disable", "remove"])
-def test_what_a_node_that_is_sent_away_held_goes_to_another_at_once(yard: Yard, key: str, verb: str) -> None:
+def test_jobs_of_a_disabled_or_removed_node_are_requeued_at_once(site: NodeSite, key: str, verb: str) -> None:
     voice = new_voice()
-    machine, other = yard.machine(voice), yard.machine(voice)
-    task = yard.order(key, voice)
-    job = machine.take()
-    yard.service.cli("node", verb, machine.name)
+    node, other = site.node(voice), site.node(voice)
+    task = site.order(key, voice)
+    job = node.take()
+    site.service.cli("node", verb, node.name)
     taken = other.take()
     assert (taken.id, taken.epoch) == (task, 2)
-    assert machine.complete(job, mp3()).status == 401
+    assert node.complete(job, mp3()).status == 401
     assert other.complete(taken, mp3()).status == 200
 
 
-def test_a_draining_node_ends_what_it_has_and_gets_nothing_more(yard: Yard, key: str) -> None:
+def test_a_draining_node_completes_its_jobs_and_gets_no_more(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine, other = yard.machine(voice), yard.machine(voice)
-    yard.order(key, voice)
-    job = machine.take()
+    node, other = site.node(voice), site.node(voice)
+    site.order(key, voice)
+    job = node.take()
     with ThreadPoolExecutor(1) as pool:
-        poll = polling(machine, pool)
-        yard.service.cli("node", "drain", machine.name)
-        assert within(PROMPT_S, poll).json["jobs"] == []
-    task = yard.order(key, voice)
-    assert machine.lease(wait_s=1) == []
-    assert machine.ask("beat", {"beats": [{"held": job.held}]}).json["cancel"] == []
-    assert machine.complete(job, mp3()).status == 200
+        poll = open_poll(node, pool)
+        site.service.cli("node", "drain", node.name)
+        assert result_of(PROMPT_S, poll).json["jobs"] == []
+    task = site.order(key, voice)
+    assert node.lease(wait_s=1) == []
+    assert node.ask("beat", {"beats": [{"held": job.held}]}).json["cancel"] == []
+    assert node.complete(job, mp3()).status == 200
     assert other.take().id == task
 
 
-def test_a_poll_whose_node_hung_up_takes_no_job(yard: Yard, key: str) -> None:
+def test_a_poll_of_a_disconnected_node_leases_no_job(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine, other = yard.machine(voice), yard.machine(voice)
-    body, poll = b'{"jobs": 1, "wait_s": 20}', f"poll-of-{machine.name}"
-    before = age(machine)
-    with Wire(yard.service.root_url) as wire:
-        sent = (f"Authorization: Bearer {machine.credential}", f"X-Request-Id: {poll}", "Myna-Farm: 1")
+    node, other = site.node(voice), site.node(voice)
+    body, poll = b'{"jobs": 1, "wait_s": 20}', f"poll-of-{node.name}"
+    before = backdate(node)
+    with Wire(site.service.root_url) as wire:
+        sent = (f"Authorization: Bearer {node.credential}", f"X-Request-Id: {poll}", "Myna-Farm: 1")
         wire.head(f"POST {PREFIX}/lease HTTP/1.1", *sent, f"Content-Length: {len(body)}")
         wire.send(body)
-        wait_until(lambda: machine.listed["heard_at"] > before, PROMPT_S, "the poll has begun")
-    wait_until(lambda: poll in yard.service.stderr, PROMPT_S, "the poll is given up")
-    task = yard.order(key, voice)
+        wait_until(lambda: node.listed["heard_at"] > before, PROMPT_S, "the poll has begun")
+    wait_until(lambda: poll in site.service.stderr, PROMPT_S, "the poll has ended")
+    task = site.order(key, voice)
     assert other.take().id == task
 
 
-def test_open_polls_do_not_hold_the_end_of_the_process_up(make_service: ServiceMaker) -> None:
-    yard = Yard(make_service(chat_url="parrot:", speech="none").start())
-    machine = yard.machine(new_voice())
+def test_open_polls_do_not_delay_shutdown(make_service: ServiceMaker) -> None:
+    site = NodeSite(make_service(chat_url="parrot:", speech="none").start())
+    node = site.node(new_voice())
     with ThreadPoolExecutor(1) as pool:
-        poll = polling(machine, pool)
+        poll = open_poll(node, pool)
         began = time.monotonic()
-        assert yard.service.stop() == 0
+        assert site.service.stop() == 0
         assert time.monotonic() - began < PROMPT_S
-        assert within(PROMPT_S, poll).json["jobs"] == []
+        assert result_of(PROMPT_S, poll).json["jobs"] == []
 
 
 # ---- beat
 
 
-def test_a_beat_lets_a_lease_go_on_and_names_what_to_drop(yard: Yard, key: str) -> None:
+def test_a_beat_renews_leases_and_names_those_to_cancel(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
-    task = yard.order(key, voice)
-    job = machine.take()
-    yard.sql("UPDATE tasks SET lease_until = now_ms() + 3000 WHERE id = $1", task)
-    strange = job.held | {"epoch": 7}
-    beats = [{"held": job.held, "progress": 0.5}, {"held": strange}]
-    heard = machine.ask("beat", {"beats": beats}).json
-    assert heard == {"lease_s": 30.0, "cancel": [strange]}
-    ((left_ms, progress),) = yard.sql(
+    node = site.node(voice)
+    task = site.order(key, voice)
+    job = node.take()
+    site.sql("UPDATE tasks SET lease_until = now_ms() + 3000 WHERE id = $1", task)
+    stale = job.held | {"epoch": 7}
+    beats = [{"held": job.held, "progress": 0.5}, {"held": stale}]
+    heard = node.ask("beat", {"beats": beats}).json
+    assert heard == {"lease_s": 30.0, "cancel": [stale]}
+    ((left_ms, progress),) = site.sql(
         "SELECT lease_until - now_ms(), progress FROM tasks WHERE id = $1", task
     )
     assert 25_000 < left_ms <= 30_000
     assert progress == 50
 
 
-def test_another_node_cannot_beat_complete_or_fail_what_this_one_holds(yard: Yard, key: str) -> None:
+def test_another_node_cannot_beat_complete_or_fail_a_lease(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine, other = yard.machine(voice), yard.machine(voice)
-    yard.order(key, voice)
-    job = machine.take()
+    node, other = site.node(voice), site.node(voice)
+    site.order(key, voice)
+    job = node.take()
     assert other.ask("beat", {"beats": [{"held": job.held}]}).json["cancel"] == [job.held]
     assert other.ask("fail", {"held": job.held, "reason": "no", "final": True}).status == 409
     assert other.complete(job, mp3()).status == 409
-    assert machine.complete(job, mp3()).status == 200
+    assert node.complete(job, mp3()).status == 200
 
 
 @pytest.mark.parametrize(
     "wrong", [{"kind": "call"}, {"id": -1}, {"id": 2**63}, {"epoch": 2**64}, {"id": "1"}]
 )
-def test_a_job_that_cannot_be_is_refused(yard: Yard, wrong: dict[str, Any]) -> None:
-    machine = yard.machine()
+def test_an_invalid_job_reference_is_refused(site: NodeSite, wrong: dict[str, Any]) -> None:
+    node = site.node()
     held = {"kind": "task", "id": 1, "epoch": 1, "token": "x"} | wrong
-    assert machine.ask("beat", {"beats": [{"held": held}]}).status == 400
-    assert machine.ask("fail", {"held": held, "reason": "x"}).status == 400
+    assert node.ask("beat", {"beats": [{"held": held}]}).status == 400
+    assert node.ask("fail", {"held": held, "reason": "x"}).status == 400
 
 
 # ---- fail
 
 
-def test_a_final_failure_ends_the_task_and_gives_the_units_back(yard: Yard) -> None:
-    voice, account = new_voice(), yard.service.account(units=5)
+def test_a_final_failure_fails_and_refunds_the_task(site: NodeSite) -> None:
+    voice, account = new_voice(), site.service.account(units=5)
     key = account.key().plain
-    machine = yard.machine(voice)
-    task = yard.order(key, voice)
-    failure = {"held": machine.take().held, "reason": "no\x00such\nvoice", "final": True}
-    assert machine.ask("fail", failure).json == {"ok": 1}
-    assert yard.task(key, task)["status"] == 3
-    assert yard.service.cli("account", "show", account.name)["balance"] == 5
-    assert machine.ask("fail", failure).status == 409
+    node = site.node(voice)
+    task = site.order(key, voice)
+    failure = {"held": node.take().held, "reason": "no\x00such\nvoice", "final": True}
+    assert node.ask("fail", failure).json == {"ok": 1}
+    assert site.task(key, task)["status"] == 3
+    assert site.service.cli("account", "show", account.name)["balance"] == 5
+    assert node.ask("fail", failure).status == 409
 
 
 @pytest.mark.parametrize(("more", "tries"), [({}, 2), ({"handed_back": True}, 1)])
-def test_a_job_that_one_node_fails_or_hands_back_is_queued_again(
-    yard: Yard, key: str, more: dict[str, bool], tries: int
+def test_a_failed_or_returned_job_is_requeued(
+    site: NodeSite, key: str, more: dict[str, bool], tries: int
 ) -> None:
     voice = new_voice()
-    machine = yard.machine(voice)
-    task = yard.order(key, voice)
-    first = machine.take()
-    assert machine.ask("fail", {"held": first.held, "reason": "busy", **more}).status == 200
-    second = machine.take()
+    node = site.node(voice)
+    task = site.order(key, voice)
+    first = node.take()
+    assert node.ask("fail", {"held": first.held, "reason": "busy", **more}).status == 200
+    second = node.take()
     assert (second.id, second.epoch) == (task, 2)
-    assert yard.sql("SELECT tries FROM tasks WHERE id = $1", task) == [(tries,)]
-    assert machine.complete(first, mp3()).status == 409
-    assert machine.complete(second, mp3()).status == 200
+    assert site.sql("SELECT tries FROM tasks WHERE id = $1", task) == [(tries,)]
+    assert node.complete(first, mp3()).status == 409
+    assert node.complete(second, mp3()).status == 200
 
 
-def test_a_voice_that_failed_without_a_word_has_a_reason_all_the_same(yard: Yard, tmp_path: Path) -> None:
-    machine = yard.machine(clones=["vv"])
-    voice = clone(yard, "vv", tmp_path)
-    failure = {"held": machine.take().held, "reason": "\n", "final": True}
-    assert machine.ask("fail", failure).status == 200
-    ((status, reason),) = yard.sql("SELECT status, reason FROM clones WHERE voice_id = $1", voice)
+def test_a_voice_that_failed_without_a_reason_gets_one(site: NodeSite, tmp_path: Path) -> None:
+    node = site.node(clones=["vv"])
+    voice = clone(site, "vv", tmp_path)
+    failure = {"held": node.take().held, "reason": "\n", "final": True}
+    assert node.ask("fail", failure).status == 200
+    ((status, reason),) = site.sql("SELECT status, reason FROM clones WHERE voice_id = $1", voice)
     assert (status, reason) == (3, "the node gave no reason")
 
 
 # ---- reference
 
 
-def test_a_reference_is_for_the_node_that_holds_a_job_in_that_voice(yard: Yard, tmp_path: Path) -> None:
-    machine, other = yard.machine(clones=["xx"]), yard.machine(clones=["yy"])
-    clone(yard, "xx", tmp_path)
-    ((name, sha256),) = yard.sql("SELECT sample, sample_sha256 FROM clones WHERE language = 'xx'")
-    sample = (yard.service.folder / "data" / "samples" / name[:2] / name).read_bytes()
+def test_a_reference_is_served_only_to_the_node_with_a_lease_of_its_voice(
+    site: NodeSite, tmp_path: Path
+) -> None:
+    node, other = site.node(clones=["xx"]), site.node(clones=["yy"])
+    clone(site, "xx", tmp_path)
+    ((name, sha256),) = site.sql("SELECT sample, sample_sha256 FROM clones WHERE language = 'xx'")
+    sample = (site.service.folder / "data" / "samples" / name[:2] / name).read_bytes()
     path = f"reference?sha256={sha256.hex()}"
-    assert get(machine, path).status == 404
-    (job,) = machine.lease()
+    assert get(node, path).status == 404
+    (job,) = node.lease()
     assert job["kind"] == "clone"
     assert job["reference"] == {
         "sha256": sha256.hex(),
@@ -339,54 +350,54 @@ def test_a_reference_is_for_the_node_that_holds_a_job_in_that_voice(yard: Yard, 
         "transcript": "what is said",
         "language": "xx",
     }
-    answer = get(machine, path)
+    answer = get(node, path)
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, sample, "audio/wav")
     assert get(other, path).status == 404
     held = {name: job[name] for name in ("kind", "id", "epoch", "token")}
-    assert machine.ask("fail", {"held": held, "reason": "this can't be cloned", "final": True}).status == 200
-    assert get(machine, path).status == 404
+    assert node.ask("fail", {"held": held, "reason": "this can't be cloned", "final": True}).status == 200
+    assert get(node, path).status == 404
 
 
-def test_the_preview_of_a_new_voice_is_taken_like_any_audio(yard: Yard, tmp_path: Path) -> None:
-    machine = yard.machine(clones=["ww"])
-    voice = clone(yard, "ww", tmp_path)
-    job = machine.take()
-    assert (job.kind, machine.complete(job, mp3()).status, machine.complete(job, mp3()).status) == (
+def test_the_preview_of_a_new_voice_is_uploaded_like_audio(site: NodeSite, tmp_path: Path) -> None:
+    node = site.node(clones=["ww"])
+    voice = clone(site, "ww", tmp_path)
+    job = node.take()
+    assert (job.kind, node.complete(job, mp3()).status, node.complete(job, mp3()).status) == (
         "clone",
         200,
         200,
     )
-    ((status, preview),) = yard.sql("SELECT status, preview FROM clones WHERE voice_id = $1", voice)
+    ((status, preview),) = site.sql("SELECT status, preview FROM clones WHERE voice_id = $1", voice)
     assert status == 2
-    assert call("GET", f"{yard.service.root_url}/uploads/{preview}").body == mp3()
+    assert call("GET", f"{site.service.root_url}/uploads/{preview}").body == mp3()
 
 
 @pytest.mark.parametrize("query", ["", "?sha256=", "?sha256=../../etc/passwd", "?sha256=" + "G" * 64])
-def test_a_reference_goes_by_its_hash_alone(yard: Yard, query: str) -> None:
-    assert get(yard.machine(), f"reference{query}").status == 400
+def test_a_reference_without_a_valid_hash_is_400(site: NodeSite, query: str) -> None:
+    assert get(site.node(), f"reference{query}").status == 400
 
 
-def test_a_node_is_told_at_once_to_forget_what_no_voice_is_made_of(yard: Yard, tmp_path: Path) -> None:
-    machine = yard.machine(new_voice())
-    clone(yard, "zz", tmp_path)
-    ((sha256,),) = yard.sql("SELECT sample_sha256 FROM clones WHERE language = 'zz'")
-    gone = "ab" * 32
+def test_a_poll_names_unused_references_at_once(site: NodeSite, tmp_path: Path) -> None:
+    node = site.node(new_voice())
+    clone(site, "zz", tmp_path)
+    ((sha256,),) = site.sql("SELECT sample_sha256 FROM clones WHERE language = 'zz'")
+    unused = "ab" * 32
     began = time.monotonic()
-    asked = {"jobs": 1, "wait_s": POLL_S, "references": [sha256.hex(), gone]}
-    assert machine.ask("lease", asked).json == {"jobs": [], "forget": [gone]}
+    asked = {"jobs": 1, "wait_s": POLL_S, "references": [sha256.hex(), unused]}
+    assert node.ask("lease", asked).json == {"jobs": [], "forget": [unused]}
     assert time.monotonic() - began < PROMPT_S
 
 
-def get(machine: Machine, path: str) -> Answer:
-    url = f"{machine.service.root_url}{PREFIX}/{path}"
-    return call("GET", url, key=machine.credential, headers=SPOKEN)
+def get(node: NodeClient, path: str) -> Answer:
+    url = f"{node.service.root_url}{PREFIX}/{path}"
+    return call("GET", url, key=node.credential, headers=PROTOCOL_HEADERS)
 
 
-def clone(yard: Yard, language: str, folder: Path) -> str:
-    """Orders a voice from a sample in this language; its id."""
+def clone(site: NodeSite, language: str, folder: Path) -> str:
+    """Orders a cloned voice in this language and returns its id."""
     sample = write_voice(folder / "sample.wav", seconds=4)
-    ordered = yard.service.cli(
-        *("voice", "clone", yard.service.account().name, "--name", "Me", "--language", language),
+    ordered = site.service.cli(
+        *("voice", "clone", site.service.account().name, "--name", "Me", "--language", language),
         *("--sample", str(sample), "--transcript", "what is said", "--consent"),
     )
     return str(ordered["voice_id"])

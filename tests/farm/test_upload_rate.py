@@ -1,4 +1,4 @@
-"""How long an upload may take: the server inside the test, so that its patience can be made short."""
+"""The minimum rate of uploads, on a server in the process of the test, so that its timeouts can be set."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.migrate import migrate
 from myna.telemetry.access_log import AccessLog
-from tests.farm.machines import mp3
+from tests.farm.node_client import mp3
 from tests.http.local_server import RawConnection, until
 from tests.rig.disks import read_only
 from tests.rig.waiting import free_port
@@ -34,27 +34,27 @@ pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 0.4
 SOON_S = 20.0
-"""An eighth of what the whole body would take at the rate of the slow clients here."""
+"""An eighth of the time for the whole body at the rate of the slow clients."""
 SLOWEST_BYTES_PER_S = 10_000
 TOKEN = "a-token"
 
 
 @pytest.fixture(autouse=True)
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "PATIENCE_S", PATIENCE_S)
     monkeypatch.setattr(upload, "SLOWEST_BYTES_PER_S", SLOWEST_BYTES_PER_S)
 
 
 @dataclass
-class Dock:
-    """A running server that takes uploads, and a node that holds the preview of a voice."""
+class UploadServer:
+    """A server for uploads, and a node with the lease of a voice's preview."""
 
     port: int
     credential: str
     folder: Path
 
     async def begin(self, audio: bytes) -> RawConnection:
-        """A connection on which the head of an upload is sent."""
+        """Opens a connection and sends the head of an upload."""
         client = RawConnection(*await asyncio.open_connection("127.0.0.1", self.port))
         headers = {
             "Myna-Farm": "1",
@@ -72,7 +72,7 @@ class Dock:
 
 
 @pytest.fixture
-async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
+async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     db = await connect("sqlite:", tmp_path / "data")
     await migrate(db)
     nodes, tasks, inspector = Nodes(db), Tasks(db, lease_s=60), Inspector()
@@ -82,7 +82,7 @@ async def dock(tmp_path: Path) -> AsyncIterator[Dock]:
     audio = AudioStore(tmp_path / "audio")
     uploads = Uploads(NodeAuth(db, nodes, 5.0), tasks, audio, inspector, FreeSpace(tmp_path, 0))
     async with _serving(uploads) as port:
-        yield Dock(port, credential, tmp_path / "audio")
+        yield UploadServer(port, credential, tmp_path / "audio")
     await inspector.close()
     await db.close()
 
@@ -117,75 +117,77 @@ async def _serving(uploads: Uploads) -> AsyncIterator[int]:
 
 
 async def _nothing_else(*_: object) -> None:
-    raise AssertionError("there is one path alone")
+    raise AssertionError("there is only one route")
 
 
-async def drip(client: RawConnection, data: bytes, bytes_per_s: float) -> None:
-    """Sends so slowly, in ten pieces a second."""
+async def send_slowly(client: RawConnection, data: bytes, bytes_per_s: float) -> None:
+    """Sends at this rate, in ten pieces a second."""
     step = max(1, int(bytes_per_s / 10))
     for at in range(0, len(data), step):
         client.send(data[at : at + step])
         await asyncio.sleep(0.1)
 
 
-async def test_a_body_that_trickles_is_given_up_and_leaves_nothing(dock: Dock) -> None:
-    client = await dock.begin(mp3(10))
+async def test_an_upload_below_the_minimum_rate_is_aborted_and_removed(upload_server: UploadServer) -> None:
+    client = await upload_server.begin(mp3(10))
     began = time.monotonic()
-    trickle = asyncio.create_task(drip(client, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
+    trickle = asyncio.create_task(send_slowly(client, mp3(10), bytes_per_s=SLOWEST_BYTES_PER_S / 10))
     status, body = await client.answer()
     assert (status, b"send it faster" in body) == (400, True)
     assert time.monotonic() - began < SOON_S
-    assert dock.files == []
+    assert upload_server.files == []
     assert await client.is_closed()
     trickle.cancel()
     await client.disconnect()
 
 
-async def test_a_line_that_stands_still_is_given_up(dock: Dock) -> None:
-    client = await dock.begin(mp3(60))
+async def test_a_stalled_upload_is_aborted(upload_server: UploadServer) -> None:
+    client = await upload_server.begin(mp3(60))
     client.send(mp3(60)[:-1])
     began = time.monotonic()
     assert (await client.answer())[0] == 400
     assert time.monotonic() - began < SOON_S
-    assert dock.files == []
+    assert upload_server.files == []
     await client.disconnect()
 
 
-async def test_a_slow_line_gets_its_audio_through_however_long_it_takes(
-    dock: Dock, monkeypatch: pytest.MonkeyPatch
+async def test_an_upload_above_the_minimum_rate_may_take_long(
+    upload_server: UploadServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience_s = 3.0  # a loaded machine may stall this test for a second or two
     audio = mp3(2)
     bytes_per_s = len(audio) / (2.2 * patience_s)
     monkeypatch.setattr(upload, "PATIENCE_S", patience_s)
     monkeypatch.setattr(upload, "SLOWEST_BYTES_PER_S", bytes_per_s / 4)
-    client = await dock.begin(audio)
-    await drip(client, audio, bytes_per_s)
+    client = await upload_server.begin(audio)
+    await send_slowly(client, audio, bytes_per_s)
     assert (await client.answer())[0] == 200
-    (kept,) = dock.files
+    (kept,) = upload_server.files
     assert kept.read_bytes() == audio
     await client.disconnect()
 
 
-def test_one_megabyte_a_minute_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_minimum_rate_is_below_one_megabyte_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert upload.SLOWEST_BYTES_PER_S < 2**20 / 60
 
 
-async def test_what_cannot_be_removed_hides_no_refusal(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upload_is_refused_also_if_its_file_cannot_be_removed(
+    upload_server: UploadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    client = await dock.begin(mp3(10))
+    client = await upload_server.begin(mp3(10))
     status, body = await client.answer()
     assert (status, b"send it faster" in body) == (400, True)
     await client.disconnect()
 
 
-async def test_behind_a_disk_that_stands_still_no_upload_is_begun(
-    dock: Dock, monkeypatch: pytest.MonkeyPatch
+async def test_with_a_stalled_disk_uploads_are_503(
+    upload_server: UploadServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("myna.files.disk_threads.QUEUE_MAX", 0)
-    client = await dock.begin(mp3(10))
+    client = await upload_server.begin(mp3(10))
     status, body = await client.answer()
     assert (status, b"Send it again." in body) == (503, True)
-    assert dock.files == []
+    assert upload_server.files == []
     await client.disconnect()

@@ -1,9 +1,9 @@
-"""The audio of a finished job on its way from the node into the audio store."""
+"""Uploads of the audio of a completed job."""
 
 import pytest
 
 from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, PREFIX, SHA256_HEADER
-from tests.farm.machines import Job, Machine, Yard, mp3, new_voice
+from tests.farm.node_client import Job, NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
 
@@ -11,87 +11,91 @@ PROMPT_S = 30
 
 
 @pytest.fixture(scope="session")
-def key(yard: Yard) -> str:
-    return yard.service.account(units=100_000).key().plain
+def key(site: NodeSite) -> str:
+    return site.service.account(units=100_000).key().plain
 
 
 @pytest.fixture
-def held(yard: Yard, key: str) -> tuple[Machine, Job]:
-    """A machine and the job it holds."""
+def held(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
+    """A node and a job leased to it."""
     voice = new_voice()
-    machine = yard.machine(voice)
-    task = yard.order(key, voice)
-    job = machine.take()
+    node = site.node(voice)
+    task = site.order(key, voice)
+    job = node.take()
     assert job.id == task
-    return machine, job
+    return node, job
 
 
-def test_the_audio_is_what_the_node_sent_and_the_call_is_kept(yard: Yard) -> None:
-    account, voice = yard.service.account(units=1), new_voice()
+def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> None:
+    account, voice = site.service.account(units=1), new_voice()
     key = account.key().plain
-    machine = yard.machine(voice)
-    task = yard.order(key, voice)
-    answer = machine.complete(machine.take(), mp3())
+    node = site.node(voice)
+    task = site.order(key, voice)
+    answer = node.complete(node.take(), mp3())
     assert (answer.status, answer.json) == (200, {"ok": 1})
-    shown = yard.task(key, task)
+    shown = site.task(key, task)
     assert shown["status"] == 2
     assert call("GET", shown["audio_url"]).body == mp3()
-    assert call("GET", f"{yard.service.base_url}/me", key=key).json["stats"]["ok_calls"] == 1
-    assert yard.service.cli("account", "show", account.name)["balance"] == 0
-    assert machine.listed["chars_per_s"] > 0
+    assert call("GET", f"{site.service.base_url}/me", key=key).json["stats"]["ok_calls"] == 1
+    assert site.service.cli("account", "show", account.name)["balance"] == 0
+    assert node.listed["chars_per_s"] > 0
 
 
-def test_the_same_again_is_fine_and_leaves_one_file(yard: Yard, key: str, held: tuple[Machine, Job]) -> None:
-    machine, job = held
-    before = yard.audio()
-    assert machine.complete(job, mp3()).status == 200
-    kept = yard.audio() - before
-    assert [path.suffix for path in kept] == [".mp3"]
-    assert machine.complete(job, mp3()).json == {"ok": 1}
-    assert yard.audio() - before == kept
-    assert call("GET", yard.task(key, job.id)["audio_url"]).body == mp3()
-
-
-def test_other_audio_for_a_completed_job_is_stale(yard: Yard, key: str, held: tuple[Machine, Job]) -> None:
-    machine, job = held
-    machine.complete(job, mp3())
-    before = yard.audio()
-    answer = machine.complete(job, mp3(hertz=660))
-    assert (answer.status, answer.json["error"]["type"]) == (409, "conflict_error")
-    assert yard.audio() == before
-    assert call("GET", yard.task(key, job.id)["audio_url"]).body == mp3()
-
-
-def test_who_lost_the_job_is_refused_before_a_byte_of_audio_is_sent(
-    yard: Yard, held: tuple[Machine, Job]
+def test_a_repeated_upload_succeeds_and_leaves_one_file(
+    site: NodeSite, key: str, held: tuple[NodeClient, Job]
 ) -> None:
-    machine, job = held
-    yard.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
-    before = yard.audio()
-    with Wire(yard.service.root_url, deadline_s=PROMPT_S) as wire:
-        machine.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES)
+    node, job = held
+    before = site.audio()
+    assert node.complete(job, mp3()).status == 200
+    kept = site.audio() - before
+    assert [path.suffix for path in kept] == [".mp3"]
+    assert node.complete(job, mp3()).json == {"ok": 1}
+    assert site.audio() - before == kept
+    assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
+
+
+def test_other_audio_for_a_completed_job_is_409(
+    site: NodeSite, key: str, held: tuple[NodeClient, Job]
+) -> None:
+    node, job = held
+    node.complete(job, mp3())
+    before = site.audio()
+    answer = node.complete(job, mp3(hertz=660))
+    assert (answer.status, answer.json["error"]["type"]) == (409, "conflict_error")
+    assert site.audio() == before
+    assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
+
+
+def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
+    site: NodeSite, held: tuple[NodeClient, Job]
+) -> None:
+    node, job = held
+    site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
+    before = site.audio()
+    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
+        node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES)
         answer = wire.answer()
         assert (answer.status, answer.headers["connection"]) == (409, "close")
-    again = machine.take()
+    again = node.take()
     assert (again.id, again.epoch) == (job.id, 2)
-    assert machine.complete(job, mp3()).status == 409
-    assert yard.audio() == before
-    assert machine.complete(again, mp3()).status == 200
+    assert node.complete(job, mp3()).status == 409
+    assert site.audio() == before
+    assert node.complete(again, mp3()).status == 200
 
 
-def test_who_loses_the_job_during_the_upload_is_stale_and_the_file_goes(
-    yard: Yard, held: tuple[Machine, Job]
+def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
+    site: NodeSite, held: tuple[NodeClient, Job]
 ) -> None:
-    machine, job = held
-    audio, before = mp3(seconds=60), yard.audio()
-    with Wire(yard.service.root_url, deadline_s=PROMPT_S) as wire:
-        machine.begin(wire, job, audio)
+    node, job = held
+    audio, before = mp3(seconds=60), site.audio()
+    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
+        node.begin(wire, job, audio)
         wire.send(audio[:1000])
-        wait_until(lambda: len(yard.audio() - before) == 1, PROMPT_S, "the upload has begun")
-        yard.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
+        wait_until(lambda: len(site.audio() - before) == 1, PROMPT_S, "the upload has begun")
+        site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
         wire.send(audio[1000:])
         assert wire.answer().status == 409
-    assert yard.audio() == before
+    assert site.audio() == before
 
 
 @pytest.mark.parametrize(
@@ -111,51 +115,51 @@ def test_who_loses_the_job_during_the_upload_is_stale_and_the_file_goes(
     ],
     ids=["other hash", "noise", "a header", "half", "bad hash", "no hash", *["bad job"] * 4, "nothing"],
 )
-def test_what_is_wrong_is_refused_and_the_job_stays_the_nodes(
-    yard: Yard, held: tuple[Machine, Job], audio: bytes, headers: dict[str, str], said: str
+def test_an_invalid_upload_is_refused_and_the_lease_continues(
+    site: NodeSite, held: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
 ) -> None:
-    machine, job = held
-    before = yard.audio()
-    answer = machine.complete(job, audio, **headers)
+    node, job = held
+    before = site.audio()
+    answer = node.complete(job, audio, **headers)
     assert answer.status == 400, answer
     assert said in answer.json["error"]["message"]
-    assert yard.audio() == before
-    assert machine.complete(job, mp3()).status == 200
+    assert site.audio() == before
+    assert node.complete(job, mp3()).status == 200
 
 
-def test_a_body_that_is_cut_off_leaves_nothing_and_the_job_stays_the_nodes(
-    yard: Yard, held: tuple[Machine, Job]
+def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
+    site: NodeSite, held: tuple[NodeClient, Job]
 ) -> None:
-    machine, job = held
-    before = yard.audio()
-    with Wire(yard.service.root_url) as wire:
-        machine.begin(wire, job, mp3())
+    node, job = held
+    before = site.audio()
+    with Wire(site.service.root_url) as wire:
+        node.begin(wire, job, mp3())
         wire.send(mp3()[:-1])
-        wait_until(lambda: len(yard.audio() - before) == 1, PROMPT_S, "the upload has begun")
-    wait_until(lambda: yard.audio() == before, PROMPT_S, "the part is removed")
-    assert machine.complete(job, mp3()).status == 200
+        wait_until(lambda: len(site.audio() - before) == 1, PROMPT_S, "the upload has begun")
+    wait_until(lambda: site.audio() == before, PROMPT_S, "the part is removed")
+    assert node.complete(job, mp3()).status == 200
 
 
-def test_a_body_without_a_size_or_over_the_limit_is_refused_unread(
-    yard: Yard, held: tuple[Machine, Job]
+def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
+    site: NodeSite, held: tuple[NodeClient, Job]
 ) -> None:
-    machine, job = held
-    before = yard.audio()
-    headers = machine.announcing(job, mp3())
-    chunked = call("POST", yard.url("complete"), key=machine.credential, body=iter([mp3()]), headers=headers)
+    node, job = held
+    before = site.audio()
+    headers = node.upload_headers(job, mp3())
+    chunked = call("POST", site.url("complete"), key=node.credential, body=iter([mp3()]), headers=headers)
     assert chunked.status == 400
-    with Wire(yard.service.root_url, deadline_s=PROMPT_S) as wire:
-        machine.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES + 1)
+    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
+        node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES + 1)
         assert wire.answer().status == 413
-    assert yard.audio() == before
+    assert site.audio() == before
 
 
-def test_the_body_is_not_asked_of_who_waits_to_be_asked_and_is_refused(
-    yard: Yard, held: tuple[Machine, Job]
+def test_expect_100_continue_with_an_unknown_credential_is_401(
+    site: NodeSite, held: tuple[NodeClient, Job]
 ) -> None:
-    machine, job = held
-    with Wire(yard.service.root_url, deadline_s=PROMPT_S) as wire:
-        headers = machine.announcing(job, mp3()) | {
+    node, job = held
+    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
+        headers = node.upload_headers(job, mp3()) | {
             "Authorization": "Bearer mynanode_" + "0" * 40,
             "Content-Length": "1000000",
             "Expect": "100-continue",
@@ -166,49 +170,53 @@ def test_the_body_is_not_asked_of_who_waits_to_be_asked_and_is_refused(
         assert wire.answer().status == 401
 
 
-def test_a_long_upload_holds_nobody_up(yard: Yard, key: str, held: tuple[Machine, Job]) -> None:
-    machine, job = held
+def test_a_long_upload_does_not_delay_other_nodes(
+    site: NodeSite, key: str, held: tuple[NodeClient, Job]
+) -> None:
+    node, job = held
     audio = mp3(seconds=60)
-    with Wire(yard.service.root_url) as wire:
-        machine.begin(wire, job, audio)
+    with Wire(site.service.root_url) as wire:
+        node.begin(wire, job, audio)
         wire.send(audio[:-1])
         voice = new_voice()
-        other = yard.machine(voice)
-        yard.order(key, voice)
+        other = site.node(voice)
+        site.order(key, voice)
         assert other.complete(other.take(), mp3()).status == 200
         wire.send(audio[-1:])
         assert wire.answer().status == 200
-    assert call("GET", yard.task(key, job.id)["audio_url"]).body == audio
+    assert call("GET", site.task(key, job.id)["audio_url"]).body == audio
 
 
-def test_a_job_has_one_upload_at_a_time(yard: Yard, key: str, held: tuple[Machine, Job]) -> None:
-    machine, job = held
-    before = yard.audio()
-    with Wire(yard.service.root_url) as wire:
-        machine.begin(wire, job, mp3())
+def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, held: tuple[NodeClient, Job]) -> None:
+    node, job = held
+    before = site.audio()
+    with Wire(site.service.root_url) as wire:
+        node.begin(wire, job, mp3())
         wire.send(mp3()[:100])
-        wait_until(lambda: yard.audio() != before, PROMPT_S, "the first upload has begun")
-        second = machine.complete(job, mp3())
+        wait_until(lambda: site.audio() != before, PROMPT_S, "the first upload has begun")
+        second = node.complete(job, mp3())
         assert second.status == 503, second
         wire.send(mp3()[100:])
         assert wire.answer().status == 200
-    assert machine.complete(job, mp3()).status == 200
-    assert yard.task(key, job.id)["status"] == 2
+    assert node.complete(job, mp3()).status == 200
+    assert site.task(key, job.id)["status"] == 2
 
 
-def test_a_node_has_a_bounded_number_of_bytes_on_their_way(yard: Yard, key: str) -> None:
+def test_bytes_in_upload_per_node_are_limited(site: NodeSite, key: str) -> None:
     voice = new_voice()
-    machine, other = yard.machine(voice), yard.machine(voice)
+    node, other = site.node(voice), site.node(voice)
     for _ in range(4):
-        yard.order(key, voice)
-    jobs = [machine.take() for _ in range(3)]
-    before = len(yard.audio())
-    with Wire(yard.service.root_url) as first, Wire(yard.service.root_url) as second:
+        site.order(key, voice)
+    jobs = [node.take() for _ in range(3)]
+    before = len(site.audio())
+    with Wire(site.service.root_url) as first, Wire(site.service.root_url) as second:
         for wire, job in zip((first, second), jobs, strict=False):
-            machine.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES)
+            node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES)
             wire.send(mp3()[:100])
-        wait_until(lambda: len(yard.audio()) == before + 2, PROMPT_S, "both uploads have begun")
-        refused = machine.complete(jobs[2], mp3())
+        wait_until(lambda: len(site.audio()) == before + 2, PROMPT_S, "both uploads have begun")
+        refused = node.complete(jobs[2], mp3())
         assert refused.status == 503, refused
         assert other.complete(other.take(), mp3()).status == 200
-    wait_until(lambda: machine.complete(jobs[2], mp3()).status == 200, PROMPT_S, "there is room again")
+    wait_until(
+        lambda: node.complete(jobs[2], mp3()).status == 200, PROMPT_S, "the limit allows another upload"
+    )

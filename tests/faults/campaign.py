@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.conformance.asking import Caller
-from tests.farm.machines import Job, Machine, Yard, mp3
+from tests.farm.node_client import Job, NodeClient, NodeSite, mp3
 from tests.rig.calls import Answer, Wire
 from tests.rig.service import Service
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
@@ -107,8 +107,8 @@ def _hang_up_on(caller: Caller, request_id: str, text: str) -> None:
 class Worker:
     """A compute node: it completes most jobs, fails some, and lets the lease of others expire."""
 
-    def __init__(self, machine: Machine, seed: int) -> None:
-        self._machine, self._dice = machine, random.Random(f"{seed} node")
+    def __init__(self, node: NodeClient, seed: int) -> None:
+        self._node, self._dice = node, random.Random(f"{seed} node")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -120,7 +120,7 @@ class Worker:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                for found in self._machine.lease(wait_s=0.5):
+                for found in self._node.lease(wait_s=0.5):
                     self._do(Job(found["kind"], found["id"], found["epoch"], found["token"]))
             except (OSError, http.client.HTTPException, AssertionError):  # the service is down or refuses
                 PAUSE.wait(0.05)
@@ -128,9 +128,9 @@ class Worker:
     def _do(self, job: Job) -> None:
         what = self._dice.choices(("complete", "fail", "forget"), (80, 10, 10))[0]
         if what == "complete":
-            self._machine.complete(job, mp3())
+            self._node.complete(job, mp3())
         elif what == "fail":
-            self._machine.ask("fail", {"held": job.held, "reason": "a dice said so", "final": True})
+            self._node.ask("fail", {"held": job.held, "reason": "a dice said so", "final": True})
 
 
 class DatabaseWire:
@@ -218,6 +218,6 @@ KEPT = 1
 
 def call_states(service: Service) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for request_id, state in Yard(service).sql("SELECT request_id, state FROM calls"):
+    for request_id, state in NodeSite(service).sql("SELECT request_id, state FROM calls"):
         found.setdefault(request_id, []).append(int(state))
     return found

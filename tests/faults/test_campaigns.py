@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.conformance.asking import Caller
-from tests.farm.machines import Yard
+from tests.farm.node_client import NodeSite
 from tests.faults.campaign import (
     LIMITS,
     TASK_DEADLINE_S,
@@ -47,7 +47,7 @@ def disturbed(
     last.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
     caller = new_caller(last, units=UNITS)
     dice = random.Random(seed)
-    worker = Worker(Yard(last).machine(VOICE), seed)
+    worker = Worker(NodeSite(last).node(VOICE), seed)
     traffic = Traffic([at(service, caller) for service in services], seed)
     done = Counter[str]()
     try:

@@ -19,7 +19,7 @@ from demo.tiny_voices import zipvoice
 from myna.clones import PREVIEW
 from myna.wire.farm import TRIES_MAX
 from tests.conformance.asking import DELIVERED, Caller, Stats
-from tests.farm.machines import Job, Yard, mp3, polling
+from tests.farm.node_client import Job, NodeSite, mp3, open_poll
 from tests.faults.conftest import audited, new_caller
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
@@ -284,17 +284,17 @@ def test_a_node_at_one_process_gets_at_once_what_is_ordered_at_the_other(
 ) -> None:
     here, there = two_services
     caller = new_caller(there, units=UNITS)
-    machine = Yard(here).machine(VOICE)
+    node = NodeSite(here).node(VOICE)
     took_s = []
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):
-            poll = polling(machine, pool)
+            poll = open_poll(node, pool)
             began = time.monotonic()
             ordered = caller.speak(TEXT, voice_id=VOICE).json["id"]
             (job,) = poll.result(DEADLINE_S).json["jobs"]
             took_s.append(time.monotonic() - began)
             assert job["id"] == ordered
             held = Job(job["kind"], job["id"], job["epoch"], job["token"])
-            assert machine.complete(held, mp3()).status == 200
+            assert node.complete(held, mp3()).status == 200
     assert max(took_s) < PROMPT_S
     assert audited(here)
