@@ -33,7 +33,7 @@ def test_a_node_joins_under_the_name_of_its_token(site: NodeSite) -> None:
     name = new_name()
     invited = site.service.cli("node", "enroll", name)
     assert invited["command"] == f"myna node join {site.service.root_url} {invited['token']}"
-    assert "only on this node" in invited["note"], "the service of the test listens on the loopback"
+    assert "only on this machine" in invited["note"], "the service of the test listens on the loopback"
     joined = site.join(invited["token"]).json
     assert joined["name"] == name
     assert NodeClient(site.service, name, joined["credential"]).hello(new_voice())["name"] == name

@@ -102,7 +102,7 @@ def test_two_workers_share_metrics_and_exit_with_0(make_service: ServiceMaker, p
                 asked += 1
         return workers_that_served(pair) == 2
 
-    wait_until(both_have_served, WAIT_S, "both workers have check_it_serves")
+    wait_until(both_have_served, WAIT_S, "both workers have served")
 
     def counted() -> float:
         text = call("GET", f"{pair.root_url}/metrics").body.decode()
