@@ -20,7 +20,7 @@ from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until
 
-PROTOCOL_HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
+HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 POLL_S = 20
 POLL_BEGUN_DEADLINE_S = 30
 
@@ -59,7 +59,7 @@ class NodeClient:
             f"{self.service.root_url}{PREFIX}/{what}",
             key=self.credential,
             data=data,
-            headers=PROTOCOL_HEADERS,
+            headers=HEADERS,
             **more,
         )
 
@@ -94,7 +94,7 @@ class NodeClient:
 
     def upload_headers(self, job: Job, audio: bytes) -> dict[str, str]:
         return {
-            **PROTOCOL_HEADERS,
+            **HEADERS,
             JOB_HEADER: job.header,
             SHA256_HEADER: hashlib.sha256(audio).hexdigest(),
             "Content-Type": "audio/mpeg",
@@ -135,7 +135,7 @@ class NodeSite:
             "POST",
             self.url("join"),
             data={"token": token, "version": "0.1"},
-            headers=PROTOCOL_HEADERS,
+            headers=HEADERS,
             **more,
         )
 

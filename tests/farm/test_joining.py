@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from myna.wire.farm import PREFIX
-from tests.farm.node_client import PROTOCOL_HEADERS, NodeClient, NodeSite, new_name, new_voice
+from tests.farm.node_client import HEADERS, NodeClient, NodeSite, new_name, new_voice
 from tests.rig.calls import Answer, call
 from tests.rig.service import Account
 
@@ -26,7 +26,7 @@ def refusal(answer: Answer, status: int = 401) -> str:
 
 def beat(site: NodeSite, credential: str) -> Answer:
     """Sends a beat without jobs, the cheapest authenticated request."""
-    return call("POST", site.url("beat"), key=credential, data={"beats": []}, headers=PROTOCOL_HEADERS)
+    return call("POST", site.url("beat"), key=credential, data={"beats": []}, headers=HEADERS)
 
 
 def test_a_node_joins_under_the_name_of_its_token(site: NodeSite) -> None:
@@ -98,8 +98,8 @@ def test_a_credential_is_for_the_farm_and_a_key_for_v1(site: NodeSite, account: 
     for method, path in (("GET", "me"), ("GET", "voices"), ("POST", "tts"), ("GET", "records")):
         refusal(call(method, f"{site.service.base_url}/{path}", key=node.credential, data={}))
     for what in ("hello", "lease", "beat", "complete", "fail"):
-        refusal(call("POST", site.url(what), key=key, data={}, headers=PROTOCOL_HEADERS))
-    refusal(call("GET", site.url("reference"), key=key, headers=PROTOCOL_HEADERS))
+        refusal(call("POST", site.url(what), key=key, data={}, headers=HEADERS))
+    refusal(call("GET", site.url("reference"), key=key, headers=HEADERS))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_credential_is_for_the_farm_and_a_key_for_v1(site: NodeSite, account: 
 )
 def test_an_invalid_credential_is_refused(site: NodeSite, authorization: str | None) -> None:
     credential = site.node().credential
-    headers = dict(PROTOCOL_HEADERS)
+    headers = dict(HEADERS)
     if authorization is not None:
         headers["Authorization"] = authorization.format(credential)
     answer = call("POST", site.url("beat"), data={"beats": []}, headers=headers)
@@ -198,11 +198,11 @@ def test_the_table_shows_the_number_of_voices_of_a_node(site: NodeSite) -> None:
 
 
 def test_a_join_has_a_small_body_of_known_length(site: NodeSite) -> None:
-    assert call("POST", site.url("join"), body=b" " * 5000, headers=PROTOCOL_HEADERS).status == 413
-    assert call("POST", site.url("join"), body=iter([b"{}"]), headers=PROTOCOL_HEADERS).status == 413
-    assert call("POST", site.url("join"), body=b"{", headers=PROTOCOL_HEADERS).status == 400
-    assert call("GET", site.url("join"), headers=PROTOCOL_HEADERS).status == 405
-    assert call("POST", site.url("nothing"), headers=PROTOCOL_HEADERS).status == 404
+    assert call("POST", site.url("join"), body=b" " * 5000, headers=HEADERS).status == 413
+    assert call("POST", site.url("join"), body=iter([b"{}"]), headers=HEADERS).status == 413
+    assert call("POST", site.url("join"), body=b"{", headers=HEADERS).status == 400
+    assert call("GET", site.url("join"), headers=HEADERS).status == 405
+    assert call("POST", site.url("nothing"), headers=HEADERS).status == 404
 
 
 def test_tokens_and_credentials_are_never_logged_or_repeated(site: NodeSite) -> None:
@@ -216,11 +216,9 @@ def test_tokens_and_credentials_are_never_logged_or_repeated(site: NodeSite) -> 
             site.url("beat"),
             key=secret,
             body=secret.encode(),
-            headers=PROTOCOL_HEADERS | {"X-Request-Id": secret},
+            headers=HEADERS | {"X-Request-Id": secret},
         )
-        answer = call(
-            "GET", site.url(f"reference?sha256={secret}"), key=node.credential, headers=PROTOCOL_HEADERS
-        )
+        answer = call("GET", site.url(f"reference?sha256={secret}"), key=node.credential, headers=HEADERS)
         assert secret not in f"{answer.headers}{answer.body!r}"
     metrics = call("GET", f"{site.service.root_url}/metrics").body.decode()
     for secret in secrets:

@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 
 from myna.wire.farm import PREFIX
-from tests.farm.node_client import (
-    POLL_S,
-    PROTOCOL_HEADERS,
-    NodeClient,
-    NodeSite,
-    backdate,
-    mp3,
-    new_voice,
-    open_poll,
-)
+from tests.farm.node_client import HEADERS, POLL_S, NodeClient, NodeSite, backdate, mp3, new_voice, open_poll
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.samples import write_voice
 from tests.rig.service import ServiceMaker
@@ -333,9 +324,7 @@ def test_a_voice_that_failed_without_a_reason_gets_one(site: NodeSite, tmp_path:
 # ---- reference
 
 
-def test_a_reference_is_served_only_to_the_node_with_a_lease_of_its_voice(
-    site: NodeSite, tmp_path: Path
-) -> None:
+def test_a_reference_is_served_only_under_a_lease_of_its_voice(site: NodeSite, tmp_path: Path) -> None:
     node, other = site.node(clones=["xx"]), site.node(clones=["yy"])
     clone(site, "xx", tmp_path)
     ((name, sha256),) = site.sql("SELECT sample, sample_sha256 FROM clones WHERE language = 'xx'")
@@ -390,7 +379,7 @@ def test_a_poll_names_unused_references_at_once(site: NodeSite, tmp_path: Path) 
 
 def get(node: NodeClient, path: str) -> Answer:
     url = f"{node.service.root_url}{PREFIX}/{path}"
-    return call("GET", url, key=node.credential, headers=PROTOCOL_HEADERS)
+    return call("GET", url, key=node.credential, headers=HEADERS)
 
 
 def clone(site: NodeSite, language: str, folder: Path) -> str:

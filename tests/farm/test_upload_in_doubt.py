@@ -27,9 +27,7 @@ FOR EACH ROW WHEN (new.status = 2) EXECUTE FUNCTION wait_in_commit();
 STALLED = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
 
 
-async def test_audio_is_kept_if_the_commit_is_in_doubt(
-    make_service: ServiceMaker, postgres_url: str
-) -> None:
+async def test_audio_is_kept_if_the_commit_is_in_doubt(make_service: ServiceMaker, postgres_url: str) -> None:
     async with proxy_to(postgres_url) as proxy:
         service = make_service(database_url=proxy.url, chat_url="parrot:", speech="none")
         await asyncio.to_thread(service.start)
