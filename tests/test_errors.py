@@ -4,7 +4,7 @@ The envelope of every answer that is no success:
 
     {"error": {"message": str, "type": str, "code": int}}
 
-`code` is the HTTP status. `type` goes by the status: 400, 405, 413, 416 and 426 invalid_request_error, 401
+`code` is the HTTP status. `type` depends on it: 400, 405, 413, 416 and 426 invalid_request_error, 401
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
 where every channel failed and server_error for an internal error, 503 service_unavailable. `message` says
 what to change, is one line, and is never empty. Headers: 401 has the scheme, 405 the methods, 416 the length,

@@ -34,7 +34,7 @@ def _rms(sound: NDArray[np.float32]) -> float:
 
 
 @pytest.mark.parametrize(("peak", "decibels"), [(1.0, -3.0), (0.1, -23.0), (0.001, -63.0)])
-def test_a_tone_is_as_loud_as_its_power_says(peak: float, decibels: float) -> None:
+def test_the_level_of_a_tone_is_its_power(peak: float, decibels: float) -> None:
     assert levels(_tone(5, peak), _RATE_HZ).loud_db == pytest.approx(decibels, abs=0.1)
 
 

@@ -83,7 +83,7 @@ def test_data_without_frames_has_no_length(data: bytes) -> None:
     assert duration_s(data) == 0
 
 
-def test_random_bytes_are_rarely_taken_for_frames() -> None:
+def test_random_bytes_are_rarely_parsed_as_frames() -> None:
     assert duration_s(random.Random(7).randbytes(200_000)) < 0.1
 
 

@@ -55,7 +55,7 @@ def test_cpu_time_includes_ended_children(tmp_path: Path) -> None:
         assert program.cpu_s() >= 0.3
 
 
-def test_a_stopped_program_uses_no_time_until_it_goes_on(busy: Started) -> None:
+def test_a_stopped_program_uses_no_time_until_resumed(busy: Started) -> None:
     busy.pause()
     stopped = processes.tree(busy.pid)
     wait_until(lambda: all(state(pid) == "T" for pid in stopped), DEADLINE_S, "all are stopped")

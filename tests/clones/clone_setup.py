@@ -34,18 +34,18 @@ class CloneSetup:
         self.books, self.recording = books, recording
         self.samples = SampleStore(books.folder / "samples")
         self.audio = AudioStore(books.folder / "audio")
-        self.listener = Inspector()
+        self.inspector = Inspector()
         self.tasks = Tasks(books.db, lease_s=30)
 
     async def close(self) -> None:
         await self.tasks.close()
-        await self.listener.close()
+        await self.inspector.close()
 
     async def clone(self, holder: Holder, **changes: Any) -> CloneRow:
         """Clones a voice from the recording, as an operator does."""
         account = await accounts.find(self.books.db, holder.name)
         request = msgspec.structs.replace(self.request(), **changes)
-        return await clones.clone(self.books.db, self.samples, self.listener, account, request)
+        return await clones.clone(self.books.db, self.samples, self.inspector, account, request)
 
     def request(self) -> CloneRequest:
         return CloneRequest("小明", "zh", "你好，世界", self.recording, "the account's owner")

@@ -157,7 +157,7 @@ async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(db.unavailable):
-            await clones.clone(db, clone_setup.samples, clone_setup.listener, account, clone_setup.request())
+            await clones.clone(db, clone_setup.samples, clone_setup.inspector, account, clone_setup.request())
         await db.close()
         await clone_setup.close()
         (owned,) = await clones.list_all(books.db)

@@ -37,7 +37,7 @@ async def session_waits(books: Books) -> None:
     async def waits() -> bool:
         return bool(await books.sql(WAITING))
 
-    await until(waits, "somebody waits for a lock")
+    await until(waits, "a session waits for a lock")
 
 
 async def test_deleting_a_voice_locks_the_account_first(

@@ -150,7 +150,7 @@ async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
     books: Books, channels: Channels
 ) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
-    nobody = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
-    assert await voice_overrides.list_public(books.db, nobody) == []
-    await voice_overrides.hide(books.db, nobody, FIRST, False)
+    without_channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
+    assert await voice_overrides.list_public(books.db, without_channels) == []
+    await voice_overrides.hide(books.db, without_channels, FIRST, False)
     assert (await site.load(books.db)).overrides == {}

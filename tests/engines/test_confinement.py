@@ -195,7 +195,7 @@ thread.start()
     assert done.stdout == ("/etc/passwd\nnot confined from: files of others in threads that ran before (1)\n")
 
 
-def test_a_kernel_whose_landlock_has_no_rule_for_signals_is_reported_and_the_filter_denies_them() -> None:
+def test_landlock_without_signal_scopes_is_reported_and_the_filter_denies_signals() -> None:
     older = "confinement._landlock_abi = lambda: 5"
     done = confined("print(confined); os.kill(os.getppid(), 0)", older)
     assert done.stdout == (

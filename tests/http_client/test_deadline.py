@@ -27,7 +27,7 @@ SLOW: list[Behaviour] = [
 
 
 @pytest.mark.parametrize("behaviour", SLOW)
-async def test_a_call_ends_at_its_deadline_whatever_its_server_sends(
+async def test_a_call_ends_at_its_deadline_for_any_server(
     outbound: HttpClient, serve: Serve, behaviour: Behaviour
 ) -> None:
     server, watch = serve(behaviour), Stopwatch()
@@ -79,7 +79,7 @@ async def test_a_server_that_takes_too_long_to_connect_is_unreachable(full_liste
     await outbound.close()
 
 
-async def test_a_deadline_that_has_passed_already_sends_nothing(outbound: HttpClient, serve: Serve) -> None:
+async def test_a_call_after_its_deadline_is_not_sent(outbound: HttpClient, serve: Serve) -> None:
     server = serve(silent)
 
     with pytest.raises(TimedOut):
@@ -163,7 +163,7 @@ async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(
             await received.wait()
             received.clear()
             clock.move(1.0)
-            await asyncio.sleep(2 * TICK_S)  # the idle time is looked at meanwhile
+            await asyncio.sleep(2 * TICK_S)  # the idle time is checked meanwhile
             await peer.send(b".")
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", noted)

@@ -212,7 +212,7 @@ async def test_a_closed_connection_leaves_no_reference_cycle(
             except (ConnectionBroken, Unreachable):
                 failed += 1
         async with asyncio.timeout(60):
-            while connections() - before:  # noqa: ASYNC110 - nothing tells of it
+            while connections() - before:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
     finally:
         gc.enable()

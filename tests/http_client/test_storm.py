@@ -44,7 +44,7 @@ async def test_no_slot_is_lost_and_no_answer_is_mixed_up(outbound: HttpClient, s
 
 
 async def storm(outbound: HttpClient, servers: list[Faulty], chance: random.Random) -> bool:
-    """600 calls at once. Whether so many were answered that their answers tell something."""
+    """Makes 600 concurrent calls. Returns whether enough were answered for a meaningful check."""
     calls: list[asyncio.Future[ClientResponse]] = []
     for number in range(600):
         url = servers[number % 3].url

@@ -140,7 +140,7 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_again(books: Books,
         assert call.units == 3
 
 
-@pytest.mark.parametrize("error", [BAD_REQUEST, NoSpeechChannel("nobody can speak")])
+@pytest.mark.parametrize("error", [BAD_REQUEST, NoSpeechChannel("no channel can speak")])
 async def test_a_revoked_key_gets_401_before_any_other_refusal(
     books: Books, desk: Desk, error: InvalidRequest
 ) -> None:
@@ -205,11 +205,11 @@ async def test_calls_over_the_queue_limit_are_refused_before_the_charge(books: B
 
 
 async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> None:
-    holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key = await books.holder(), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
-    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed("the answer")
     assert await books.balance(holder) == 9
 
 
@@ -217,79 +217,79 @@ async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 "nothing was charged" would be wrong: the first call was."""
-    holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key = await books.holder(), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
     async def unavailable(*_: object) -> None:
         raise DatabaseUnavailable
 
     monkeypatch.setattr(keys, "verify", unavailable)
-    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed("the answer")
 
 
 async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
     books: Books, desk: Desk
 ) -> None:
     """No channel is available and the balance is zero, but the response was paid for."""
-    holder, order = await books.holder(units=1), reserved()
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key = await books.holder(units=1), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
-    gone = refusing(NoSpeechChannel("nobody can speak"))
-    assert await desk.charge(caller_of(holder, order), gone) == Replayed("the answer")
-    assert await desk.charge(caller_of(holder, order), desk.order(units=50)) == Replayed("the answer")
+    no_channel = refusing(NoSpeechChannel("no channel can speak"))
+    assert await desk.charge(caller_of(holder, retry_key), no_channel) == Replayed("the answer")
+    assert await desk.charge(caller_of(holder, retry_key), desk.order(units=50)) == Replayed("the answer")
     with pytest.raises(NoSpeechChannel):
-        await desk.charge(caller_of(holder, reserved(body="another")), gone)
+        await desk.charge(caller_of(holder, reserved(body="another")), no_channel)
 
 
 async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
     """Where the charge finds it, and where a new call would be refused before one."""
-    holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key = await books.holder(), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
 
     assert await books.answer(call.id) == [(NOT_STORED,)]
-    for plan in (desk.order(), refusing(NoSpeechChannel("nobody can speak"))):
-        copy = desk.charge(caller_of(holder, order), plan)
-        told = await asyncio.gather(copy, return_exceptions=True)
+    for plan in (desk.order(), refusing(NoSpeechChannel("no channel can speak"))):
+        retry = desk.charge(caller_of(holder, retry_key), plan)
+        told = await asyncio.gather(retry, return_exceptions=True)
         assert [str(error) for error in told] == [TOO_LARGE_TO_REPEAT]
     assert await books.balance(holder) == 9
     assert await books.counters(holder) == (1, 1, 1)
 
 
 async def test_the_largest_response_that_is_stored_is_replayed(books: Books, desk: Desk) -> None:
-    holder, order, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep(answer)
 
-    assert await desk.charge(caller_of(holder, order), desk.order()) == Replayed(answer)
+    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed(answer)
 
 
 async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) -> None:
     """Not by the charge, and not where the request is refused before one."""
-    holder, order = await books.holder(), reserved()
+    holder, retry_key = await books.holder(), reserved()
     narrow = await books.second_key(holder, Scope.CHAT)
-    spoken, gone = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("nobody can speak"))
-    async with await desk.admit(holder, spoken, order) as call:
+    spoken, no_channel = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("no channel can speak"))
+    async with await desk.admit(holder, spoken, retry_key) as call:
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
-            await asyncio.wait_for(desk.charge(caller_of(narrow, order), gone), 5)
+            await asyncio.wait_for(desk.charge(caller_of(narrow, retry_key), no_channel), 5)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):
-        await desk.charge(caller_of(narrow, order), spoken)
+        await desk.charge(caller_of(narrow, retry_key), spoken)
     with pytest.raises(NoSpeechChannel):
-        await desk.charge(caller_of(narrow, order), gone)
-    assert await desk.charge(caller_of(holder, order), gone) == Replayed("the audio's address")
+        await desk.charge(caller_of(narrow, retry_key), no_channel)
+    assert await desk.charge(caller_of(holder, retry_key), no_channel) == Replayed("the audio's address")
 
 
 async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
-    holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key = await books.holder(), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         await call.keep("the answer")
     await keys.revoke(books.db, holder.key_id)
     for plan in (desk.order(), refusing(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
-            await desk.charge(caller_of(holder, order), plan)
+            await desk.charge(caller_of(holder, retry_key), plan)
 
 
 async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
@@ -301,27 +301,28 @@ async def test_another_request_with_the_same_idempotency_key_is_refused(books: B
 
 
 async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books, desk: Desk) -> None:
-    holder, order = await books.holder(), reserved()
+    holder, retry_key = await books.holder(), reserved()
     other = await books.open_again() if books.url else books.db
-    async with desk_on(other) as second, await desk.admit(holder, idempotency_key=order) as call:
-        copies = [
-            asyncio.ensure_future(at.charge(caller_of(holder, order), at.order())) for at in (desk, second)
+    async with desk_on(other) as second, await desk.admit(holder, idempotency_key=retry_key) as call:
+        retries = [
+            asyncio.ensure_future(at.charge(caller_of(holder, retry_key), at.order()))
+            for at in (desk, second)
         ]
-        await asyncio.wait(copies, timeout=0.2)
-        assert not any(copy.done() for copy in copies)
+        await asyncio.wait(retries, timeout=0.2)
+        assert not any(retry.done() for retry in retries)
         await call.keep("the answer")
-        assert await asyncio.gather(*copies) == [Replayed("the answer")] * 2
+        assert await asyncio.gather(*retries) == [Replayed("the answer")] * 2
     if other is not books.db:
         await other.close()
     assert await books.counters(holder) == (1, 1, 1)
 
 
 async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, desk: Desk) -> None:
-    holder, order = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=order):
-        copy = asyncio.ensure_future(desk.admit(holder, idempotency_key=order))
-        await asyncio.wait([copy], timeout=0.1)
-        assert not copy.done()
-    async with await copy as call:
+    holder, retry_key = await books.holder(), reserved()
+    async with await desk.admit(holder, idempotency_key=retry_key):
+        retry = asyncio.ensure_future(desk.admit(holder, idempotency_key=retry_key))
+        await asyncio.wait([retry], timeout=0.1)
+        assert not retry.done()
+    async with await retry as call:
         await call.keep("the answer")
     assert await books.counters(holder) == (2, 1, 1)

@@ -53,7 +53,7 @@ async def test_a_response_is_stored_only_with_an_idempotency_key(
     assert [operation.answer for operation in sent] == [None, "the answer"]
 
 
-async def test_a_call_whose_work_is_cancelled_is_refunded(books: Books, desk: Desk) -> None:
+async def test_a_cancelled_call_is_refunded(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     admitted = asyncio.Event()
 
@@ -147,7 +147,7 @@ async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(books:
     assert await books.counters(holder) == (1, 1, 1)
 
 
-async def test_a_call_whose_refund_failed_is_left_to_the_sweep(books: Books, desk: Desk) -> None:
+async def test_the_sweep_repeats_a_failed_refund(books: Books, desk: Desk) -> None:
     """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
     holder = await books.holder()
     call = await desk.admit(holder)

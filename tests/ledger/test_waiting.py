@@ -23,39 +23,39 @@ def counted(plan: Plan, count: list[int]) -> Plan:
 
 
 async def test_a_waiting_retry_is_planned_once(books: Books, desk: Desk) -> None:
-    holder, order, planned = await books.holder(), reserved(), [0]
-    async with await desk.admit(holder, idempotency_key=order) as call:
+    holder, retry_key, planned = await books.holder(), reserved(), [0]
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
         plan = counted(desk.order(), planned)
-        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), plan))
-        await asyncio.wait([copy], timeout=0.3)
-        assert not copy.done()
+        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), plan))
+        await asyncio.wait([retry], timeout=0.3)
+        assert not retry.done()
         await call.keep("the answer")
-        assert await copy == Replayed("the answer")
+        assert await retry == Replayed("the answer")
     assert planned == [1]
 
 
 async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
-    holder, order = await books.holder(), reserved()
-    gone = refusing(NoSpeechChannel("nobody can speak"))
-    async with await desk.admit(holder, idempotency_key=order) as call:
-        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), gone))
-        await asyncio.wait([copy], timeout=0.1)
-        assert not copy.done()
+    holder, retry_key = await books.holder(), reserved()
+    no_channel = refusing(NoSpeechChannel("no channel can speak"))
+    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), no_channel))
+        await asyncio.wait([retry], timeout=0.1)
+        assert not retry.done()
         await call.keep("the answer")
-        assert await copy == Replayed("the answer")
+        assert await retry == Replayed("the answer")
 
 
 async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
     books: Books, desk: Desk
 ) -> None:
-    holder, order = await books.holder(), reserved()
+    holder, retry_key = await books.holder(), reserved()
     bad = refusing(InvalidRequest("text: must not be blank."))
-    async with await desk.admit(holder, idempotency_key=order):
-        copy = asyncio.ensure_future(desk.charge(caller_of(holder, order), bad))
-        await asyncio.wait([copy], timeout=0.1)
-        assert not copy.done()
+    async with await desk.admit(holder, idempotency_key=retry_key):
+        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), bad))
+        await asyncio.wait([retry], timeout=0.1)
+        assert not retry.done()
     with pytest.raises(InvalidRequest, match="blank"):
-        await copy
+        await retry
 
 
 async def test_sweeps_queue_no_refund_twice(books: Books) -> None:

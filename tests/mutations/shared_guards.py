@@ -125,7 +125,7 @@ ON_BOTH = (
         LEDGER,
         "        finally:\n            self._ledger.ended(self.id)",
         "        except ZeroDivisionError:\n            raise\n        self._ledger.ended(self.id)",
-        ENDS + "a_call_whose_refund_failed_is_left_to_the_sweep[sqlite]",
+        ENDS + "the_sweep_repeats_a_failed_refund[sqlite]",
     ),
     guard(
         "the sweep",

@@ -21,7 +21,7 @@ class LoopClock:
         self._loop.time = self._time  # type: ignore[method-assign]
 
     def move(self, seconds: float) -> None:
-        """From now on the loop's time is so much later; timers that are due run in its next iteration."""
+        """Advances the loop's time; timers that are due run in its next iteration."""
         self._ahead_s += seconds
 
     def _time(self) -> float:
@@ -29,7 +29,7 @@ class LoopClock:
 
 
 class MonotonicClock:
-    """`time.monotonic()` of the named modules. It stands still but for `move`."""
+    """`time.monotonic()` of the named modules, which only `move` advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         self.now = time.monotonic()

@@ -17,8 +17,8 @@ list            a JSON array                                 oversized    200 MB
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 
 A text to speak that names no fault is answered with an mp3, and the list of voices with 404. The faults above
-with an answer in JSON are no sound; besides, `silent` is an empty mp3, and `noise` is invalid bytes with the
-type of an mp3.
+with an answer in JSON are no sound; `silent` is an empty mp3, and `noise` is invalid data with the type of
+an mp3.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ def rules(report: Report) -> list[str]:
 
 
 async def calls(books: Books, holder: Holder, count: int) -> list[Charge]:
-    """So many calls that ended, every third refunded. Each is of a millisecond of its own: ids ascend."""
+    """`count` calls that ended, every third refunded. Each has its own millisecond, so ids ascend."""
     made = []
     for _ in range(count):
         await next_millisecond()

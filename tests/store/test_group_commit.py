@@ -238,7 +238,7 @@ async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
     await queued(commits, 1)
     answer = commits._queue[0].future
     commits.start()
-    while not answer.done():  # noqa: ASYNC110 - every turn of the loop counts here
+    while not answer.done():  # noqa: ASYNC110 - every iteration of the loop counts here
         await asyncio.sleep(0)
 
     waiting.cancel()
@@ -257,7 +257,7 @@ async def test_an_answer_that_arrives_at_the_deadline_is_returned(books: Books, 
     await queued(commits, 1)
     answer, end = commits._queue[0].future, loop.time() + deadline_s
     commits.start()
-    while not answer.done():  # noqa: ASYNC110 - every turn of the loop counts here
+    while not answer.done():  # noqa: ASYNC110 - every iteration of the loop counts here
         await asyncio.sleep(0)
     while loop.time() < end + 0.05:  # the loop is kept busy, so that answer and deadline come together
         pass

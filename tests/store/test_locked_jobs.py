@@ -47,7 +47,7 @@ async def reads_continue(works: Works, asked: Sequence[asyncio.Future[Any]]) -> 
     async def wait() -> bool:
         return bool(await watch.fetchval(WAITING))
 
-    await until(wait, "somebody waits")
+    await until(wait, "a session waits")
     await asyncio.wait_for(works.books.db.fetch("SELECT 1"), 5)
     assert not any(one.done() for one in asked)
     waiting = int(await watch.fetchval(WAITING))

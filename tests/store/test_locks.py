@@ -36,7 +36,7 @@ async def session_waits(books: Books) -> None:
     async def waits() -> bool:
         return bool(await books.sql(WAITING))
 
-    await until(waits, "somebody waits for a lock")
+    await until(waits, "a session waits for a lock")
 
 
 async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, other: Database) -> None:

@@ -215,7 +215,7 @@ async def test_audio_that_was_left_out_counts_as_removed(
     await again(restored, data)
 
 
-async def test_a_voice_without_its_sample_has_failed_and_says_why(
+async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
     source: Source, restored: Database, data: Path
 ) -> None:
     await clone(source, "ready", CloneStatus.READY)

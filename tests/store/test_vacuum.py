@@ -30,7 +30,7 @@ async def entries(books: Books) -> int:
 async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
     postgres_books: Books,
 ) -> None:
-    """It would leave the indexes alone where less than 2 % of the table's pages hold something to remove."""
+    """It would leave the indexes alone where less than 2 % of the table's pages have something to remove."""
     books, ended, calls = postgres_books, 30_000, 300
     holder = await books.holder(units=calls)
     await books.sql(FILL, ended)
