@@ -12,7 +12,7 @@ app = App(name="account", help="Accounts and their units.")
 
 @app.command
 def add(name: str, *, units: Whole = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
-    """Make an account, with units if you like."""
+    """Create an account, optionally with units."""
 
     async def work(db: Database) -> AccountRow:
         return await accounts.add(db, name, email, operator, units)
@@ -39,7 +39,7 @@ def list_all(*, json: Json = False) -> None:
 
 @app.command
 def rename(name: str, new: str, /, *, json: Json = False) -> None:
-    """Give an account another name; its keys and units stay."""
+    """Rename an account. Its keys and units stay."""
 
     async def work(db: Database) -> AccountRow:
         return await accounts.rename(db, name, new)
@@ -49,19 +49,19 @@ def rename(name: str, new: str, /, *, json: Json = False) -> None:
 
 @app.command
 def disable(name: str, *, json: Json = False) -> None:
-    """Refuse all keys of an account, from now on."""
+    """Disable an account: all its keys are refused."""
     _switch(name, False, json)
 
 
 @app.command
 def enable(name: str, *, json: Json = False) -> None:
-    """Let the keys of a disabled account work again."""
+    """Enable a disabled account."""
     _switch(name, True, json)
 
 
 @app.command
 def grant(name: str, units: Whole, *, memo: str = "", json: Json = False) -> None:
-    """Give units to an account; a negative number takes them."""
+    """Grant units to an account; a negative number takes them back."""
 
     async def work(db: Database) -> AccountRow:
         return await accounts.grant(db, name, units, memo)

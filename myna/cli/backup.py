@@ -46,10 +46,10 @@ def backup(
     *,
     no_audio: Annotated[bool, Parameter(negative="", help="Leave out the audio of tasks.")] = False,
     no_samples: Annotated[bool, Parameter(negative="", help="Leave out samples of voices.")] = False,
-    force: Annotated[bool, Parameter(negative="", help="Replace FILE if it is there.")] = False,
+    force: Annotated[bool, Parameter(negative="", help="Replace FILE if it exists.")] = False,
     json: Json = False,
 ) -> int:
-    """Write the database, the audio and the samples into FILE, while the service runs."""
+    """Write the database, the audio and the samples to FILE, while the service runs."""
     data = read_settings().data_folder
     left_out = {"audio": no_audio, "samples": no_samples}
     kinds = [kind for kind in backups.KINDS if not left_out[kind]]

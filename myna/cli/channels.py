@@ -27,7 +27,7 @@ from myna.store.queries import config as store
 from myna.store.queries.circuits import CircuitRow
 from myna.store.queries.config import ChannelRow, Config
 
-app = App(name="channel", help="Upstream channels: what answers chats and what speaks.")
+app = App(name="channel", help="Upstream channels for chat and speech.")
 
 PROBE = "Say hello."
 PROBE_TEXT = "Hello."
@@ -159,13 +159,13 @@ def change(
 
 @app.command
 def enable(name: str, *, json: Json = False) -> None:
-    """Use a channel again."""
+    """Enable a channel."""
     _switch(name, True, json)
 
 
 @app.command
 def disable(name: str, *, json: Json = False) -> None:
-    """Don't use a channel until it is enabled."""
+    """Disable a channel until it is enabled."""
     _switch(name, False, json)
 
 

@@ -17,12 +17,12 @@ from myna.store.queries import config as store
 from myna.store.queries.audit import Counts
 from myna.store.queries.config import Config
 
-settings = App(name="settings", help="Site settings, and what this process would start with.")
+settings = App(name="settings", help="Site settings and process settings.")
 
 
 @settings.command(name="list")
 def list_settings(*, json: Json = False) -> None:
-    """List site settings and the process's own, each with where its value comes from."""
+    """List site settings and process settings, each with the source of its value."""
     config = with_database(store.load, json=json)
     rows = [
         {"name": name, "value": value, "source": source, "meaning": site.SETTINGS[name].meaning}
@@ -107,7 +107,7 @@ def _report(report: books.Report) -> dict[str, object]:
 
 
 def _counted(report: books.Report) -> list[str]:
-    """Lines that say what this audit checked, and what earlier ones did."""
+    """Lines with the numbers of rows that this audit and earlier ones checked."""
     holders = f"{report.accounts} accounts' balances, {report.keys} keys' counters"
     lines = [f"Checked: {holders}, {_listed(report.checked)}."]
     if report.since:

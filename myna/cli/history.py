@@ -19,7 +19,7 @@ Limit = Annotated[Whole, Parameter(validator=Number(gte=1, lte=10_000))]
 
 
 def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = False) -> None:
-    """Show what moved an account's units, newest first."""
+    """Show the ledger entries of an account, newest first."""
     last = _entry(before) if before else None
 
     async def read(db: Queries) -> list[Entry]:

@@ -25,7 +25,7 @@ def issue(
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     json: Json = False,
 ) -> None:
-    """Issue a key. The plain key is printed this once and kept nowhere."""
+    """Issue a key. The plain key is printed once and not stored."""
     scopes = keys.scopes_of(scope)
     life_ms = keys.life_ms(expires_in) if expires_in else 0
 
@@ -58,7 +58,7 @@ def revoke(
     *,
     json: Json = False,
 ) -> None:
-    """Refuse a key from now on, in every process."""
+    """Revoke a key: every process refuses it."""
 
     async def work(db: Database) -> None:
         await keys.revoke(db, key_id)

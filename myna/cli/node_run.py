@@ -35,7 +35,7 @@ Config = Annotated[str, Parameter(help="The node.toml to use, instead of the dat
 
 @app.command
 def join(url: str, token: str, *, data: Data = "", again: bool = False, json: Json = False) -> None:
-    """Make this machine a compute node of the service at URL, by the TOKEN that its operator made."""
+    """Make this machine a compute node of the service at URL, with a TOKEN from its operator."""
     address = credentials.site_url(url)
     folder = _folder(data)
     path = folder / credentials.FILE
@@ -53,7 +53,7 @@ def join(url: str, token: str, *, data: Data = "", again: bool = False, json: Js
 
 @app.command
 def run(*, data: Data = "", config: Config = "") -> None:
-    """Work as a compute node until SIGTERM or Ctrl-C: speak what the service asks for."""
+    """Run as a compute node until SIGTERM or Ctrl-C: do the jobs that the service leases to it."""
     folder = _folder(data)
     logs.configure(read_settings().log_level)
     with _lock(folder):

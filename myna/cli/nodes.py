@@ -9,7 +9,7 @@ from myna.cli.console import Json, read_settings, seconds, show, show_rows, with
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.node.credentials import is_loopback
 
-LEADS_HERE = (
+LOOPBACK_ADDRESS = (
     "That address works only on this machine. On another one use its address, or set MYNA_PUBLIC_URL."
 )
 
@@ -26,7 +26,7 @@ def enroll(name: str, *, again: bool = False, json: Json = False) -> None:
     invited = with_database(lambda db: Nodes(db).enroll(name, again=again), json=json)
     address = read_settings().base_url
     command = f"myna node join {address} {invited.token}"
-    note = {"note": LEADS_HERE} if is_loopback(address) else {}
+    note = {"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}
     show({**structs.asdict(invited), "command": command, **note}, json)
 
 
@@ -40,19 +40,19 @@ def list_all(*, json: Json = False) -> None:
 
 @app.command
 def disable(name: str, *, json: Json = False) -> None:
-    """Refuse a node; its tasks are requeued."""
+    """Disable a node: its requests are refused and its tasks requeued."""
     _change(name, "disabled", lambda nodes: nodes.disable(name), json)
 
 
 @app.command
 def enable(name: str, *, json: Json = False) -> None:
-    """Let a node work again that was disabled or drained."""
+    """Enable a node that is disabled or draining."""
     _change(name, "enabled", lambda nodes: nodes.enable(name), json)
 
 
 @app.command
 def drain(name: str, *, json: Json = False) -> None:
-    """Let a node finish its tasks, and give it no more."""
+    """Drain a node: it finishes its tasks and gets no more."""
     _change(name, "draining", lambda nodes: nodes.drain(name), json)
 
 

@@ -69,14 +69,14 @@ def show_again(voice_id: VoiceId, /, *, json: Json = False) -> None:
 
 @app.command
 def rename(voice_id: VoiceId, name: str, /, *, json: Json = False) -> None:
-    """Give a public voice another name; "" restores its name."""
+    """Rename a public voice; "" restores its original name."""
     _override(lambda db, channels: voice_overrides.rename(db, channels, voice_id, name), json)
     show({"voice_id": voice_id, "name": name}, json)
 
 
 @app.command
 def order(voice_ids: Annotated[list[str], Parameter(name="ID")], /, *, json: Json = False) -> None:
-    """Put these public voices first, in this order; the first one is the default. All others follow."""
+    """List these public voices first, in this order; the first one is the default."""
     _override(lambda db, channels: voice_overrides.order(db, channels, voice_ids), json)
     show({"voice_ids": voice_ids}, json)
 
@@ -92,7 +92,7 @@ def clone(
     consent: Annotated[
         bool, Parameter(negative="", help=f"State that this is so, and have it recorded: {clones.CONSENT}")
     ] = False,
-    consent_by: Annotated[str, Parameter(help="Who gives the consent; the account unless said.")] = "",
+    consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
     json: Json = False,
 ) -> None:
     """Have a compute node clone a voice for an account. Free of charge."""
@@ -124,7 +124,7 @@ def clone(
 
 @app.command
 def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Remove a cloned voice, its sample and its preview for good. Tasks that wait for it are refunded."""
+    """Delete a cloned voice, its sample and its preview. Unfinished tasks in it are refunded."""
 
     async def work(db: Database) -> Deleted:
         audio = AudioStore(read_settings().data_folder / "audio")

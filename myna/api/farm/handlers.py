@@ -83,9 +83,9 @@ class FarmApi:
         return {f"{PREFIX}/join": {"POST": self._in_flight.limited_join(self.join)}, **limited}
 
     async def join(self, request: Request) -> Response:
-        asked = await self._node_auth.unauthenticated_body(request, Join)
-        _check_printable("version", asked.version)
-        joined = await self._node_auth.wait(self._nodes.join(asked.token, asked.version))
+        body = await self._node_auth.unauthenticated_body(request, Join)
+        _check_printable("version", body.version)
+        joined = await self._node_auth.wait(self._nodes.join(body.token, body.version))
         return _answer(Joined(joined.credential, joined.name))
 
     async def hello(self, request: Request) -> Response:
@@ -96,11 +96,11 @@ class FarmApi:
         )
 
     async def lease(self, request: Request) -> Response:
-        node, asked = await self._node_auth.node_and_body(request, Lease)
+        node, body = await self._node_auth.node_and_body(request, Lease)
         await self._node_auth.wait(self._nodes.record_request(node))
-        forget = await self._node_auth.wait(self._tasks.unused_samples(asked.references))
-        wait_s = 0.0 if forget else asked.wait_s  # deleted samples are reported without delay
-        polling = asyncio.ensure_future(self._poll(request, node, asked.jobs, wait_s))
+        forget = await self._node_auth.wait(self._tasks.unused_samples(body.references))
+        wait_s = 0.0 if forget else body.wait_s  # deleted samples are reported without delay
+        polling = asyncio.ensure_future(self._poll(request, node, body.jobs, wait_s))
         disconnected = asyncio.ensure_future(request.disconnected())
         try:
             while not polling.done() and not disconnected.done() and not request.stopping:
@@ -120,10 +120,10 @@ class FarmApi:
             await asyncio.gather(polling, disconnected, return_exceptions=True)
 
     async def beat(self, request: Request) -> Response:
-        node, asked = await self._node_auth.node_and_body(request, Heartbeats)
+        node, body = await self._node_auth.node_and_body(request, Heartbeats)
         if node.heard_at:  # a node that is leaving may still have jobs, and stays offline
             await self._node_auth.wait(self._nodes.record_request(node))
-        cancel = await self._node_auth.wait(self._tasks.beat(node.id, asked.beats))
+        cancel = await self._node_auth.wait(self._tasks.beat(node.id, body.beats))
         return _answer(HeartbeatsAnswer(self._lease_s, cancel))
 
     async def reference(self, request: Request) -> Response:
