@@ -13,8 +13,7 @@ _RANDOM_BITS = (0x0FFF << 64) | (1 << 62) - 1
 _VERSION_AND_VARIANT = (7 << 76) | (2 << 62)
 
 _chunks: list[bytes] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_chunks.clear)  # else parent and child would use the same bytes
+os.register_at_fork(after_in_child=_chunks.clear)  # else parent and child would use the same bytes
 
 
 def new_id(at_least: bytes = b"") -> bytes:

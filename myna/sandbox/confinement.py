@@ -7,6 +7,7 @@ it. This is irreversible.
 
 import ctypes
 import os
+import resource
 import struct
 import sys
 from collections.abc import Mapping
@@ -18,13 +19,10 @@ from msgspec import Struct
 
 from myna.sandbox.system_calls import deny_system_calls
 
-if sys.platform != "win32":
-    import resource
-
 _PASSED_ON: Final = frozenset(
     (
         "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH",
-        "DYLD_LIBRARY_PATH", "SYSTEMROOT", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE",
+        "DYLD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE",
         "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
         "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH",
         "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
@@ -99,8 +97,7 @@ def keep_to_ourselves() -> None:
 
 def no_core_dumps() -> None:
     """Disables core dumps. On Linux, only root may read this process's memory from now on."""
-    if sys.platform != "win32":
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 

@@ -5,6 +5,7 @@ Its memory is limited, a crash or hang ends only this process, and the output of
 
 import io
 import os
+import resource
 import sys
 import wave
 from pathlib import Path
@@ -29,11 +30,8 @@ from myna.engines.inspector.job import (
 )
 from myna.engines.inspector.recording import Recording, UnreadableRecording, opened
 from myna.engines.interface import NoAudio, SampleRefused
-from myna.engines.pool.child_main import Work
+from myna.engines.pool.child_main import Work, silence_libraries
 from myna.files.atomic_file import AtomicFile
-
-if sys.platform != "win32":
-    import resource
 
 _MEMORY_MAX_BYTES = 256 * 2**20  # beyond what is loaded: the file, twice, and decoding
 _FILE_MAX_BYTES = 4 * 2**20  # a sample of 60 s has 2.9 million
@@ -151,9 +149,8 @@ def _length_s(recording: Recording) -> float:
 
 def _limit() -> None:
     """Limits this process's core dumps, file sizes, and memory beyond what it has loaded."""
-    if sys.platform != "win32":
-        _lower(resource.RLIMIT_CORE, 0)
-        _lower(resource.RLIMIT_FSIZE, _FILE_MAX_BYTES)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, _FILE_MAX_BYTES)
     if sys.platform == "linux":  # other systems don't enforce RLIMIT_AS
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + _MEMORY_MAX_BYTES)
@@ -165,21 +162,12 @@ def _lower(limit: int, to: int) -> None:
     resource.setrlimit(limit, (lower, lower))
 
 
-def _silence_libraries() -> None:
-    """Discards output of C code, a line for each bad frame. Python's errors still go to stderr."""
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 1)
-    os.dup2(devnull, 2)
-    os.close(devnull)
-
-
 def _work(job: SampleJob | SpeechJob) -> Inspected:
     return sample(job) if isinstance(job, SampleJob) else speech(job)
 
 
 def warm(_setup: bytes) -> Work:
     _limit()
-    _silence_libraries()
+    silence_libraries()  # a line for each bad frame
     decoder = msgspec.msgpack.Decoder(SampleJob | SpeechJob)
     return lambda packed, _report_progress: _work(decoder.decode(packed))

@@ -25,10 +25,6 @@ from myna.engines.pool.child_main import (
 from myna.files.disk_threads import wait_shielded
 from myna.sandbox.confinement import Confinement, child_environ
 
-if sys.platform == "win32":
-    _CREATION_FLAGS = subprocess.BELOW_NORMAL_PRIORITY_CLASS
-else:
-    _CREATION_FLAGS = 0  # the child lowers its own priority
 _PROGRAM = "myna.engines.pool.child_program"
 # numpy's OpenBLAS would start a thread for each core in every child, and no child uses it.
 _ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
@@ -249,7 +245,6 @@ async def _spawn(module: str) -> asyncio.subprocess.Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environ,
-            creationflags=_CREATION_FLAGS,
         )
     except OSError as error:
         raise EngineUnavailable("The engine's process can't be started.") from error

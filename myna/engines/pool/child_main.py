@@ -152,6 +152,15 @@ def _take_stdout() -> BinaryIO:
     return replies
 
 
+def silence_libraries() -> None:
+    """Discards output of C code. Python's errors still go to stderr."""
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
+    os.close(devnull)
+
+
 def _send(replies: BinaryIO, reply: Reply) -> None:
     replies.write(framed(reply))
     replies.flush()
@@ -180,8 +189,7 @@ def _bind_to_parent(parent_pid: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if sys.platform != "win32":
-        os.nice(_NICENESS)
+    os.nice(_NICENESS)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent_pid:  # it died before the line above

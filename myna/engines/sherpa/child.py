@@ -8,7 +8,6 @@ speaks contains the text.
 
 import functools
 import os
-import sys
 import time
 import wave
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     UtteranceRefused,
 )
-from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.sound import Samples, Tempo, is_audible, pcm_of, silence
 from myna.engines.sherpa.text import is_chinese, pieces, readable
@@ -166,14 +165,6 @@ def _reference_samples(path: str, _changed_ns: int) -> tuple[Samples, int]:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768), rate_hz
 
 
-def _silence_libraries() -> None:
-    """Discards output of C++ code. Python's traces still go to stderr."""
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 2)
-    os.close(devnull)
-
-
 def warm(setup: bytes) -> Work:
     """Loads the model and returns the work."""
     model = msgspec.msgpack.decode(setup, type=SherpaModel)
@@ -182,7 +173,7 @@ def warm(setup: bytes) -> Work:
     if any(map(is_chinese, languages)):
         reading.warm()
     decoder: msgspec.msgpack.Decoder[Describe | SpeakJob] = msgspec.msgpack.Decoder(Describe | SpeakJob)
-    _silence_libraries()
+    silence_libraries()
 
     def work(packed: bytes, report_progress: ReportProgress) -> JobAnswer:
         job = decoder.decode(packed)
