@@ -15,9 +15,10 @@ from typing import Literal
 from msgspec import Struct
 
 from myna.errors import CommandError, NodeRefused, Unavailable
-from myna.store.database import Database, Transaction
+from myna.store.database import Database
 from myna.store.queries.farm import nodes as store
-from myna.store.queries.farm.nodes import NodeOffer, NodeRow
+from myna.store.queries.farm.nodes import NodeRow
+from myna.wire.farm import Hello
 
 TOKEN_PREFIX = "mynajoin_"  # noqa: S105  no password
 CREDENTIAL_PREFIX = "mynanode_"
@@ -84,11 +85,9 @@ class Nodes:
         if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
             raise CommandError(f"A node needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
         token = TOKEN_PREFIX + secrets.token_hex(20)
-
-        async def work(connection: Transaction) -> int | None:
-            return await store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
-
-        until = await self._db.transaction(work)
+        until = await self._db.transaction(
+            lambda connection: store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
+        )
         if until is None:
             raise CommandError(
                 f"The node {name!r} has joined already; 'myna node enroll NAME --again' makes a token that"
@@ -99,11 +98,10 @@ class Nodes:
     async def join(self, token: str, version: str) -> JoinedNode:
         """Exchanges a join token for a credential. Raises NodeRefused."""
         credential = CREDENTIAL_PREFIX + secrets.token_hex(20)
-
-        async def work(connection: Transaction) -> str | None:
-            return await store.join(connection, _hash(token.encode()), _hash(credential.encode()), version)
-
-        name = await self._db.transaction(work) if _TOKEN.fullmatch(token) else None
+        name = None
+        if _TOKEN.fullmatch(token):
+            hashes = _hash(token.encode()), _hash(credential.encode())
+            name = await self._db.transaction(lambda connection: store.join(connection, *hashes, version))
         if name is None:
             raise NodeRefused(
                 "This join token is unknown, used or older than an hour; ask the operator for a new one."
@@ -125,15 +123,11 @@ class Nodes:
             raise NodeRefused("The operator has disabled this node; ask the operator.")
         return node
 
-    async def hello(self, node: NodeRow, offer: NodeOffer) -> None:
+    async def hello(self, node: NodeRow, offer: Hello) -> None:
         """Records the node's capabilities. Raises NodeRefused if the node was removed meanwhile, and
         Unavailable if its voices change too often."""
-
-        async def work(connection: Transaction) -> bool:
-            return await store.offer(connection, node.id, offer)
-
         try:
-            exists = await self._db.transaction(work)
+            exists = await self._db.transaction(lambda connection: store.offer(connection, node.id, offer))
         except store.TooManyChanges:
             raise Unavailable(CHANGES_TOO_OFTEN) from None
         if not exists:
@@ -143,11 +137,7 @@ class Nodes:
         """Records that the node sent a request, at most once in RECORD_REQUESTS_EVERY_MS."""
         if node.heard_at > node.now - RECORD_REQUESTS_EVERY_MS:
             return
-
-        async def work(connection: Transaction) -> None:
-            await store.record_request(connection, node)
-
-        await self._db.transaction(work)
+        await self._db.transaction(lambda connection: store.record_request(connection, node))
 
     async def list(self) -> list[NodeStatus]:
         """All nodes, by name."""
@@ -176,18 +166,11 @@ class Nodes:
 
     async def remove(self, name: str) -> None:
         """Deletes the node with its credential and voices, and requeues its jobs."""
-
-        async def work(connection: Transaction) -> bool:
-            return await store.remove(connection, name)
-
-        if not await self._db.transaction(work):
+        if not await self._db.transaction(lambda connection: store.remove(connection, name)):
             raise CommandError(f"There is no node {name!r}.")
 
     async def _set_state(self, name: str, state: Literal["enable", "disable", "drain"]) -> None:
-        async def work(connection: Transaction) -> bool:
-            return await store.set_state(connection, name, state)
-
-        if not await self._db.transaction(work):
+        if not await self._db.transaction(lambda connection: store.set_state(connection, name, state)):
             raise CommandError(f"There is no node {name!r}.")
 
 

@@ -11,7 +11,7 @@ import pytest
 from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
 from myna.store.database import connect
-from myna.store.queries.farm.nodes import NodeOffer
+from myna.wire.farm import Hello
 from tests.cli.conftest import Desk
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
@@ -125,9 +125,9 @@ async def node_says_hello(desk: Desk, *, leaving: bool) -> None:
         nodes = Nodes(db)
         admitted = await nodes.join((await nodes.enroll(f"leaving: {leaving}")).token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, NodeOffer([], ["zh"], 1, 0.0, "1", False))
+        await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", False))
         if leaving:
-            await nodes.hello(node, NodeOffer([], ["zh"], 1, 0.0, "1", True))
+            await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", True))
     finally:
         await db.close()
 

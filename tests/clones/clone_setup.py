@@ -19,9 +19,8 @@ from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as store
 from myna.store.queries import config as site
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
-from myna.store.queries.farm.nodes import NodeOffer
 from myna.store.states import CloneStatus
-from myna.wire.farm import Job, LeaseProof
+from myna.wire.farm import Hello, Job, LeaseProof
 from tests.store.books import Books, Holder
 
 PREVIEW = b"the preview"
@@ -71,7 +70,7 @@ class CloneSetup:
         invited = await nodes.enroll("a node")
         admitted = await nodes.join(invited.token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, NodeOffer([], ["zh"], 4, 0.0, "1", False))
+        await nodes.hello(node, Hello([], ["zh"], 4, 0.0, "1", False))
         return node.id
 
     async def leased(self, node_id: int) -> Job:

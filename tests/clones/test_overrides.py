@@ -14,7 +14,7 @@ from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as site
-from myna.store.queries.farm.nodes import NodeOffer, OfferedVoice
+from myna.wire.farm import Hello, NodeVoice
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -129,9 +129,9 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     nodes = Nodes(books.db)
     admitted = await nodes.join((await nodes.enroll("a node")).token, "1")
     node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-    own = OfferedVoice("of-a-node", "Ann", "female", "en-US")
-    shared = OfferedVoice(FIRST, "another name", "male", "zh-CN")
-    await nodes.hello(node, NodeOffer([own, shared], [], 1, 0.0, "1", False))
+    own = NodeVoice("of-a-node", "Ann", "female", "en-US")
+    shared = NodeVoice(FIRST, "another name", "male", "zh-CN")
+    await nodes.hello(node, Hello([own, shared], [], 1, 0.0, "1", False))
     await voice_overrides.hide(books.db, channels, "of-a-node", True)
     await voice_overrides.order(books.db, channels, ["of-a-node"])
 

@@ -14,8 +14,7 @@ from myna.http.body_limits import BodyBudget
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
-from myna.store.queries.farm.nodes import NodeOffer, OfferedVoice
-from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
 from tests.store.stalls import until
 from tests.tasks.works import FREE, VOICE, Works
 
@@ -63,9 +62,7 @@ async def joined(works: Works) -> tuple[int, str]:
     """The id and the credential of a node that has VOICE."""
     admitted = await works.nodes.join((await works.nodes.enroll("it")).token, "1")
     node = await works.nodes.verify(f"Bearer {admitted.credential}".encode())
-    await works.nodes.hello(
-        node, NodeOffer([OfferedVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False)
-    )
+    await works.nodes.hello(node, Hello([NodeVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False))
     return node.id, admitted.credential
 
 

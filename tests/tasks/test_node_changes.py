@@ -9,7 +9,8 @@ from myna.errors import InvalidRequest, Unavailable
 from myna.ledger import Call
 from myna.store.queries import config as site_store
 from myna.store.queries.config import Config, NodesOffer
-from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeOffer, NodeRow, OfferedVoice
+from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
+from myna.wire.farm import Hello, NodeVoice
 from tests.store.books import Holder
 from tests.tasks.works import Works
 
@@ -42,8 +43,8 @@ async def row_of(works: Works, name: str) -> NodeRow:
 
 async def says(works: Works, voice: str, *, name: str = "node", leaving: bool = False) -> None:
     """The node's hello, with this one voice."""
-    voices = [OfferedVoice(voice, voice, "female", "zh-CN")]
-    await works.nodes.hello(await row_of(works, name), NodeOffer(voices, [], 1, 10.0, "1", leaving))
+    voices = [NodeVoice(voice, voice, "female", "zh-CN")]
+    await works.nodes.hello(await row_of(works, name), Hello(voices, [], 1, 10.0, "1", leaving))
 
 
 async def chats(works: Works, holder: Holder) -> Call:

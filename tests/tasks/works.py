@@ -25,8 +25,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.queries import clones
 from myna.store.queries import config as site
 from myna.store.queries.clones import NewClone
-from myna.store.queries.farm.nodes import NodeOffer, OfferedVoice
-from myna.wire.farm import Failure, Heartbeat, Job, LeaseProof
+from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
 from tests.ledger.desk import Desk, desk_on
 from tests.store.books import Books, Holder
 
@@ -63,9 +62,9 @@ class Works:
         admitted = await self.nodes.join(invited.token, "1")
         node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
         offered = [
-            OfferedVoice(voice, voice, "female", "zh-CN") for voice in voices or ([] if clones else [VOICE])
+            NodeVoice(voice, voice, "female", "zh-CN") for voice in voices or ([] if clones else [VOICE])
         ]
-        await self.nodes.hello(node, NodeOffer(offered, clones, slots, chars_per_s, "1", False))
+        await self.nodes.hello(node, Hello(offered, clones, slots, chars_per_s, "1", False))
         return node.id
 
     async def ordered(self, holder: Holder, voice: str = VOICE, text: str = TEXT, **changes: Any) -> Charge:

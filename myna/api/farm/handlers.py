@@ -17,7 +17,7 @@ from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
-from myna.store.queries.farm.nodes import NodeOffer, NodeRow, OfferedVoice
+from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.encode import to_json
 from myna.wire.farm import (
     POLL_MAX_S,
@@ -90,7 +90,8 @@ class FarmApi:
 
     async def hello(self, request: Request) -> Response:
         node, hello = await self._node_auth.node_and_body(request, Hello)
-        await self._node_auth.wait(self._nodes.hello(node, _offer(hello)))
+        _check_offer(hello)
+        await self._node_auth.wait(self._nodes.hello(node, hello))
         return _answer(
             Welcome(name=node.name, lease_s=self._lease_s, beat_s=self._beat_s, poll_max_s=POLL_MAX_S)
         )
@@ -159,7 +160,7 @@ def _answer(struct: Struct) -> Response:
     return Response(to_json(struct).encode())
 
 
-def _offer(hello: Hello) -> NodeOffer:
+def _check_offer(hello: Hello) -> None:
     """Raises InvalidRequest for an invalid offer."""
     _check_printable("version", hello.version)
     voices = {voice.voice_id: voice for voice in hello.voices}
@@ -169,19 +170,6 @@ def _offer(hello: Hello) -> NodeOffer:
         raise InvalidRequest("clones: duplicate language; send each once.")
     for voice in hello.voices:
         _check_printable("voices: name", voice.name)
-    return NodeOffer(
-        voices=[
-            OfferedVoice(
-                voice_id=voice.voice_id, name=voice.name, gender=voice.gender, language=voice.language
-            )
-            for voice in hello.voices
-        ],
-        clones=hello.clones,
-        slots=hello.slots,
-        chars_per_s=hello.chars_per_s,
-        version=hello.version,
-        leaving=hello.leaving,
-    )
 
 
 def _check_printable(field: str, text: str) -> None:

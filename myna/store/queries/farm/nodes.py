@@ -14,6 +14,7 @@ from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.capacity import ONLINE_MS
 from myna.store.states import LEASED, PROCESSING
+from myna.wire.farm import Hello, NodeVoice
 
 CHANGE_EVERY_MS: Final = 10_000
 """How often a node may change its offer on average: all processes reload the offers each time."""
@@ -44,27 +45,6 @@ class NodeRow(Struct, frozen=True):
     def online(self) -> bool:
         """Whether its last request is recent. A disabled node can be online."""
         return self.heard_at > self.now - ONLINE_MS
-
-
-class OfferedVoice(Struct, frozen=True):
-    """A voice that a node offers."""
-
-    voice_id: str
-    name: str
-    gender: str
-    language: str
-
-
-class NodeOffer(Struct, frozen=True):
-    """What a node can do. `chars_per_s` is its own estimate, used until jobs were measured; 0 if unknown.
-    With `leaving` it goes offline."""
-
-    voices: Sequence[OfferedVoice]
-    clones: Sequence[str]
-    slots: int
-    chars_per_s: float
-    version: str
-    leaving: bool
 
 
 class NodeCapabilities(Struct, frozen=True):
@@ -134,9 +114,9 @@ class TooManyChanges(Exception):
     """The node changes its offer too often. The transaction must be rolled back."""
 
 
-async def offer(db: Transaction, node_id: int, offered: NodeOffer) -> bool:
+async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     """Records what a node can do and when it was heard; False if the node was removed. The offer of a leaving
-    node is not changed. Raises TooManyChanges."""
+    node is not changed. Its own speed is used until jobs were measured. Raises TooManyChanges."""
     rows = await db.fetch(
         "UPDATE nodes SET slots = $2, version = $3,"
         " chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END"
@@ -194,12 +174,12 @@ async def remove(db: Transaction, name: str) -> bool:
     return bool(rows)
 
 
-async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[OfferedVoice]) -> bool:
+async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVoice]) -> bool:
     rows = await db.fetch(
-        f"SELECT {columns(OfferedVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position",
+        f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position",
         node_id,
     )
-    if [OfferedVoice(*row) for row in rows] == list(voices):
+    if [NodeVoice(*row) for row in rows] == list(voices):
         return False
     await db.fetch("DELETE FROM node_voices WHERE node_id = $1", node_id)
     for position, voice in enumerate(voices):
