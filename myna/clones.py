@@ -116,11 +116,7 @@ async def delete(db: Database, samples: SampleStore, audio: AudioStore, voice_id
     found = await store.by_voice_id(db, voice_id)
     if found and found.preview:
         await asyncio.to_thread(audio.delete, found.preview)
-
-    async def work(connection: Transaction) -> Deleted | None:
-        return await store.delete(connection, voice_id)
-
-    deleted = await db.transaction(work)
+    deleted = await db.transaction(lambda connection: store.delete(connection, voice_id))
     if deleted is None:
         raise CommandError(f"There is no cloned voice {voice_id!r}.")
     if deleted.preview:  # a node may have completed it in between
@@ -152,7 +148,7 @@ async def cloning_nodes(db: Queries) -> dict[str, list[str]]:
 async def remove_orphans(db: Queries, samples: SampleStore, before: float) -> int:
     """Deletes samples written before `before` (Unix seconds) that no voice has: a process that dies during
     `clone` or `delete` leaves one. Returns how many."""
-    old = await asyncio.to_thread(lambda: list(samples.older_than(before)))
+    old = await asyncio.to_thread(lambda: list(samples.modified_between(0, before)))
     if not old:
         return 0
     in_use = await store.samples_in_use(db)

@@ -164,7 +164,7 @@ class Chat:
             return to_json(msgspec.structs.replace(completion, audio=spoken))
 
         return Answers(
-            spoken=lambda delivered: answer("sync", delivered.url, delivered.task_id),
+            spoken=lambda url, task_id: answer("sync", url, task_id),
             ordered=lambda task_id, name: answer("async", self._synthesizer.url(name), task_id),
         )
 

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
-
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import (
@@ -67,18 +65,11 @@ _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 """Failures that the text causes, whatever the channel."""
 
 
-class Delivered(Struct, frozen=True):
-    """A finished job: the audio's absolute address and the task."""
-
-    url: str
-    task_id: int
-
-
 class Answers:
-    """Makes the response: `spoken` of audio that a channel made; `ordered` of the id and the audio name of a
-    task for a node, see `draft.py`."""
+    """Makes the response: `spoken` of the absolute URL of audio that a channel made and its task's id;
+    `ordered` of the id and the audio name of a task for a node, see `draft.py`."""
 
-    def __init__(self, spoken: Callable[[Delivered], str], ordered: Callable[[int, str], str]) -> None:
+    def __init__(self, spoken: Callable[[str, int], str], ordered: Callable[[int, str], str]) -> None:
         self.spoken = spoken
         self._ordered = ordered
 
@@ -212,7 +203,7 @@ class Synthesizer:
         except EngineFailed as failure:
             failures.append(failure)
             return None
-        text = answers.spoken(Delivered(self.url(name), call.task_id))
+        text = answers.spoken(self.url(name), call.task_id)
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
             await call.keep(text, audio=audio)
@@ -282,9 +273,7 @@ def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:
     """The responses of POST /tts."""
     chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
     return Answers(
-        spoken=lambda delivered: to_json(
-            SpeechDone(ok=1, mode="sync", audio_url=delivered.url, chars=chars, cost=units)
-        ),
+        spoken=lambda url, _: to_json(SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units)),
         ordered=lambda task_id, _: to_json(
             SpeechOrdered(ok=1, mode="async", id=task_id, tip=tip, cost=units)
         ),
