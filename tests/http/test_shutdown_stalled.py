@@ -38,7 +38,7 @@ builtins.open = io.open = stalled
 STALLED_CLEANING = """
 import time
 from myna.store.files.audio import AudioStore
-AudioStore.between = lambda *_: time.sleep(600)
+AudioStore.modified_between = lambda *_: time.sleep(600)
 """
 ENDLESS_AUDIT = """
 from myna import audit

@@ -18,8 +18,6 @@ import regex
 from myna.engines.sherpa.job import CLONERS, Family, SherpaModel
 from myna.errors import ConfigError
 
-Files = dict[str, tuple[str, ...]]
-
 _VOCODERS: Final = ("voco*.onnx", "hifigan*.onnx", "*vocoder*.onnx")
 _OTHER_MODELS: Final = (*_VOCODERS, "lm_*.onnx", "encoder*.onnx", "decoder*.onnx", "text_*.onnx")
 _HAN: Final = regex.compile(r"\p{Script=Han}")
@@ -31,7 +29,7 @@ def inspect(folder: Path) -> SherpaModel:
     if not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}.")
     family = _family(folder)
-    files = _FILES[family](folder)
+    files = _files(family, folder)
     phonemes = family not in CLONERS and "lexicon" not in files and _takes_phonemes(folder)
     return SherpaModel(
         family=family,
@@ -73,61 +71,44 @@ def _clones(family: Family, folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def _vits(folder: Path) -> Files:
-    return {"model": _model(folder), "tokens": _one(folder, "tokens.txt"), **_lexicon(folder, several=False)}
-
-
-def _matcha(folder: Path) -> Files:
-    return {
-        "acoustic_model": _model(folder),
-        "vocoder": _one(folder, *_VOCODERS),
-        "tokens": _one(folder, "tokens.txt"),
-        **_lexicon(folder),
-    }
-
-
-def _kokoro(folder: Path) -> Files:
-    return {
-        "model": _model(folder),
-        "voices": _one(folder, "voices.bin"),
-        "tokens": _one(folder, "tokens.txt"),
-        **_lexicon(folder),
-    }
-
-
-def _zipvoice(folder: Path) -> Files:
-    return {
-        "encoder": _one(folder, "encoder*.onnx"),
-        "decoder": _one(folder, "decoder*.onnx"),
-        "vocoder": _one(folder, *_VOCODERS),
-        "tokens": _one(folder, "tokens.txt"),
-        "lexicon": _one(folder, "lexicon.txt") + _names(folder, "lexicon-*.txt"),
-    }
-
-
-def _pocket(folder: Path) -> Files:
-    return {
-        "lm_flow": _one(folder, "lm_flow*.onnx"),
-        "lm_main": _one(folder, "lm_main*.onnx"),
-        "encoder": _one(folder, "encoder*.onnx"),
-        "decoder": _one(folder, "decoder*.onnx"),
-        "text_conditioner": _one(folder, "text_conditioner*.onnx"),
-        "vocab_json": _one(folder, "vocab.json"),
-        "token_scores_json": _one(folder, "token_scores.json"),
-    }
-
-
-_FILES: Final = {
-    "vits": _vits,
-    "matcha": _matcha,
-    "kokoro": _kokoro,
-    "zipvoice": _zipvoice,
-    "pocket": _pocket,
+_MODEL: Final = ()
+"""The only model file that is not a vocoder or another part."""
+_TOKENS: Final = ("tokens.txt",)
+_FILES: Final[dict[Family, dict[str, tuple[str, ...]]]] = {
+    "vits": {"model": _MODEL, "tokens": _TOKENS},
+    "matcha": {"acoustic_model": _MODEL, "vocoder": _VOCODERS, "tokens": _TOKENS},
+    "kokoro": {"model": _MODEL, "voices": ("voices.bin",), "tokens": _TOKENS},
+    "zipvoice": {
+        "encoder": ("encoder*.onnx",),
+        "decoder": ("decoder*.onnx",),
+        "vocoder": _VOCODERS,
+        "tokens": _TOKENS,
+        "lexicon": ("lexicon.txt",),
+    },
+    "pocket": {
+        "lm_flow": ("lm_flow*.onnx",),
+        "lm_main": ("lm_main*.onnx",),
+        "encoder": ("encoder*.onnx",),
+        "decoder": ("decoder*.onnx",),
+        "text_conditioner": ("text_conditioner*.onnx",),
+        "vocab_json": ("vocab.json",),
+        "token_scores_json": ("token_scores.json",),
+    },
 }
+"""The patterns of the files that a family needs."""
 
 
-def _model(folder: Path) -> tuple[str]:
-    """The only model file that is not a vocoder or another part."""
+def _files(family: Family, folder: Path) -> dict[str, tuple[str, ...]]:
+    files = {
+        role: _one(folder, *patterns) if patterns else _model(folder)
+        for role, patterns in _FILES[family].items()
+    }
+    if family == "zipvoice":
+        return files | {"lexicon": files["lexicon"] + _names(folder, "lexicon-*.txt")}
+    return files if family == "pocket" else files | _lexicon(folder, several=family != "vits")
+
+
+def _model(folder: Path) -> tuple[str, ...]:
     others = set(_names(folder, *_OTHER_MODELS))
     models = [name for name in _names(folder, "*.onnx") if name not in others]
     if not models:
@@ -137,7 +118,7 @@ def _model(folder: Path) -> tuple[str]:
     return (_smallest(models),)
 
 
-def _lexicon(folder: Path, *, several: bool = True) -> Files:
+def _lexicon(folder: Path, *, several: bool) -> dict[str, tuple[str, ...]]:
     """The lexicon files. Of American and British English only the American one is used."""
     names = _names(folder, "lexicon*.txt")
     if "lexicon-us-en.txt" in names and "lexicon-gb-en.txt" in names:
@@ -155,7 +136,7 @@ def _language(folder: Path, lexicon: tuple[str, ...]) -> str:
     return "en-US" if lexicon else ""
 
 
-def _one(folder: Path, *patterns: str) -> tuple[str]:
+def _one(folder: Path, *patterns: str) -> tuple[str, ...]:
     names = _names(folder, *patterns)
     if not names:
         raise ConfigError(f"{folder} lacks {' or '.join(patterns)}.")
