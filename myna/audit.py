@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from myna.config import UnreadableSetting, unreadable
+from myna.config import unreadable
 from myna.ids import millis_of
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
@@ -60,10 +60,6 @@ class Report(Struct, frozen=True):
     @property
     def breach_count(self) -> int:
         return sum(breach.count for breach in self.breaches)
-
-
-WrongRows = Callable[[Queries, int, int], Awaitable[list[str]]]
-"""Returns a line for each wrong row with an id above the first number and up to the second."""
 
 
 class _CheckpointMoved(Exception):
@@ -140,7 +136,8 @@ class _Audit:
         self._breaches += differences
         if self._full and self._breaches:  # so that every later audit finds it too
             await self._db.transaction(audit_state.drop)
-        self._breaches += _setting_breaches(unreadable(await config_store.load(self._db)))
+        strange = unreadable(await config_store.load(self._db))
+        self._breaches += breach_of(SETTINGS_RULE, list(map(str, strange)))
         return Report(
             breaches=_merged(self._breaches),
             full=self._full,
@@ -180,10 +177,9 @@ class _Audit:
         return not breaches, counts
 
     async def _advance(self, start: bytes, until: bytes, counts: Counts) -> None:
-        async def step(connection: Transaction) -> bool:
-            return await audit_state.advance(connection, start, until, counts)
-
-        if not await self._db.transaction(step):
+        if not await self._db.transaction(
+            lambda connection: audit_state.advance(connection, start, until, counts)
+        ):
             raise _CheckpointMoved
         self._checkpoint = until
 
@@ -208,7 +204,8 @@ class _Audit:
     async def _pages(
         self, table: str, rule: str, wrong_in: Callable[[Queries, int, int], Awaitable[list[str]]]
     ) -> int:
-        """Checks the balances or counters of all rows, one snapshot per page. Returns how many rows."""
+        """Checks the balances or counters of all rows, one snapshot per page. Returns how many rows.
+        `wrong_in` returns a line for each wrong row with an id above the first number, up to the second."""
         wrong: list[str] = []
         rows = after = 0
 
@@ -275,10 +272,6 @@ def _merged(breaches: list[Breach]) -> list[Breach]:
         examples = (before.examples + one.examples)[: store.SHOWN_MAX]
         found[one.rule] = Breach(one.rule, before.count + one.count, examples)
     return list(found.values())
-
-
-def _setting_breaches(found: list[UnreadableSetting]) -> list[Breach]:
-    return breach_of(SETTINGS_RULE, [str(one) for one in found])
 
 
 def _audio_faults(audio: AudioStore, page: list[store.AudioRow], hash_audio: bool) -> list[tuple[int, str]]:

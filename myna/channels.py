@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, convert, structs
 
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
@@ -193,11 +193,8 @@ class Channels:
         engine = self.engine(channel)
         if engine is None:
             return []
-        voices = engine.voices or tuple(
-            EngineVoice(voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language)
-            for row in config.voices
-            if row.channel == channel.name
-        )
+        rows = (row for row in config.voices if row.channel == channel.name)
+        voices = engine.voices or tuple(convert(row, EngineVoice, from_attributes=True) for row in rows)
         up = engine.up() if is_local(channel) else not self.circuits.open(channel.name)
         return [SpeechChannel(name=channel.name, engine=engine, voices=voices, up=up, full=engine.full())]
 
@@ -290,21 +287,8 @@ async def record_voices(db: Database, channels: Channels, channel: Channel) -> i
         return 0
     if not is_local(channel):
         await engine.start()
-    rows = [
-        ChannelVoiceRow(
-            channel=channel.name,
-            voice_id=voice.voice_id,
-            name=voice.name,
-            gender=voice.gender,
-            language=voice.language,
-        )
-        for voice in engine.voices
-    ]
-
-    async def work(connection: Transaction) -> None:
-        await store.record_voices(connection, channel.name, rows)
-
-    await db.transaction(work)
+    rows = [ChannelVoiceRow(channel=channel.name, **structs.asdict(voice)) for voice in engine.voices]
+    await db.transaction(lambda connection: store.record_voices(connection, channel.name, rows))
     return len(rows)
 
 

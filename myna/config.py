@@ -176,11 +176,7 @@ def check(name: str, value: str) -> None:
 async def change(db: Database, name: str, value: str) -> None:
     """Checks and stores a site setting. Raises CommandError."""
     check(name, value)
-
-    async def work(connection: Transaction) -> None:
-        await store.set_setting(connection, name, value)
-
-    await db.transaction(work)
+    await db.transaction(lambda connection: store.set_setting(connection, name, value))
 
 
 def applied(config: Config) -> list[tuple[str, object, str]]:

@@ -144,9 +144,5 @@ async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms
 
 async def revoke(db: Database, key_id: int) -> None:
     """Revokes a key. Every process refuses it once this returns. Raises CommandError."""
-
-    async def work(connection: Transaction) -> bool:
-        return await store.revoke(connection, key_id)
-
-    if not await db.transaction(work):
+    if not await db.transaction(lambda connection: store.revoke(connection, key_id)):
         raise CommandError(f"There is no key {key_id}.")

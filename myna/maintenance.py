@@ -126,7 +126,7 @@ class Maintenance:
 
     async def remove_expired_keys(self) -> None:
         """Deletes expired idempotency keys with their stored responses, a page at a time."""
-        while await self._db.transaction(_delete_page_of_keys) == PAGE:
+        while await self._db.transaction(lambda db: ledger_store.delete_expired_keys(db, PAGE)) == PAGE:
             pass
 
     async def remove_old_audio(self) -> None:
@@ -236,7 +236,3 @@ def remove_parts(folder: Path, before: float) -> int:
         except FileNotFoundError:  # its job ended, or another process removed it
             continue
     return removed
-
-
-async def _delete_page_of_keys(connection: Transaction) -> int:
-    return await ledger_store.delete_expired_keys(connection, PAGE)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct, convert, structs
 
 from myna.channels import Channels
 from myna.engines.interface import EngineVoice
@@ -88,10 +88,7 @@ def _speaking(
             yield voice, f"channel {channel.name}"
     for row in config.node_voices:
         if row.node_id in nodes:  # else it was removed in between
-            voice = EngineVoice(
-                voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language
-            )
-            yield voice, f"node {nodes[row.node_id]}"
+            yield convert(row, EngineVoice, from_attributes=True), f"node {nodes[row.node_id]}"
 
 
 def _named(voice: EngineVoice, overrides: Mapping[str, VoiceOverride]) -> EngineVoice:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from myna.channels import Channels, SpeechChannel
 from myna.clones import is_clone, voice_of
@@ -104,10 +104,7 @@ def _cloning_nodes(clone: CloneRow, config: Config, nodes: Nodes) -> frozenset[i
 
 def _node_voices(config: Config) -> Iterable[tuple[int, EngineVoice]]:
     for row in config.node_voices:
-        yield (
-            row.node_id,
-            EngineVoice(voice_id=row.voice_id, name=row.name, gender=row.gender, language=row.language),
-        )
+        yield row.node_id, convert(row, EngineVoice, from_attributes=True)
 
 
 def _unique(speaking: Iterable[EngineVoice]) -> list[EngineVoice]:

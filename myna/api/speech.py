@@ -114,9 +114,7 @@ class SpeechApi:
 
 
 def _voice(voice: EngineVoice, source: str) -> Voice:
-    return Voice(
-        voice_id=voice.voice_id, name=voice.name, gender=voice.gender, language=voice.language, source=source
-    )
+    return Voice(**structs.asdict(voice), source=source)
 
 
 def read_integer(name: str, value: str | None) -> int:

@@ -179,11 +179,7 @@ async def _committed(db: Database, staged: "_StagedFiles", error: BaseException)
 
 async def undo(db: Database) -> None:
     """Empties the database after a restore."""
-
-    async def work(connection: Transaction) -> None:
-        await connection.tables.drop_all()
-
-    await db.transaction(work)
+    await db.transaction(lambda connection: connection.tables.drop_all())
 
 
 async def _load(connection: Transaction, staged: "_StagedFiles", source: ArchiveReader) -> Manifest:

@@ -4,7 +4,6 @@ from cyclopts import App
 
 from myna import accounts
 from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
-from myna.store.database import Database
 from myna.store.queries.accounts import AccountRow
 
 app = App(name="account", help="Accounts and their units.")
@@ -13,21 +12,13 @@ app = App(name="account", help="Accounts and their units.")
 @app.command
 def add(name: str, *, units: Whole = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
     """Create an account, optionally with units."""
-
-    async def work(db: Database) -> AccountRow:
-        return await accounts.add(db, name, email, operator, units)
-
-    show(_shown(with_database(work, json=json)), json)
+    show(_shown(with_database(lambda db: accounts.add(db, name, email, operator, units), json=json)), json)
 
 
 @app.command(name="show")
 def show_one(name: str, *, json: Json = False) -> None:
     """Show an account and its balance."""
-
-    async def work(db: Database) -> AccountRow:
-        return await accounts.find(db, name)
-
-    show(_shown(with_database(work, json=json)), json)
+    show(_shown(with_database(lambda db: accounts.find(db, name), json=json)), json)
 
 
 @app.command(name="list")
@@ -40,11 +31,7 @@ def list_all(*, json: Json = False) -> None:
 @app.command
 def rename(name: str, new: str, /, *, json: Json = False) -> None:
     """Rename an account. Its keys and units stay."""
-
-    async def work(db: Database) -> AccountRow:
-        return await accounts.rename(db, name, new)
-
-    show(_shown(with_database(work, json=json)), json)
+    show(_shown(with_database(lambda db: accounts.rename(db, name, new), json=json)), json)
 
 
 @app.command
@@ -62,18 +49,12 @@ def enable(name: str, *, json: Json = False) -> None:
 @app.command
 def grant(name: str, units: Whole, *, memo: str = "", json: Json = False) -> None:
     """Grant units to an account; a negative number takes them back."""
-
-    async def work(db: Database) -> AccountRow:
-        return await accounts.grant(db, name, units, memo)
-
-    show(_shown(with_database(work, json=json)), json)
+    show(_shown(with_database(lambda db: accounts.grant(db, name, units, memo), json=json)), json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
-    async def work(db: Database) -> AccountRow:
-        return await accounts.set_enabled(db, name, enabled)
 
-    show(_shown(with_database(work, json=json)), json)
+    show(_shown(with_database(lambda db: accounts.set_enabled(db, name, enabled), json=json)), json)
 
 
 def _shown(row: AccountRow) -> dict[str, object]:

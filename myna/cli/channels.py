@@ -56,11 +56,8 @@ def add(
     )
     channels.check(row)
 
-    async def insert(connection: Transaction) -> bool:
-        return await store.add_channel(connection, row)
-
     async def work(db: Database) -> str:
-        if not await db.transaction(insert):
+        if not await db.transaction(lambda connection: store.add_channel(connection, row)):
             raise CommandError(f"There already is a channel {name!r}.")
         return await _record_voices(db, row) if kind == "speech" else ""
 
@@ -172,19 +169,13 @@ def disable(name: str, *, json: Json = False) -> None:
 @app.command
 def remove(name: str, *, json: Json = False) -> None:
     """Delete a channel."""
-
-    async def delete(connection: Transaction) -> bool:
-        return await store.remove_channel(connection, name)
-
-    _change(name, delete, json)
+    _change(name, lambda connection: store.remove_channel(connection, name), json)
     show({"name": name, "removed": True}, json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
-    async def change(connection: Transaction) -> bool:
-        return await store.enable_channel(connection, name, enabled)
 
-    _change(name, change, json)
+    _change(name, lambda connection: store.enable_channel(connection, name, enabled), json)
     show({"name": name, "enabled": enabled}, json)
 
 

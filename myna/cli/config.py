@@ -79,11 +79,9 @@ def audit(
 ) -> int:
     """Check the books: calls since the last audit, every balance. Exit 1 and a line for each breach."""
     folder = read_settings().data_folder / "audio"
-
-    async def work(db: Database) -> books.Report:
-        return await books.run(db, AudioStore(folder), full=full or audio, hash_audio=audio)
-
-    report = with_database(work, json=json)
+    report = with_database(
+        lambda db: books.run(db, AudioStore(folder), full=full or audio, hash_audio=audio), json=json
+    )
     if json:
         show(_report(report), True)
     else:

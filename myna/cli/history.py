@@ -11,7 +11,7 @@ from myna.cli.console import Json, Whole, seconds, show_rows, with_database
 from myna.errors import CommandError
 from myna.keys import Scope
 from myna.store.batch import CallState, EntryKind
-from myna.store.database import Database, Queries
+from myna.store.database import Queries
 from myna.store.queries import history
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
 
@@ -29,10 +29,7 @@ def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = Fa
             raise CommandError(f"{account!r} has no entry {before!r}; use one of the list.")
         return found
 
-    async def work(db: Database) -> list[Entry]:
-        return await db.snapshot(read)
-
-    rows = with_database(work, json=json)
+    rows = with_database(lambda db: db.snapshot(read), json=json)
     show_rows([_shown_entry(row) for row in rows], json, empty="The account has no ledger entries yet.")
 
 
@@ -59,11 +56,10 @@ def calls(
         owner = await accounts.find(db, account)
         return await history.calls_of_account(db, owner.id, last, limit)
 
-    async def work(db: Database) -> list[CallRow]:
-        return await db.snapshot(read)
-
     show_rows(
-        [_shown_call(row) for row in with_database(work, json=json)], json, empty="There is no such call."
+        [_shown_call(row) for row in with_database(lambda db: db.snapshot(read), json=json)],
+        json,
+        empty="There is no such call.",
     )
 
 

@@ -59,11 +59,7 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Revoke a key: every process refuses it."""
-
-    async def work(db: Database) -> None:
-        await keys.revoke(db, key_id)
-
-    with_database(work, json=json)
+    with_database(lambda db: keys.revoke(db, key_id), json=json)
     show({"id": key_id, "revoked": True}, json)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from msgspec import structs
 
 from myna import accounts, clones, voice_overrides
 from myna.channels import Channels
@@ -195,12 +196,8 @@ def _os_user() -> str:
 
 
 def _public(offer: PublicVoice) -> dict[str, object]:
-    voice = offer.voice
     return {
-        "voice_id": voice.voice_id,
-        "name": voice.name,
-        "gender": voice.gender,
-        "language": voice.language,
+        **structs.asdict(offer.voice),
         "source": "public",
         "by": list(offer.sources),
         "place": offer.override.place,
@@ -212,12 +209,8 @@ def _public(offer: PublicVoice) -> dict[str, object]:
 
 
 def _cloned(owned: OwnedClone, nodes: list[str]) -> dict[str, object]:
-    voice = clones.voice_of(owned.clone)
     return {
-        "voice_id": voice.voice_id,
-        "name": voice.name,
-        "gender": voice.gender,
-        "language": voice.language,
+        **structs.asdict(clones.voice_of(owned.clone)),
         "source": "clone",
         "by": [f"node {name}" for name in nodes],
         "place": 0,

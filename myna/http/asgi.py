@@ -256,7 +256,7 @@ class Application:
             status = await self._serve(methods, scope, receive, send, request_id)
         seconds = time.perf_counter() - started
         path = scope["path"]
-        route, logged_path = (path, path) if methods is not None else ("other", _loggable(path))
+        route, logged_path = (path, path) if methods else ("other", logs.masked(path[:LOGGED_PATH_MAX_CHARS]))
         self._access.record(
             CompletedRequest(
                 request_id=request_id,
@@ -365,10 +365,6 @@ def envelope(error: MynaError) -> Response:
     body = ErrorAnswer(ErrorBody(error.message, error.type, int(error.status)))
     close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
     return Response(body=to_json(body).encode(), status=int(error.status), headers=error.headers, close=close)
-
-
-def _loggable(path: str) -> str:
-    return logs.masked(path[:LOGGED_PATH_MAX_CHARS])
 
 
 def request_id_of(scope: Scope) -> str:

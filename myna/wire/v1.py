@@ -181,15 +181,9 @@ class TaskAnswer(Struct, frozen=True):
     data: Task
 
 
-class Record(Struct, frozen=True):
+class Record(Task, frozen=True):
     """An item of GET /records. `create_time` in Unix seconds."""
 
-    id: int
-    status: int
-    status_text: str
-    text: str
-    chars: int
-    audio_url: str
     create_time: int
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import msgspec
 
 RATE_PLAIN = 175
-RATE_MIN, RATE_MAX = 80, 449
 # The speed at a rate, for texts of one or two sentences: the mean of Mandarin, Cantonese and English.
 _CURVE = (
     (80, 0.455), (100, 0.545), (120, 0.66), (150, 0.84), (175, 1.0), (200, 1.16),
