@@ -32,7 +32,7 @@ from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NoSpeechCha
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
-from myna.files.disk_threads import DaemonExecutor
+from myna.files.disk_threads import DiskThreads
 from myna.http.asgi import METRICS_PATH, Application, Routes, envelope, public_error
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.cors import Cors
@@ -271,7 +271,7 @@ def create(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_default_executor(DaemonExecutor())
+        asyncio.get_running_loop().set_default_executor(DiskThreads(usable_cores() + 4))
         async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())

@@ -1,4 +1,4 @@
-"""Daemon threads for blocking disk I/O, separate from the event loop's default executor.
+"""Daemon threads for blocking disk I/O, and as the event loop's default executor.
 
 A stalled disk, for example a network file system, then blocks only the callers that wait for it: neither
 other work nor the end of the process. At exit Python waits for all threads of a `ThreadPoolExecutor`, and for
@@ -6,7 +6,6 @@ all threads that are not daemons.
 """
 
 import asyncio
-import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,11 +32,15 @@ class _Job(NamedTuple):
 _Queue = SimpleQueue[_Job | None]
 
 
-class DiskThreads:
+class DiskThreads(ThreadPoolExecutor):
     """Up to `threads_max` threads, started on demand. They end when this object is collected and the
-    submitted jobs are done."""
+    submitted jobs are done.
+
+    The class is that which an event loop requires of its default executor; none of its threads is started.
+    """
 
     def __init__(self, threads_max: int) -> None:
+        super().__init__(threads_max)
         self._threads_max = threads_max
         self._started = 0
         self._queue: _Queue = SimpleQueue()
@@ -49,14 +52,17 @@ class DiskThreads:
         """Jobs that no thread has begun."""
         return self._queue.qsize()
 
-    def submit(self, work: Callable[[], T]) -> "Future[T]":
-        """Queues `work`. A job whose future is cancelled before a thread takes it is not begun. Raises
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """Queues a job. If its future is cancelled before a thread takes it, it is not begun. Raises
         RuntimeError if no thread can be started."""
         if self._started < self._threads_max:
             self._start()
         future: Future[T] = Future()
-        self._queue.put(_Job(future, partial(copy_context().run, work)))
+        self._queue.put(_Job(future, partial(copy_context().run, fn, *args, **kwargs)))
         return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Does not wait: running jobs end with the process."""
 
     def _start(self) -> None:
         """Counts the thread first: the garbage collector may run here, and a finalizer may submit work."""
@@ -71,22 +77,6 @@ class DiskThreads:
         """Like `submit`, with a future of asyncio. It is not a task, so the end of `asyncio.run` does not
         cancel it."""
         return asyncio.wrap_future(self.submit(work))
-
-
-class DaemonExecutor(ThreadPoolExecutor):
-    """A default executor of an event loop, as large as asyncio's, whose threads do not delay the end of the
-    process."""
-
-    def __init__(self) -> None:
-        threads_max = min(32, (os.cpu_count() or 1) + 4)
-        super().__init__(threads_max)  # starts no thread; the event loop requires this class
-        self._daemons = DiskThreads(threads_max)
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        return self._daemons.submit(partial(fn, *args, **kwargs))
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Does not wait: running jobs end with the process."""
 
 
 class DiskExecutor:
