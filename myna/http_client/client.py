@@ -66,69 +66,17 @@ class HttpClient:
         body: bytes | None,
         deadline_s: float,
         answer_max_bytes: int,
-    ) -> ClientResponse:
-        """Sends `body` and returns the whole response, of any status.
-
-        `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
-        ValueError for an unknown method.
-        """
-        return await self._call(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            deadline_s=deadline_s,
-            answer_max_bytes=answer_max_bytes,
-        )
-
-    async def download(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        deadline_s: float,
-        answer_max_bytes: int,
-        sink: Sink,
-        accept: Accept,
-    ) -> ClientResponse:
-        """Like `request`, but passes the body to `sink` piece by piece if `accept(status, headers)` is true.
-
-        The response's `body` is empty then. Any other response's body is truncated to 64 KiB. `sink` runs on
-        the event loop and must not block. An exception that it raises ends the call and is raised.
-        """
-        return await self._call(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            deadline_s=deadline_s,
-            answer_max_bytes=answer_max_bytes,
-            sink=sink,
-            accept=accept,
-        )
-
-    async def close(self) -> None:
-        """Closes all connections. Calls in progress raise ConnectionBroken, later ones Unreachable."""
-        self._closed = True
-        for connection in tuple(self._open):
-            connection.fail(ConnectionBroken("The client was closed."))
-        while self._open:
-            await self._wait_for_close()
-
-    async def _call(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        deadline_s: float,
-        answer_max_bytes: int,
         sink: Sink | None = None,
         accept: Accept | None = None,
     ) -> ClientResponse:
+        """Sends `body` and returns the whole response, of any status.
+
+        With a `sink`, the body goes there piece by piece if `accept(status, headers)` is true; the response's
+        `body` is empty then, and any other response's body is truncated to 64 KiB. Both run on the event loop
+        and must not block. An exception that one raises ends the call and is raised.
+        `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
+        ValueError for an unknown method.
+        """
         target = self._target(method, url, tuple(headers.items()))
         if body is None and method in ("GET", "DELETE"):
             message = target.head + b"\r\n"
@@ -147,6 +95,14 @@ class HttpClient:
             return await self._exchange(target.origin, call)
         finally:
             self._slots.release()
+
+    async def close(self) -> None:
+        """Closes all connections. Calls in progress raise ConnectionBroken, later ones Unreachable."""
+        self._closed = True
+        for connection in tuple(self._open):
+            connection.fail(ConnectionBroken("The client was closed."))
+        while self._open:
+            await self._wait_for_close()
 
     async def _exchange(self, origin: Origin, call: Exchange) -> ClientResponse:
         """Sends on an idle connection, or on a new one if none is usable."""

@@ -74,7 +74,7 @@ async def download(
         assert (status, headers["content-type"]) == (200, "audio/mpeg")
         return wanted
 
-    return await outbound.download(
+    return await outbound.request(
         "POST",
         url,
         headers=HEADERS,
@@ -147,7 +147,7 @@ async def test_an_exception_of_the_sink_ends_the_call_and_is_raised(
 
     server = serve(answering(answer(KB)))
     with pytest.raises(OSError, match="No space left"):
-        await outbound.download(
+        await outbound.request(
             "GET",
             server.url,
             headers={},

@@ -193,7 +193,7 @@ class OpenAISpeech:
         )
         before = file.size_bytes
         try:
-            answer = await self._http_client.download(
+            answer = await self._http_client.request(
                 "POST",
                 f"{self._url}/audio/speech",
                 headers={**self._headers, "Content-Type": "application/json", "Accept": "audio/mpeg"},
