@@ -17,10 +17,11 @@ from myna.cli.nodes import app
 from myna.errors import CommandError, ConfigError
 from myna.http_client import HttpClient
 from myna.node import config as node_config
-from myna.node import credentials, server_client
+from myna.node import credentials
 from myna.node.check import check as check_engines
 from myna.node.credentials import Credentials
 from myna.node.runner import run as run_node
+from myna.node.server_client import ServerClient, ServerFailed
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.telemetry import logs
 from myna.wire.farm import Joined
@@ -75,8 +76,8 @@ def check(*, data: Data = "", config: Config = "", json: Json = False) -> int:
 async def _join(address: str, token: str) -> Joined:
     http_client = HttpClient(connections_max=1)
     try:
-        return await server_client.join(address, token, __version__, http_client)
-    except server_client.ServerFailed as failed:
+        return await ServerClient(address, "", http_client).join(token, __version__)
+    except ServerFailed as failed:
         raise CommandError(str(failed)) from None
     finally:
         await http_client.close()

@@ -96,7 +96,8 @@ class _Envelope(msgspec.Struct):
 
 
 class ServerClient:
-    """The service at `url`, without a trailing slash, for the node with this credential.
+    """The service at `url`, without a trailing slash, for the node with this credential; "" before it has
+    joined.
 
     Each method raises ServerFailed.
     """
@@ -104,7 +105,13 @@ class ServerClient:
     def __init__(self, url: str, credential: str, http_client: HttpClient) -> None:
         self.url = url
         self._http_client = http_client
-        self._headers = _headers({"Authorization": f"Bearer {credential}"})
+        self._headers = {PROTOCOL_HEADER: str(PROTOCOL)}
+        if credential:
+            self._headers["Authorization"] = f"Bearer {credential}"
+
+    async def join(self, token: str, version: str) -> Joined:
+        """Exchanges a join token for a credential."""
+        return await self._post("join", Join(token, version), Joined)
 
     async def hello(self, hello: Hello) -> Welcome:
         """Reports the capabilities of the node."""
@@ -161,51 +168,22 @@ class ServerClient:
         wait_s: float,
         max_bytes: int,
     ) -> bytes:
-        return await _exchange(
-            self._http_client,
-            method,
-            f"{self.url}{PREFIX}/{path}",
-            body,
-            self._headers | headers,
-            wait_s,
-            max_bytes,
-        )
-
-
-async def join(url: str, token: str, version: str, http_client: HttpClient) -> Joined:
-    """Exchanges a join token for a credential. Raises ServerFailed."""
-    headers = _headers({"Content-Type": "application/json"})
-    body = msgspec.json.encode(Join(token, version))
-    path = f"{url}{PREFIX}/join"
-    return _decoded(
-        await _exchange(http_client, "POST", path, body, headers, ANSWER_WAIT_S, ANSWER_MAX_BYTES), Joined
-    )
-
-
-def _headers(more: Mapping[str, str]) -> dict[str, str]:
-    return {PROTOCOL_HEADER: str(PROTOCOL), **more}
-
-
-async def _exchange(
-    http_client: HttpClient,
-    method: str,
-    url: str,
-    body: bytes | None,
-    headers: Mapping[str, str],
-    wait_s: float,
-    max_bytes: int,
-) -> bytes:
-    try:
-        answer = await http_client.request(
-            method, url, headers=headers, body=body, deadline_s=wait_s, answer_max_bytes=max_bytes
-        )
-    except AnswerTooLarge as failure:
-        raise RequestRefused(str(failure)) from failure
-    except RequestFailed as failure:
-        raise ServerUnavailable(str(failure)) from failure
-    if answer.status == HTTPStatus.OK:
-        return answer.body
-    raise _refusal(answer)
+        try:
+            answer = await self._http_client.request(
+                method,
+                f"{self.url}{PREFIX}/{path}",
+                headers=self._headers | headers,
+                body=body,
+                deadline_s=wait_s,
+                answer_max_bytes=max_bytes,
+            )
+        except AnswerTooLarge as failure:
+            raise RequestRefused(str(failure)) from failure
+        except RequestFailed as failure:
+            raise ServerUnavailable(str(failure)) from failure
+        if answer.status == HTTPStatus.OK:
+            return answer.body
+        raise _refusal(answer)
 
 
 def _refusal(answer: ClientResponse) -> ServerFailed:
