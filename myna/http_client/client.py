@@ -74,6 +74,7 @@ class HttpClient:
         With a `sink`, the body goes there piece by piece if `accept(status, headers)` is true; the response's
         `body` is empty then, and any other response's body is truncated to 64 KiB. Both run on the event loop
         and must not block. An exception that one raises ends the call and is raised.
+
         `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
         ValueError for an unknown method.
         """

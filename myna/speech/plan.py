@@ -6,7 +6,7 @@ import re
 from msgspec import Struct, structs
 
 from myna import voices
-from myna.channels import Channels, SpeechChannel
+from myna.channels import Channels
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.engines.pool.admission import Slot
@@ -162,7 +162,8 @@ class Planner:
         refusal = slot.acquire(admission, account_id, sound_s, within_s)
         if not refusal:
             return choice, Overloaded(retry_after_s=0)
-        channels = tuple(_full(channel) if channel is first else channel for channel in choice.channels)
+        full = structs.replace(first, full=True)
+        channels = tuple(full if channel is first else channel for channel in choice.channels)
         retry_s = admission.retry_s(account_id, sound_s, within_s)
         return structs.replace(choice, channels=channels), Overloaded(refusal, retry_s)
 
@@ -216,7 +217,3 @@ def read_speed(text: str | None) -> float:
     if not _SPEED.fullmatch(text) or not SPEED_MIN <= float(text) <= SPEED_MAX:
         raise InvalidRequest(f"speed: must be a decimal string from {SPEED_MIN} to {SPEED_MAX}.")
     return float(text)
-
-
-def _full(channel: SpeechChannel) -> SpeechChannel:
-    return structs.replace(channel, full=True)
