@@ -1,1 +1,1 @@
-"""What speaks, each in a process that can be killed."""
+"""Speech engines, one package each, and the decoder of uploaded audio."""

@@ -60,7 +60,7 @@ class Engines:
             if engine.up():
                 for voice in engine.voices:
                     voices.setdefault(voice.voice_id, _offered(voice))
-                clones |= dict.fromkeys(map(_code, engine.clones))
+                clones |= dict.fromkeys(map(_without_region, engine.clones))
         return list(voices.values()), list(clones)
 
     async def speak(
@@ -68,7 +68,7 @@ class Engines:
     ) -> SpeechResult:
         """Writes the utterance as an mp3 to `path`. Raises EngineFailed; then there is no file at `path`."""
         for engine in self._engines:
-            if engine.up() and _can(engine, utterance):
+            if engine.up() and _can_speak(engine, utterance):
                 return await engine.speak(utterance, path, JOB_MAX_S, Client(progress=progress))
         raise VoiceUnavailable("No engine of this node has the voice now.")
 
@@ -101,12 +101,12 @@ def _offered(voice: EngineVoice) -> NodeVoice:
     return msgspec.convert(voice, NodeVoice, from_attributes=True)
 
 
-def _can(engine: Engine, utterance: Utterance) -> bool:
+def _can_speak(engine: Engine, utterance: Utterance) -> bool:
     if utterance.reference is not None:
-        return _code(utterance.reference.language) in map(_code, engine.clones)
+        return _without_region(utterance.reference.language) in map(_without_region, engine.clones)
     return any(voice.voice_id == utterance.voice_id for voice in engine.voices)
 
 
-def _code(language: str) -> str:
+def _without_region(language: str) -> str:
     """The language without its region: an engine that clones zh also clones zh-CN."""
     return language.partition("-")[0].lower()

@@ -181,7 +181,7 @@ class NodeProgram:
             return
         if self._hello() != self._last_hello:
             await self._send_hello()
-        request = Lease(self._jobs.free(), self._poll_s, self._references.kept())
+        request = Lease(self._jobs.free(), self._poll_s, self._references.cached())
         answer = await self._server.lease(request)
         for sha256 in answer.forget:
             if self._references.forget(sha256):
@@ -193,7 +193,7 @@ class NodeProgram:
         leased = LeasedJob(job)
         if leased not in self._jobs:
             self._jobs.add(leased)
-            leased.start(self._work.do(leased), group).add_done_callback(lambda _: self._end(leased))
+            leased.start(self._work.run(leased), group).add_done_callback(lambda _: self._end(leased))
 
     def _end(self, leased: LeasedJob) -> None:
         self._jobs.remove(leased)

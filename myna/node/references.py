@@ -10,7 +10,7 @@ from myna.files.atomic_file import AtomicFile
 from myna.node.server_client import ServerClient
 from myna.wire.farm import JobReference
 
-KEPT_MAX: Final = 1000
+CACHED_MAX: Final = 1000
 """Above this number the least recently used copy is deleted. It can be fetched again."""
 _NAME: Final = pattern(r"([0-9a-f]{64})\.wav")
 
@@ -23,36 +23,36 @@ class References:
         self._fetching = asyncio.Lock()
         folder.mkdir(mode=0o700, exist_ok=True)
         paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        self._kept: dict[str, None] = {}  # in the order of their last use
+        self._cached: dict[str, None] = {}  # in the order of their last use
         for path in paths:
             if name := _NAME.fullmatch(path.name):
-                self._kept[name[1]] = None
+                self._cached[name[1]] = None
             else:
                 path.unlink()
 
-    def kept(self) -> list[str]:
+    def cached(self) -> list[str]:
         """The SHA-256 of each copy."""
-        return list(self._kept)
+        return list(self._cached)
 
     async def get(self, server: ServerClient, reference: JobReference) -> Path:
         """The path of the wav, which is fetched if there is no copy. Raises ServerFailed or OSError."""
         path = self._path(reference.sha256)
         async with self._fetching:  # two jobs with the same voice fetch it once
-            if reference.sha256 not in self._kept:
+            if reference.sha256 not in self._cached:
                 wav = await server.reference(reference)
                 await asyncio.to_thread(_write, path, wav)
-            self._kept.pop(reference.sha256, None)
-            self._kept[reference.sha256] = None
-            if len(self._kept) > KEPT_MAX:
-                self.forget(next(iter(self._kept)))
+            self._cached.pop(reference.sha256, None)
+            self._cached[reference.sha256] = None
+            if len(self._cached) > CACHED_MAX:
+                self.forget(next(iter(self._cached)))
         os.utime(path)
         return path
 
     def forget(self, sha256: str) -> bool:
         """Deletes the copy. False if there is none."""
-        if sha256 not in self._kept:
+        if sha256 not in self._cached:
             return False
-        del self._kept[sha256]
+        del self._cached[sha256]
         self._path(sha256).unlink(missing_ok=True)
         return True
 

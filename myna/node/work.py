@@ -65,7 +65,7 @@ class Work:
         for file in folder.iterdir():  # left by a node that was killed
             file.unlink()
 
-    async def do(self, leased: LeasedJob) -> None:
+    async def run(self, leased: LeasedJob) -> None:
         """Completes the job or reports its failure. Deletes its file in any case, also when cancelled."""
         path = self.folder / f"{secrets.token_hex(16)}.mp3"
         try:

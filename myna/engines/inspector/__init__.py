@@ -1,1 +1,1 @@
-"""Decoding of audio that strangers send, in a child process."""
+"""Decoding of uploaded audio, in a child process."""

@@ -125,17 +125,17 @@ class Child:
         try:
             async with asyncio.timeout(program.start_deadline_s):
                 reply = await child._set_up(program.setup)
-            fault = _start_failure(reply)
+            failure = _start_failure(reply)
             if isinstance(reply, ChildReady):
                 child.confinement = reply.confinement
         except TimeoutError:
-            fault = "The engine's process did not become ready in time."
+            failure = "The engine's process did not become ready in time."
         except BaseException:
             await child.kill()
             raise
-        if fault:
+        if failure:
             await child.kill()
-            raise EngineUnavailable(fault) if child.has_exited() else ChildNotEnded(fault, child)
+            raise EngineUnavailable(failure) if child.has_exited() else ChildNotEnded(failure, child)
         return child
 
     async def _set_up(self, setup: bytes) -> Reply | None:
