@@ -38,7 +38,7 @@ def load(folder: Path) -> Credentials:
         raise CommandError(f"{path} isn't whole: join again, with --again and a new token.") from None
 
 
-def store(folder: Path, credentials: Credentials) -> Path:
+def store(folder: Path, credentials: Credentials) -> None:
     """Writes the file atomically. Raises OSError."""
     path = folder / FILE
     file = AtomicFile(path)
@@ -48,7 +48,6 @@ def store(folder: Path, credentials: Credentials) -> Path:
         file.commit()
     finally:
         file.abort()
-    return path
 
 
 def site_url(given: str) -> str:

@@ -43,18 +43,17 @@ class OutageLog:
 
 
 class Backoff:
-    """The pauses between the tries of one operation. They double up to `max_s` seconds."""
+    """The pauses between the tries of one operation. They double up to MAX_S."""
 
-    def __init__(self, outages: OutageLog, max_s: float = MAX_S) -> None:
+    def __init__(self, outages: OutageLog) -> None:
         self._outages = outages
-        self._max_s = max_s
         self._pause_s = FIRST_S
 
     def failed(self, error: ServerFailed, pause_s: float | None = None) -> float:
         """The seconds to wait before the next try: 50 to 100 % of the pause, so that nodes do not retry at
         the same moment. `pause_s` replaces the pause."""
         self._outages.failed(self, error)
-        max_pause_s = pause_s or min(self._pause_s, self._max_s)
+        max_pause_s = pause_s or self._pause_s
         self._pause_s = min(2 * self._pause_s, MAX_S)
         return max_pause_s * random.uniform(0.5, 1.0)  # noqa: S311  no secret
 
