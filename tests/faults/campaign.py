@@ -1,7 +1,7 @@
-"""Mixed traffic against a service that is disturbed, and what must hold of every answer afterwards.
+"""Mixed traffic against a service under faults, and the checks of every answer afterwards.
 
-Each request carries an id of its own, which the service stores with the call. So each answer can be compared
-with what the books say of its call when everything has settled.
+Each request has its own id, which the service stores with the call. So each answer can be compared with the
+final state of its call.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ PAUSE = threading.Event()
 
 @dataclass(frozen=True)
 class Seen:
-    """One request of the traffic. `answer` is None where the connection ended without one."""
+    """One request of the traffic. `answer` is None if the connection ended without one."""
 
     request_id: str
     text: str
@@ -46,7 +46,7 @@ class Seen:
 
 
 class Traffic:
-    """Clients that chat, chat with a failing upstream, hang up, and order speech, until `end` is called."""
+    """Clients that chat, chat with a failing upstream, disconnect and order speech until `end` is called."""
 
     def __init__(self, callers: Sequence[Caller], seed: int) -> None:
         self._callers = callers
@@ -75,7 +75,7 @@ class Traffic:
             text = "fault=status:500" if kind == "upstream fails" else f"call {request_id}."
             try:
                 if kind == "hang up":
-                    _hang_up_on(caller, request_id, text)
+                    _disconnect_early(caller, request_id, text)
                     continue
                 answer = _ask(caller, request_id, text, speech=kind == "speech")
             except (OSError, http.client.HTTPException):
@@ -91,7 +91,7 @@ def _ask(caller: Caller, request_id: str, text: str, *, speech: bool) -> Answer:
     return caller.chat(text, headers)
 
 
-def _hang_up_on(caller: Caller, request_id: str, text: str) -> None:
+def _disconnect_early(caller: Caller, request_id: str, text: str) -> None:
     """Sends a chat and closes without reading."""
     body = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": text}]}).encode()
     with Wire(caller.service.base_url, deadline_s=5) as wire:
@@ -105,7 +105,7 @@ def _hang_up_on(caller: Caller, request_id: str, text: str) -> None:
 
 
 class Worker:
-    """A compute node: it completes most jobs, fails some, and lets the lease of others expire."""
+    """A compute node that completes most jobs, fails some, and lets the lease of others expire."""
 
     def __init__(self, node: NodeClient, seed: int) -> None:
         self._node, self._dice = node, random.Random(f"{seed} node")
@@ -195,7 +195,7 @@ def freeze(service: Service, dice: random.Random) -> None:
         service.resume()
 
 
-def wrong(seen: Sequence[Seen], states: dict[str, list[int]]) -> Iterator[str]:
+def contradictions(seen: Sequence[Seen], states: dict[str, list[int]]) -> Iterator[str]:
     """Each answer that the books contradict. `states` has the call states of each request id."""
     for one in seen:
         found = states.get(one.request_id, [])

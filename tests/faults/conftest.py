@@ -1,4 +1,4 @@
-"""Services that a test may kill, with an upstream that does as it's told; files on a disk, and synced."""
+"""Services that a test may kill, with a controlled upstream. Their files are on a disk and synced."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ ServiceOn = Callable[..., Service]
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A server that answers a COMMIT once it is on the disk."""
+    """A server that answers a COMMIT after its fsync."""
     server = rig.start(durable=True)
     yield server
     server.close()
@@ -25,14 +25,14 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """On the disk, unlike that of other tests."""
+    """A folder on the disk; other tests have theirs in memory."""
     with tempfile.TemporaryDirectory(prefix="myna-faults-") as name:
         yield Path(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str | None:
-    """None for SQLite in the service's data folder."""
+    """The URL of a database, or None for SQLite in the service's data folder."""
     if request.param == "sqlite":
         return None
     return str(request.getfixturevalue("postgres_url"))
@@ -69,7 +69,7 @@ def new_caller(service: Service, units: int) -> Caller:
 
 
 def at(service: Service, caller: Caller) -> Caller:
-    """The same key at another process."""
+    """The caller with the same key at another process."""
     return Caller(service, caller.account, caller.key)
 
 

@@ -1,7 +1,7 @@
-"""Campaigns: seeded sequences of disturbances under mixed traffic, on both databases.
+"""Campaigns: seeded sequences of faults under mixed traffic, on both databases.
 
-`MYNA_TEST_ROUNDS=50` makes each campaign that long. A seed gives the same sequence of disturbances and of
-requests; how they fall together is the machine's.
+`MYNA_TEST_ROUNDS=50` sets the length of each campaign. A seed determines the sequence of faults and of
+requests, but not their timing.
 """
 
 import os
@@ -20,11 +20,11 @@ from tests.faults.campaign import (
     Traffic,
     Worker,
     call_states,
+    contradictions,
     freeze,
     kill,
     stop,
     wire_to,
-    wrong,
 )
 from tests.faults.conftest import ServiceOn, at, audited, new_caller
 from tests.rig.postgres import Postgres
@@ -39,10 +39,10 @@ SETTLED_DEADLINE_S = 60
 pytestmark = pytest.mark.timeout(120 + 30 * ROUNDS)
 
 
-def disturbed(
+def run_campaign(
     services: list[Service], disturbances: dict[str, Callable[[random.Random], None]], seed: int
 ) -> None:
-    """Runs the traffic through the disturbances and compares all answers with the books."""
+    """Runs traffic under the faults and compares all answers with the books."""
     first, last = services[0], services[-1]
     last.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
     caller = new_caller(last, units=UNITS)
@@ -61,7 +61,7 @@ def disturbed(
         seen = traffic.end()
         worker.end()
     wait_until(lambda: settled(caller), SETTLED_DEADLINE_S, "every call is kept or refunded", every_s=0.2)
-    found = list(wrong(seen, call_states(first)))
+    found = list(contradictions(seen, call_states(first)))
     assert not found, f"after {dict(done)}: {len(found)} of {len(seen)}: {found[:5]}"
     assert audited(last), f"after {dict(done)}"
     kept = sum(state == 1 for states in call_states(first).values() for state in states)
@@ -70,7 +70,7 @@ def disturbed(
 
 
 def settled(caller: Caller) -> bool:
-    """Nothing is charged that was not delivered."""
+    """Whether every charged call was delivered."""
     stats = caller.stats()
     return stats.cost == stats.ok_calls
 
@@ -78,7 +78,7 @@ def settled(caller: Caller) -> bool:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sqlite_under_kill_stop_and_freeze(service_on: ServiceOn, seed: int) -> None:
     service = service_on(None, **LIMITS).start()
-    disturbed(
+    run_campaign(
         [service],
         {
             "kill": lambda dice: kill(service, dice),
@@ -99,7 +99,7 @@ def test_postgresql_under_kill_freeze_cut_and_mute(
     with wire_to(url) as wire:
         beside = service_on(url, **LIMITS).start()
         service = service_on(wire.url, **LIMITS, MYNA_DATA=str(beside.folder / "data")).start()
-        disturbed(
+        run_campaign(
             [service, beside],
             {
                 "kill": lambda dice: kill(service, dice),

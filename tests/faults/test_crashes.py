@@ -1,4 +1,4 @@
-"""The server process is killed as no server should be, and the books are whole afterwards."""
+"""The server process is killed, and the audit finds nothing afterwards."""
 
 import http.client
 import random
@@ -21,17 +21,17 @@ SWEPT_DEADLINE_S = 30
 
 
 def ask(caller: Caller, text: str, order: str | None = None) -> Answer | None:
-    """The answer; None where the connection broke."""
+    """The answer, or None if the connection broke."""
     try:
         return caller.chat(text, {"Idempotency-Key": order} if order else None)
     except (OSError, http.client.HTTPException):
         return None
 
 
-def test_sqlite_refunds_what_a_dead_process_left_before_it_serves_again(
+def test_sqlite_refunds_open_calls_of_a_killed_process_at_startup(
     service_on: ServiceOn, upstream: Upstream
 ) -> None:
-    """Neither deadline nor sweep could have done it."""
+    """Neither the deadline nor a periodic sweep comes within the test."""
     service = service_on(None, MYNA_CALL_DEADLINE_S="3600", MYNA_SWEEP_EVERY_S=NEVER_S).start()
     caller = new_caller(service, units=1)
     with ThreadPoolExecutor(1) as pool:
@@ -45,10 +45,10 @@ def test_sqlite_refunds_what_a_dead_process_left_before_it_serves_again(
     assert audited(service)
 
 
-def test_of_two_processes_one_refunds_what_the_other_left(
+def test_a_process_refunds_open_calls_of_another_killed_process(
     two_services: tuple[Service, Service], upstream: Upstream
 ) -> None:
-    """But not what the other is still working on."""
+    """Calls in progress in the other process are not refunded."""
     dying, living = two_services
     caller = new_caller(dying, units=1)
     with ThreadPoolExecutor(1) as pool:
@@ -64,7 +64,7 @@ def test_of_two_processes_one_refunds_what_the_other_left(
 
 
 class Load:
-    """Clients that ask without a pause, each call under an Idempotency-Key of its own."""
+    """Clients that send calls without a pause, each with its own Idempotency-Key."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -91,7 +91,7 @@ class Load:
                 self.seen[order] = answer.body
 
 
-def test_a_server_killed_under_load_kept_every_answer_that_left(
+def test_a_server_killed_under_load_has_every_delivered_answer(
     service_on: ServiceOn, database_url: str | None
 ) -> None:
     service = service_on(database_url, MYNA_CALL_DEADLINE_S="1", MYNA_SWEEP_EVERY_S="0.3").start()
@@ -117,7 +117,7 @@ def test_a_server_killed_under_load_kept_every_answer_that_left(
         stats = caller.stats()
         return stats.cost == stats.ok_calls
 
-    wait_until(settled, SWEPT_DEADLINE_S, "what the dead processes left is refunded")
+    wait_until(settled, SWEPT_DEADLINE_S, "open calls of the killed processes are refunded")
     assert caller.stats().ok_calls >= len(delivered)
     shown = service.cli("account", "show", caller.account.name)
     assert shown["balance"] == 1_000_000 - caller.stats().ok_calls
@@ -125,8 +125,8 @@ def test_a_server_killed_under_load_kept_every_answer_that_left(
 
 
 @pytest.mark.parametrize("moment", ["begin", "end"])
-def test_sqlite_survives_a_kill_beside_a_command(service_on: ServiceOn, moment: str) -> None:
-    """The command line and the server write the same file; one of them dies."""
+def test_sqlite_survives_a_kill_during_a_command(service_on: ServiceOn, moment: str) -> None:
+    """The command line and the server write the same file, and the server is killed."""
     service = service_on(None).start()
     caller = new_caller(service, units=1)
     if moment == "begin":

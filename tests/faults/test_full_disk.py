@@ -1,4 +1,4 @@
-"""A disk that takes nothing more: calls are refused and cost nothing, and go on once it does again."""
+"""A full disk: calls are refused uncharged, and are served again when there is space."""
 
 import http.client
 import resource
@@ -15,7 +15,7 @@ from tests.rig.waiting import wait_until
 
 
 def fill_disk(service: Service) -> None:
-    """The process may write no file any further, which is how a full disk looks from inside."""
+    """Limits the size of files of the process, so that every write fails as on a full disk."""
     resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 
@@ -24,14 +24,14 @@ def empty_disk(service: Service) -> None:
 
 
 def stored(service: Service) -> bool:
-    """What GET /readyz says of the storage; its answer is a copy that may be a second old."""
+    """The state of the storage in GET /readyz, which may be a second old."""
     answer = call("GET", f"{service.root_url}/readyz")
     storage = answer.json["checks"]["storage"]
     assert answer.status == (200 if storage else 503)
     return bool(storage)
 
 
-def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_go_on(service_on: ServiceOn) -> None:
+def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service_on: ServiceOn) -> None:
     service = service_on(None, MYNA_CHARGE_WAIT_S="0.5").start()
     caller = new_caller(service, units=5)
     fill_disk(service)
@@ -53,10 +53,10 @@ def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_go_on(service_on: 
     assert service.stop() == 0
 
 
-def test_a_call_that_fails_while_the_disk_is_full_is_refunded_once_it_is_not(
+def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
     service_on: ServiceOn, upstream: Upstream
 ) -> None:
-    """A 500 says that the units were refunded: while that can't be written there is no answer."""
+    """A 500 states the refund, so there is no answer while the refund cannot be written."""
     service = service_on(None, MYNA_CHARGE_WAIT_S="0.5").start()
     caller = new_caller(service, units=1)
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""A disk with less free space than the reserve: no new audio and no charge for it."""
+"""A disk with less free space than its reserve: no new audio and no charge for it."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.rig.calls import call
 from tests.rig.service import Service, ServiceMaker
 
 RESERVE = "MYNA_DISK_RESERVE_BYTES"
-MORE_THAN_ANY_DISK_HAS = str(2**50)
+MORE_THAN_ANY_DISK = str(2**50)
 
 
 def capabilities(service: Service) -> tuple[dict[str, bool], dict[str, str]]:
@@ -20,14 +20,16 @@ def capabilities(service: Service) -> tuple[dict[str, bool], dict[str, str]]:
 
 
 def logged(service: Service) -> list[str]:
-    """What the log says of the reserve."""
+    """The levels of the log messages about the reserve."""
     lines = [json.loads(line) for line in service.stderr.splitlines()]
     return [line["level"] for line in lines if line["logger"] == "myna.store.files.free_space"]
 
 
 @pytest.mark.parametrize("path", ["/tts", "/chat/completions"])
-def test_speech_is_refused_before_the_charge_and_chat_is_not(make_service: ServiceMaker, path: str) -> None:
-    service = make_service(chat_url="parrot:", env={RESERVE: MORE_THAN_ANY_DISK_HAS}).start()
+def test_below_the_disk_reserve_speech_is_refused_uncharged_and_chat_is_served(
+    make_service: ServiceMaker, path: str
+) -> None:
+    service = make_service(chat_url="parrot:", env={RESERVE: MORE_THAN_ANY_DISK}).start()
     caller = new_caller(service, units=1)
     answer = caller.speak("你好") if path == "/tts" else caller.chat("配音：你好")
     message = check_error(answer, 503, "service_unavailable")
@@ -35,7 +37,7 @@ def test_speech_is_refused_before_the_charge_and_chat_is_not(make_service: Servi
     assert answer.headers["retry-after"] == "60"
     assert caller.stats() == UNCHARGED
     assert caller.get("/records").json["count"] == 0
-    check_error(caller.speak(""), 503, "service_unavailable")  # before what is wrong with the body
+    check_error(caller.speak(""), 503, "service_unavailable")  # precedes a validation error
     assert caller.chat("hello").status == 200
     assert caller.stats() == DELIVERED
     can, why = capabilities(service)
@@ -46,7 +48,7 @@ def test_speech_is_refused_before_the_charge_and_chat_is_not(make_service: Servi
         for line in call("GET", f"{service.root_url}/metrics").body.decode().splitlines()
         if line.startswith("myna_disk_free_bytes ")
     )
-    assert 0 < float(free) < float(MORE_THAN_ANY_DISK_HAS)
+    assert 0 < float(free) < float(MORE_THAN_ANY_DISK)
     assert logged(service) == ["error"]
     assert audited(service)
     assert service.stop() == 0
@@ -54,12 +56,12 @@ def test_speech_is_refused_before_the_charge_and_chat_is_not(make_service: Servi
     service.env[RESERVE] = "1"
     service.start()
     assert capabilities(service)[0] == {"chat": True, "speech": True}
-    check_error(caller.speak("你好"), 402, "insufficient_quota")  # nothing but units is missing
+    check_error(caller.speak("你好"), 402, "insufficient_quota")  # only units are missing
     assert logged(service) == []
 
 
-def test_the_command_line_stores_no_sample_either(service_on: ServiceOn) -> None:
-    service = service_on(None, **{RESERVE: MORE_THAN_ANY_DISK_HAS}).start()
+def test_below_the_disk_reserve_the_command_line_stores_no_sample(service_on: ServiceOn) -> None:
+    service = service_on(None, **{RESERVE: MORE_THAN_ANY_DISK}).start()
     sample = service.folder / "sample.wav"
     sample.write_bytes(b"never listened to")
     named = ("--name", "Ann", "--language", "en", "--transcript", "Hello.")

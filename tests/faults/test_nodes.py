@@ -1,6 +1,6 @@
-"""Compute nodes and the service, both for real, while one or the other goes away in the middle of a job.
+"""Compute nodes and the service as processes, while one of them is killed, stopped or disconnected in a job.
 
-Whatever happens, a task ends once, with one audio or with its unit back, and the books are whole.
+A task always ends once, with one audio or with a refund, and the audit finds nothing.
 """
 
 import io
@@ -44,7 +44,7 @@ PROMPT_S = 10.0
 
 @dataclass
 class Farm:
-    """A service without a voice of its own, a caller, and nodes as they are wanted."""
+    """A service without a speech channel, a caller, and nodes on demand."""
 
     service: Service
     caller: Caller
@@ -57,7 +57,7 @@ class Farm:
         self.before = self.files("audio")
 
     def node(self, name: str, url: str = "", toml: str = ESPEAK) -> ComputeNode:
-        """A node that has joined, by `url` if that isn't the service's own."""
+        """Makes a node that has joined, by `url` if given."""
         token = self.service.cli("node", "enroll", name)["token"]
         self.names.append(name)
         return self.make_node(toml).join(url or self.service.root_url, token)
@@ -77,8 +77,8 @@ class Farm:
         )
         return self.task(number)
 
-    def held_by(self, node: ComputeNode, voice_id: str = VOICE) -> tuple[int, Voices]:
-        """A task that this node has begun and can't end, until its voice goes on."""
+    def stall_job(self, node: ComputeNode, voice_id: str = VOICE) -> tuple[int, Voices]:
+        """Stops the engines of this node and orders a task, which it leases and cannot complete."""
         speaking = self.voices(node)
         speaking.stop()
         number = self.order(voice_id)
@@ -86,11 +86,11 @@ class Farm:
         return number, speaking
 
     def files(self, folder: str) -> set[Path]:
-        """What lies below a folder of the service's data."""
+        """The files below a folder of the service's data."""
         return {path for path in (self.service.folder / "data" / folder).rglob("*") if path.is_file()}
 
     def check_delivered(self, number: int) -> None:
-        """The task is completed, with the only audio there is, and paid for once."""
+        """Checks that the task is completed, with the only new audio, and charged once."""
         done = self.wait_status(number, 2)
         audio = call("GET", done["audio_url"])
         assert (audio.status, audio.headers["content-type"]) == (200, "audio/mpeg")
@@ -101,7 +101,7 @@ class Farm:
         self.check_books(DELIVERED)
 
     def check_refunded(self, *numbers: int) -> None:
-        """The tasks failed and left nothing, and all is as it was before they were ordered."""
+        """Checks that the tasks failed, left no files and were refunded."""
         for number in numbers:
             assert self.wait_status(number, 3)["audio_url"] == ""
         assert self.files("audio") == self.before
@@ -118,7 +118,7 @@ class Farm:
 def service(
     request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    """Without a voice of its own; runs again after whatever a test did to it."""
+    """A service without a speech channel. A test that kills it starts it again."""
     url = None
     if request.param == "postgresql":
         postgres: Postgres = request.getfixturevalue("postgres")
@@ -131,22 +131,22 @@ def service(
 
 @pytest.fixture
 def farm(service: Service, make_node: NodeMaker, voices: VoicesOf) -> Iterator[Farm]:
-    """With nodes of its own: they are gone behind the test."""
+    """A farm with its own nodes, which are removed after the test."""
     farm = Farm(service, new_caller(service, units=UNITS), make_node, voices)
     yield farm
     for name in farm.names:
         service.cli("node", "remove", name)
 
 
-def test_an_order_is_spoken_by_a_node_and_can_be_listened_to(farm: Farm) -> None:
+def test_an_order_is_spoken_by_a_node_and_served(farm: Farm) -> None:
     farm.node("box").start()
     farm.check_delivered(farm.order())
 
 
-def test_what_a_killed_node_held_another_one_finishes(farm: Farm) -> None:
-    """Spoken, and so leased again, before the lease and five seconds are over."""
+def test_the_job_of_a_killed_node_is_completed_by_another(farm: Farm) -> None:
+    """The other node completes it within the length of the lease and five seconds."""
     dying = farm.node("dying").start()
-    number, _ = farm.held_by(dying)
+    number, _ = farm.stall_job(dying)
     farm.node("living").start()
     dying.kill()
     killed = time.monotonic()
@@ -155,10 +155,8 @@ def test_what_a_killed_node_held_another_one_finishes(farm: Farm) -> None:
     farm.check_delivered(number)
 
 
-def test_a_node_that_sleeps_past_its_lease_completes_its_job_in_vain(
-    farm: Farm, make_proxy: ProxyMaker
-) -> None:
-    """Its audio is under way when it falls asleep, and gets there when another one has done the job."""
+def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, make_proxy: ProxyMaker) -> None:
+    """Its upload is delayed by the wire until another node has completed the job."""
     proxy = make_proxy(farm.service.port)
     proxy.fail_next("hold", "POST /farm/v1/complete")
     sleeping = farm.node("sleeping", proxy.url).start()
@@ -179,9 +177,9 @@ def test_a_node_that_sleeps_past_its_lease_completes_its_job_in_vain(
     farm.wait_status(farm.order(), 2)
 
 
-def test_a_node_that_is_told_to_end_hands_back_and_another_one_goes_on_at_once(farm: Farm) -> None:
+def test_the_job_of_a_stopped_node_is_requeued_and_completed_by_another(farm: Farm) -> None:
     leaving = farm.node("leaving").start()
-    number, _ = farm.held_by(leaving)
+    number, _ = farm.stall_job(leaving)
     assert leaving.stop() == 0
     assert leaving.messages(f"task {number}: requeued")
     assert farm.task(number)["status"] == 0
@@ -190,7 +188,7 @@ def test_a_node_that_is_told_to_end_hands_back_and_another_one_goes_on_at_once(f
 
 
 @pytest.mark.parametrize("fault", ["lose", "cut"])
-def test_a_completion_that_the_line_spoils_is_said_again_and_counts_once(
+def test_a_completion_interrupted_by_the_network_is_retried_and_counts_once(
     farm: Farm, make_proxy: ProxyMaker, fault: Fault
 ) -> None:
     proxy = make_proxy(farm.service.port)
@@ -203,9 +201,9 @@ def test_a_completion_that_the_line_spoils_is_said_again_and_counts_once(
     farm.check_delivered(number)
 
 
-def test_a_service_that_is_killed_while_a_node_works_gets_its_audio(farm: Farm) -> None:
+def test_a_service_killed_during_a_job_gets_its_audio_after_the_restart(farm: Farm) -> None:
     node = farm.node("box").start()
-    number, speaking = farm.held_by(node)
+    number, speaking = farm.stall_job(node)
     farm.service.kill()
     node.wait_logged("Trying again.")
     farm.service.start()
@@ -215,30 +213,30 @@ def test_a_service_that_is_killed_while_a_node_works_gets_its_audio(farm: Farm) 
     assert len(node.messages("connected to")) == 1
 
 
-def test_a_job_that_no_node_brings_to_its_end_is_refunded(farm: Farm) -> None:
-    """Three nodes take it, one after the other, and each of them dies."""
+def test_a_job_whose_nodes_are_all_killed_is_refunded(farm: Farm) -> None:
+    """Three nodes lease it one after the other, and each of them is killed."""
     nodes = {name: farm.node(name).spawn() for name in ("first", "second", "third")}
     for node in nodes.values():
         node.wait_logged("connected to")
         farm.voices(node).stop()
     number = farm.order()
     for _ in range(TRIES_MAX):
-        wait_until(lambda: holder(farm, nodes) != "", DEADLINE_S, "one of them holds it", every_s=0.1)
+        wait_until(lambda: holder(farm, nodes) != "", DEADLINE_S, "a node has leased it", every_s=0.1)
         nodes.pop(holder(farm, nodes)).kill()
     farm.check_refunded(number)
 
 
 def holder(farm: Farm, nodes: Mapping[str, ComputeNode]) -> str:
-    """Which of these nodes has a job; empty if none has."""
+    """The name of the node with a job, or an empty string."""
     rows = farm.service.cli("node", "list")
     return next((str(row["name"]) for row in rows if row["jobs"] and row["name"] in nodes), "")
 
 
-def test_a_job_that_is_not_done_by_its_deadline_is_refunded_and_its_node_drops_it(farm: Farm) -> None:
+def test_a_job_past_its_deadline_is_refunded_and_dropped_by_its_node(farm: Farm) -> None:
     node = farm.node("slow").start()
     farm.service.cli("settings", "set", "task_deadline_s", "3")
     try:
-        number, speaking = farm.held_by(node)
+        number, speaking = farm.stall_job(node)
     finally:
         farm.service.cli("settings", "set", "task_deadline_s", "120")
     farm.check_refunded(number)
@@ -247,23 +245,21 @@ def test_a_job_that_is_not_done_by_its_deadline_is_refunded_and_its_node_drops_i
     farm.check_refunded(number)
 
 
-def test_a_voice_that_is_deleted_takes_its_jobs_and_its_recordings_with_it(
-    farm: Farm, tmp_path: Path
-) -> None:
-    """One job is held by a node then, another one waits."""
+def test_deleting_a_voice_fails_its_jobs_and_removes_its_references(farm: Farm, tmp_path: Path) -> None:
+    """One job is leased to the node, another one is queued."""
     model = zipvoice(tmp_path / "model", characters=PREVIEW["zh"] + TEXT)
     node = farm.node("cloner", toml=f'{ONE_SLOT}kind = "sherpa"\nfolder = "{model}"\n').start()
     voice = clone(farm, write_voice(tmp_path / "sample.wav"))
     wait_until(lambda: voice in listed(farm), DEADLINE_S, "the voice is ready", every_s=0.05)
     assert len(farm.files("samples")) == len(farm.files("audio") - farm.before) == 1
     assert len(node.files("references")) == 1
-    held, _ = farm.held_by(node, voice)
+    held, _ = farm.stall_job(node, voice)
     waiting = farm.order(voice)
     assert farm.task(waiting)["status"] == 0
     farm.service.cli("voice", "delete", voice)
     farm.check_refunded(held, waiting)
     assert farm.files("samples") == set()
-    node.wait(lambda: node.files("references") == [], "the node's copy is gone")
+    node.wait(lambda: node.files("references") == [], "the reference on the node is deleted")
     assert voice not in listed(farm)
 
 
@@ -279,7 +275,7 @@ def listed(farm: Farm) -> set[str]:
     return {voice["voice_id"] for voice in farm.caller.get("/voices").json["data"]}
 
 
-def test_a_node_at_one_process_gets_at_once_what_is_ordered_at_the_other(
+def test_an_order_at_one_process_is_leased_at_once_by_a_node_at_another(
     two_services: tuple[Service, Service],
 ) -> None:
     here, there = two_services

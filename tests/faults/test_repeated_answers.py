@@ -1,4 +1,4 @@
-"""An upstream repeats, splits and delays its answers: no caller gets one to another caller."""
+"""An upstream that repeats, splits and delays its answers: no caller gets the answer to another."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def reply(body: bytes) -> bytes:
 
 
 def ask(caller: Caller, client: int) -> dict[str, str]:
-    """What was answered to each text, where it was answered."""
+    """Returns the answers by text, without failed calls."""
     got = {}
     for number in range(CALLS):
         text = f"client {client}, call {number}"
@@ -35,7 +35,7 @@ def ask(caller: Caller, client: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_caller_gets_an_answer_to_somebody_else(
+def test_no_caller_gets_an_answer_to_another_caller(
     make_service: ServiceMaker, database_url: str | None, seed: int
 ) -> None:
     upstream = Repeating(seeded(seed, clean=0.9), reply, REUSE_AFTER_S)

@@ -1,4 +1,4 @@
-"""An account that stores as much as it may: no more speech for it, and no charge."""
+"""An account at its storage quota: speech is refused uncharged."""
 
 import pytest
 
@@ -14,7 +14,7 @@ OVER_A_MEBIBYTE = {"text": "你好世界" * 75, "speed": "0.25"}
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_speech_over_the_quota_is_refused_before_the_charge(
+def test_speech_over_the_storage_quota_is_refused_uncharged(
     make_service: ServiceMaker, postgres: Postgres, database: str
 ) -> None:
     url = postgres.fresh_database() if database == "postgresql" else None

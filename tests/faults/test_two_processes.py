@@ -22,7 +22,7 @@ def test_two_processes_spend_one_balance_to_its_last_unit(two_services: tuple[Se
     assert audited(two_services[1])
 
 
-def test_a_revocation_is_known_to_both_when_it_returns(
+def test_a_revocation_is_effective_in_both_processes_when_it_returns(
     two_services: tuple[Service, Service],
 ) -> None:
     caller = new_caller(two_services[0], units=1_000_000)
@@ -50,7 +50,7 @@ def test_a_revocation_is_known_to_both_when_it_returns(
     assert audited(two_services[0])
 
 
-def test_copies_at_both_processes_are_charged_once(two_services: tuple[Service, Service]) -> None:
+def test_concurrent_retries_at_both_processes_are_charged_once(two_services: tuple[Service, Service]) -> None:
     caller = new_caller(two_services[0], units=10)
     callers = [at(service, caller) for service in two_services] * 6
     with ThreadPoolExecutor(12) as pool:

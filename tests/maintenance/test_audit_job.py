@@ -1,4 +1,4 @@
-"""One process audits when it is due, and every process tells of it."""
+"""One process runs an audit when it is due, and the metrics of every process show its result."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,35 +25,33 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
     )
 
 
-async def test_an_audit_runs_when_it_is_due_and_its_result_is_a_metric(
-    books: Books, service: Service
-) -> None:
+async def test_an_audit_runs_when_due_and_sets_the_metrics(books: Books, service: Service) -> None:
     await books.end(keep_of(await books.opened(await books.holder(units=5))))
     await books.move_clock(1)  # the call's id is below the fence
     await service.jobs.audit()
-    assert await _told() == (0, 1, 2)
+    assert await audit_metrics() == (0, 1, 2)
     first = await audit_state.state(books.db)
     assert abs(metrics.AUDIT_TIME._value.get() - first.audited_at / 1000) < 0.001
 
     await books.sql("UPDATE accounts SET balance = 9")
     await service.jobs.audit()  # not due yet
     assert (await audit_state.state(books.db)).audited_at == first.audited_at
-    assert await _told() == (0, 1, 2)
+    assert await audit_metrics() == (0, 1, 2)
 
     await books.move_clock(int(EVERY_S * 1000) + 1)
     await service.jobs.audit()
-    assert await _told() == (1, 0, 0)
+    assert await audit_metrics() == (1, 0, 0)
     await books.sql("UPDATE accounts SET balance = 4")
 
 
-async def test_a_process_tells_of_the_audit_that_another_one_ran(books: Books, service: Service) -> None:
+async def test_metrics_show_the_audit_of_another_process(books: Books, service: Service) -> None:
     counted = '{"calls": 7, "entries": 8}'
     await books.db.transaction(lambda connection: audit_state.finish(connection, 3, counted))
     await service.jobs.audit()
-    assert await _told() == (3, 7, 8)
+    assert await audit_metrics() == (3, 7, 8)
 
 
-async def _told() -> tuple[float, float, float]:
-    """Breaches, calls and entries as the metrics have them."""
+async def audit_metrics() -> tuple[float, float, float]:
+    """Breaches, calls and entries of the last audit in the metrics."""
     checked = [metrics.AUDIT_CHECKED.labels(kind)._value.get() for kind in ("calls", "entries")]
     return (metrics.AUDIT_BREACHES._value.get(), checked[0], checked[1])

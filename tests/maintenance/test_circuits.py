@@ -1,4 +1,4 @@
-"""What opens and closes a circuit is stored for the operator, apart from the calls."""
+"""The states of circuits are stored for the operator by a periodic job, not by the calls."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ ROW = ChannelRow("chat", "up", "http://127.0.0.1:1/v1", "m", "MYNA_KEY_UP", 100,
 
 
 async def serving(books: Books, folder: Path, **environ: str) -> Service:
-    """The parts of a serving process on these books; nothing runs by itself."""
+    """The parts of a serving process on these books. No job is started."""
     settings = Settings(data=str(folder), chat_url="parrot:", speech="none")
     site = await ConfigCache.read(books.db)
     return Service(settings, environ, books.db, site, Service.commits_of(books.db, settings))
@@ -56,12 +56,12 @@ async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     assert await state(books) == ("closed", "status 500")
 
 
-async def test_a_circuit_whose_cooldown_is_over_is_half_open(books: Books) -> None:
+async def test_a_circuit_past_its_cooldown_is_half_open(books: Books) -> None:
     await books.db.transaction(lambda connection: store.record_open(connection, "up", 0, "why"))
     assert await state(books) == ("half-open", "why")
 
 
-async def test_a_process_closes_what_the_one_before_it_left_open(
+async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
     books: Books, service: Service, tmp_path: Path
 ) -> None:
     fail(service)
@@ -74,7 +74,7 @@ async def test_a_process_closes_what_the_one_before_it_left_open(
     assert await state(books) == ("closed", "status 500")
 
 
-async def test_a_change_that_cannot_be_stored_now_is_stored_later(books: Books, service: Service) -> None:
+async def test_a_circuit_change_that_failed_to_be_stored_is_retried(books: Books, service: Service) -> None:
     fail(service)
     await books.sql("ALTER TABLE circuits RENAME TO elsewhere")
     with pytest.raises(Exception, match="circuits"):
@@ -84,7 +84,7 @@ async def test_a_change_that_cannot_be_stored_now_is_stored_later(books: Books, 
     assert await state(books) == ("open", "status 500")
 
 
-async def test_a_removed_channel_leaves_no_circuit_behind(books: Books, service: Service) -> None:
+async def test_the_circuit_of_a_removed_channel_is_deleted(books: Books, service: Service) -> None:
     await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))
     fail(service)
     await service.jobs.record_circuits()
@@ -92,7 +92,7 @@ async def test_a_removed_channel_leaves_no_circuit_behind(books: Books, service:
     assert await store.load(books.db) == {}
 
 
-async def test_a_channel_whose_key_is_missing_is_logged_once(
+async def test_a_channel_without_its_key_is_logged_once(
     books: Books, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     off = structs.replace(ROW, name="off", enabled=0)
@@ -105,7 +105,7 @@ async def test_a_channel_whose_key_is_missing_is_logged_once(
     assert line.startswith("channel 'up' has no key: MYNA_KEY_UP ")
 
 
-async def test_a_channel_whose_key_is_there_is_not_logged(
+async def test_a_channel_with_its_key_is_not_logged(
     books: Books, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))

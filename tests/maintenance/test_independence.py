@@ -1,4 +1,4 @@
-"""Each job runs on its own: what one of them can't read or do stops no other."""
+"""Periodic jobs are independent: a failure of one does not stop the others."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)
 
 @pytest.fixture
 async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
-    """A serving process's parts on these books; nothing runs by itself but the writes."""
+    """The parts of a serving process on these books. Only the group commit is started."""
     settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
     made = Service(
         settings, {}, books.db, await ConfigCache.read(books.db), Service.commits_of(books.db, settings)
@@ -38,7 +38,7 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
     await made.commits.close(DEADLINE_MARGIN_S)
 
 
-async def test_the_sweep_refunds_whatever_the_settings_hold(books: Books, service: Service) -> None:
+async def test_the_sweep_refunds_with_unreadable_settings(books: Books, service: Service) -> None:
     call = await books.opened(await books.holder(), deadline_ms=-1)
     await books.sql(UNREADABLE, "chat_units", "a lot")
     await service.jobs.sweep()
@@ -59,7 +59,7 @@ async def _refunded(books: Books, call_id: bytes) -> bool:
     return await books.state(call_id) == CallState.REFUNDED
 
 
-async def test_an_unreadable_setting_has_its_default_and_is_logged_once_a_version(
+async def test_an_unreadable_setting_has_its_default_and_is_logged_once_per_version(
     books: Books, caplog: pytest.LogCaptureFixture
 ) -> None:
     await books.sql(UNREADABLE, "chat_units", "a lot")
@@ -79,7 +79,7 @@ async def test_an_unreadable_setting_has_its_default_and_is_logged_once_a_versio
     await books.sql("DELETE FROM settings")
 
 
-async def test_an_unreadable_setting_is_a_breach(books: Books, service: Service) -> None:
+async def test_an_unreadable_setting_is_an_audit_breach(books: Books, service: Service) -> None:
     await books.sql(UNREADABLE, "language", "tlh")
     (breach,) = (await audit.run(books.db, service.audio)).breaches
     assert (breach.rule, breach.examples) == (audit.SETTINGS_RULE, ["language must be zh or en, it is 'tlh'"])
@@ -87,38 +87,40 @@ async def test_an_unreadable_setting_is_a_breach(books: Books, service: Service)
     assert (await audit.run(books.db, service.audio)).breaches == []
 
 
-async def test_an_unreadable_keeping_time_removes_no_audio(
+async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     books: Books, service: Service, tmp_path: Path
 ) -> None:
     old = await _old_audio(books, tmp_path)
     await books.sql(UNREADABLE, "audio_keep_days", "for ever")
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
-    assert _there(old)
+    assert exists(old)
     await site.change(books.db, "audio_keep_days", "1")
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
-    assert not _there(old)
+    assert not exists(old)
 
 
-async def test_a_job_that_fails_stops_no_other(books: Books, service: Service, tmp_path: Path) -> None:
+async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
     old = await _old_audio(books, tmp_path)
     orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
     await site.change(books.db, "audio_keep_days", "1")
     await service.jobs.refresh_config()
-    await books.sql("ALTER TABLE reservations RENAME TO elsewhere")  # what forgets answers fails
+    await books.sql(
+        "ALTER TABLE reservations RENAME TO elsewhere"
+    )  # so the job that removes stored responses fails
     service.jobs.start()
-    await until(lambda: _gone(old), "the old audio is removed")
-    await until(lambda: _gone(orphan), "the orphan is removed")
+    await until(lambda: is_removed(old), "the old audio is removed")
+    await until(lambda: is_removed(orphan), "the orphan is removed")
     await service.jobs.close()
     await books.sql("ALTER TABLE elsewhere RENAME TO reservations")
 
 
-async def _gone(path: Path) -> bool:
-    return not _there(path)
+async def is_removed(path: Path) -> bool:
+    return not exists(path)
 
 
-def _there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     return path.exists()
 
 

@@ -1,4 +1,4 @@
-"""What broken off jobs left in the audio store goes; what is whole or still being written stays."""
+"""Leftovers of interrupted jobs in the audio store are removed. Complete and growing files are kept."""
 
 import os
 import time
@@ -27,8 +27,8 @@ def write(path: Path, age_s: float) -> Path:
     return path
 
 
-def test_only_part_files_that_nobody_writes_any_more_are_removed(tmp_path: Path) -> None:
-    gone = [write(tmp_path / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
+def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
+    old = [write(tmp_path / folder / f".{folder}.part", OLD_S) for folder in ("ab", "cd")]
     kept = [
         write(tmp_path / "ab" / ".fresh.part", 5),
         write(tmp_path / "ab" / ("a" * 32 + ".mp3"), OLD_S),
@@ -36,15 +36,15 @@ def test_only_part_files_that_nobody_writes_any_more_are_removed(tmp_path: Path)
         write(tmp_path / ".above.part", OLD_S),
     ]
     assert remove_parts(tmp_path, time.time() - LEFTOVER_AGE_S) == 2
-    assert [path.exists() for path in gone + kept] == [False] * 2 + [True] * 4
+    assert [path.exists() for path in old + kept] == [False] * 2 + [True] * 4
 
 
-def test_a_store_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
+def test_a_missing_audio_store_has_no_leftovers(tmp_path: Path) -> None:
     assert remove_parts(tmp_path / "nowhere", time.time()) == 0
 
 
 @pytest.mark.anyio
-async def test_files_that_a_failed_look_did_not_get_to_are_looked_at_again(tmp_path: Path) -> None:
+async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(tmp_path: Path) -> None:
     settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
     db = await connect("sqlite:", tmp_path, serving=True)
     await migrate(db)
@@ -61,11 +61,11 @@ async def test_files_that_a_failed_look_did_not_get_to_are_looked_at_again(tmp_p
     await db.close()
 
 
-def test_a_server_that_starts_removes_what_the_one_before_left(make_service: ServiceMaker) -> None:
+def test_a_server_removes_part_files_of_its_predecessor_at_startup(make_service: ServiceMaker) -> None:
     service = make_service(chat_url="parrot:", speech="none")
     left = write(service.folder / "data" / "audio" / "ab" / ".0123456789abcdef.part", OLD_S)
     fresh = write(left.with_name(".fedcba9876543210.part"), 5)
     service.start()
-    wait_until(lambda: not left.exists(), 10, "the leftover is gone")
+    wait_until(lambda: not left.exists(), 10, "the leftover is removed")
     assert fresh.exists()
     assert service.stop() == 0

@@ -43,14 +43,14 @@ OF_NODES = (
         SITE_ROWS,
         "CASE WHEN nodes_version = 0 THEN 1 ELSE 0 END",
         "1",
-        CHANGES + "chat_reads_nothing_again_while_a_node_changes_its_voices[sqlite]",
+        CHANGES + "chat_does_not_reload_the_configuration_when_voices_of_nodes_change[sqlite]",
     ),
     guard(
         "a node's changes are limited",
         NODE_ROWS,
         "AND changes_until <= now_ms() + $3 RETURNING",
         "AND $3 >= 0 RETURNING",
-        CHANGES + "a_node_that_changes_its_voices_too_often_is_told_to_come_back[sqlite]",
+        CHANGES + "changes_of_a_nodes_voices_are_rate_limited[sqlite]",
         error="Failed",
     ),
     guard(
@@ -183,7 +183,7 @@ OF_VOICES = (
         CLONE_ROWS,
         "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
         "WHERE $1 > 0 AND c.{READY} ORDER BY",
-        OWN_VOICES + "a_voice_speaks_for_its_account_and_is_unknown_to_another[sqlite]",
+        OWN_VOICES + "a_cloned_voice_is_usable_only_by_its_account[sqlite]",
         "Failed",
     ),
     guard(
@@ -191,7 +191,7 @@ OF_VOICES = (
         CLONE_ROWS,
         "WHERE c.account_id = $1 AND c.{READY} ORDER BY",
         "WHERE c.account_id = $1 ORDER BY",
-        OWN_VOICES + "a_voice_that_is_not_made_yet_is_unknown_to_its_account_too[sqlite]",
+        OWN_VOICES + "a_pending_voice_is_unknown_to_its_account[sqlite]",
         "Failed",
     ),
     guard(
@@ -199,7 +199,7 @@ OF_VOICES = (
         VOICES,
         "for row in config.node_clones if row.language == clone.language}",
         "for row in config.node_clones}",
-        OWN_VOICES + "a_voice_whose_language_no_node_online_clones_is_refused_before_the_charge[sqlite]",
+        OWN_VOICES + "a_cloned_voice_without_an_online_node_is_refused_uncharged[sqlite]",
         "Failed",
     ),
     guard(
@@ -207,7 +207,7 @@ OF_VOICES = (
         VOICES,
         "for clone in clones if _cloning_nodes(clone, config, nodes)]",
         "for clone in clones]",
-        OWN_VOICES + "a_voice_is_listed_while_somebody_can_speak_it[sqlite]",
+        OWN_VOICES + "a_cloned_voice_is_listed_while_an_online_node_clones_its_language[sqlite]",
     ),
     guard(
         "a deleted voice: queued tasks are refunded",
@@ -279,7 +279,7 @@ OF_THE_QUEUE = (
         PLAN,
         "> plan.request.node_s:",
         "> 9e9:",
-        QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
+        QUEUES + "an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not[sqlite]",
         "Failed",
     ),
     guard(
@@ -287,7 +287,7 @@ OF_THE_QUEUE = (
         "myna/farm/capacity.py",
         "share = min(1.0, rounds / tasks[row.account_id])",
         "share = 1.0",
-        QUEUES + "a_hog_is_refused_before_the_charge_and_another_accounts_first_task_is_not[sqlite]",
+        QUEUES + "an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not[sqlite]",
         "NoSpeechChannel",
     ),
     guard(
@@ -295,7 +295,7 @@ OF_THE_QUEUE = (
         CAPACITY,
         "heard_at > now_ms() - $1",
         "heard_at > 0 * $1",
-        QUEUES + "where_no_node_is_online_nothing_is_charged[sqlite]",
+        QUEUES + "without_an_online_node_nothing_is_charged[sqlite]",
         "Failed",
     ),
     guard(
@@ -303,7 +303,7 @@ OF_THE_QUEUE = (
         CAPACITY,
         "disabled_at = 0 AND draining = 0 AND slots",
         "slots",
-        QUEUES + "nodes_that_may_not_work_or_are_silent_are_not_counted_on[sqlite]",
+        QUEUES + "disabled_draining_and_offline_nodes_have_no_capacity[sqlite]",
     ),
 )
 
@@ -313,14 +313,14 @@ OF_POLLS = (
         FARM,
         "if found and disconnected.done():",
         "if False:",
-        DISCONNECTS + "a_job_that_is_leased_as_its_client_disconnects_is_queued_again[sqlite]",
+        DISCONNECTS + "a_job_is_requeued_if_its_client_disconnects_during_the_lease[sqlite]",
     ),
     guard(
         "a lease whose client disconnects afterwards",
         FARM,
         "if found:\n                await self._tasks.requeue",
         "if False:\n                await self._tasks.requeue",
-        DISCONNECTS + "a_job_of_a_client_that_disconnected_behind_the_lease_is_queued_again[sqlite]",
+        DISCONNECTS + "a_job_is_requeued_if_its_client_disconnects_after_the_lease[sqlite]",
         error="TimeoutError",
     ),
     guard(
@@ -328,7 +328,7 @@ OF_POLLS = (
         POLLS,
         "elif jobs:  # the poll ended meanwhile",
         "elif False:",
-        POLLING + "a_job_whose_poll_ended_while_it_was_leased_is_queued_again[sqlite]",
+        POLLING + "a_job_is_requeued_if_its_poll_ends_during_the_lease[sqlite]",
         error="TimeoutError",
     ),
     guard(
@@ -336,7 +336,7 @@ OF_POLLS = (
         POLLS,
         "if poll.result.done() and not poll.result.exception():",
         "if False:",
-        DISCONNECTS + "a_job_whose_poll_is_cancelled_as_it_comes_is_queued_again[sqlite]",
+        DISCONNECTS + "a_job_is_requeued_if_its_poll_is_cancelled_as_it_is_leased[sqlite]",
         error="TimeoutError",
     ),
     guard(
@@ -344,7 +344,7 @@ OF_POLLS = (
         TASKS,
         "await self.requeue(node_id, found)\n                raise",
         "raise",
-        DISCONNECTS + "a_job_whose_lease_is_cancelled_on_its_way_is_queued_again[sqlite-True]",
+        DISCONNECTS + "a_job_is_requeued_if_its_lease_is_cancelled[sqlite-True]",
         error="TimeoutError",
     ),
 )

@@ -8,8 +8,8 @@ REFUSALS = "myna/store/queries/farm/refusals.py"
 TASKS = "myna/farm/tasks.py"
 
 OPINION = "tests/tasks/test_second_opinion.py::test_"
-NONE_LEFT = OPINION + "a_refused_voice_fails_once_no_other_node_is_left_for_it"
-NO_OTHER = OPINION + "a_task_that_no_other_node_can_do_is_refunded_at_once"
+NONE_LEFT = OPINION + "a_refused_voice_fails_after_the_grace_period_without_another_node"
+NO_OTHER = OPINION + "a_refused_task_without_another_able_node_is_refunded_at_once"
 
 OF_REFUSALS = (
     guard(
@@ -17,28 +17,28 @@ OF_REFUSALS = (
         TASKS,
         "return not await refusals.another_node_can(db, proof.kind, proof.id)",
         "return True",
-        OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
+        OPINION + "a_refused_task_is_completed_by_another_node[sqlite]",
     ),
     guard(
         "a refused job that no other node can do",
         TASKS,
         "return not await refusals.another_node_can(db, proof.kind, proof.id)",
         "return False",
-        OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
+        OPINION + "a_task_refused_by_all_nodes_is_refunded[sqlite]",
     ),
     guard(
         "a refusal is stored",
         REFUSALS,
         "SET refused_by = refused_by || $2",
         "SET refused_by = substr(refused_by || $2, 1, 0)",
-        OPINION + "a_task_that_all_nodes_refused_is_refunded[sqlite]",
+        OPINION + "a_task_refused_by_all_nodes_is_refunded[sqlite]",
     ),
     guard(
         "the tries of a refused job",
         TASKS,
         "not (last or await self._refused_by_all(db, proof, failure))",
         "not await self._refused_by_all(db, proof, failure)",
-        OPINION + "no_more_nodes_are_asked_than_a_job_has_tries[sqlite]",
+        OPINION + "refusals_use_tries[sqlite]",
     ),
     guard(
         "another node: online",
@@ -73,56 +73,56 @@ OF_REFUSALS = (
         REFUSALS,
         "WHERE c.voice_id = j.voice_id AND c.{READY} AND l.node_id = n.id)",
         "WHERE false)",
-        OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
+        OPINION + "a_refused_task_in_a_cloned_voice_is_leased_to_another_node[sqlite]",
     ),
     guard(
         "another node: clones the language",
         REFUSALS,
         "WHERE l.node_id = n.id AND l.language = j.language)",
         "WHERE l.node_id = n.id)",
-        OPINION + "a_voice_fails_where_no_other_node_clones_its_language[sqlite-en]",
+        OPINION + "a_refused_voice_fails_if_no_other_node_clones_its_language[sqlite-en]",
     ),
     guard(
         "a refused task is not offered again",
         QUEUE,
         """AND {not_refused("tasks", "$1")}""",
         "AND true",
-        OPINION + "a_task_that_a_node_refused_is_done_by_another[sqlite]",
+        OPINION + "a_refused_task_is_completed_by_another_node[sqlite]",
     ),
     guard(
         "a refused voice is not offered again",
         QUEUE,
         """ AND {not_refused("c", "$1")} GROUP BY""",
         " GROUP BY",
-        OPINION + "a_voice_that_a_node_refused_is_made_by_another[sqlite]",
+        OPINION + "a_refused_voice_is_completed_by_another_node[sqlite]",
     ),
     guard(
         "a polling node: a refused task",
         POLLS,
         """WHERE {not_refused("r", "v.node_id")}""",
         "WHERE true",
-        OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
+        OPINION + "a_poll_is_not_woken_for_a_job_its_node_refused[sqlite]",
     ),
     guard(
         "a polling node: a refused task in a cloned voice",
         POLLS,
         """WHERE {not_refused("r", "l.node_id")}""",
         "WHERE true",
-        OPINION + "a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language[sqlite]",
+        OPINION + "a_refused_task_in_a_cloned_voice_is_leased_to_another_node[sqlite]",
     ),
     guard(
         "a polling node: a refused voice",
         POLLS,
         """AND {not_refused("c", "l.node_id")}""",
         "AND true",
-        OPINION + "a_waiting_node_is_not_asked_for_what_it_refused[sqlite]",
+        OPINION + "a_poll_is_not_woken_for_a_job_its_node_refused[sqlite]",
     ),
     guard(
         "a refuted refusal is counted",
         REFUSALS,
         "await queue.begin_cooldown(db, number, handed_back=False)",
         "pass",
-        OPINION + "a_node_whose_refusal_another_refuted_has_failed_once_more[sqlite]",
+        OPINION + "a_refused_job_completed_by_another_node_is_a_failure_of_the_first[sqlite]",
     ),
     guard(
         "a refused voice that no other node can clone",

@@ -8,7 +8,7 @@ OF_STORAGE = (
         "myna/speech/plan.py",
         "        self._space.check()\n        nodes",
         "        nodes",
-        "tests/tasks/test_storage.py::test_below_the_reserve_nothing_is_charged[sqlite]",
+        "tests/tasks/test_storage.py::test_below_the_disk_reserve_nothing_is_charged[sqlite]",
         error="Failed",
     ),
     guard(
@@ -38,7 +38,7 @@ OF_STORAGE = (
         "myna/store/queries/storage.py",
         " AND audio_removed_at = 0",
         "",
-        "tests/tasks/test_storage.py::test_removed_audio_and_a_larger_quota_make_room[sqlite]",
+        "tests/tasks/test_storage.py::test_removed_audio_or_a_larger_quota_allows_new_orders[sqlite]",
     ),
     guard(
         "a sample over the quota is not stored",

@@ -16,7 +16,7 @@ OF_VOICES = (
         VOICES,
         "if is_clone(voice_id):  # never",
         "if is_clone(voice_id) and clones:  # never",
-        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_offers_a_cloned_voice_does_not_publish_it[sqlite]",
         error="Failed",
     ),
     guard(
@@ -24,21 +24,21 @@ OF_VOICES = (
         QUEUE,
         '" WHERE voice_id = $1 AND account_id = $2",',
         '" WHERE voice_id = $1 AND $2 > 0",',
-        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_offers_a_cloned_voice_does_not_publish_it[sqlite]",
     ),
     guard(
         "a sample is sent only for jobs of its account",
         QUEUE,
         " AND t.account_id = c.account_id",
         "",
-        OWN_VOICES + "a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses[sqlite]",
+        OWN_VOICES + "a_node_that_offers_a_cloned_voice_does_not_publish_it[sqlite]",
     ),
     guard(
         "a node that failed has a cooldown",
         QUEUE,
         "AND n.rests_until <= (SELECT now_ms()))",
         ")",
-        COOLDOWN + "a_node_that_failed_leaves_the_next_try_to_another[sqlite]",
+        COOLDOWN + "after_a_failure_another_node_gets_the_next_try[sqlite]",
     ),
     guard(
         "a disabled node gets no lease during a heartbeat",

@@ -1,4 +1,4 @@
-"""The works of one process, on each of the two databases or on PostgreSQL."""
+"""The parts of one process, on each database or on PostgreSQL only."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What must come out of the queue, a few pages long: no database, no hashes, a clock that a test moves."""
+"""A model of the queue: no database, no hashes, and a clock that a test moves."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,13 +10,13 @@ LEASE_S = 300
 ONLINE_S = 40
 OPINION_GRACE_S = 600
 SWEPT_S = 60
-"""Nothing is overdue for longer, since sweeps come more often than that."""
-QUEUED, HELD, DONE, FAILED = range(4)
+"""The maximum time past a deadline, since sweeps run more often."""
+QUEUED, LEASED, DONE, FAILED = range(4)
 
 
 @dataclass
 class Node:
-    """What a node can do, and whether it gets jobs."""
+    """The capabilities and the cooldown of a node."""
 
     voices: tuple[str, ...]
     languages: tuple[str, ...] = ()
@@ -25,14 +25,14 @@ class Node:
     rests_until: int = 0
     heard_at: int = 0
 
-    def rest(self, now: int, *, handed_back: bool) -> None:
+    def cool_down(self, now: int, *, handed_back: bool) -> None:
         self.failures += not handed_back
         self.rests_until = now + min(60, 2**self.failures)
 
 
 @dataclass(eq=False)
 class Work:
-    """What tasks and voices have in common."""
+    """The fields that tasks and voices have in common."""
 
     id: int
     account_id: int
@@ -43,7 +43,7 @@ class Work:
     leased_at: int = 0
     lease_until: int = 0
     audio: str = ""
-    gone: bool = False
+    deleted: bool = False
     refused_by: list[int] = field(default_factory=list)
 
     kind: ClassVar[str]
@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(eq=False)
 class Voice(Work):
-    """A voice that an account made."""
+    """A cloned voice of an account."""
 
     voice_id: str = ""
     language: str = ""
@@ -61,8 +61,10 @@ class Voice(Work):
 
 @dataclass(eq=False)
 class Task(Work):
-    """A task, its call, and the answer to its copies if it may have some. At HELD without a lease it is the
-    site that is at it."""
+    """A task, its call, and its stored response if it has an idempotency key.
+
+    LEASED without `lease_until`: the service itself speaks it.
+    """
 
     call_id: bytes = b""
     voice_id: str = ""
@@ -74,8 +76,8 @@ class Task(Work):
     kind = "task"
 
     @property
-    def at_site(self) -> bool:
-        return self.status == HELD and not self.lease_until
+    def spoken_by_service(self) -> bool:
+        return self.status == LEASED and not self.lease_until
 
     @property
     def reserved(self) -> bool:
@@ -89,7 +91,7 @@ class Task(Work):
 
 @dataclass(frozen=True)
 class Lease:
-    """A job as a node got it once."""
+    """One lease of a job."""
 
     job: Work
     node_id: int
@@ -98,7 +100,7 @@ class Lease:
 
 @dataclass
 class Model:
-    """One site; `now` in seconds."""
+    """The state of one service. `now` is in seconds."""
 
     now: int = 0
     units: dict[int, int] = field(default_factory=dict)
@@ -120,28 +122,28 @@ class Model:
         self.tasks.append(task)
 
     def queue_for_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
-        if not task.at_site:
+        if not task.spoken_by_service:
             return False
         task.status, task.deadline = QUEUED, self.now + life_s
         task.drafted(draft)
         return True
 
     def keep(self, task: Task, audio: str, answer: str | None) -> bool:
-        """By the site itself."""
-        if not task.at_site:
+        """The service itself completes the task. Returns False if it no longer speaks it."""
+        if not task.spoken_by_service:
             return False
         task.audio, task.answer = audio, answer
         self.end(task, kept=True)
         return True
 
     def delete(self, voice: Voice) -> int:
-        """How many tasks fail with it."""
+        """Returns the number of tasks that fail with the voice."""
         self.voices.remove(voice)
-        voice.gone = True
+        voice.deleted = True
         waiting = [
             task
             for task in self.tasks
-            if task.voice_id == voice.voice_id and task.status < DONE and not task.at_site
+            if task.voice_id == voice.voice_id and task.status < DONE and not task.spoken_by_service
         ]
         for task in waiting:
             self.end(task, kept=False)
@@ -150,14 +152,14 @@ class Model:
     # ---- what nodes do
 
     def lease(self, node_id: int, jobs: int) -> list[Work]:
-        """In rounds: one of each account that has something for the node; who waits longest is first."""
+        """Leases round robin over accounts with jobs for the node, the account served longest ago first."""
         found: list[Work] = []
         while len(found) < jobs:
             heads = self._heads(node_id)[: jobs - len(found)]
             if not heads:
                 break
             for job in heads:
-                job.status, job.node_id, job.leased_at = HELD, node_id, self.now
+                job.status, job.node_id, job.leased_at = LEASED, node_id, self.now
                 job.epoch += 1
                 job.tries += 1
                 self.renew(job)
@@ -168,14 +170,14 @@ class Model:
     def _heads(self, node_id: int) -> list[Work]:
         able = [job for job in self.jobs if self._can(node_id, job)]
         first: dict[int, Work] = {}
-        for job in able:  # voices come before tasks, and each in the order of their orders
+        for job in able:  # voices come before tasks, both in order of their ids
             first.setdefault(job.account_id, job)
         return sorted(first.values(), key=self._place)
 
     def _place(self, job: Work) -> tuple[int, int, int]:
         return (self.turns.get(job.account_id, 0), job.id if job.kind == "task" else 0, job.account_id)
 
-    def hear(self, node_id: int) -> None:
+    def heard_now(self, node_id: int) -> None:
         self.nodes[node_id].heard_at = self.now
 
     def _can(self, node_id: int, job: Work) -> bool:
@@ -187,7 +189,7 @@ class Model:
         return self._able(node_id, job)
 
     def _able(self, node_id: int, job: Work) -> bool:
-        """Whether the node may work, has what the job needs and hasn't refused it."""
+        """Whether the node is enabled, has the capabilities for the job and has not refused it."""
         node = self.nodes[node_id]
         if not node.works or node_id in job.refused_by:
             return False
@@ -206,43 +208,43 @@ class Model:
         if isinstance(job, Task):
             job.lease_until = min(job.lease_until, job.deadline)
 
-    def holds(self, lease: Lease) -> bool:
+    def valid(self, lease: Lease) -> bool:
         job = lease.job
-        return self._its(lease) and job.status == HELD and job.lease_until > self.now
+        return self._is_current(lease) and job.status == LEASED and job.lease_until > self.now
 
     def completed(self, lease: Lease) -> bool:
-        return self._its(lease) and lease.job.status == DONE
+        return self._is_current(lease) and lease.job.status == DONE
 
-    def _its(self, lease: Lease) -> bool:
-        return (lease.job.epoch, lease.job.node_id, lease.job.gone) == (lease.epoch, lease.node_id, False)
+    def _is_current(self, lease: Lease) -> bool:
+        return (lease.job.epoch, lease.job.node_id, lease.job.deleted) == (lease.epoch, lease.node_id, False)
 
-    def may_hear(self, node_id: int, voice: Voice) -> bool:
-        """Whether the node has work to do that needs the voice's sample."""
+    def may_fetch_sample(self, node_id: int, voice: Voice) -> bool:
+        """Whether the node has a valid lease that needs the voice's sample."""
         in_voice = [task for task in self.tasks if task.voice_id == voice.voice_id]
         return any(
-            job.node_id == node_id and job.status == HELD and job.lease_until > self.now
+            job.node_id == node_id and job.status == LEASED and job.lease_until > self.now
             for job in (voice, *in_voice)
         )
 
     def complete(self, lease: Lease, audio: str) -> bool | None:
-        """None for what is stale."""
-        if self.holds(lease):
+        """None if the lease is stale."""
+        if self.valid(lease):
             lease.job.audio = audio
             self.nodes[lease.node_id].failures = 0
             for node_id in lease.job.refused_by:
                 if node_id in self.nodes:
-                    self.nodes[node_id].rest(self.now, handed_back=False)
+                    self.nodes[node_id].cool_down(self.now, handed_back=False)
             self.end(lease.job, kept=True)
             return True
         return False if self.completed(lease) and lease.job.audio == audio else None
 
     def fail(self, lease: Lease, final: bool, handed_back: bool) -> bool:
-        """False for what is stale."""
-        if not self.holds(lease):
+        """False if the lease is stale."""
+        if not self.valid(lease):
             return False
         job = lease.job
         if not final:
-            self.nodes[lease.node_id].rest(self.now, handed_back=handed_back)
+            self.nodes[lease.node_id].cool_down(self.now, handed_back=handed_back)
         last = job.tries >= TRIES_MAX
         if final and not handed_back and not last:
             job.refused_by.append(lease.node_id)
@@ -268,18 +270,18 @@ class Model:
             self.nodes[node_id].works = put == "enable"
         if put in ("disable", "remove"):
             for job in self.jobs:
-                if job.status == HELD and job.node_id == node_id:
+                if job.status == LEASED and job.node_id == node_id:
                     self._put_back(job, 1)
 
-    # ---- what the clock and the process do
+    # ---- sweeps and restarts
 
-    def look_after_leases(self) -> tuple[int, int]:
-        """How many were queued again, how many tasks were refunded."""
+    def sweep_leases(self) -> tuple[int, int]:
+        """Returns the numbers of requeued jobs and of refunded tasks."""
         for voice in self.voices:
             asked = voice.refused_by and voice.leased_at <= self.now - OPINION_GRACE_S
             if voice.status == QUEUED and asked and not self._another(voice):
                 self.end(voice, kept=False)
-        lapsed = [job for job in self.jobs if job.status == HELD and 0 < job.lease_until <= self.now]
+        lapsed = [job for job in self.jobs if job.status == LEASED and 0 < job.lease_until <= self.now]
         spent = [job for job in lapsed if job.tries >= TRIES_MAX]
         for job in lapsed:
             if job in spent:

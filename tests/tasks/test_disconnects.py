@@ -1,4 +1,4 @@
-"""A job that is leased for a node of which the node never hears is queued again at once."""
+"""A leased job that never reached its node is requeued at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ Transaction = Callable[[Any], Awaitable[Any]]
 
 
 class Client:
-    """A node's connection with one request for a job on it."""
+    """A connection of a node with one poll."""
 
     def __init__(self, credential: str, wait_s: float) -> None:
         self._body = f'{{"jobs": 1, "wait_s": {wait_s}}}'.encode()
@@ -58,28 +58,28 @@ def farm(works: Works) -> FarmApi:
     )
 
 
-async def joined(works: Works) -> tuple[int, str]:
-    """The id and the credential of a node that has VOICE."""
+async def join_node(works: Works) -> tuple[int, str]:
+    """Joins a node with VOICE. Returns its id and its credential."""
     admitted = await works.nodes.join((await works.nodes.enroll("it")).token, "1")
     node = await works.nodes.verify(f"Bearer {admitted.credential}".encode())
     await works.nodes.hello(node, Hello([NodeVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False))
     return node.id, admitted.credential
 
 
-async def is_queued_again(works: Works) -> None:
-    """Long before the lease would expire, and without counting as a try."""
+async def wait_requeued(works: Works) -> None:
+    """Waits until the job is queued, before its lease expires and without using a try."""
 
     async def queued() -> bool:
         columns = "status, node_id, lease_until, length(token_hash), epoch, tries"
         return await works.books.sql(f"SELECT {columns} FROM tasks") == [(0, *FREE, 1, 0)]
 
-    await until(queued, "the job is queued again")
+    await until(queued, "the job is requeued")
 
 
-async def test_a_job_of_a_client_that_disconnected_behind_the_lease_is_queued_again(
+async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
     works: Works, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await joined(works)
+    _, credential = await join_node(works)
     client, looking = Client(credential, WAIT_S), asyncio.Event()
     verify = Nodes.verify
 
@@ -95,13 +95,13 @@ async def test_a_job_of_a_client_that_disconnected_behind_the_lease_is_queued_ag
     await asyncio.wait_for(looking.wait(), LONG_S)
     client.disconnected.set()
     assert (await asyncio.wait_for(answering, LONG_S)).body == b'{"jobs":[],"forget":[]}'
-    await is_queued_again(works)
+    await wait_requeued(works)
 
 
-async def test_a_job_that_is_leased_as_its_client_disconnects_is_queued_again(
+async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
     works: Works, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await joined(works)
+    _, credential = await join_node(works)
     client, lease = Client(credential, WAIT_S), works.tasks.lease
 
     async def leasing(node_id: int, jobs: int, wait_s: float) -> Sequence[Any]:
@@ -117,11 +117,11 @@ async def test_a_job_that_is_leased_as_its_client_disconnects_is_queued_again(
     await works.ordered(await works.books.holder())
     response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
     assert response.body == b'{"jobs":[],"forget":[]}'
-    await is_queued_again(works)
+    await wait_requeued(works)
 
 
 def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
-    """Who asks is known at once."""
+    """Replaces the authentication, which suspends, with one that does not."""
 
     async def at_once(_: Request) -> Any:
         return node
@@ -129,7 +129,7 @@ def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
     return at_once
 
 
-async def test_a_job_whose_poll_is_cancelled_as_it_comes_is_queued_again(
+async def test_a_job_is_requeued_if_its_poll_is_cancelled_as_it_is_leased(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, holder, transaction = await works.node(), await works.books.holder(), works.desk.db.transaction
@@ -146,14 +146,14 @@ async def test_a_job_whose_poll_is_cancelled_as_it_comes_is_queued_again(
     polls.append(asyncio.create_task(works.tasks.lease(node, 1, LONG_S)))
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(polls[0], LONG_S)
-    await is_queued_again(works)
+    await wait_requeued(works)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_job_whose_lease_is_cancelled_on_its_way_is_queued_again(
+async def test_a_job_is_requeued_if_its_lease_is_cancelled(
     works: Works, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the COMMIT passed before. A lease that was not committed leaves nothing."""
+    """Whether the COMMIT has passed or not."""
     node, transaction, begun = await works.node(), works.desk.db.transaction, asyncio.Event()
     call = await works.ordered(await works.books.holder())
 
@@ -170,11 +170,11 @@ async def test_a_job_whose_lease_is_cancelled_on_its_way_is_queued_again(
     leasing.cancel()
     await asyncio.gather(leasing, return_exceptions=True)
     if committed:
-        await is_queued_again(works)
+        await wait_requeued(works)
     assert (await works.status(call), await works.tries(call)) == (0, 0)
 
 
-async def test_a_give_back_that_takes_long_keeps_nobody(
+async def test_a_slow_requeue_is_abandoned_at_its_timeout(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await works.node()
@@ -189,17 +189,17 @@ async def test_a_give_back_that_takes_long_keeps_nobody(
         await asyncio.wait_for(works.tasks.requeue(node, [job]), LONG_S)
 
 
-async def test_a_give_back_that_fails_is_logged_and_harms_nobody(
+async def test_a_failed_requeue_is_logged(
     works: Works, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = await works.node()
     call, job = await works.held(node)
 
-    async def away(_: Any) -> Any:
+    async def failing(_: Any) -> Any:
         raise works.desk.db.unavailable[0]
 
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "transaction", away)
+        patched.setattr(works.desk.db, "transaction", failing)
         await works.tasks.requeue(node, [job])
     assert "stay leased until their leases expire" in caplog.text
     assert await works.status(call) == 1

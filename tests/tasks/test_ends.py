@@ -1,4 +1,4 @@
-"""How a task ends by its node: kept or refunded in the same transaction, once, and only by who holds it."""
+"""The end of a task by its node: kept or refunded in the same transaction, once, only under its lease."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ async def test_a_completed_task_is_kept_with_its_audio_and_counted(works: Works)
     assert await works.books.balance(holder) == 9
 
 
-async def test_who_completes_a_task_fills_in_the_answer_to_its_copies(works: Works) -> None:
+async def test_completing_a_task_stores_its_response(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder, idempotency_key=reserved(), draft=BOTH_MARKS)
     assert await works.books.answer(call.call_id) == [(None,)]
@@ -41,7 +41,7 @@ async def test_who_completes_a_task_fills_in_the_answer_to_its_copies(works: Wor
     assert await works.books.charge(charge_of(holder, idempotency_key=reserved())) == [Replayed(answer)]
 
 
-async def test_who_completes_a_task_stores_no_answer_that_is_too_large_and_drops_its_draft(
+async def test_completing_a_task_stores_no_response_over_the_limit(
     works: Works,
 ) -> None:
     holder, node = await works.books.holder(), await works.node()
@@ -51,7 +51,7 @@ async def test_who_completes_a_task_stores_no_answer_that_is_too_large_and_drops
     assert await works.books.sql("SELECT answer, draft FROM reservations") == [(NOT_STORED, None)]
 
 
-async def test_an_answer_that_lacks_but_the_tasks_id_is_stored_with_the_order(works: Works) -> None:
+async def test_a_response_that_needs_only_the_task_id_is_stored_with_the_charge(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder, idempotency_key=reserved(), draft=ONE_MARK)
     answer = f'{{"id": {job.id}}}'
@@ -60,7 +60,7 @@ async def test_an_answer_that_lacks_but_the_tasks_id_is_stored_with_the_order(wo
     assert await works.books.answer(call.call_id) == [(answer,)]
 
 
-async def test_a_final_failure_gives_the_units_back_at_once(works: Works) -> None:
+async def test_a_final_failure_is_refunded_at_once(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder, idempotency_key=reserved(), draft=ONE_MARK)
     await works.tasks.fail(node, failure(job, final=True))
@@ -70,7 +70,7 @@ async def test_a_final_failure_gives_the_units_back_at_once(works: Works) -> Non
     assert await works.books.answer(call.call_id) == []
 
 
-async def test_a_failure_that_another_node_may_mend_queues_the_task_again(works: Works) -> None:
+async def test_a_failure_that_is_not_final_requeues_the_task(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder)
     await works.tasks.fail(node, failure(job))
@@ -92,7 +92,7 @@ async def test_the_third_failure_is_final(works: Works) -> None:
     assert await works.books.task(call.call_id) == FAILED
 
 
-async def test_a_job_handed_back_costs_no_try(works: Works) -> None:
+async def test_a_returned_job_does_not_use_a_try(works: Works) -> None:
     node = await works.node()
     call = await works.ordered(await works.books.holder())
     for _ in range(TRIES_MAX + 2):
@@ -101,7 +101,7 @@ async def test_a_job_handed_back_costs_no_try(works: Works) -> None:
         assert await works.holder_of(call) == FREE
 
 
-async def test_a_task_handed_back_in_its_last_try_still_has_it(works: Works) -> None:
+async def test_a_job_returned_in_its_last_try_keeps_that_try(works: Works) -> None:
     node = await works.node()
     call = await works.ordered(await works.books.holder())
     for _ in range(TRIES_MAX - 1):
@@ -111,7 +111,7 @@ async def test_a_task_handed_back_in_its_last_try_still_has_it(works: Works) -> 
 
 
 async def test_a_failure_whose_refund_fails_changes_nothing(works: Works) -> None:
-    """The move of the task and the end of its call are one transaction."""
+    """The state of the task and the end of its call change in one transaction."""
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder)
     await break_refunds(works.books)
@@ -124,7 +124,7 @@ async def test_a_failure_whose_refund_fails_changes_nothing(works: Works) -> Non
     assert await works.books.balance(holder) == 10
 
 
-async def test_progress_is_noted_and_never_says_done(works: Works) -> None:
+async def test_progress_is_stored_and_below_100(works: Works) -> None:
     node = await works.node()
     _, job = await works.held(node)
     for said, percent in ((0.0, 0), (0.5, 50), (1.0, 99)):
@@ -132,7 +132,7 @@ async def test_progress_is_noted_and_never_says_done(works: Works) -> None:
         assert await works.books.sql("SELECT progress FROM tasks") == [(percent,)]
 
 
-async def test_a_beat_renews_what_is_held_and_names_the_rest(works: Works) -> None:
+async def test_a_beat_renews_valid_leases_and_names_the_others(works: Works) -> None:
     node, holder = await works.node(), await works.books.holder()
     jobs = [(await works.held(node, holder))[1] for _ in range(3)]
     await works.tasks.complete(node, shown(jobs[1]), AUDIO)
@@ -145,7 +145,7 @@ async def test_a_beat_renews_what_is_held_and_names_the_rest(works: Works) -> No
 # ---- retries of a completion
 
 
-async def test_a_completion_sent_again_is_heard_once(works: Works) -> None:
+async def test_a_repeated_completion_counts_once(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder)
     same = Audio("another.mp3", AUDIO.size_bytes, AUDIO.sha256)
@@ -166,7 +166,7 @@ async def test_another_audio_for_a_completed_task_is_stale(works: Works) -> None
 
 
 @pytest.mark.parametrize("wrong", ["token", "epoch", "node"])
-async def test_who_never_held_a_completed_task_is_stale(works: Works, wrong: str) -> None:
+async def test_a_completion_with_another_lease_is_stale(works: Works, wrong: str) -> None:
     node, other = await works.node(), await works.node()
     _, job = await works.held(node)
     await works.tasks.complete(node, shown(job), AUDIO)
@@ -177,7 +177,7 @@ async def test_who_never_held_a_completed_task_is_stale(works: Works, wrong: str
         await works.tasks.complete(who, shown(job, **changes), AUDIO)
 
 
-async def test_a_completion_sent_again_long_after_is_still_heard(works: Works) -> None:
+async def test_a_late_repeated_completion_is_accepted(works: Works) -> None:
     node = await works.node()
     _, job = await works.held(node)
     await works.tasks.complete(node, shown(job), AUDIO)
@@ -186,7 +186,7 @@ async def test_a_completion_sent_again_long_after_is_still_heard(works: Works) -
     assert not await works.tasks.complete(node, shown(job), AUDIO)
 
 
-async def test_many_completions_at_once_keep_one_audio(works: Works) -> None:
+async def test_concurrent_completions_keep_one_audio(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node()
     call, job = await works.held(node, holder)
     audios = [AUDIO, DIFFERENT_AUDIO] * 10
@@ -201,7 +201,7 @@ async def test_many_completions_at_once_keep_one_audio(works: Works) -> None:
     assert await works.books.counters(holder) == (1, 1, 1)
 
 
-# ---- what the wrong one says
+# ---- requests under a stale lease
 
 
 async def beat(works: Works, node: int, held: LeaseProof) -> bool:
@@ -228,136 +228,135 @@ async def upload(works: Works, node: int, held: LeaseProof) -> bool:
     return await works.tasks.has_lease(node, held)
 
 
-Says = Callable[[Works, int, LeaseProof], Awaitable[bool]]
-each_word = pytest.mark.parametrize("says", [beat, complete, fail, upload])
+Send = Callable[[Works, int, LeaseProof], Awaitable[bool]]
+each_request = pytest.mark.parametrize("send", [beat, complete, fail, upload])
 
 
-async def untouched(works: Works, node: int) -> bool:
-    """The task is as it was leased to the node: held, with its lease, by an open call."""
+async def is_unchanged(works: Works, node: int) -> bool:
+    """Whether the task is still leased to the node and its call is open."""
     rows = await works.books.sql(
         "SELECT t.status, t.node_id, c.state FROM tasks t JOIN calls c ON c.id = t.call_id"
     )
     return rows == [(1, node, 0)]
 
 
-@each_word
-async def test_a_wrong_epoch_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_a_wrong_epoch_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     _, job = await works.held(node)
-    assert not await says(works, node, shown(job, epoch=job.epoch + 1))
-    assert await untouched(works, node)
-    assert await says(works, node, shown(job))
+    assert not await send(works, node, shown(job, epoch=job.epoch + 1))
+    assert await is_unchanged(works, node)
+    assert await send(works, node, shown(job))
 
 
-@each_word
-async def test_a_wrong_token_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_a_wrong_token_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     _, job = await works.held(node)
-    assert not await says(works, node, shown(job, token="0" * 32))
-    assert await untouched(works, node)
+    assert not await send(works, node, shown(job, token="0" * 32))
+    assert await is_unchanged(works, node)
 
 
-@each_word
-async def test_another_nodes_job_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_another_nodes_job_is_stale(works: Works, send: Send) -> None:
     node, other = await works.node(), await works.node()
     _, job = await works.held(node)
-    assert not await says(works, other, shown(job))
-    assert await untouched(works, node)
+    assert not await send(works, other, shown(job))
+    assert await is_unchanged(works, node)
 
 
-@each_word
-async def test_a_lease_that_ran_out_is_stale_before_anybody_looked(works: Works, says: Says) -> None:
+@each_request
+async def test_an_expired_lease_is_stale_before_the_sweep(works: Works, send: Send) -> None:
     node = await works.node()
     _, job = await works.held(node)
     await works.books.move_clock(LEASE_MS + 1)
-    assert not await says(works, node, shown(job))
-    assert await untouched(works, node)
+    assert not await send(works, node, shown(job))
+    assert await is_unchanged(works, node)
 
 
-@each_word
-async def test_a_job_that_is_queued_again_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_a_requeued_job_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     call, job = await works.held(node)
     await works.books.move_clock(LEASE_MS + 1)
-    assert await works.look_after_leases() == (1, 0)
-    assert not await says(works, node, shown(job))
+    assert await works.sweep_leases() == (1, 0)
+    assert not await send(works, node, shown(job))
     assert await works.status(call) == 0
 
 
-@each_word
-async def test_a_job_that_another_node_has_now_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_a_job_leased_to_another_node_is_stale(works: Works, send: Send) -> None:
     node, other = await works.node(), await works.node()
     _, job = await works.held(node)
     await works.books.move_clock(LEASE_MS + 1)
-    await works.look_after_leases()
+    await works.sweep_leases()
     await works.leased(other)
-    assert not await says(works, node, shown(job))
-    assert await untouched(works, other)
+    assert not await send(works, node, shown(job))
+    assert await is_unchanged(works, other)
 
 
-@each_word
-async def test_an_old_lease_of_a_node_is_stale_beside_its_new_one(works: Works, says: Says) -> None:
+@each_request
+async def test_an_earlier_lease_of_the_same_node_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     _, job = await works.held(node)
     await works.tasks.fail(node, failure(job))
     again = await works.leased(node)
-    assert not await says(works, node, shown(job))
-    assert not await says(works, node, shown(job, epoch=again.epoch))
-    assert await says(works, node, shown(again))
+    assert not await send(works, node, shown(job))
+    assert not await send(works, node, shown(job, epoch=again.epoch))
+    assert await send(works, node, shown(again))
 
 
-@each_word
-async def test_a_task_that_failed_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_a_failed_task_is_stale(works: Works, send: Send) -> None:
     node, holder = await works.node(), await works.books.holder()
     call, job = await works.held(node, holder)
     await works.tasks.fail(node, failure(job, final=True))
-    assert not await says(works, node, shown(job))
+    assert not await send(works, node, shown(job))
     assert await works.books.task(call.call_id) == FAILED
     assert await works.books.balance(holder) == 10
 
 
-@pytest.mark.parametrize("says", [beat, fail])
-async def test_a_task_that_is_completed_is_stale(works: Works, says: Says) -> None:
+@pytest.mark.parametrize("send", [beat, fail])
+async def test_a_completed_task_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     call, job = await works.held(node)
     await works.tasks.complete(node, shown(job), AUDIO)
-    assert not await says(works, node, shown(job))
+    assert not await send(works, node, shown(job))
     assert await works.books.task(call.call_id) == COMPLETED
 
 
-@each_word
-async def test_a_job_that_is_not_there_is_stale(works: Works, says: Says) -> None:
+@each_request
+async def test_an_unknown_job_is_stale(works: Works, send: Send) -> None:
     node = await works.node()
     for kind in ("task", "clone"):
-        assert not await says(works, node, LeaseProof(kind, 12345, 1, "0" * 32))  # type: ignore[arg-type]
+        assert not await send(works, node, LeaseProof(kind, 12345, 1, "0" * 32))  # type: ignore[arg-type]
 
 
-@each_word
-async def test_a_task_that_the_site_itself_is_at_is_no_nodes(works: Works, says: Says) -> None:
+@each_request
+async def test_a_task_of_the_service_itself_is_stale_for_nodes(works: Works, send: Send) -> None:
     node = await works.node()
     call = await works.begun(await works.books.holder())
     ((task_id,),) = await works.books.sql("SELECT id FROM tasks")
     assert await works.tasks.lease(node, 1, 0) == []
-    assert not await says(works, node, LeaseProof("task", task_id, 0, ""))
-    assert await works.look_after_leases() == (0, 0)
+    assert not await send(works, node, LeaseProof("task", task_id, 0, ""))
+    assert await works.sweep_leases() == (0, 0)
     assert await works.status(call) == 1
     assert await works.books.state(call.call_id) == CallState.OPEN
 
 
-# ---- beside others
+# ---- concurrency
 
 
-@pytest.mark.parametrize("says", [complete, fail])
-async def test_the_account_is_locked_before_the_job(postgres_works: Works, says: Says) -> None:
-    """A refund holds the account and then wants the job: who held the job and wanted the account would meet
-    it in a deadlock."""
+@pytest.mark.parametrize("send", [complete, fail])
+async def test_the_account_is_locked_before_the_job(postgres_works: Works, send: Send) -> None:
+    """A refund locks the account, then the job. The other order would be a deadlock."""
     works = postgres_works
     node, holder = await works.node(), await works.books.holder()
     call, job = await works.held(node, holder)
     hand = await asyncpg.connect(works.books.url)
     async with hand.transaction():
         await hand.execute("SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE", holder.account_id)
-        saying = asyncio.ensure_future(says(works, node, shown(job)))
+        saying = asyncio.ensure_future(send(works, node, shown(job)))
 
         async def waits() -> bool:
             return bool(
@@ -367,7 +366,7 @@ async def test_the_account_is_locked_before_the_job(postgres_works: Works, says:
                 )
             )
 
-        await until(waits, "the node's word waits for the account")
+        await until(waits, "the request waits for the lock of the account")
         free = await hand.fetch("SELECT id FROM tasks FOR UPDATE SKIP LOCKED")
     assert len(free) == 1
     assert await saying
@@ -375,11 +374,11 @@ async def test_the_account_is_locked_before_the_job(postgres_works: Works, says:
     assert await works.status(call) in (2, 3)
 
 
-async def test_a_completion_and_a_refund_at_once_end_the_call_once(works: Works) -> None:
+async def test_a_concurrent_completion_and_refund_end_the_call_once(works: Works) -> None:
     node, holder = await works.node(), await works.books.holder(units=50)
     for _ in range(20):
         call, job = await works.held(node, holder)
-        refund = works.desk.ledger.refund_all({call.call_id: "somebody else"})
+        refund = works.desk.ledger.refund_all({call.call_id: "another process"})
         kept, refunded = await asyncio.gather(complete(works, node, shown(job)), refund)
         assert kept is not bool(refunded)
         assert await works.status(call) == (2 if kept else 3)

@@ -1,4 +1,4 @@
-"""Every account has its turn, however much another one ordered."""
+"""Fair queueing: leases are round robin over accounts, whatever each has queued."""
 
 import itertools
 
@@ -9,10 +9,10 @@ from tests.tasks.works import Works, shown
 
 pytestmark = pytest.mark.anyio
 
-HOG_TASKS = 5_000
+QUEUED_TASKS = 5_000
 OTHERS = 49
 ARRIVALS = (1, 0, 2, 0)
-"""New accounts while a job is under way, again and again."""
+"""The numbers of new accounts during each job, repeated."""
 MANY_TASKS = (
     "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)"
     " SELECT {id}, $1, $2, 2, 1, 0, now_ms(), now_ms() + 600000 FROM {numbers}",
@@ -26,7 +26,7 @@ MANY_TASKS = (
 
 
 async def many_tasks(books: Books, holder: Holder, count: int) -> None:
-    """As so many orders leave them, but at once."""
+    """Inserts charged tasks with a few statements."""
     if books.url:
         made = {"id": "decode(lpad(to_hex($1 * 1000000 + n), 32, '0'), 'hex')"}
         made["numbers"] = f"generate_series(1, {count}) AS s(n)"
@@ -42,10 +42,10 @@ async def many_tasks(books: Books, holder: Holder, count: int) -> None:
         )
 
 
-async def test_a_hog_stops_nobody(works: Works) -> None:
-    """One slot that is never free. Whoever orders for the first time waits for two jobs to end at most."""
-    node, hog = await works.node(slots=1), await works.books.holder(units=HOG_TASKS)
-    await many_tasks(works.books, hog, HOG_TASKS)
+async def test_a_long_queue_of_one_account_does_not_delay_others(works: Works) -> None:
+    """The node has one slot, which is always used. A first order waits for at most two jobs."""
+    node, busy = await works.node(slots=1), await works.books.holder(units=QUEUED_TASKS)
+    await many_tasks(works.books, busy, QUEUED_TASKS)
     came: dict[str, int] = {}
     waited: dict[str, int] = {}
     for ended, arrivals in enumerate(itertools.cycle(ARRIVALS)):
@@ -54,16 +54,16 @@ async def test_a_hog_stops_nobody(works: Works) -> None:
             waited[job.text] = ended - came[job.text]
         if len(waited) == OTHERS:
             break
-        for _ in range(min(arrivals, OTHERS - len(came))):  # while the node is at its job
+        for _ in range(min(arrivals, OTHERS - len(came))):  # during the job
             newcomer = await works.books.holder()
             await works.ordered(newcomer, text=newcomer.name)
             came[newcomer.name] = ended
         assert await works.tasks.complete(node, shown(job), AUDIO)
     assert max(waited.values()) < 3
-    assert await works.books.balance(hog) == 0
+    assert await works.books.balance(busy) == 0
 
 
-async def test_accounts_take_turns_whatever_each_has_waiting(works: Works) -> None:
+async def test_leases_are_round_robin_over_accounts(works: Works) -> None:
     node, holders = await works.node(), [await works.books.holder(units=20) for _ in range(3)]
     for holder, count in zip(holders, (9, 3, 3), strict=True):
         for _ in range(count):
@@ -73,7 +73,7 @@ async def test_accounts_take_turns_whatever_each_has_waiting(works: Works) -> No
     assert turns == [*names * 3, *[names[0]] * 6]
 
 
-async def test_who_was_away_is_first_but_gets_no_credit_for_it(works: Works) -> None:
+async def test_an_idle_account_is_served_first_without_accumulating_turns(works: Works) -> None:
     node, (steady, rare) = await works.node(), [await works.books.holder(units=30) for _ in range(2)]
     for _ in range(10):
         await works.ordered(steady, text="steady")

@@ -1,4 +1,4 @@
-"""What a node gets when it asks for jobs, and that nobody else gets it too."""
+"""Leases: which job a node gets, and that no other node gets it."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from tests.tasks.works import DEADLINE_MS, LEASE_MS, LEASE_S, TEXT, VOICE, Works
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_node_gets_the_job_and_all_it_needs_to_speak_it(works: Works) -> None:
+async def test_a_lease_returns_all_fields_of_the_job(works: Works) -> None:
     node = await works.node()
     call = await works.ordered(await works.books.holder())
 
@@ -29,7 +29,7 @@ async def test_a_node_gets_the_job_and_all_it_needs_to_speak_it(works: Works) ->
     assert (await works.holder_of(call))[::2] == (node, 32)
 
 
-async def test_a_lease_is_told_no_longer_than_it_is_however_the_clock_ticks(works: Works) -> None:
+async def test_a_lease_is_not_reported_longer_than_it_is(works: Works) -> None:
     node = await works.node()
     await works.ordered(await works.books.holder())
     await works.books.tick_clock()
@@ -37,7 +37,7 @@ async def test_a_lease_is_told_no_longer_than_it_is_however_the_clock_ticks(work
     await works.books.stop_clock()
 
 
-async def test_a_job_whose_deadline_passed_since_it_was_chosen_is_not_leased(works: Works) -> None:
+async def test_a_job_that_became_overdue_after_selection_is_not_leased(works: Works) -> None:
     node = await works.node()
     call = await works.ordered(await works.books.holder(), deadline_ms=1000)
     (head,) = await queue.next_jobs(works.books.db, node, 1)
@@ -47,30 +47,30 @@ async def test_a_job_whose_deadline_passed_since_it_was_chosen_is_not_leased(wor
     assert (await works.status(call), await works.tries(call)) == (0, 0)
 
 
-async def test_only_the_hash_of_a_token_is_kept(works: Works) -> None:
+async def test_only_the_hash_of_a_lease_token_is_stored(works: Works) -> None:
     _, job = await works.held(await works.node())
     assert await works.books.sql("SELECT token_hash FROM tasks") == [
         (hashlib.sha256(job.token.encode()).digest(),)
     ]
 
 
-async def test_there_may_be_nothing_to_do(works: Works) -> None:
+async def test_a_lease_on_an_empty_queue_is_empty(works: Works) -> None:
     assert await works.tasks.lease(await works.node(), 4, 0) == []
 
 
-async def test_the_jobs_of_an_account_come_in_the_order_of_their_orders(works: Works) -> None:
+async def test_jobs_of_an_account_are_leased_in_order(works: Works) -> None:
     node, holder = await works.node(), await works.books.holder()
     for text in ("一", "二", "三"):
         await works.ordered(holder, text=text)
     assert [job.text for job in await works.tasks.lease(node, 3, 0)] == ["一", "二", "三"]
 
 
-async def test_a_job_that_is_held_is_nobody_elses(works: Works) -> None:
+async def test_a_leased_job_is_not_leased_to_another_node(works: Works) -> None:
     await works.held(await works.node())
     assert await works.tasks.lease(await works.node(), 1, 0) == []
 
 
-async def test_whoever_looked_before_the_job_was_taken_does_not_take_it_again(works: Works) -> None:
+async def test_a_job_leased_after_selection_is_not_leased_again(works: Works) -> None:
     node = await works.node()
     _, job = await works.held(node)
     ((account_id,),) = await works.books.sql("SELECT account_id FROM tasks")
@@ -79,7 +79,7 @@ async def test_whoever_looked_before_the_job_was_taken_does_not_take_it_again(wo
     assert await works.beats(node, shown(job))
 
 
-async def test_a_hundred_leases_at_once_give_a_job_to_one(works: Works) -> None:
+async def test_a_hundred_concurrent_leases_lease_one_job_once(works: Works) -> None:
     call = await works.ordered(await works.books.holder())
     nodes = [await works.node() for _ in range(10)]
     other = await works.books.open_again() if works.books.url else works.books.db
@@ -93,7 +93,7 @@ async def test_a_hundred_leases_at_once_give_a_job_to_one(works: Works) -> None:
     assert await works.tries(call) == 1
 
 
-async def test_a_hundred_leases_at_once_give_a_hundred_jobs_to_a_hundred(works: Works) -> None:
+async def test_a_hundred_concurrent_leases_lease_a_hundred_jobs(works: Works) -> None:
     holders = [await works.books.holder() for _ in range(10)]
     for holder in holders:
         for _ in range(10):
@@ -103,21 +103,21 @@ async def test_a_hundred_leases_at_once_give_a_hundred_jobs_to_a_hundred(works: 
     assert len({job.id for (job,) in found}) == 100
 
 
-async def test_a_node_gets_only_voices_that_it_speaks(works: Works) -> None:
+async def test_a_node_leases_only_jobs_in_its_voices(works: Works) -> None:
     await works.ordered(await works.books.holder(), "another voice")
     node, able = await works.node(), await works.node("another voice", "a third")
     assert await works.tasks.lease(node, 1, 0) == []
     assert (await works.leased(able)).voice_id == "another voice"
 
 
-async def test_a_voice_that_nobody_speaks_does_not_hold_up_the_same_accounts_next(works: Works) -> None:
+async def test_a_job_without_a_node_does_not_block_later_jobs_of_its_account(works: Works) -> None:
     holder = await works.books.holder()
     await works.ordered(holder, "a voice of nobody")
     await works.ordered(holder)
     assert (await works.leased(await works.node())).voice_id == VOICE
 
 
-async def test_a_disabled_node_gets_nothing(works: Works) -> None:
+async def test_a_disabled_node_leases_nothing(works: Works) -> None:
     node = await works.node(name="the node")
     await works.ordered(await works.books.holder())
     await works.nodes.disable("the node")
@@ -126,7 +126,7 @@ async def test_a_disabled_node_gets_nothing(works: Works) -> None:
     assert await works.leased(node)
 
 
-async def test_a_draining_node_ends_what_it_has_and_gets_nothing(works: Works) -> None:
+async def test_a_draining_node_completes_its_job_and_leases_nothing(works: Works) -> None:
     node, holder = await works.node(name="the node"), await works.books.holder()
     call, job = await works.held(node, holder)
     await works.ordered(holder)
@@ -137,7 +137,7 @@ async def test_a_draining_node_ends_what_it_has_and_gets_nothing(works: Works) -
     assert await works.status(call) == 2
 
 
-async def test_what_a_disabled_node_holds_is_queued_again_and_costs_no_try(works: Works) -> None:
+async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(works: Works) -> None:
     node = await works.node(name="the node")
     call, job = await works.held(node)
     await works.nodes.disable("the node")
@@ -146,14 +146,14 @@ async def test_what_a_disabled_node_holds_is_queued_again_and_costs_no_try(works
     assert (await works.leased(await works.node())).id == job.id
 
 
-async def test_a_node_that_is_gone_gets_nothing(works: Works) -> None:
+async def test_a_removed_node_leases_nothing(works: Works) -> None:
     node = await works.node(name="the node")
     await works.ordered(await works.books.holder())
     await works.nodes.remove("the node")
     assert await works.tasks.lease(node, 1, 0) == []
 
 
-async def test_several_jobs_go_to_different_accounts_first(works: Works) -> None:
+async def test_a_lease_of_several_jobs_is_round_robin(works: Works) -> None:
     node, holders = await works.node(), [await works.books.holder() for _ in range(3)]
     for holder in holders:
         for _ in range(3):
@@ -183,7 +183,7 @@ async def test_a_lease_never_outlasts_the_deadline(works: Works) -> None:
     assert await works.books.sql("SELECT lease_until - deadline FROM tasks") == [(0,)]
 
 
-async def test_a_job_in_somebodys_hands_is_left_out_without_waiting(postgres_works: Works) -> None:
+async def test_a_locked_job_is_skipped_without_waiting(postgres_works: Works) -> None:
     works = postgres_works
     node, holders = await works.node(), [await works.books.holder() for _ in range(2)]
     for holder in holders:
@@ -199,7 +199,7 @@ async def test_a_job_in_somebodys_hands_is_left_out_without_waiting(postgres_wor
 # ---- voices of accounts
 
 
-async def test_a_new_voice_is_made_by_a_node_that_clones_its_language(works: Works) -> None:
+async def test_a_new_voice_is_leased_to_a_node_that_clones_its_language(works: Works) -> None:
     holder = await works.books.holder()
     voice_id = await works.clone(holder, "zh", b"z" * 32)
     other, node = await works.node(clones=["en"]), await works.node(clones=["en", "zh"])
@@ -212,12 +212,12 @@ async def test_a_new_voice_is_made_by_a_node_that_clones_its_language(works: Wor
     assert (await works.clone_row(voice_id))[0] == 1
 
 
-async def test_a_cloned_voice_is_spoken_by_nodes_that_clone_its_language(works: Works) -> None:
+async def test_a_job_in_a_cloned_voice_is_leased_to_nodes_that_clone_its_language(works: Works) -> None:
     holder, maker = await works.books.holder(), await works.node(clones=["zh"])
     voice_id = await works.clone(holder, "zh", b"z" * 32)
     await works.ordered(holder, voice_id)
     made = await works.leased(maker)
-    assert await works.tasks.lease(maker, 1, 0) == []  # the voice isn't ready
+    assert await works.tasks.lease(maker, 1, 0) == []  # the voice is not ready
     await works.tasks.complete(maker, shown(made), AUDIO)
 
     assert await works.tasks.lease(await works.node(clones=["en"]), 1, 0) == []
@@ -227,7 +227,7 @@ async def test_a_cloned_voice_is_spoken_by_nodes_that_clone_its_language(works: 
     assert job.reference == JobReference((b"z" * 32).hex(), 8, "你好", "zh")
 
 
-async def test_a_voice_that_failed_is_spoken_by_nobody(works: Works) -> None:
+async def test_a_job_in_a_failed_voice_is_not_leased(works: Works) -> None:
     holder, node = await works.books.holder(), await works.node(clones=["zh"])
     voice_id = await works.clone(holder)
     await works.ordered(holder, voice_id, deadline_ms=DEADLINE_MS)
@@ -235,7 +235,7 @@ async def test_a_voice_that_failed_is_spoken_by_nobody(works: Works) -> None:
     assert await works.tasks.lease(node, 1, 0) == []
 
 
-async def test_a_sample_is_only_for_the_node_that_holds_a_job_of_it(works: Works) -> None:
+async def test_a_sample_is_served_only_under_a_lease_that_needs_it(works: Works) -> None:
     holder, node, other = await works.books.holder(), await works.node(clones=["zh"]), await works.node()
     sample = b"z" * 32
     voice_id = await works.clone(holder, "zh", sample)
@@ -254,7 +254,7 @@ async def test_a_sample_is_only_for_the_node_that_holds_a_job_of_it(works: Works
     assert await works.tasks.reference(node, sample) is None
 
 
-async def test_samples_that_no_voice_is_made_of_are_to_be_forgotten(works: Works, books: Books) -> None:
+async def test_unused_samples_are_named_for_deletion(works: Works, books: Books) -> None:
     await works.clone(await books.holder(), sample=b"z" * 32)
     known, unknown = (b"z" * 32).hex(), (b"y" * 32).hex()
     assert await works.tasks.unused_samples([known, unknown]) == [unknown]

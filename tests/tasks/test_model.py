@@ -1,10 +1,10 @@
-"""Anything that may happen to tasks, cloned voices and their nodes, in any order, against a model.
+"""Stateful test of the queue: tasks, cloned voices and nodes in any order of steps, compared with a model.
 
-The model says what every node gets and what becomes of what it says; the audit must find nothing at any
-step. The clock stands but for the steps that move it.
+The model predicts each lease and each answer to a node. The audit must find nothing after any step. Only the
+steps that pass time move the clock.
 
-A run looks at the same few examples every time, and `make test-slow` at more of them; MYNA_TEST_EXAMPLES=2000
-makes it look at so many others.
+A run uses the same few examples every time, `make test-slow` uses more of them. MYNA_TEST_EXAMPLES=2000 runs
+2000 random ones.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
 from tests.rig.postgres import Postgres
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Holder, books_of, keep_of, reserved
-from tests.tasks.model import DONE, HELD, LEASE_S, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
+from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
 from tests.tasks.works import Works, failure, shown, works_on
 
 T = TypeVar("T")
@@ -46,18 +46,18 @@ among = st.sampled_from
 EXAMPLES = int(os.environ.get("MYNA_TEST_EXAMPLES", "0"))
 STEPS = 50
 TIMEOUT_S = 7200 if EXAMPLES else 1800
-"""Far more than it takes. Hypothesis takes a timeout's error for a failing example, replays it in time, and
-reports a FlakyStrategyDefinition."""
+"""Far more than a run takes. Hypothesis takes the error of a timeout for a failing example, and reports a
+FlakyStrategyDefinition when its replay passes."""
 NODES = (Node(("a", "b")), Node(("a",), ("zh",)), Node((), ("en", "zh")))
 LIVES_S = (200, 1100)
 STEPS_S = (70, 3, 70, 310, 1130)
 DRAFTS = (None, TASK_PLACEHOLDER, f"{TASK_PLACEHOLDER} {AUDIO_PLACEHOLDER}")
 PUTS = ("disable", "enable", "drain", "enable", "enable", "remove")
-SITES_ANSWER = "spoken by the site"
+SERVICE_ANSWER = "spoken by the site"
 
 
 class Machine(RuleBasedStateMachine):
-    """One site, with a database of its own in every example."""
+    """One service, with a new database in every example."""
 
     runner: ClassVar[asyncio.Runner]
     new_books: ClassVar[Callable[[], AbstractAsyncContextManager[Books]]]
@@ -95,45 +95,45 @@ class Machine(RuleBasedStateMachine):
         return node_id
 
     @rule(data=st.data())
-    def something_happens(self, data: st.DataObject) -> None:
-        """One rule for all: of many, Hypothesis would leave some out of every example."""
+    def any_step(self, data: st.DataObject) -> None:
+        """The only rule: with many rules, Hypothesis leaves some out of every example."""
         step = data.draw(among(self._possible()), label="what")
         getattr(self, step)(data.draw)
 
     def _possible(self) -> list[str]:
-        """What can happen now; what stands there twice, or early, is likelier."""
+        """The steps that are possible now. A step that is listed twice or early is drawn more often."""
         model, steps = self.model, []
         if any(job.status == QUEUED for job in model.jobs):
-            steps += ["lease", "lease", "try_in_vain", "try_in_vain", "make_voices", "fall_silent"]
+            steps += ["lease", "lease", "fail_leases", "fail_leases", "make_voices", "let_leases_expire"]
             steps += ["refuse", "refuse"]
         if self.leased:
             steps += ["complete", "complete", "fail", "beat"]
         if any(model.units.values()):
             steps += ["order", "order", "begin"]
-        if any(task.at_site for task in model.tasks):
+        if any(task.spoken_by_service for task in model.tasks):
             steps += ["queue_for_nodes", "speak"]
-        if any(job.status == HELD for job in model.jobs):
-            steps += ["look_after_leases"]
+        if any(job.status == LEASED for job in model.jobs):
+            steps += ["sweep_leases"]
         if any(task.status < DONE for task in model.tasks):
             steps += ["sweep"]
         if model.tasks:
             steps += ["queue_for_nodes"]
         if model.voices:
-            steps += ["ask_for_a_sample", "ask_for_a_sample", "delete_a_voice"]
+            steps += ["fetch_sample", "fetch_sample", "delete_a_voice"]
         return [
             *steps,
             "order_a_voice",
             "order_a_voice",
-            "put_a_node",
-            "hear_of_nodes",
+            "change_node",
+            "beat_nodes",
             "pass_time",
-            "start_the_process_again",
+            "restart_process",
         ]
 
     # ---- orders
 
     def order(self, draw: Draw) -> None:
-        """In a public voice, one that nobody speaks, or one of the account's own."""
+        """The voice is public, or of no node, or a cloned one of the account."""
         holder = self._payer(draw)
         own = [voice.voice_id for voice in self.model.voices if voice.account_id == holder.account_id]
         voice = draw(among(["a", "a", "b", "c", *own]))
@@ -144,11 +144,11 @@ class Machine(RuleBasedStateMachine):
         self._ordered(call, Task(0, holder.account_id, voice_id=voice, copies=bool(draft)), life_s, draft)
 
     def begin(self, draw: Draw) -> None:
-        """The site itself speaks."""
+        """The service itself speaks."""
         holder, copies = self._payer(draw), draw(st.booleans())
         idempotency_key = self._idempotency_key(copies)
         call = self.run(self.works.begun(holder, "a", idempotency_key=idempotency_key, deadline_ms=200_000))
-        self._ordered(call, Task(0, holder.account_id, HELD, voice_id="a", copies=copies), 200, None)
+        self._ordered(call, Task(0, holder.account_id, LEASED, voice_id="a", copies=copies), 200, None)
 
     def _payer(self, draw: Draw) -> Holder:
         return draw(among([holder for holder in self.holders if self.model.units[holder.account_id]]))
@@ -162,17 +162,17 @@ class Machine(RuleBasedStateMachine):
         self.model.order(task, life_s, draft)
 
     def queue_for_nodes(self, draw: Draw) -> None:
-        """Also a task that ended meanwhile or that a node has: that one stays as it is."""
-        at_site = [task for task in self.model.tasks if task.at_site]
-        task = draw(among([*at_site, *self.model.tasks[-5:]]))
+        """A task that has ended or has been taken over stays unchanged."""
+        spoken_by_service = [task for task in self.model.tasks if task.spoken_by_service]
+        task = draw(among([*spoken_by_service, *self.model.tasks[-5:]]))
         draft, life_s = draw(among(DRAFTS)) if task.copies else None, draw(among(LIVES_S))
         left = self.works.tasks.queue_for_nodes(task.account_id, task.call_id, life_s, draft)
         assert self.run(left) is self.model.queue_for_nodes(task, life_s, draft)
 
     def speak(self, draw: Draw) -> None:
-        """The site is done itself."""
-        task = draw(among([task for task in self.model.tasks if task.at_site]))
-        answer = SITES_ANSWER if task.copies else None
+        """The service itself completes the task."""
+        task = draw(among([task for task in self.model.tasks if task.spoken_by_service]))
+        answer = SERVICE_ANSWER if task.copies else None
         (outcome,) = self.run(self.books.end(keep_of(self.calls[task.id], answer, AUDIO)))
         assert (outcome is EndOutcome.DONE) is self.model.keep(task, AUDIO.name, answer)
 
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
         self.leased += said
         return said
 
-    def try_in_vain(self, draw: Draw) -> None:
+    def fail_leases(self, draw: Draw) -> None:
         for said in self.lease(draw):
             self._fail(said, False, draw(among([False, False, False, True])))
 
@@ -216,40 +216,40 @@ class Machine(RuleBasedStateMachine):
             if said[0].kind == "clone":
                 self._complete(said, AUDIO)
 
-    def fall_silent(self, draw: Draw) -> None:
-        """What the node takes now runs out."""
+    def let_leases_expire(self, draw: Draw) -> None:
+        """The leases of the node expire."""
         self.lease(draw)
         self._pass_time(310)
-        self.look_after_leases(draw)
+        self.sweep_leases(draw)
 
-    def _said(self, draw: Draw) -> Said:
-        """A job that some node has, or one of the last that some node had."""
-        return draw(among([*(said for said in self.leased if self.model.holds(said[1])), *self.leased[-3:]]))
+    def _some_lease(self, draw: Draw) -> Said:
+        """A job with a valid lease, or one of the last leases."""
+        return draw(among([*(said for said in self.leased if self.model.valid(said[1])), *self.leased[-3:]]))
 
     def beat(self, draw: Draw) -> None:
-        """Also by another node, and with a wrong proof."""
-        job, lease = self._said(draw)
+        """Also from another node, and with an invalid proof."""
+        job, lease = self._some_lease(draw)
         asking = draw(among([lease.node_id, lease.node_id, *self.nodes]))
         wrong = draw(among([{}, {}, {"epoch": job.epoch + 1}, {"token": "0" * 32}]))
         goes_on = self.run(self.works.beats(asking, shown(job, **wrong)))
-        assert goes_on is (self.model.holds(lease) and asking == lease.node_id and not wrong)
+        assert goes_on is (self.model.valid(lease) and asking == lease.node_id and not wrong)
         if goes_on:
             self.model.renew(lease.job)
 
     def complete(self, draw: Draw) -> None:
-        """Also again, also too late, also with another audio."""
-        self._complete(self._said(draw), draw(among([AUDIO, AUDIO, DIFFERENT_AUDIO])))
+        """Also repeated, too late, and with different audio."""
+        self._complete(self._some_lease(draw), draw(among([AUDIO, AUDIO, DIFFERENT_AUDIO])))
 
     def _complete(self, said: Said, audio: Audio) -> None:
         job, lease = said
         taken = self.run(self.works.tasks.has_lease(lease.node_id, shown(job)))
-        assert taken is (self.model.holds(lease) or self.model.completed(lease))
+        assert taken is (self.model.valid(lease) or self.model.completed(lease))
         expected = self.model.complete(lease, audio.name)
         with pytest.raises(StaleLease) if expected is None else contextlib.nullcontext():
             assert self.run(self.works.tasks.complete(lease.node_id, shown(job), audio)) is expected
 
     def fail(self, draw: Draw) -> None:
-        self._fail(self._said(draw), draw(st.booleans()), draw(st.booleans()))
+        self._fail(self._some_lease(draw), draw(st.booleans()), draw(st.booleans()))
 
     def _fail(self, said: Said, final: bool, handed_back: bool) -> None:
         job, lease = said
@@ -258,25 +258,25 @@ class Machine(RuleBasedStateMachine):
         with contextlib.nullcontext() if expected else pytest.raises(StaleLease):
             self.run(self.works.tasks.fail(lease.node_id, why))
 
-    def ask_for_a_sample(self, draw: Draw) -> None:
+    def fetch_sample(self, draw: Draw) -> None:
         voice, node_id = draw(among(self.model.voices)), draw(among(self.nodes))
         ((sample, sha256),) = self._rows("SELECT sample, sample_sha256 FROM clones WHERE id = $1", voice.id)
-        expected = sample if self.model.may_hear(node_id, voice) else None
+        expected = sample if self.model.may_fetch_sample(node_id, voice) else None
         assert self.run(self.works.tasks.reference(node_id, sha256)) == expected
 
-    def hear_of_nodes(self, _: Draw) -> None:
+    def beat_nodes(self, _: Draw) -> None:
         self.run(self.books.sql("UPDATE nodes SET heard_at = now_ms()"))
         for node_id in self.nodes:
-            self.model.hear(node_id)
+            self.model.heard_now(node_id)
 
     def refuse(self, draw: Draw) -> None:
-        """Nodes that are online may differ about a job."""
-        self.hear_of_nodes(draw)
+        """Online nodes report a final failure of their jobs."""
+        self.beat_nodes(draw)
         for said in self.lease(draw):
             self._fail(said, True, False)
 
-    def put_a_node(self, draw: Draw) -> None:
-        """Who was removed joins anew."""
+    def change_node(self, draw: Draw) -> None:
+        """A removed node joins again."""
         number, put = draw(among(range(len(NODES)))), draw(among(PUTS))
         self.run(getattr(self.works.nodes, put)(f"node {number}"))
         self.model.put(self.nodes[number], put)
@@ -294,8 +294,8 @@ class Machine(RuleBasedStateMachine):
         if self.model.overdue(SWEPT_S):
             self._sweep()
 
-    def look_after_leases(self, _: Draw) -> None:
-        assert self.run(self.works.look_after_leases()) == self.model.look_after_leases()
+    def sweep_leases(self, _: Draw) -> None:
+        assert self.run(self.works.sweep_leases()) == self.model.sweep_leases()
 
     def sweep(self, _: Draw) -> None:
         self._sweep()
@@ -303,23 +303,23 @@ class Machine(RuleBasedStateMachine):
     def _sweep(self) -> None:
         assert self.run(self.works.desk.ledger.sweep()) == self.model.refund(self.model.overdue())
 
-    def start_the_process_again(self, _: Draw) -> None:
-        """As after a death: what the site was at is lost where no other process may be at it."""
-        self.run(self._start_again())
+    def restart_process(self, _: Draw) -> None:
+        """As after a crash. On SQLite, with one process, tasks that the service itself spoke are refunded."""
+        self.run(self._restart())
         if self.books.db.single_process:
-            lost = [task for task in self.model.tasks if task.at_site]
+            lost = [task for task in self.model.tasks if task.spoken_by_service]
             assert self.run(self.works.desk.ledger.recover()) == self.model.refund(lost)
 
-    async def _start_again(self) -> None:
+    async def _restart(self) -> None:
         await self.process.aclose()
         await self.books.db.close()
         self.books.db = await self.books.open_again()
         self.works = await self.process.enter_async_context(works_on(self.books, lease_s=LEASE_S))
 
-    # ---- what must hold
+    # ---- invariants
 
     @invariant()
-    def the_books_are_as_the_model_has_them(self) -> None:
+    def database_equals_model(self) -> None:
         self.run(self._compared())
 
     async def _compared(self) -> None:
@@ -361,7 +361,7 @@ def refused_by(job: Work) -> str:
         pytest.param("postgresql", 15, marks=pytest.mark.slow),
     ],
 )
-def test_whatever_happens_the_queue_is_as_the_model_has_it(
+def test_the_queue_equals_the_model_after_any_steps(
     database: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     numbers = itertools.count()

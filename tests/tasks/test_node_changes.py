@@ -1,4 +1,4 @@
-"""A node that changes what it offers: speech follows, chat doesn't notice, and there is a limit."""
+"""A node that changes its voices: speech uses the new ones, chat reloads nothing, there is a rate limit."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Reads:
-    """How often the configuration was read, and how often what the nodes offer was."""
+    """Counts reads of the configuration and of the voices of nodes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.configuration = self.nodes = 0
@@ -42,7 +42,7 @@ async def row_of(works: Works, name: str) -> NodeRow:
 
 
 async def says(works: Works, voice: str, *, name: str = "node", leaving: bool = False) -> None:
-    """The node's hello, with this one voice."""
+    """Sends a hello of the node with this voice."""
     voices = [NodeVoice(voice, voice, "female", "zh-CN")]
     await works.nodes.hello(await row_of(works, name), Hello(voices, [], 1, 10.0, "1", leaving))
 
@@ -53,7 +53,7 @@ async def chats(works: Works, holder: Holder) -> Call:
     return call
 
 
-async def test_chat_reads_nothing_again_while_a_node_changes_its_voices(
+async def test_chat_does_not_reload_the_configuration_when_voices_of_nodes_change(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await works.node(name="node")
@@ -67,7 +67,9 @@ async def test_chat_reads_nothing_again_while_a_node_changes_its_voices(
     assert await works.books.balance(holder) == 10 - (CHANGES_AT_ONCE - 1)
 
 
-async def test_what_the_operator_changes_is_read_again(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_by_the_operator_reloads_the_configuration(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await works.node(name="node")
     holder = await works.books.holder()
     await works.desk.config.refresh()
@@ -77,9 +79,7 @@ async def test_what_the_operator_changes_is_read_again(works: Works, monkeypatch
     assert reads.configuration == 1
 
 
-async def test_speech_decides_by_what_the_nodes_offer_now(
-    works: Works, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_speech_uses_the_current_voices_of_nodes(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
     await works.node("old", name="node")
     holder = await works.books.holder()
     await works.admitted(holder, "old")
@@ -94,7 +94,7 @@ async def test_speech_decides_by_what_the_nodes_offer_now(
         await works.admitted(holder, "new")
 
 
-async def test_the_first_node_of_a_site_is_noticed(works: Works) -> None:
+async def test_the_first_node_is_used_by_the_next_call(works: Works) -> None:
     holder = await works.books.holder()
     await works.desk.config.refresh()
     assert works.desk.config.current.nodes_version == 0
@@ -102,7 +102,7 @@ async def test_the_first_node_of_a_site_is_noticed(works: Works) -> None:
     await works.admitted(holder, "first")
 
 
-async def test_a_node_that_changes_its_voices_too_often_is_told_to_come_back(works: Works) -> None:
+async def test_changes_of_a_nodes_voices_are_rate_limited(works: Works) -> None:
     await works.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
         await says(works, f"voice-{number}")
@@ -111,7 +111,7 @@ async def test_a_node_that_changes_its_voices_too_often_is_told_to_come_back(wor
         with pytest.raises(Unavailable):
             await says(works, "too-soon")
     assert await site_store.load(works.books.db) == before
-    await says(works, f"voice-{CHANGES_AT_ONCE - 1}")  # which changes nothing
+    await says(works, f"voice-{CHANGES_AT_ONCE - 1}")  # no change
     await works.books.move_clock(CHANGE_EVERY_MS)
     await says(works, "in-time")
     with pytest.raises(Unavailable):
@@ -119,7 +119,7 @@ async def test_a_node_that_changes_its_voices_too_often_is_told_to_come_back(wor
     assert [row.voice_id for row in (await site_store.load(works.books.db)).node_voices] == ["in-time"]
 
 
-async def test_a_node_may_leave_at_any_time_and_keeps_its_voices(works: Works) -> None:
+async def test_a_leaving_node_is_not_rate_limited_and_keeps_its_voices(works: Works) -> None:
     await works.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
         await says(works, f"voice-{number}")

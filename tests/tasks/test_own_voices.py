@@ -1,4 +1,4 @@
-"""A cloned voice is its account's alone, and speaks only where somebody can clone its language."""
+"""A cloned voice is private to its account and needs an online node that clones its language."""
 
 import pytest
 
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def ready(works: Works, holder: Holder, node: int) -> str:
-    """The id of a voice that the node has made."""
+    """Clones a voice with the node and returns its id."""
     voice_id = await works.clone(holder)
     await works.tasks.complete(node, shown(await works.leased(node)), AUDIO)
     return voice_id
 
 
-async def test_a_voice_speaks_for_its_account_and_is_unknown_to_another(works: Works) -> None:
+async def test_a_cloned_voice_is_usable_only_by_its_account(works: Works) -> None:
     node, owner, stranger = (
         await works.node(clones=["zh"]),
         await works.books.holder(),
@@ -34,8 +34,8 @@ async def test_a_voice_speaks_for_its_account_and_is_unknown_to_another(works: W
     assert (await works.leased(node)).voice_id == voice_id
 
 
-async def test_a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses(works: Works) -> None:
-    """The service takes no such word from a node; what came to be in the database would still help nobody."""
+async def test_a_node_that_offers_a_cloned_voice_does_not_publish_it(works: Works) -> None:
+    """A hello with such a voice is refused. Even with the row in the database the voice stays private."""
     node, owner, stranger = (
         await works.node(clones=["zh"]),
         await works.books.holder(),
@@ -51,14 +51,14 @@ async def test_a_node_that_says_it_has_somebodys_voice_makes_it_nobody_elses(wor
     assert await works.tasks.reference(liar, b"s" * 32) is None
 
 
-async def test_a_voice_that_is_not_made_yet_is_unknown_to_its_account_too(works: Works) -> None:
+async def test_a_pending_voice_is_unknown_to_its_account(works: Works) -> None:
     await works.node(clones=["zh"])
     owner = await works.books.holder()
     with pytest.raises(InvalidRequest, match="no such voice"):
         await works.admitted(owner, await works.clone(owner))
 
 
-async def test_a_voice_whose_language_no_node_online_clones_is_refused_before_the_charge(
+async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
     works: Works,
 ) -> None:
     node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
@@ -70,7 +70,7 @@ async def test_a_voice_whose_language_no_node_online_clones_is_refused_before_th
     assert await works.books.balance(owner) == 10
 
 
-async def test_a_voice_is_listed_while_somebody_can_speak_it(works: Works) -> None:
+async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language(works: Works) -> None:
     node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
     voice_id, db = await ready(works, owner, node), works.books.db
     for put, there in ((works.nodes.drain, []), (works.nodes.enable, [voice_id])):

@@ -1,4 +1,4 @@
-"""Polls of nodes: what many of them cost, and what one that ends leaves behind."""
+"""Long polls of nodes: shared queries, timeouts, cancellation."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,19 +12,19 @@ from tests.tasks.works import FREE, Works, shown
 
 pytestmark = pytest.mark.anyio
 
-Asked = list[tuple[str, tuple[object, ...]]]
+Queries = list[tuple[str, tuple[object, ...]]]
 
 MANY = 40
 NOTIFICATIONS = 10
 SHORT_S = 0.05
 LONG_S = 60.0
-"""How long a poll of these tests may last, and whatever they wait for."""
+"""The maximum length of a poll and of any wait of these tests."""
 
 
 @pytest.fixture
-def asked(works: Works, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """The queries outside transactions, each with its arguments."""
-    found: Asked = []
+def queries(works: Works, monkeypatch: pytest.MonkeyPatch) -> Queries:
+    """Records the queries outside transactions with their arguments."""
+    found: Queries = []
     fetch = works.desk.db.fetch
 
     async def noted(sql: str, *args: object) -> Sequence[Sequence[Any]]:
@@ -35,70 +35,70 @@ def asked(works: Works, monkeypatch: pytest.MonkeyPatch) -> Asked:
     return found
 
 
-def looks(asked: Asked) -> int:
-    """How often the queue was looked at."""
-    return sum("FROM tasks" in sql for sql, _ in asked)
+def queue_queries(queries: Queries) -> int:
+    """Number of queries of the queue."""
+    return sum("FROM tasks" in sql for sql, _ in queries)
 
 
-async def holds(condition: Callable[[], bool], what: str) -> None:
+async def wait_for(condition: Callable[[], bool], what: str) -> None:
     async def true() -> bool:
         return condition()
 
     await until(true, what, LONG_S)
 
 
-async def polls_of(works: Works, nodes: Sequence[int], wait_s: float = LONG_S) -> list[asyncio.Task[Any]]:
-    """Polls that have begun to wait."""
+async def start_polls(works: Works, nodes: Sequence[int], wait_s: float = LONG_S) -> list[asyncio.Task[Any]]:
+    """Starts polls that wait for a job."""
     polls = [asyncio.create_task(works.tasks.lease(node, 1, wait_s)) for node in nodes]
-    await asyncio.sleep(0)  # each begins at its first step
+    await asyncio.sleep(0)  # each task runs its first step
     return polls
 
 
-async def ended(polls: Sequence[asyncio.Task[Any]]) -> None:
+async def cancel_all(polls: Sequence[asyncio.Task[Any]]) -> None:
     for poll in polls:
         poll.cancel()
     await asyncio.gather(*polls, return_exceptions=True)
 
 
-async def test_many_open_polls_cost_no_more_looks_than_one(works: Works, asked: Asked) -> None:
-    """Each notification wakes all who look. However slow the machine is, the first look after it is one of
-    a few; it would be one of MANY if each poll looked for itself."""
+async def test_many_open_polls_share_one_query_per_notification(works: Works, queries: Queries) -> None:
+    """Each notification wakes all polls. On a slow machine there may be a few queries after it, but never one
+    for each of MANY polls."""
     nodes = [await works.node() for _ in range(MANY)]
-    polls = await polls_of(works, nodes)
-    await works.ordered(await works.books.holder(), "a voice that none of them has")
+    polls = await start_polls(works, nodes)
+    await works.ordered(await works.books.holder(), "a voice of no node")
     counted = 0
     for _ in range(NOTIFICATIONS):
-        asked.clear()
+        queries.clear()
         works.tasks.notify_nodes()
-        await holds(lambda: looks(asked) > 0, "somebody looks")
-        counted += looks(asked)
+        await wait_for(lambda: queue_queries(queries) > 0, "the queue is queried")
+        counted += queue_queries(queries)
     assert counted < NOTIFICATIONS * MANY / 8
-    await ended(polls)
+    await cancel_all(polls)
 
 
-async def test_a_job_is_looked_for_by_none_who_could_not_do_it(works: Works, asked: Asked) -> None:
+async def test_only_nodes_able_to_do_a_job_query_the_queue(works: Works, queries: Queries) -> None:
     others, able = [await works.node("another voice") for _ in range(MANY)], await works.node()
-    polls = await polls_of(works, [*others, able])
-    asked.clear()
+    polls = await start_polls(works, [*others, able])
+    queries.clear()
     await works.ordered(await works.books.holder())
     works.tasks.notify_nodes()
     assert len(await polls[-1]) == 1
-    assert {args[0] for sql, args in asked if sql.startswith("\nWITH RECURSIVE") and args} == {able}
-    await ended(polls)
+    assert {args[0] for sql, args in queries if sql.startswith("\nWITH RECURSIVE") and args} == {able}
+    await cancel_all(polls)
 
 
-async def test_a_second_poll_takes_the_place_of_the_first(works: Works) -> None:
+async def test_a_second_poll_of_a_node_ends_the_first(works: Works) -> None:
     node, holder = await works.node(), await works.books.holder()
-    first, second = await polls_of(works, [node, node])
+    first, second = await start_polls(works, [node, node])
     await works.ordered(holder)
     works.tasks.notify_nodes()
     assert len(await second) == 1
     assert await asyncio.wait_for(first, LONG_S) == []
 
 
-async def test_the_first_to_wait_is_the_first_to_get_a_job(works: Works) -> None:
+async def test_polls_get_jobs_in_the_order_of_their_arrival(works: Works) -> None:
     nodes, holder = [await works.node() for _ in range(3)], await works.books.holder()
-    polls = await polls_of(works, nodes)
+    polls = await start_polls(works, nodes)
     for poll in polls:
         await works.ordered(holder)
         works.tasks.notify_nodes()
@@ -107,29 +107,29 @@ async def test_the_first_to_wait_is_the_first_to_get_a_job(works: Works) -> None
 
 
 @pytest.mark.parametrize("verb", ["disable", "drain", "remove"])
-async def test_the_poll_of_a_node_that_may_not_work_any_more_ends(works: Works, verb: str) -> None:
+async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(works: Works, verb: str) -> None:
     node = await works.node(name="it")
-    (poll,) = await polls_of(works, [node])
+    (poll,) = await start_polls(works, [node])
     await getattr(works.nodes, verb)("it")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
-async def test_the_poll_of_a_node_that_joined_anew_ends(works: Works, asked: Asked) -> None:
+async def test_the_poll_of_a_node_that_joins_again_ends(works: Works, queries: Queries) -> None:
     await works.books.stop_clock()
     node = await works.node(name="it")
-    (poll,) = await polls_of(works, [node])
+    (poll,) = await start_polls(works, [node])
 
     def checks() -> int:
-        return sum("joined_at FROM nodes" in sql for sql, _ in asked)
+        return sum("joined_at FROM nodes" in sql for sql, _ in queries)
 
-    asked.clear()
-    await holds(lambda: checks() > 1, "the poll has been seen")
+    queries.clear()
+    await wait_for(lambda: checks() > 1, "the poll has been seen")
     await works.books.move_clock(1)
     await works.nodes.join((await works.nodes.enroll("it", again=True)).token, "1")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
-async def test_a_job_whose_poll_ended_while_it_was_leased_is_queued_again(
+async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, holder = await works.node(), await works.books.holder()
@@ -140,25 +140,25 @@ async def test_a_job_whose_poll_ended_while_it_was_leased_is_queued_again(
         await goes_on.wait()
         return await transaction(work)
 
-    monkeypatch.setattr(works.desk.db, "transaction", slow)  # before the order: any look may lease it
+    monkeypatch.setattr(works.desk.db, "transaction", slow)  # before the order, since any query may lease it
     call = await works.ordered(holder)
-    (poll,) = await polls_of(works, [node])
-    await holds(begun.is_set, "the job is being leased")
+    (poll,) = await start_polls(works, [node])
+    await wait_for(begun.is_set, "the job is being leased")
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
     goes_on.set()
     columns = "node_id, lease_until, length(token_hash), epoch, tries"
     query = f"SELECT {columns} FROM tasks WHERE call_id = $1"
 
-    async def queued_again() -> bool:
+    async def requeued() -> bool:
         return tuple((await works.books.sql(query, call.call_id))[0]) == (*FREE, 1, 0)
 
-    await until(queued_again, "the job is queued again")
+    await until(requeued, "the job is requeued")
     (job,) = await works.tasks.lease(node, 1, 5)
     assert await works.tasks.complete(node, shown(job), AUDIO)
 
 
-async def test_a_poll_whose_time_ends_while_nothing_can_be_leased_ends(
+async def test_a_poll_ends_at_its_timeout_if_its_lease_finds_nothing(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, begun, goes_on = await works.node(), asyncio.Event(), asyncio.Event()
@@ -169,7 +169,7 @@ async def test_a_poll_whose_time_ends_while_nothing_can_be_leased_ends(
         return []
 
     async def poll() -> list[Any]:
-        """Again and again, until its time ends while something is leased for it."""
+        """Polls until one reaches its timeout during a lease."""
         found: list[Any] = []
         while not begun.is_set():
             found = await works.tasks.lease(node, 1, SHORT_S)
@@ -179,32 +179,32 @@ async def test_a_poll_whose_time_ends_while_nothing_can_be_leased_ends(
     with monkeypatch.context() as patched:
         patched.setattr(works.desk.db, "transaction", nothing)
         polling = asyncio.create_task(poll())
-        await holds(begun.is_set, "the job is being leased")
-        await asyncio.sleep(SHORT_S)  # the poll began before: the same loop has ended its time by then
+        await wait_for(begun.is_set, "the job is being leased")
+        await asyncio.sleep(SHORT_S)  # past the timeout of the poll, which began before
         goes_on.set()
         assert await asyncio.wait_for(polling, LONG_S) == []
 
 
-async def test_who_waits_is_told_when_the_database_is_disconnected(
+async def test_a_poll_raises_if_the_database_is_disconnected(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await works.node()
-    (poll,) = await polls_of(works, [node])
+    (poll,) = await start_polls(works, [node])
 
-    async def gone(*_: object) -> Any:
+    async def failing(*_: object) -> Any:
         raise works.desk.db.unavailable[0]
 
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "fetch", gone)
+        patched.setattr(works.desk.db, "fetch", failing)
         with pytest.raises(works.desk.db.unavailable):
             await asyncio.wait_for(poll, LONG_S)
     assert await works.tasks.lease(node, 1, 0.1) == []
 
 
-async def test_a_poll_never_waits_for_a_lease_that_does_not_end(
+async def test_a_poll_ends_at_its_timeout_while_its_lease_is_stalled(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its time is over, and the jobs that come at last are queued again."""
+    """Jobs that are leased after the timeout are requeued."""
     node, transaction, goes_on = await works.node(), works.desk.db.transaction, asyncio.Event()
     holder, served = await works.books.holder(), 0
 
@@ -222,15 +222,15 @@ async def test_a_poll_never_waits_for_a_lease_that_does_not_end(
         assert await asyncio.wait_for(works.tasks.lease(node, 1, SHORT_S), LONG_S) == []
     goes_on.set()
 
-    async def queued_again() -> bool:
+    async def requeued() -> bool:
         columns = "epoch, status, tries"
         rows = await works.books.sql(f"SELECT {columns} FROM tasks WHERE call_id = $1", call.call_id)
         return rows == [(1, 0, 0)]
 
-    await until(queued_again, "the job is queued again")
+    await until(requeued, "the job is requeued")
 
 
-async def test_a_poll_that_ends_late_without_a_job_ends_no_other(
+async def test_a_poll_that_ends_late_does_not_end_another(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, begun, goes_on = await works.node(), asyncio.Event(), asyncio.Event()
@@ -243,7 +243,7 @@ async def test_a_poll_that_ends_late_without_a_job_ends_no_other(
         while not begun.is_set():
             await works.tasks.lease(node, 1, SHORT_S)
 
-    (other,) = await polls_of(works, [await works.node("another voice")])
+    (other,) = await start_polls(works, [await works.node("another voice")])
     await works.ordered(await works.books.holder())
     with monkeypatch.context() as patched:
         patched.setattr(works.desk.db, "transaction", nothing)
@@ -257,21 +257,21 @@ async def test_a_poll_that_ends_late_without_a_job_ends_no_other(
     assert len(await asyncio.wait_for(other, LONG_S)) == 1
 
 
-async def test_a_query_that_is_cancelled_ends_no_later_poll(
+async def test_a_cancelled_query_does_not_end_later_polls(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, holder, cancelled = await works.node(), await works.books.holder(), asyncio.Event()
     transaction = works.desk.db.transaction
 
-    async def gone(_: Any) -> Any:
+    async def failing(_: Any) -> Any:
         cancelled.set()
         monkeypatch.setattr(works.desk.db, "transaction", transaction)
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(works.desk.db, "transaction", gone)
+    monkeypatch.setattr(works.desk.db, "transaction", failing)
     await works.ordered(holder)
-    (poll,) = await polls_of(works, [node])
+    (poll,) = await start_polls(works, [node])
     assert await asyncio.wait_for(poll, LONG_S) == []
     assert cancelled.is_set()
-    (poll,) = await polls_of(works, [node])
+    (poll,) = await start_polls(works, [node])
     assert len(await asyncio.wait_for(poll, LONG_S)) == 1

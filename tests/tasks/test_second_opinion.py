@@ -1,4 +1,4 @@
-"""A final failure is one node's opinion: another node that is online and able gets the job as well."""
+"""A final failure of one node is not final for the task while another able node is online."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ SWEPT_MS = 60_000
 
 
 async def refuse(works: Works, node: int) -> Job:
-    """The node takes its next job and reports a final failure of it."""
+    """The node leases its next job and reports a final failure."""
     job = await works.leased(node)
     await works.tasks.fail(node, failure(job, final=True))
     return job
@@ -29,7 +29,7 @@ async def failures(works: Works, *nodes: int) -> list[int]:
     return [found[node] for node in nodes]
 
 
-async def test_a_task_that_a_node_refused_is_done_by_another(works: Works) -> None:
+async def test_a_refused_task_is_completed_by_another_node(works: Works) -> None:
     holder, refuser, other = await works.books.holder(), await works.node(), await works.node()
     call = await works.ordered(holder)
     await refuse(works, refuser)
@@ -41,7 +41,7 @@ async def test_a_task_that_a_node_refused_is_done_by_another(works: Works) -> No
     assert await works.books.state(call.call_id) == CallState.KEPT
 
 
-async def test_a_task_that_all_nodes_refused_is_refunded(works: Works) -> None:
+async def test_a_task_refused_by_all_nodes_is_refunded(works: Works) -> None:
     holder, nodes = await works.books.holder(), [await works.node() for _ in range(2)]
     call = await works.ordered(holder)
     for node in nodes:
@@ -53,7 +53,7 @@ async def test_a_task_that_all_nodes_refused_is_refunded(works: Works) -> None:
     assert await failures(works, *nodes) == [0, 0]
 
 
-async def test_no_more_nodes_are_asked_than_a_job_has_tries(works: Works) -> None:
+async def test_refusals_use_tries(works: Works) -> None:
     holder, nodes = await works.books.holder(), [await works.node() for _ in range(TRIES_MAX + 1)]
     call = await works.ordered(holder)
     for node in nodes[:TRIES_MAX]:
@@ -64,7 +64,7 @@ async def test_no_more_nodes_are_asked_than_a_job_has_tries(works: Works) -> Non
 
 
 @pytest.mark.parametrize("why", ["offline", "disabled", "draining", "another voice", "a language"])
-async def test_a_task_that_no_other_node_can_do_is_refunded_at_once(works: Works, why: str) -> None:
+async def test_a_refused_task_without_another_able_node_is_refunded_at_once(works: Works, why: str) -> None:
     holder, refuser = await works.books.holder(), await works.node()
     voice, languages = (why if why == "another voice" else VOICE), (["zh"] if why == "a language" else [])
     other = await works.node(*([] if languages else [voice]), clones=languages, name="other")
@@ -80,7 +80,7 @@ async def test_a_task_that_no_other_node_can_do_is_refunded_at_once(works: Works
     assert await works.books.balance(holder) == 10
 
 
-async def test_a_voice_that_a_node_refused_is_made_by_another(works: Works) -> None:
+async def test_a_refused_voice_is_completed_by_another_node(works: Works) -> None:
     holder = await works.books.holder()
     refuser, other = [await works.node(clones=["zh"]) for _ in range(2)]
     voice_id = await works.clone(holder)
@@ -93,25 +93,25 @@ async def test_a_voice_that_a_node_refused_is_made_by_another(works: Works) -> N
 
 
 @pytest.mark.parametrize("other_online", [False, True])
-async def test_a_refused_voice_fails_once_no_other_node_is_left_for_it(
+async def test_a_refused_voice_fails_after_the_grace_period_without_another_node(
     works: Works, other_online: bool
 ) -> None:
     refuser, other = [await works.node(clones=["zh"]) for _ in range(2)]
     voice_id, never_refused = [await works.clone(await works.books.holder()) for _ in range(2)]
     await refuse(works, refuser)
     await works.books.sql("UPDATE nodes SET heard_at = 0 WHERE id = $1", other)
-    await works.look_after_leases()
-    assert await works.clone_row(voice_id) == (0, "it was too loud", "")  # it may be starting again
+    await works.sweep_leases()
+    assert await works.clone_row(voice_id) == (0, "it was too loud", "")  # the other node may be restarting
 
     await works.books.move_clock(REFUSED_CLONE_WAIT_MS + 1)
     if other_online:
         await works.books.sql("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", other)
-    await works.look_after_leases()
+    await works.sweep_leases()
     assert await works.clone_row(voice_id) == (0 if other_online else 3, "it was too loud", "")
     assert await works.clone_row(never_refused) == (0, "", "")
 
 
-async def test_a_refused_task_that_nobody_else_does_in_time_fails_for_the_nodes_reason(works: Works) -> None:
+async def test_a_refused_task_past_its_deadline_fails_with_the_reason_of_the_node(works: Works) -> None:
     holder, refuser = await works.books.holder(), await works.node()
     await works.node()
     call = await works.ordered(holder)
@@ -123,7 +123,9 @@ async def test_a_refused_task_that_nobody_else_does_in_time_fails_for_the_nodes_
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-async def test_a_voice_fails_where_no_other_node_clones_its_language(works: Works, language: str) -> None:
+async def test_a_refused_voice_fails_if_no_other_node_clones_its_language(
+    works: Works, language: str
+) -> None:
     refuser, other = await works.node(clones=["zh"]), await works.node(clones=[language])
     voice_id = await works.clone(await works.books.holder())
     await refuse(works, refuser)
@@ -133,7 +135,7 @@ async def test_a_voice_fails_where_no_other_node_clones_its_language(works: Work
         assert (await works.clone_row(voice_id))[:2] == (3, "it was too loud")
 
 
-async def test_a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_language(
+async def test_a_refused_task_in_a_cloned_voice_is_leased_to_another_node(
     works: Works,
 ) -> None:
     holder, (refuser, other) = await works.books.holder(), [await works.node(clones=["zh"]) for _ in range(2)]
@@ -146,7 +148,7 @@ async def test_a_task_in_an_accounts_own_voice_goes_to_another_that_clones_its_l
     assert await works.tasks.complete(other, shown(await works.leased(other)), AUDIO)
 
 
-async def test_a_node_whose_refusal_another_refuted_has_failed_once_more(works: Works) -> None:
+async def test_a_refused_job_completed_by_another_node_is_a_failure_of_the_first(works: Works) -> None:
     await works.books.stop_clock()
     holder, refuser, other = await works.books.holder(), await works.node(), await works.node()
     for count in (1, 2):
@@ -161,13 +163,13 @@ async def test_a_node_whose_refusal_another_refuted_has_failed_once_more(works: 
     assert len(await works.tasks.lease(refuser, 1, 0)) == 1
 
 
-async def test_two_nodes_that_refute_each_other_at_once_both_end(works: Works) -> None:
-    """Both transactions change both nodes."""
+async def test_two_nodes_completing_each_others_refused_jobs_do_not_deadlock(works: Works) -> None:
+    """Both transactions update both nodes."""
     holder, (one, other) = await works.books.holder(units=20), [await works.node() for _ in range(2)]
     for _ in range(5):
         calls = [await works.ordered(holder) for _ in range(2)]
         await refuse(works, one)
-        await works.rested(other)
+        await works.end_cooldown(other)
         first, second = await works.tasks.lease(other, 2, 0)
         await works.tasks.fail(other, failure(second, final=True))
         second = await works.leased(one)
@@ -177,7 +179,7 @@ async def test_two_nodes_that_refute_each_other_at_once_both_end(works: Works) -
         assert [await works.status(call) for call in calls] == [2, 2]
 
 
-async def test_a_refused_task_stops_no_other_of_its_account_and_voice(works: Works) -> None:
+async def test_a_refused_task_does_not_block_other_tasks_of_its_account_and_voice(works: Works) -> None:
     holder, refuser, other = await works.books.holder(), await works.node(), await works.node()
     first, second = [await works.ordered(holder) for _ in range(2)]
     refused = await refuse(works, refuser)
@@ -186,7 +188,7 @@ async def test_a_refused_task_stops_no_other_of_its_account_and_voice(works: Wor
     assert [await works.status(call) for call in (first, second)] == [1, 1]
 
 
-async def test_a_waiting_node_is_not_asked_for_what_it_refused(works: Works) -> None:
+async def test_a_poll_is_not_woken_for_a_job_its_node_refused(works: Works) -> None:
     holder = await works.books.holder()
     refuser, other, cloner = await works.node(), await works.node(), await works.node(clones=["zh"])
     await works.ordered(holder)

@@ -1,4 +1,4 @@
-"""What a look at a long queue costs, whatever is in it."""
+"""The time of queries on a long queue."""
 
 import statistics
 import time
@@ -16,7 +16,7 @@ TASKS = 10_000
 REFUSED = 1_000
 ROUNDS = 25
 GENEROUS_MS = 500.0
-"""A machine that does nothing else needs less than 5; a loaded one is many times slower."""
+"""An idle machine needs less than 5 ms; a loaded one is many times slower."""
 
 
 async def median_ms(work: Callable[[], Awaitable[object]]) -> float:
@@ -29,7 +29,7 @@ async def median_ms(work: Callable[[], Awaitable[object]]) -> float:
 
 
 @pytest.mark.parametrize("accounts", [1, 100])
-async def test_a_lease_on_a_long_queue_is_quick(works: Works, accounts: int) -> None:
+async def test_a_lease_on_a_long_queue_is_fast(works: Works, accounts: int) -> None:
     books = works.books
     node, unable = await works.node(), await works.node("another voice")
     for _ in range(accounts):
@@ -43,8 +43,8 @@ async def test_a_lease_on_a_long_queue_is_quick(works: Works, accounts: int) -> 
     assert max(lease, look, outlook_ms) < GENEROUS_MS, (lease, look, outlook_ms)
 
 
-async def test_tasks_that_a_node_refused_delay_its_leases_little(works: Works) -> None:
-    """They are the oldest of the queue, so each lease passes them over."""
+async def test_a_lease_past_many_refused_tasks_is_fast(works: Works) -> None:
+    """The refused tasks are the oldest of the queue, so each lease skips them."""
     books = works.books
     node, other = await works.node(), await works.node()
     await many_tasks(books, await books.holder(units=TASKS), TASKS)

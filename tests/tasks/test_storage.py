@@ -1,4 +1,4 @@
-"""What is looked at before a speech job is charged: free space, and what its account stores."""
+"""Checks before the charge of a speech job: free disk space and the storage quota of the account."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 async def stores(works: Works, holder: Holder, size_bytes: int) -> int:
-    """The id of a task of this account with so much audio, charged a unit."""
+    """Charges and completes a task with audio of this size. Returns its id."""
     audio = Audio(f"{size_bytes:032x}.mp3", size_bytes, b"s" * 32)
     charge = await works.begun(holder)
     await works.books.end(keep_of(charge, None, audio))
@@ -31,11 +31,11 @@ async def stores(works: Works, holder: Holder, size_bytes: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_query_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARE_MAX", 1e9)
 
 
-async def test_below_the_reserve_nothing_is_charged(works: Works) -> None:
+async def test_below_the_disk_reserve_nothing_is_charged(works: Works) -> None:
     await works.node()
     holder = await works.books.holder(units=1)
     works.space = FreeSpace(works.books.folder, 2**50)
@@ -67,14 +67,14 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
         StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
     ) as refused:
         await works.admitted(full)
-    assert "Ask the operator" in str(refused.value)  # waiting helps nobody where audio is kept for ever
+    assert "Ask the operator" in str(refused.value)  # waiting does not help if audio is never removed
     assert "Wait" not in str(refused.value)
     assert await works.books.balance(full) == units
     await works.admitted(other)
 
 
-async def test_orders_at_the_edge_go_through_together_and_the_next_one_does_not(works: Works) -> None:
-    """The bound under concurrency: what was in progress when the quota was reached is delivered."""
+async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_refused(works: Works) -> None:
+    """Calls in progress when the quota is reached are delivered."""
     await works.node()
     await site.change(works.desk.db, "account_storage_mib", "1")
     holder = await works.books.holder(units=10)
@@ -90,7 +90,7 @@ async def test_orders_at_the_edge_go_through_together_and_the_next_one_does_not(
     assert await works.books.balance(holder) == 6
 
 
-async def test_removed_audio_and_a_larger_quota_make_room(works: Works) -> None:
+async def test_removed_audio_or_a_larger_quota_allows_new_orders(works: Works) -> None:
     await works.node()
     await site.change(works.desk.db, "account_storage_mib", "1")
     holder = await works.books.holder(units=10)
@@ -100,7 +100,7 @@ async def test_removed_audio_and_a_larger_quota_make_room(works: Works) -> None:
     with pytest.raises(StorageQuotaReached):
         await works.admitted(holder)
 
-    for mib in ("3", "0"):  # at once, without another look
+    for mib in ("3", "0"):  # at once, without another query
         await site.change(works.desk.db, "account_storage_mib", mib)
         await works.admitted(holder)
     await site.change(works.desk.db, "account_storage_mib", "1")
@@ -125,26 +125,24 @@ async def test_samples_and_previews_count_until_their_voice_is_deleted(works: Wo
     assert await storage.of_account(works.desk.db, holder.account_id) == 0
 
 
-async def test_a_site_that_takes_long_to_sum_up_is_looked_at_less_often(
+async def test_a_slow_quota_query_runs_less_often(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await query_times_s(works, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
+
+
+async def test_a_stalled_quota_query_delays_the_next_by_at_most_ten_minutes(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await looks_of(works, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
+    assert await query_times_s(works, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
 
 
-async def test_a_look_that_stalled_does_not_postpone_the_next_by_hours(
-    works: Works, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert await looks_of(works, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
-
-
-async def looks_of(
+async def query_times_s(
     works: Works, monkeypatch: pytest.MonkeyPatch, *, takes_s: float, rounds: int
 ) -> list[float]:
-    """When the looks begin that are called for every five seconds, each of which takes so long."""
-    now_s, looks = [0.0], []
+    """The start times of the queries, if one is requested every five seconds and each takes `takes_s`."""
+    now_s, times_s = [0.0], []
 
     async def slow(work: object, **limits: float) -> dict[int, int]:
-        looks.append(now_s[0])
+        times_s.append(now_s[0])
         now_s[0] += takes_s
         return {}
 
@@ -155,10 +153,10 @@ async def looks_of(
         for _ in range(rounds):
             await quota.refresh()
             now_s[0] += 5.0
-    return looks
+    return times_s
 
 
-async def test_a_look_on_a_dead_connection_ends(
+async def test_a_quota_query_on_a_dead_connection_ends(
     postgres_works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, config = postgres_works.books, postgres_works.desk.config

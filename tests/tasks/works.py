@@ -1,4 +1,4 @@
-"""What one process has to do with tasks, and nodes that take them."""
+"""The parts of a serving process that tasks need, and nodes that lease them."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -37,11 +37,11 @@ LEASE_MS = 30_000
 DEADLINE_MS = 600_000
 CLONES_MAX = 100
 FREE = (0, 0, 0)
-"""Node, lease and length of the token of a job that nobody holds."""
+"""Node, end of the lease and length of the token of a job without a lease."""
 
 
 class Works:
-    """One process: its ledger at a desk, its queue, and the operator's hand on the nodes."""
+    """One process: its ledger (`desk`), its queue (`tasks`) and the administration of nodes (`nodes`)."""
 
     def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
         self.books, self.desk, self.tasks = books, desk, tasks
@@ -57,7 +57,7 @@ class Works:
         slots: int = 4,
         chars_per_s: float = 0.0,
     ) -> int:
-        """The id of a new node that speaks these voices; VOICE where none is named and it clones nothing."""
+        """Joins a node with these voices, or with VOICE if it has no voices and no clones. Returns its id."""
         invited = await self.nodes.enroll(name or f"node-{new_id().hex()}")
         admitted = await self.nodes.join(invited.token, "1")
         node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
@@ -68,13 +68,13 @@ class Works:
         return node.id
 
     async def ordered(self, holder: Holder, voice: str = VOICE, text: str = TEXT, **changes: Any) -> Charge:
-        """A task for a node, charged a unit; `changes` are fields of `Charge`."""
+        """Charges a unit for a queued task. `changes` are fields of `Charge`."""
         return await self._charged(holder, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
 
     async def admitted(
         self, holder: Holder, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED
     ) -> Call:
-        """A call for a text by a node, as POST /tts makes it; its task is ordered."""
+        """Admits a call for speech by a node, as POST /tts does. Its task is queued."""
         channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
         desk = self.desk
         capacity = Capacity(desk.db)
@@ -94,7 +94,7 @@ class Works:
         return call
 
     async def begun(self, holder: Holder, voice: str = VOICE, **changes: Any) -> Charge:
-        """A task that the site itself is at."""
+        """Charges a unit for a task that the service itself speaks."""
         return await self._charged(holder, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
 
     async def _charged(self, holder: Holder, task: NewTask, changes: dict[str, Any]) -> Charge:
@@ -103,7 +103,7 @@ class Works:
         return await self.books.opened(holder, **plain | changes, task=task)
 
     async def clone(self, holder: Holder, language: str = "zh", sample: bytes = b"s" * 32) -> str:
-        """The id of a voice that waits for a node."""
+        """Orders a cloned voice and returns its id."""
         voice_id = f"clone-{new_id().hex()}"
         what = ("小明", language, "你好", f"{voice_id}.wav", 8, sample, 3500, "its owner", CONSENT)
         new = NewClone(voice_id, holder.account_id, *what)
@@ -115,37 +115,37 @@ class Works:
         return voice_id
 
     async def leased(self, node_id: int) -> Job:
-        """The node's next job, its rest over if it had one."""
-        await self.rested(node_id)
+        """Ends the cooldown of the node, then leases its next job."""
+        await self.end_cooldown(node_id)
         (job,) = await self.tasks.lease(node_id, 1, 0)
         return job
 
-    async def rested(self, node_id: int) -> None:
+    async def end_cooldown(self, node_id: int) -> None:
         await self.books.sql("UPDATE nodes SET rests_until = 0 WHERE id = $1", node_id)
 
     async def held(self, node_id: int, holder: Holder | None = None, **changes: Any) -> tuple[Charge, Job]:
-        """A task just ordered that this node holds."""
+        """Orders a task and leases it to this node."""
         call = await self.ordered(holder or await self.books.holder(), **changes)
         return call, await self.leased(node_id)
 
     async def beats(self, node_id: int, held: LeaseProof, progress: float = 0.0) -> bool:
-        """Whether the lease goes on."""
+        """Sends a beat. Returns whether the lease is valid."""
         return not await self.tasks.beat(node_id, [Heartbeat(held, progress)])
 
-    async def look_after_leases(self) -> tuple[int, int]:
-        """As the clock does: how many jobs were queued again, how many were refunded."""
+    async def sweep_leases(self) -> tuple[int, int]:
+        """Runs the sweep of leases. Returns the numbers of requeued and of refunded jobs."""
         put_back = await self.tasks.requeue_expired()
         return put_back, await self.desk.ledger.refund_all(
             dict.fromkeys(await self.tasks.exhausted(), TRIES_EXHAUSTED)
         )
 
-    async def lose(self, node_id: int) -> None:
-        """The node takes its next job and falls silent; its lease runs out."""
+    async def let_lease_expire(self, node_id: int) -> None:
+        """Leases the next job to the node and moves the clock past the end of the lease."""
         await self.leased(node_id)
         await self.books.move_clock(LEASE_MS + 1)
 
     async def holder_of(self, call: Charge) -> tuple[int, int, int]:
-        """Node, lease and length of the token of the call's task."""
+        """Node, end of the lease and length of the token of the call's task."""
         (row,) = await self.books.sql(
             "SELECT node_id, lease_until, length(token_hash) FROM tasks WHERE call_id = $1", call.call_id
         )
@@ -166,7 +166,7 @@ class Works:
 
 
 def shown(job: Job, **changes: Any) -> LeaseProof:
-    """What a node shows for a job; `changes` are fields of `LeaseProof`."""
+    """The proof of the lease of a job. `changes` are fields of `LeaseProof`."""
     return msgspec.structs.replace(LeaseProof(job.kind, job.id, job.epoch, job.token), **changes)
 
 
@@ -178,7 +178,7 @@ def failure(job: Job, *, final: bool = False, handed_back: bool = False) -> Fail
 async def works_on(
     books: Books, db: Database | None = None, lease_s: float = LEASE_S
 ) -> AsyncIterator[Works]:
-    """The works of one process; on the books' own view of the database, or on another."""
+    """Opens the parts of one process on the database of the books, or on another connection to it."""
     async with desk_on(db or books.db) as desk:
         tasks = Tasks(desk.db, lease_s=lease_s)
         await tasks.start()
