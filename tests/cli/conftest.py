@@ -12,7 +12,7 @@ SAID_DATABASE = "myna: database: "
 
 
 class Desk:
-    """Commands on one data folder. What they say of their database is left out of what they print."""
+    """Runs commands on one data folder. The line that names the database is removed from their output."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -23,20 +23,20 @@ class Desk:
         return Ended(ended.code, ended.stdout, "".join(said))
 
     def lines(self, *arguments: str, **env: str) -> list[str]:
-        """What a command that must succeed prints."""
+        """The output of a command that must succeed."""
         ended = self.run(*arguments, **env)
         assert (ended.code, ended.stderr) == (0, ""), ended
         return ended.stdout.splitlines()
 
     def refused(self, *arguments: str, **env: str) -> str:
-        """The one line of a command that is refused."""
-        return self._complaint(1, arguments, env)
+        """The error line of a refused command."""
+        return self._error_line(1, arguments, env)
 
     def misused(self, *arguments: str, **env: str) -> str:
-        """The one line of a command that can't even begin."""
-        return self._complaint(2, arguments, env)
+        """The error line of a command with wrong usage."""
+        return self._error_line(2, arguments, env)
 
-    def _complaint(self, code: int, arguments: tuple[str, ...], env: dict[str, str]) -> str:
+    def _error_line(self, code: int, arguments: tuple[str, ...], env: dict[str, str]) -> str:
         ended = self.run(*arguments, **env)
         assert (ended.code, ended.stdout) == (code, ""), ended
         (line,) = ended.stderr.splitlines()
@@ -45,12 +45,12 @@ class Desk:
 
 @pytest.fixture
 def bare_desk(tmp_path: Path, commands: CommandLine) -> Desk:
-    """Where nothing was ever served."""
+    """A folder without a database."""
     return Desk(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
 
 
 @pytest.fixture
 def desk(bare_desk: Desk) -> Desk:
-    """Where there is a database, without an account."""
+    """A folder with a database without accounts."""
     bare_desk.lines("migrate")
     return bare_desk

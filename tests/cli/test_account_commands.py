@@ -1,4 +1,4 @@
-"""myna account rename, and how the keys of an account stand in its list."""
+"""myna account rename, and the states of keys in the list of an account."""
 
 import json
 

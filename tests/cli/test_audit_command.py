@@ -1,4 +1,4 @@
-"""What `myna audit` prints: how much it checked, so that an empty database isn't mistaken for whole books."""
+"""The output of `myna audit`: how much it checked, so that an empty database is noticed."""
 
 import json
 import sqlite3

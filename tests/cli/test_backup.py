@@ -28,13 +28,13 @@ DATABASES = ["sqlite", "postgresql"]
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Of the service; None for SQLite."""
+    """The URL of the service's database, or None for SQLite."""
     return None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture(params=DATABASES)
 def other_url(request: pytest.FixtureRequest) -> str:
-    """Of an empty database; empty for SQLite."""
+    """The URL of an empty database, or an empty string for SQLite."""
     return "" if request.param == "sqlite" else str(request.getfixturevalue("other_postgres_url"))
 
 
@@ -68,7 +68,7 @@ class Site:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Calls are under way all the time."""
+        """Sends calls during the block."""
         over = threading.Event()
         failed: list[BaseException] = []
 
@@ -230,7 +230,7 @@ def whole(sqlite_site: Site, archive: str) -> bytes:
 
 
 def damaged(whole: bytes, archive: str) -> dict[str, bytes]:
-    """The archive cut short, changed and made of other members, in many ways."""
+    """Damaged archives: truncated, changed, with other members."""
     found = {f"cut at {size}": whole[:size] for size in (0, 100, 512, 5000, len(whole) // 2)}
     with tarfile.open(archive) as tar:
         members = tar.getmembers()
@@ -314,7 +314,7 @@ async def test_an_older_schema_can_be_backed_up_and_is_restored_into_this_one(
 def test_a_restore_is_kept_if_only_its_audit_fails(
     sqlite_site: Site, tmp_path: Path, commands: CommandLine, archive: str
 ) -> None:
-    """An audit fails without its own row; the audio is in its place by then, so the rows must stay too."""
+    """The audit fails without its own row. The audio is already in its place, so the rows are kept too."""
     assert sqlite_site.service.stop() == 0
     with closing(sqlite3.connect(sqlite_site.service.folder / "data" / "myna.sqlite")) as raw, raw:
         raw.execute("DELETE FROM audit_state")

@@ -1,4 +1,4 @@
-"""myna channel: one that is away can be added all the same; a test tells why it fails, and no secret."""
+"""myna channel: an unavailable channel can be added; a test reports why a channel fails, without secrets."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ LOGIN = {"MYNA_KEY_UPSTREAM": SECRET}
 
 @pytest.fixture
 def nowhere() -> str:
-    """An address on which nobody listens."""
+    """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
@@ -155,7 +155,7 @@ def test_the_embedded_voice_is_listed_and_tested_by_speaking(desk: Desk) -> None
 
 
 def test_channels_of_the_settings_are_listed_first_and_can_be_tested(desk: Desk, upstream: Upstream) -> None:
-    """Their priority is no number: they go before any."""
+    """They have no priority and come before all others."""
     env = {"MYNA_CHAT_URL": upstream.url, "MYNA_CHAT_KEY": SECRET}
     env |= {"MYNA_SPEECH": upstream.url, "MYNA_SPEECH_KEY": SECRET}
     desk.lines("channel", "add", "chat", "early", "parrot:", "--priority", "-1000000")
@@ -177,7 +177,7 @@ def test_channels_of_the_settings_are_listed_first_and_can_be_tested(desk: Desk,
 def test_a_variable_that_is_not_set_for_the_command_is_a_warning(
     desk: Desk, upstream: Upstream, command: tuple[str, ...]
 ) -> None:
-    """The service may well have it, so that is all there is to say."""
+    """The service may have it, so this is no error."""
     key = {"MYNA_KEY_A": SECRET}
     desk.lines("channel", "add", "chat", "a", upstream.url, "--key-env", "MYNA_KEY_A", **key)
     (line,) = desk.run(*command).stderr.splitlines()[:1]

@@ -1,4 +1,4 @@
-"""A database that can't be used says why: one line, in its own words, without the password of its URL."""
+"""Errors of an unusable database: one line with its message, without the password of its URL."""
 
 import socket
 import struct

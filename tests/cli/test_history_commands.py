@@ -1,4 +1,4 @@
-"""`myna ledger` and `myna calls`: what became of an account's units and calls."""
+"""`myna ledger` and `myna calls`: the history of an account's units and calls."""
 
 import json
 

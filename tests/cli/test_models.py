@@ -1,4 +1,4 @@
-"""myna models: what is known, and whether a folder speaks."""
+"""myna models: the known models, and the test of a folder."""
 
 import json
 import tomllib

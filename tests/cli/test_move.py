@@ -1,4 +1,4 @@
-"""myna move: a site that outgrew SQLite goes on from PostgreSQL, whole."""
+"""myna move: all data of a service moves from SQLite to PostgreSQL."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ def test_a_target_that_is_not_empty_is_refused(stopped: Site, postgres_books_url
 
 @contextmanager
 def copying(site: Site, to: str, holding: str) -> Iterator["subprocess.Popen[str]"]:
-    """A move that has read its rows and waits for a lock in the target; it goes on behind this."""
+    """A move that has read its rows and waits for a lock in the target until the end of the block."""
 
     async def lock() -> Any:
         raw = await asyncpg.connect(to)
@@ -143,7 +143,7 @@ EXECUTE FUNCTION stop_audits()"""
 
 
 def test_a_grant_during_a_move_is_refused_and_never_lost(stopped: Site, postgres_url: str) -> None:
-    """It has opened the old database when that is put aside."""
+    """The grant has opened the old database before it is renamed."""
     (before,) = stopped.service.cli("account", "list")
     with copying(stopped, postgres_url, SCHEMA_LOCK) as moving:
         granting = started(stopped, "account", "grant", "talkative", "100")
@@ -157,7 +157,7 @@ def test_a_grant_during_a_move_is_refused_and_never_lost(stopped: Site, postgres
 
 
 def test_a_move_interrupted_after_the_load_can_be_repeated(stopped: Site, postgres_url: str) -> None:
-    """It is stopped in the target's audit."""
+    """The move is stopped in the audit of the target."""
     with copying(stopped, postgres_url, AUDIT_STOP) as moving:
         moving.send_signal(signal.SIGINT)
         said = moving.communicate(timeout=60)
@@ -166,7 +166,7 @@ def test_a_move_interrupted_after_the_load_can_be_repeated(stopped: Site, postgr
 
 
 def test_calls_open_past_their_deadline_do_not_prevent_a_move(stopped: Site, postgres_url: str) -> None:
-    """It is refunded at the first start, as it would have been here."""
+    """The call is refunded at the first start of the service on the target."""
     with closing(sqlite3.connect(stopped.service.folder / "data" / "myna.sqlite")) as raw, raw:
         for number in (1, 2, 3):
             call_id, deadline = bytes([number]) * 16, 10 - number  # the two databases give them in two orders
@@ -188,7 +188,7 @@ def test_calls_open_past_their_deadline_do_not_prevent_a_move(stopped: Site, pos
 async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
     stopped: Site, postgres_url: str
 ) -> None:
-    """Audio that is missing is missing on both sides and no reason; a difference is."""
+    """A breach that both databases have does not prevent a move; a difference does."""
     (stopped.service.folder / "data" / "audio" / stopped.audio[:2] / stopped.audio).unlink()
     assert stopped.service.command("audit").code == 1
     assert stopped.service.command("move", "--to", postgres_url).code == 0

@@ -1,4 +1,4 @@
-"""What a command writes into the data folder can be read by the service, whoever runs the command."""
+"""Files that a command writes into the data folder can be read by the service, also if root runs it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and what goes where when something is wrong."""
+"""The output of commands: tables for people, JSON for programs, errors on stderr."""
 
 import json
 import os

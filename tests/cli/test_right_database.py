@@ -1,4 +1,4 @@
-"""A command works on the database that the service has, and says which one that is; it never makes one."""
+"""A command uses the database of the service and prints its name. It never creates a database."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_an_empty_database_of_a_server_is_refused_too(bare_desk: Desk, postgres_
     assert bare_desk.lines("account", "list", MYNA_DATABASE_URL=postgres_url)
 
 
-def test_the_wrong_folder_beside_a_running_service_is_noticed(make_service: ServiceMaker) -> None:
+def test_a_command_in_another_folder_than_the_services_is_refused(make_service: ServiceMaker) -> None:
     """A key that was issued into another database would be refused by the service."""
     service = make_service(chat_url="parrot:", speech="none").start()
     ended = service.command("account", "add", "me", env={"MYNA_DATA": "elsewhere"})

@@ -1,4 +1,4 @@
-"""What keeps `myna serve` from starting, each told in one line."""
+"""Errors of `myna serve` at startup, each in one line."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Site settings on the command line: what is stored, and what this build can't read of it."""
+"""Site settings on the command line, also those that this version cannot read."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""myna voice: voices are cloned with consent, listed with how they stand, deleted; public ones are marked."""
+"""myna voice: voices are cloned with consent, listed with their state, deleted; public ones overridden."""
 
 import asyncio
 import json
@@ -119,7 +119,7 @@ def test_a_voice_whose_nodes_are_offline_waits_until_one_is_online(owner: Desk) 
 
 
 async def node_says_hello(desk: Desk, *, leaving: bool) -> None:
-    """A new node that clones Chinese voices; it is offline if it is leaving."""
+    """Adds a node that clones Chinese voices. It is offline if `leaving`."""
     db = await connect("sqlite:", desk.service.folder / "data")
     try:
         nodes = Nodes(db)
