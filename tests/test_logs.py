@@ -15,7 +15,7 @@ from myna.telemetry import logs
 from myna.telemetry.logs import JsonFormatter, LogWriter, masked, timestamp
 from tests.rig.waiting import wait_until
 
-DEADLOCK_S = 10
+DEADLOCK_S = 60
 KEY = "myna_" + "0123456789abcdef0123456789abcdef01234567"
 
 

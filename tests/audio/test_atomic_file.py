@@ -80,7 +80,7 @@ def test_a_file_aborted_during_its_commit_never_appears(
     file.write(b"one")
     committing = threading.Thread(target=commit)
     committing.start()
-    wait_until(lambda: bool(disk.calls), 20, "the commit waits for the disk")
+    wait_until(lambda: bool(disk.calls), 60, "the commit waits for the disk")
 
     if not removable:
         monkeypatch.setattr("pathlib.Path.unlink", read_only)
@@ -162,7 +162,7 @@ def test_undo_waits_for_a_rename_in_progress(tmp_path: Path, monkeypatch: pytest
     file.write(b"one")
     committing = threading.Thread(target=file.commit)
     committing.start()
-    wait_until(lambda: bool(disk.calls), 20, "the file is being moved")
+    wait_until(lambda: bool(disk.calls), 60, "the file is being moved")
     undoing = threading.Thread(target=file.undo)
     undoing.start()
     undoing.join(0.2)

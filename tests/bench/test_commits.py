@@ -7,7 +7,7 @@ from bench.commits import CommitTimes
 
 def test_a_pair_is_a_call_that_is_charged_and_kept(tmp_path: Path) -> None:
     times = CommitTimes(tmp_path / "commits")
-    took = times.round(0.1)
+    took = times.round(0.5)
     assert took.ms > 0 < took.pair_ms
     assert took.commits_s > 0
     assert times._bare.execute("SELECT count(*) > 1 FROM bare").fetchall() == [(True,)]

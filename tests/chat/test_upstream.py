@@ -38,7 +38,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
             try:
                 await ask(
                     outbound, channels, candidates, {"messages": []}, "",
-                    seconds=10, fair_try_s=5, answer_max_bytes=1000,
+                    seconds=60, fair_try_s=5, answer_max_bytes=1000,
                 )  # fmt: skip
             except UpstreamFailed:
                 failed += 1
@@ -49,9 +49,9 @@ async def test_a_failed_call_leaves_no_reference_cycle(
     assert failed == (0 if others else 3) and not left
 
 
-async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float) -> Channels:
-    """Asks two channels that never answer, with a client that times out after 0.1 s."""
-    outbound = HttpClient(connections_max=2, idle_s=0.1)
+async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle_s: float = 0.1) -> Channels:
+    """Asks two channels that never answer, with a client that times out after `idle_s`."""
+    outbound = HttpClient(connections_max=2, idle_s=idle_s)
     channels = Channels(Settings(speech="none"), {}, outbound, None)
     both = [Channel("chat", name, upstream.url, "", "") for name in ("one", "two")]
     upstream.behave("hang")
@@ -59,23 +59,25 @@ async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float) -> C
         with pytest.raises(UpstreamFailed):
             await ask(
                 outbound, channels, both, {"messages": []}, "",
-                seconds=10, fair_try_s=fair_try_s, answer_max_bytes=1000,
+                seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()
     return channels
 
 
 async def test_after_a_timeout_the_next_channel_is_asked_if_time_is_left(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=0.1)
+    await ask_two(upstream, fair_try_s=0.1, idle_s=1.0)
+    upstream.wait_for_requests(2)
     assert len(upstream.requests) == 2
 
 
 async def test_a_timed_out_generation_is_not_repeated_without_enough_time(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=10)
+    await ask_two(upstream, fair_try_s=60, idle_s=1.0)
+    upstream.wait_for_requests(1)
     assert len(upstream.requests) == 1
 
 
-@pytest.mark.parametrize(("fair_try_s", "opened"), [(0.1, True), (11, False)])
+@pytest.mark.parametrize(("fair_try_s", "opened"), [(0.1, True), (61, False)])
 async def test_a_timeout_counts_as_a_failure_if_the_channel_had_enough_time(
     upstream: Upstream, fair_try_s: float, opened: bool
 ) -> None:
@@ -123,7 +125,7 @@ async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: 
         with pytest.raises(UpstreamFailed):
             await ask(
                 outbound, channels, both, {"messages": []}, "",
-                seconds=10, fair_try_s=5, answer_max_bytes=1000,
+                seconds=60, fair_try_s=5, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()
     assert len(upstream.requests) == FAILURES_MAX

@@ -43,5 +43,5 @@ def test_a_list_says_which_keys_are_revoked_or_expired(owner: Desk) -> None:
         words = ("key", "issue", "old", "--name", name, "--scope", "chat", *life, "--json")
         ids[name] = json.loads(owner.lines(*words)[0])["id"]
     owner.lines("key", "revoke", str(ids["gone"]))
-    wait_until(lambda: listed(owner)["short"] == "expired", 20, "the key has expired")
+    wait_until(lambda: listed(owner)["short"] == "expired", 60, "the key has expired")
     assert listed(owner) == {"stays": "active", "short": "expired", "gone": "revoked"}

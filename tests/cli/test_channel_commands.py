@@ -202,11 +202,11 @@ def test_the_command_line_shows_open_and_closed_circuits(
     assert listed(desk, "default")["circuit"] == "closed"
     upstream.behave("status:500")
     assert [ask(service, key) for _ in range(5)] == [500] * 5
-    wait_until(lambda: listed(desk, "default")["circuit"] != "closed", 20, "the circuit is open")
+    wait_until(lambda: listed(desk, "default")["circuit"] != "closed", 60, "the circuit is open")
     assert listed(desk, "default")["last_error"] == "status 500"
     upstream.behave()
     assert ask(service, key) == 200
-    wait_until(lambda: listed(desk, "default")["circuit"] == "closed", 20, "the circuit is closed")
+    wait_until(lambda: listed(desk, "default")["circuit"] == "closed", 60, "the circuit is closed")
     assert listed(desk, "default")["last_error_at"] > 0
 
 

@@ -19,6 +19,7 @@ from tests.cli.conftest import Desk
 from tests.cli.test_backup import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
+from tests.rig.waiting import wait_until
 
 
 @pytest.fixture
@@ -215,7 +216,8 @@ def test_a_service_that_ignores_a_database_reports_it(desk: Desk, postgres_url: 
     service.env["MYNA_DATABASE_URL"] = postgres_url
     service.start()
     try:
-        warned = [line for line in service.stderr.splitlines() if "myna move" in line]
+        wait_until(lambda: "myna move" in service.stderr, 60, "the warning is logged")
+        warned = [line for line in service.log_lines if "myna move" in line]
         assert len(warned) == 1 and str(service.folder / "data" / "myna.sqlite") in warned[0]
     finally:
         service.kill()

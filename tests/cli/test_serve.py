@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.rig.service import ServiceMaker
+from tests.rig.waiting import free_port, wait_until
 from tests.test_settings import SECRET, WRONG
 
 
@@ -40,8 +41,7 @@ def test_a_port_in_use_is_one_line_and_exit_1(desk: Desk) -> None:
 
 
 def test_an_unavailable_database_is_one_line_and_exit_1_without_its_password(desk: Desk) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     url = f"postgresql://user:{SECRET}@127.0.0.1:{port}/myna"
     for command in ("serve", "migrate", "audit"):
         line = desk.refused(command, MYNA_DATABASE_URL=url)
@@ -62,7 +62,8 @@ def test_a_ready_server_prints_its_address_and_its_public_url(
     env = {"MYNA_PUBLIC_URL": "https://myna.example"}
     running = make_service(chat_url="parrot:", speech="none", env=env).start()
     port = running.root_url.rsplit(":", 1)[1]
-    messages = [json.loads(line)["message"] for line in running.stderr.splitlines()]
+    wait_until(lambda: any('"ready: ' in line for line in running.log_lines), 60, "it says that it is ready")
+    messages = [json.loads(line)["message"] for line in running.log_lines]
     assert [message for message in messages if message.startswith("ready")] == [
         f"ready: listening on 127.0.0.1 port {port}; base URL https://myna.example/v1"
     ]

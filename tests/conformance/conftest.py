@@ -14,7 +14,7 @@ from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 # Short, so that tests of timeouts are quick; long enough for a loaded machine.
-CALL_DEADLINE_S = 10
+CALL_DEADLINE_S = 20
 BODY_TIMEOUT_S = 4
 BODY_MAX_BYTES = 200_000
 LIMITS = {
@@ -128,7 +128,7 @@ def make_caller(service: Service, *, units: int = 1000, **parameters: Any) -> Ca
 
 def wait_for_voices(caller: Caller) -> None:
     """Waits until the service has read the voices of its speech upstream, which it does after the start."""
-    wait_until(lambda: caller.get("/voices").json["data"] != [], 15, "voices are listed")
+    wait_until(lambda: caller.get("/voices").json["data"] != [], 60, "voices are listed")
 
 
 @pytest.fixture(scope="session")

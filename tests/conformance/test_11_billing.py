@@ -99,7 +99,7 @@ def test_a_client_that_disconnects_pays_for_its_call(
         wire.send(body)
         chat_upstream.wait_for_requests(1)
     chat_upstream.release()
-    wait_until(lambda: caller.stats() == DELIVERED, 10, "the call is kept")
+    wait_until(lambda: caller.stats() == DELIVERED, 60, "the call is kept")
 
 
 class CallInProgress:
@@ -130,7 +130,7 @@ class CallInProgress:
 def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     own_service: OwnService, upstream: Upstream
 ) -> None:
-    limits = {"MYNA_SWEEP_EVERY_S": "0.5", "MYNA_CALL_DEADLINE_S": "1"}
+    limits = {"MYNA_SWEEP_EVERY_S": "0.5", "MYNA_CALL_DEADLINE_S": "5"}
     service = own_service(speech=upstream.url, **limits).start()
     caller = make_caller(service, units=2)
     wait_for_voices(caller)
@@ -141,7 +141,7 @@ def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     assert asked.answer() is spoken.answer() is None
     service.start()
     lost = Stats(calls=2, cost=0, ok_calls=0)
-    wait_until(lambda: caller.stats() == lost, 30, "the units are back")
+    wait_until(lambda: caller.stats() == lost, 60, "the units are back")
     [record] = caller.get("/records").json["data"]
     assert (record["status"], record["audio_url"]) == (3, "")
     assert audit(service) == 0
@@ -175,18 +175,18 @@ def test_a_call_answered_before_a_crash_stays_charged_and_is_replayed(
 def refuses_connections(service: Service) -> bool:
     """Whether new clients are refused. Raises TimeoutError if one gets no answer."""
     try:
-        return call("GET", f"{service.root_url}/readyz", deadline_s=2).status != 200
+        return call("GET", f"{service.root_url}/readyz", deadline_s=15).status != 200
     except (ConnectionRefusedError, ConnectionResetError, http.client.RemoteDisconnected):
         return True
 
 
 def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstream: Upstream) -> None:
     # With the embedded voice: its child processes must not keep the listening socket open.
-    service = own_service(speech="espeak", MYNA_CALL_DEADLINE_S="30").start()
+    service = own_service(speech="espeak", MYNA_CALL_DEADLINE_S="60").start()
     caller = make_caller(service, units=1)
     asked = CallInProgress(caller.chat, upstream, "hold")
     service.terminate()
-    wait_until(lambda: refuses_connections(service), 3, "new clients are refused")
+    wait_until(lambda: refuses_connections(service), 60, "new clients are refused")
     upstream.release()
     answer = asked.answer()
     assert answer is not None
@@ -205,12 +205,12 @@ def test_calls_longer_than_the_grace_period_are_refunded_at_sigterm(
     caller = make_caller(service, units=2)
     asked = [CallInProgress(caller.chat, upstream, fault) for fault in ("hang", "drip")]
     service.terminate()
-    assert service.exit_code(10) == 0
+    assert service.exit_code() == 0
     answers = [one.answer() for one in asked]
     assert {answer.status for answer in answers if answer is not None} <= {500, 503}
     service.start()
     refunded = Stats(calls=2, cost=0, ok_calls=0)
-    wait_until(lambda: caller.stats() == refunded, 5, "the units are back")
+    wait_until(lambda: caller.stats() == refunded, 60, "the units are back")
     assert audit(service) == 0
 
 

@@ -94,7 +94,7 @@ def test_a_retry_at_the_other_process_waits_for_the_stored_response(
         copies = [pool.submit(callers[n % 2].chat, "fault=hold", once) for n in range(8)]
         chat_upstream.wait_for_requests(1)
         chat_upstream.release()
-        answers = [copy.result(30) for copy in copies]
+        answers = [copy.result(60) for copy in copies]
     assert {answer.status for answer in answers} == {200}
     assert len({answer.json["id"] for answer in answers}) == 1
     assert callers[1].stats() == DELIVERED

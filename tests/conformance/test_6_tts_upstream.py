@@ -113,7 +113,7 @@ def test_a_hanging_or_slow_job_ends_at_its_deadline(speaker: Caller) -> None:
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(speaker.speak, f"fault={fault}") for fault in ("hang", "drip")]
         for answer in asked:
-            check_error(answer.result(CALL_DEADLINE_S + 10), 500, "upstream_error")
+            check_error(answer.result(CALL_DEADLINE_S + 60), 500, "upstream_error")
     after = speaker.stats() - before
     assert (after.calls, after.cost, after.ok_calls) == (2, 0, 0)
     assert newest(speaker)["status"] == 3
@@ -130,7 +130,7 @@ def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream
         assert task(speaker, record)["status"] == 1
         assert (speaker.stats() - before).ok_calls == 0
         chat_upstream.release()
-        assert asked.result(30).status == 200
+        assert asked.result(60).status == 200
     assert newest(speaker)["status"] == 2
     assert speaker.stats() - before == DELIVERED
 
@@ -157,7 +157,7 @@ def test_if_the_first_channel_fails_the_second_serves(
     def speaks() -> bool:  # the voices of the second channel are also read in the background
         return caller.speak("你好").status == 200
 
-    wait_until(speaks, 15, "the second channel speaks")
+    wait_until(speaks, 60, "the second channel speaks")
     before = caller.stats()
     assert caller.speak("你好").status == 200
     assert caller.chat("hello").status == 200
@@ -173,7 +173,7 @@ def test_repeated_failures_open_the_circuit_and_further_calls_are_503_uncharged(
     caller = make_caller(service)
     wait_for_voices(caller)
     upstream.behave("status:500")
-    wait_until(lambda: caller.speak("你好").status == 503, 15, "the circuit is open")
+    wait_until(lambda: caller.speak("你好").status == 503, 60, "the circuit is open")
     before = caller.stats()
     check_error(caller.speak("你好"), 503, "service_unavailable")
     check_error(caller.chat("朗读：你好"), 503, "service_unavailable")

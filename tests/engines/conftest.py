@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from myna.engines.espeak.engine import Espeak
 from myna.engines.interface import SpeechResult, Utterance
 from myna.engines.openai.engine import OpenAISpeech
-from myna.files.disk_threads import DiskExecutor
+from myna.files.disk_threads import DiskExecutor, wait_shielded
 from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
 
@@ -21,6 +22,12 @@ HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def cleanup_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a failed job are removed when it ends, also where a loaded machine takes a second for it."""
+    monkeypatch.setattr("myna.files.disk_threads.wait_shielded", partial(wait_shielded, timeout_s=60))
 
 
 @pytest.fixture(scope="module")

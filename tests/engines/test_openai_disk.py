@@ -141,6 +141,8 @@ async def test_a_stalled_open_blocks_nothing_else(
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
     await until(lambda: bool(disk.calls))
     clock.move(LONG_S)
+    await until(lambda: engine._disk._metadata.queued == 1)
+    clock.move(LONG_S)
     with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await call
     assert upstream.requests == []

@@ -103,13 +103,13 @@ def test_open_requests_per_node_and_per_address_are_limited(site: NodeSite, who:
             )
             return answer.status == 503 and f"This {who} has {limit}" in answer.json["error"]["message"]
 
-        wait_until(refused, 15, "one more is refused")
+        wait_until(refused, 60, "one more is refused")
         assert call("GET", f"{site.service.root_url}/healthz").status == 200
 
     def served() -> bool:
         return site.node().ask("beat", {"beats": []}).status == 200
 
-    wait_until(served, 30, "the next one is served")
+    wait_until(served, 60, "the next one is served")
 
 
 def test_stalled_joins_do_not_block_nodes_or_other_joins(site: NodeSite) -> None:

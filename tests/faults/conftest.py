@@ -57,9 +57,9 @@ def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
 
 @pytest.fixture
 def two_services(postgres: Postgres, service_on: ServiceOn) -> tuple[Service, Service]:
-    """Two processes on one database; calls may take a second and are swept soon."""
+    """Two processes on one database; calls may take five seconds and are swept soon."""
     url = postgres.fresh_database()
-    limits = {"MYNA_CALL_DEADLINE_S": "1", "MYNA_SWEEP_EVERY_S": "0.3"}
+    limits = {"MYNA_CALL_DEADLINE_S": "5", "MYNA_SWEEP_EVERY_S": "0.3"}
     return service_on(url, **limits).start(), service_on(url, **limits).start()
 
 

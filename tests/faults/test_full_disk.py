@@ -38,16 +38,16 @@ def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service
     check_error(caller.chat("hello"), 503, "service_unavailable")
     assert caller.stats() == UNCHARGED
     assert caller.get("/models").status == 200
-    wait_until(lambda: not stored(service), 10, "readiness tells of the disk")
+    wait_until(lambda: not stored(service), 60, "readiness tells of the disk")
     assert not list((service.folder / "data").rglob("probe-*"))
     empty_disk(service)
-    wait_until(lambda: stored(service), 10, "the service is ready again")
+    wait_until(lambda: stored(service), 60, "the service is ready again")
 
     def works() -> bool:
         return caller.chat("hello").status == 200
 
-    wait_until(works, 10, "calls go through again")
-    wait_until(lambda: caller.stats() == DELIVERED, 10, "only one call costs")
+    wait_until(works, 60, "calls go through again")
+    wait_until(lambda: caller.stats() == DELIVERED, 60, "only one call costs")
     assert service.cli("account", "show", caller.account.name)["balance"] == 4
     assert audited(service)
     assert service.stop() == 0
@@ -67,6 +67,6 @@ def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
         with pytest.raises(http.client.RemoteDisconnected):
             asked.result(30)
     empty_disk(service)
-    wait_until(lambda: caller.stats() == REFUNDED, 10, "the refund arrives")
-    wait_until(lambda: stored(service), 10, "the service is ready")
+    wait_until(lambda: caller.stats() == REFUNDED, 60, "the refund arrives")
+    wait_until(lambda: stored(service), 60, "the service is ready")
     assert audited(service)

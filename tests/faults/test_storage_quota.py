@@ -29,7 +29,7 @@ def test_speech_over_the_storage_quota_is_refused_uncharged(
         answers.append(caller.speak("你"))
         return answers[-1].status != 200
 
-    wait_until(refused, 30, "the quota is reached")
+    wait_until(refused, 60, "the quota is reached")
     before, records = caller.stats(), caller.get("/records").json["count"]
     assert records == len(answers)
 

@@ -9,7 +9,7 @@ from tests.rig.calls import Wire
 from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 
-ANSWER_WAIT_S = 10
+ANSWER_WAIT_S = 60
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tests.rig.service import Key, Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-WAIT_S = 10
+WAIT_S = 60
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 READ_ALOUD = {"model": "svc-chat", "messages": [{"role": "user", "content": "朗读：你好"}]}
 DETAILS = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
@@ -20,7 +20,7 @@ def line_of(service: Service, answer: Answer) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     def written() -> bool:
-        records = [json.loads(line) for line in service.stderr.splitlines() if '"logger":"access"' in line]
+        records = [json.loads(line) for line in service.log_lines if '"logger":"access"' in line]
         found[:] = [one for one in records if one["request_id"] == answer.headers["x-request-id"]]
         return bool(found)
 

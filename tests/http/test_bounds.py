@@ -24,7 +24,7 @@ from myna.chat.complete import instruction_of
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.engines.openai.text import cut
-from myna.errors import InvalidRequest, MynaError
+from myna.errors import InvalidRequest
 from myna.http import server
 from myna.http.asgi import Request, public_error
 from myna.http.asgi_types import Receive, Scope, Send
@@ -39,6 +39,7 @@ from myna.speech.plan import check_text, read_speed
 from myna.telemetry import logs
 from myna.wire import farm, v1
 from myna.wire.body import decode
+from tests.http.measuring import BLOCKED_MAX, MEASURED_MAX, Reader, cpu_s, judge, reference
 
 BODY_BYTES = 2**20
 HEAD_BYTES = 64 * 1024
@@ -47,14 +48,6 @@ READ_BYTES = 256 * 1024
 ANSWER_BYTES = 2**21
 TEXT_CHARS = 100_000
 """The highest `tts_max_chars`."""
-BLOCKED_MAX = 1.0
-"""In units of the reference, which takes 50 ms on a core of a small server."""
-GROWTH_MAX = 12.0
-"""Four times the input takes four times as long; a quadratic function sixteen times."""
-RATIO_MIN = 0.1
-"""Of the reference: below, a ratio of two times is noise."""
-
-Reader = Callable[[Any], object]
 Case = tuple[Reader, Callable[[int], Any], int]
 
 
@@ -240,7 +233,7 @@ def test_the_largest_completion_blocks_the_event_loop_only_briefly(
     name: str, size: int, reference_s: float
 ) -> None:
     make = COMPLETIONS[name]
-    judge(cpu_s(completion, make(size)), cpu_s(completion, make(size // 4)), reference_s)
+    judge(completion, make(size), make(size // 4), reference_s)
 
 
 CASES = cases()
@@ -248,39 +241,13 @@ CASES = cases()
 
 @pytest.fixture(scope="module")
 def reference_s() -> float:
-    """CPU time of fixed work of the measured kind: objects, strings and dicts in C and in Python."""
-
-    def work() -> None:
-        names = {str(number): [number] for number in range(50_000)}
-        assert sum(len(name) for name in names) > 0
-        assert len(json.loads(json.dumps(names))) == 50_000
-
-    return cpu_s(lambda _: work(), None)
-
-
-def cpu_s(reader: Reader, given: object) -> float:
-    """The minimum CPU time of five runs, or of fewer if they are long. A refusal is measured too."""
-    times: list[float] = []
-    for _ in range(5):
-        began = time.thread_time()
-        with contextlib.suppress(MynaError):
-            reader(given)
-        times.append(time.thread_time() - began)
-        if sum(times) > 0.5:
-            break
-    return min(times)
-
-
-def judge(took_s: float, quarter_s: float, reference_s: float) -> None:
-    assert took_s <= BLOCKED_MAX * reference_s, f"{took_s / reference_s:.2f} of the reference"
-    if took_s > RATIO_MIN * reference_s:
-        assert took_s <= GROWTH_MAX * max(quarter_s, RATIO_MIN * reference_s / 4)
+    return cpu_s(reference, None)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_largest_input_blocks_the_event_loop_only_briefly(name: str, reference_s: float) -> None:
     reader, make, size = CASES[name]
-    judge(cpu_s(reader, make(size)), cpu_s(reader, make(size // 4)), reference_s)
+    judge(reader, make(size), make(size // 4), reference_s)
 
 
 class Sink(asyncio.Transport):
@@ -357,9 +324,8 @@ async def test_one_read_from_a_client_blocks_the_event_loop_only_briefly(
             task.cancel()
         protocol.connection_lost(None)
 
-    took_s, quarter_s = cpu_s(read, READS[name](READ_BYTES)), cpu_s(read, READS[name](READ_BYTES // 4))
+    judge(read, READS[name](READ_BYTES), READS[name](READ_BYTES // 4), reference_s)
     await asyncio.sleep(0)
-    judge(took_s, quarter_s, reference_s)
 
 
 @pytest.mark.anyio
@@ -381,10 +347,8 @@ async def test_one_read_from_an_upstream_blocks_the_event_loop_only_briefly(
         writer.write(b"1\r\nx\r\n" * ANSWER_BYTES + b"0\r\n\r\n")
         writer.close()
 
-    monkeypatch.setattr(ClientConnection, "buffer_updated", timed)
-    http_client = HttpClient(connections_max=1)
-    async with await asyncio.start_server(upstream, "127.0.0.1", 0) as listening:
-        host, port = listening.sockets[0].getsockname()
+    async def longest_s() -> float:
+        reads_s.clear()
         with contextlib.suppress(AnswerTooLarge):
             await http_client.request(
                 "GET",
@@ -394,6 +358,15 @@ async def test_one_read_from_an_upstream_blocks_the_event_loop_only_briefly(
                 deadline_s=60,
                 answer_max_bytes=ANSWER_BYTES,
             )
+        assert len(reads_s) > 1
+        return max(reads_s)
+
+    monkeypatch.setattr(ClientConnection, "buffer_updated", timed)
+    http_client = HttpClient(connections_max=1)
+    async with await asyncio.start_server(upstream, "127.0.0.1", 0) as listening:
+        host, port = listening.sockets[0].getsockname()
+        tries = [await longest_s()]
+        while min(tries) > BLOCKED_MAX * reference_s and len(tries) < MEASURED_MAX:
+            tries.append(await longest_s())
         await http_client.close()
-    assert len(reads_s) > 1
-    assert max(reads_s) <= BLOCKED_MAX * reference_s
+    assert min(tries) <= BLOCKED_MAX * reference_s

@@ -25,7 +25,7 @@ def line_of(service: Service, answer: Answer) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     def written() -> bool:
-        records = [json.loads(line) for line in service.stderr.splitlines() if '"logger":"access"' in line]
+        records = [json.loads(line) for line in service.log_lines if '"logger":"access"' in line]
         found[:] = [one for one in records if one["request_id"] == answer.headers["x-request-id"]]
         return bool(found)
 

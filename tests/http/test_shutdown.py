@@ -15,7 +15,7 @@ from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def chat(service: Service, key: str, text: str = "hello") -> Answer:

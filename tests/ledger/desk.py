@@ -12,7 +12,7 @@ from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.store.books import Holder
 
-CLOSE_WAIT_S = 10.0
+CLOSE_WAIT_S = 60.0
 Plan = Callable[[], Awaitable[ChargeOrder]]
 
 

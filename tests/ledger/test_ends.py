@@ -200,7 +200,7 @@ async def test_recovery_refunds_more_calls_than_one_sweep_takes(
 async def test_finishing_waits_for_calls_that_still_run(books: Books, desk: Desk) -> None:
     holder = await books.holder()
     call = await desk.admit(holder)
-    finishing = asyncio.ensure_future(desk.ledger.finish(10))
+    finishing = asyncio.ensure_future(desk.ledger.finish(60))
     await asyncio.wait([finishing], timeout=0.05)
     assert not finishing.done()
     async with call:

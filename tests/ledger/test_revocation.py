@@ -45,7 +45,7 @@ async def test_calls_after_a_revocation_are_refused_under_load(
         async def lane(desk: Desk) -> None:
             while len(refused) < 100:
                 began = time.monotonic()
-                outcome = await desk.commits.charge(charge_of(holder), 10)
+                outcome = await desk.commits.charge(charge_of(holder), 60)
                 if isinstance(outcome, Charged):
                     charged.append(began)
                 else:

@@ -66,6 +66,6 @@ def test_a_server_removes_part_files_of_its_predecessor_at_startup(make_service:
     left = write(service.folder / "data" / "audio" / "ab" / ".0123456789abcdef.part", OLD_S)
     fresh = write(left.with_name(".fedcba9876543210.part"), 5)
     service.start()
-    wait_until(lambda: not left.exists(), 10, "the leftover is removed")
+    wait_until(lambda: not left.exists(), 60, "the leftover is removed")
     assert fresh.exists()
     assert service.stop() == 0

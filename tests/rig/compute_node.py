@@ -16,8 +16,8 @@ from tests.rig.commands import CommandLine, Ended
 from tests.rig.tether import tethered
 from tests.rig.waiting import wait_until
 
-START_DEADLINE_S = 30
-STOP_DEADLINE_S = 40
+START_DEADLINE_S = 60
+STOP_DEADLINE_S = 60
 
 
 class ComputeNode:
@@ -89,7 +89,7 @@ class ComputeNode:
         """The messages of the log that contain `part`."""
         return [line["message"] for line in self.lines() if part in line["message"]]
 
-    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
         try:
             wait_until(condition, deadline_s, what)
         except TimeoutError as late:

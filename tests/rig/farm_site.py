@@ -124,7 +124,7 @@ class FarmSite:
         self.references[sha256] = wav
         return JobReference(sha256, len(wav), transcript, language)
 
-    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 20) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
         wait_until(condition, deadline_s, f"{what}; failed: {self.failed}")
 
     def wait_completed(self, job: Job) -> bytes:

@@ -31,7 +31,7 @@ from tests.rig import temporary
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
-START_DEADLINE_S = 30
+START_DEADLINE_S = 60
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -39,7 +39,13 @@ max_connections = 200
 synchronous_commit = on
 """
 DURABLE = "fsync = on\n"
-NOT_DURABLE = "fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\n"
+NOT_DURABLE = """
+fsync = off
+full_page_writes = off
+wal_level = minimal
+max_wal_senders = 0
+autovacuum = off
+"""
 
 
 class Postgres:
@@ -83,7 +89,7 @@ class Postgres:
             return
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)  # immediate: no data in it needs a checkpoint
-            self._process.wait(10)
+            self._process.wait(60)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -19,9 +19,15 @@ from tests.rig.commands import CommandLine, Ended
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
-START_DEADLINE_S = 30
-STOP_DEADLINE_S = 40
+START_DEADLINE_S = 60
+STOP_DEADLINE_S = 60
 ALL_SCOPES = ("chat", "tts", "records")
+ON_TWO_CORES = (
+    "-c",
+    "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])\n"
+    "from myna.cli import main; main(['serve'])",
+)
+"""The program of a service with as many speaking processes on every machine."""
 
 _numbers = itertools.count(1)
 
@@ -127,6 +133,11 @@ class Service:
     @property
     def stderr(self) -> str:
         return (self.folder / "stderr").read_text()
+
+    @property
+    def log_lines(self) -> list[str]:
+        """The whole lines of standard error so far; the last one may be half written."""
+        return self.stderr.rpartition("\n")[0].split("\n")
 
     def spawn(self, stderr: int | None = None) -> None:
         """Start the process and don't wait for it to be ready. `stderr` is a file descriptor in place of the

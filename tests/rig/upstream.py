@@ -77,7 +77,7 @@ class Upstream:
         self._port = 0
         self._thread = threading.Thread(target=self._run, name="upstream", daemon=True)
         self._thread.start()
-        wait_until(lambda: self._port != 0, 10, "the upstream listens")
+        wait_until(lambda: self._port != 0, 60, "the upstream listens")
 
     @property
     def url(self) -> str:
@@ -103,7 +103,7 @@ class Upstream:
         self.behave()
         self.hold_again()
 
-    def wait_for_requests(self, count: int, deadline_s: float = 10) -> None:
+    def wait_for_requests(self, count: int, deadline_s: float = 60) -> None:
         wait_until(lambda: len(self.requests) >= count, deadline_s, f"{count} requests upstream")
 
     def close(self) -> None:

@@ -1,14 +1,20 @@
 """Waiting for a condition with a deadline, which is what tests do instead of sleeping."""
 
 import contextlib
+import fcntl
+import os
 import secrets
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 SERVER_PORTS = range(10_000, 32_768)
 _PAUSE = threading.Event()
+_given: set[int] = set()
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, every_s: float = 0.01) -> None:
@@ -21,10 +27,21 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, e
 
 
 def free_port() -> int:
-    """A free TCP port on the loopback. Linux gives no port as low to clients, so
-    no connection takes it before, or between, the starts of a server."""
+    """A TCP port on the loopback that nobody listens on, and that no other test is given, in this process or
+    another, as long as this process lives. Linux gives no port as low to clients, so no connection takes it
+    before, or between, the starts of a server."""
     while True:
         port = SERVER_PORTS.start + secrets.randbelow(len(SERVER_PORTS))
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        if port not in _given:
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+                _given.add(port)
+                probe.bind(("127.0.0.1", port))
+                return port
+
+
+@cache
+def _claims() -> int:
+    """A file with a byte for each port. Who locks it has the port; the lock ends with its process."""
+    path = Path(tempfile.gettempdir()) / f"myna-test-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -8,13 +8,13 @@ import pytest
 
 from myna.channels import FAILURES_MAX
 from tests.rig.calls import Answer, call
-from tests.rig.service import Service, ServiceMaker
+from tests.rig.service import ON_TWO_CORES, Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 SILENT = "\ua78c"
 """A letter, SALTILLO, for which espeak-ng makes no sound."""
-WAIT_S = 10
+WAIT_S = 60
 
 Speak = Callable[[str], Answer]
 
@@ -102,7 +102,8 @@ def test_a_text_without_a_sound_is_400_and_refunded(make_service: ServiceMaker) 
 
 
 def test_texts_over_the_queue_limit_are_503_before_the_charge(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_QUEUE_MAX": "1"}).start()
+    env = {"MYNA_SPEECH_QUEUE_MAX": "1"}
+    service = make_service(program=ON_TWO_CORES, chat_url="parrot:", env=env).start()
     key = service.account(units=100).key().plain
     order = {"text": "今天天气很好，我们一起去公园散步。" * 10}
     url = f"{service.base_url}/tts"

@@ -9,10 +9,10 @@ import pytest
 
 from tests.rig.calls import Wire, call
 from tests.rig.processes import children, send
-from tests.rig.service import Service, ServiceMaker
+from tests.rig.service import ON_TWO_CORES, Service, ServiceMaker
 from tests.rig.waiting import wait_until
 
-WAIT_S = 20
+WAIT_S = 60
 SENTENCE = "今天天气很好，我们一起去公园散步。"
 NO_END = {"text": "ﷺ" * 1000, "speed": "0.25"}
 """A text of more than an hour of sound."""
@@ -54,7 +54,9 @@ def asking(service: Service, key: str, text: str = SENTENCE) -> Wire:
 def test_one_account_cannot_fill_the_queue_and_is_refused_before_the_charge(
     make_service: ServiceMaker,
 ) -> None:
-    service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}).start()
+    service = make_service(
+        program=ON_TWO_CORES, chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}
+    ).start()
     greedy, other = (service.account(units=100).key().plain for _ in range(2))
     with ExitStack() as clients:
         with paused_speech(service):
@@ -75,7 +77,9 @@ def test_one_account_cannot_fill_the_queue_and_is_refused_before_the_charge(
 
 
 def test_many_requests_of_one_key_leave_the_queue_to_others(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_QUEUE_MAX": "8"}).start()
+    service = make_service(
+        program=ON_TWO_CORES, chat_url="parrot:", env={"MYNA_SPEECH_QUEUE_MAX": "8"}
+    ).start()
     greedy, other = (service.account(units=100).key().plain for _ in range(2))
     url = f"{service.base_url}/tts"
     with ThreadPoolExecutor(40) as threads, paused_speech(service):
@@ -96,7 +100,9 @@ def test_many_requests_of_one_key_leave_the_queue_to_others(make_service: Servic
 def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot_released(
     make_service: ServiceMaker,
 ) -> None:
-    service = make_service(chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}).start()
+    service = make_service(
+        program=ON_TWO_CORES, chat_url="parrot:", env={"MYNA_SPEECH_ACCOUNT_MAX": "3"}
+    ).start()
     key = service.account(units=100).key().plain
     with ExitStack() as clients:
         with paused_speech(service):
@@ -115,7 +121,7 @@ def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot
 
 
 def test_a_client_that_disconnects_while_its_text_is_spoken_pays(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:").start()
+    service = make_service(program=ON_TWO_CORES, chat_url="parrot:").start()
     key = service.account(units=100).key().plain
     with paused_speech(service):
         leaving = asking(service, key)
@@ -131,7 +137,7 @@ def test_a_client_that_disconnects_while_its_text_is_spoken_pays(make_service: S
 
 @pytest.mark.parametrize("path", ["tts", "chat/completions"])
 def test_a_text_over_the_sound_limit_is_400_before_the_charge(make_service: ServiceMaker, path: str) -> None:
-    service = make_service(chat_url="parrot:").start()
+    service = make_service(program=ON_TWO_CORES, chat_url="parrot:").start()
     service.cli("settings", "set", "tts_max_sound_s", "60")
     key = service.account(units=100).key().plain
     asked = {"messages": [{"role": "user", "content": "朗读：" + SENTENCE * 20}], "model": "svc-chat"}

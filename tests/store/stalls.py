@@ -11,7 +11,7 @@ import asyncpg
 from myna.store.group_commit import GroupCommit
 from tests.store.books import Books, Holder
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 STALL = """
 CREATE TABLE stall (n bigint);
 CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -17,7 +17,7 @@ from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, ref
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 15.0
+SOON_S = 60.0
 FOR_LONG_MS = 600_000
 CALLS = 50
 LOCKS = {

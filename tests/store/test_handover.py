@@ -4,8 +4,10 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from filelock import FileLock
 
+from myna.store import sqlite_handover
 from myna.store.sqlite_handover import YIELD_S, WriterHandover
 
 
@@ -14,7 +16,10 @@ def test_without_a_request_the_writer_takes_no_lock(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_writer_waits_until_the_command_releases_the_lock(tmp_path: Path) -> None:
+def test_the_writer_waits_until_the_command_releases_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 60.0)
     inside, out = threading.Event(), threading.Event()
 
     def command() -> None:

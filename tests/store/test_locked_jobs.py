@@ -48,7 +48,7 @@ async def reads_continue(works: Works, asked: Sequence[asyncio.Future[Any]]) -> 
         return bool(await watch.fetchval(WAITING))
 
     await until(wait, "a session waits")
-    await asyncio.wait_for(works.books.db.fetch("SELECT 1"), 5)
+    await asyncio.wait_for(works.books.db.fetch("SELECT 1"), 60)
     assert not any(one.done() for one in asked)
     waiting = int(await watch.fetchval(WAITING))
     await watch.close()
@@ -98,8 +98,6 @@ async def test_a_locked_job_is_skipped_for_the_next_one(
 
 
 async def test_locks_of_a_stopped_process_are_released(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(postgresql.SESSION, "idle_in_transaction_session_timeout", "200")
-    stopped = await works.books.open_again()
     holds = asyncio.Event()
 
     async def stand_still(db: Transaction) -> None:
@@ -107,11 +105,14 @@ async def test_locks_of_a_stopped_process_are_released(works: Works, monkeypatch
         holds.set()
         await asyncio.Event().wait()
 
-    standing = asyncio.ensure_future(stopped.transaction(stand_still))
-    await holds.wait()
+    with monkeypatch.context() as patched:  # for the connections of this process alone
+        patched.setitem(postgresql.SESSION, "idle_in_transaction_session_timeout", "200")
+        stopped = await works.books.open_again()
+        standing = asyncio.ensure_future(stopped.transaction(stand_still))
+        await holds.wait()
     node = await works.node()
     await works.ordered(await works.books.holder())
-    assert await asyncio.wait_for(works.leased(node), 10)
+    assert await asyncio.wait_for(works.leased(node), 60)
     standing.cancel()
     await asyncio.gather(standing, return_exceptions=True)
     await stopped.close()

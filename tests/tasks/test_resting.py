@@ -9,6 +9,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_after_a_failure_another_node_gets_the_next_try(works: Works) -> None:
+    await works.books.stop_clock()
     sick, well = await works.node(), await works.node()
     call, job = await works.held(sick)
     await works.tasks.fail(sick, failure(job))
