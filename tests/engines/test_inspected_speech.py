@@ -23,7 +23,7 @@ _DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, 
 
 @pytest.fixture(scope="module")
 async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     yield inspector
     await inspector.close()
 

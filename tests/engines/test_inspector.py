@@ -36,7 +36,7 @@ _MUTANTS = 400
 
 @pytest.fixture
 async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     yield inspector
     await inspector.close()
 
@@ -124,7 +124,7 @@ async def test_a_closed_inspector_has_no_process_and_refuses_files(
 
 async def test_an_inspector_closed_before_its_first_use_starts_nothing(good: Path, tmp_path: Path) -> None:
     before = _children()
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     await inspector.close()
     with pytest.raises(EngineUnavailable):
         await inspector.speech(good, sender=1)
@@ -185,7 +185,7 @@ async def test_a_file_that_hangs_the_child_times_out(
 
 
 async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp_path: Path) -> None:
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     sound = tmp_path / "sound"
     soundfile.write(sound, voice(5), RATE_HZ, format="MP3")
     await inspector.speech(sound, sender=2)
@@ -322,7 +322,7 @@ async def test_output_of_decoders_is_discarded(
     good: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """libmpg123 prints a line for each invalid frame."""
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     source = tmp_path / "upload"
     soundfile.write(source, voice(5), RATE_HZ, format="MP3")
     data = bytearray(source.read_bytes())

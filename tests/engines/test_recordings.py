@@ -28,7 +28,7 @@ _DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, 
 
 @pytest.fixture(scope="module")
 async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     yield inspector
     await inspector.close()
 
@@ -360,7 +360,7 @@ async def test_an_m4a_without_its_decoder_names_the_missing_extra(
     absent.mkdir()
     (absent / "av.py").write_text("raise ImportError('not installed')")
     monkeypatch.setenv("PYTHONPATH", str(absent))
-    inspector = Inspector()
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
     source = tmp_path / "voice.m4a"
     for name, called in (("m4a", "mp4"), ("webm", "webm")):
         source.write_bytes(ffmpeg_file(name, voice(5, FFMPEG_RATE_HZ)))

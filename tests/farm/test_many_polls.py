@@ -18,6 +18,8 @@ from tests.rig.waiting import wait_until
 
 POLLS = 400
 WATCHED_S = 3.0
+LOOKED_S = 9.0
+"""Other load on the machine only adds to a CPU time, so a low one tells; the polls last longer than this."""
 BODY = b'{"jobs": 1, "wait_s": 25}'
 HEALTHY_S = 20
 
@@ -74,7 +76,7 @@ def test_hundreds_of_open_polls_use_little_cpu(site: NodeSite) -> None:
     with open_polls(site, credentials):
         heard = "SELECT count(*) FROM nodes WHERE name LIKE 'many-%' AND heard_at > 1"
         wait_until(lambda: site.sql(heard)[0][0] >= POLLS, 60, "all polls have begun", every_s=0.2)
-        assert cpu_spent_s(site) - alone_s < WATCHED_S / 4
+        wait_until(lambda: cpu_spent_s(site) - alone_s < WATCHED_S / 4, LOOKED_S, "open polls use little CPU")
         began_s = time.monotonic()
         assert call("GET", f"{site.service.root_url}/healthz").status == 200
         assert time.monotonic() - began_s < HEALTHY_S

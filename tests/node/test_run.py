@@ -40,7 +40,7 @@ def test_hello_has_the_capabilities_of_the_node(pair: Pair) -> None:
     hello = pair.site.hellos[-1]
     assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
     assert (hello.slots, hello.clones, hello.leaving) == (1, [], False)
-    assert hello.chars_per_s > 10
+    assert hello.chars_per_s > 0
     assert hello.version
 
 
@@ -144,16 +144,17 @@ def test_without_beats_a_job_is_dropped_when_its_lease_expires(
     farm_site.faults["beat"] += ["status:500"] * 100
     node.wait_logged(f"task {job.id}: dropped: its lease expired")
     farm_site.faults["beat"].clear()
+    farm_site.lease_s = 30.0
     farm_site.wait_completed(farm_site.order())
 
 
 def test_beats_renew_the_lease_of_a_long_job(farm_site: FarmSite, joined: NodeWith, voices: VoicesOf) -> None:
-    farm_site.lease_s = 0.5
+    farm_site.lease_s = 3.0
     node = joined(ONE_SLOT).start()
     speaking = voices(node)
     speaking.stop()
     job = farm_site.order()
-    farm_site.wait(lambda: len(farm_site.beats_of(job)) > 10, "more beats than a lease lasts")
+    farm_site.wait(lambda: len(farm_site.beats_of(job)) > 40, "more beats than a lease lasts")
     speaking.go_on()
     farm_site.wait_completed(job)
     assert node.messages("dropped") == []
