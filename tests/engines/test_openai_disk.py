@@ -110,16 +110,20 @@ async def test_a_stalled_disk_does_not_delay_other_failures(
 async def test_a_slow_cleanup_hides_no_failure(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    moves, held = threading.Event(), list[asyncio.Future[bool]]()
+    begun, moves, held = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
+
+    def stall() -> bool:
+        begun.set()
+        return moves.wait()
 
     async def refuses(peer: PeerConnection) -> None:
-        held.append(engine._disk._metadata.run(moves.wait))
+        held.append(engine._disk._metadata.run(stall))
         await peer.send(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: engine._disk._metadata.queued == 1)
+    await until(lambda: begun.is_set() and engine._disk._metadata.queued == 1)
     clock.move(LONG_S)
     with pytest.raises(UtteranceRefused):
         await call

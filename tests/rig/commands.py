@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.rig.tether import tethered
 
-COMMAND_DEADLINE_S = 60
+COMMAND_DEADLINE_S = 180
 FORKED = frozenset(
     [
         *("serve", "backup", "restore", "move", "models"),

@@ -16,7 +16,7 @@ from tests.rig.commands import CommandLine, Ended
 from tests.rig.tether import tethered
 from tests.rig.waiting import wait_until
 
-START_DEADLINE_S = 60
+START_DEADLINE_S = 120
 STOP_DEADLINE_S = 60
 
 

@@ -31,7 +31,7 @@ from tests.rig import temporary
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
-START_DEADLINE_S = 60
+START_DEADLINE_S = 120
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''

@@ -19,7 +19,7 @@ from tests.rig.commands import CommandLine, Ended
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
-START_DEADLINE_S = 60
+START_DEADLINE_S = 120
 STOP_DEADLINE_S = 60
 ALL_SCOPES = ("chat", "tts", "records")
 ON_TWO_CORES = (
