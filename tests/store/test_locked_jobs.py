@@ -108,8 +108,13 @@ async def test_locks_of_a_stopped_process_are_released(works: Works, monkeypatch
     with monkeypatch.context() as patched:  # for the connections of this process alone
         patched.setitem(postgresql.SESSION, "idle_in_transaction_session_timeout", "200")
         stopped = await works.books.open_again()
-        standing = asyncio.ensure_future(stopped.transaction(stand_still))
-        await holds.wait()
+        while not holds.is_set():  # on a loaded machine the timeout may pass before it has the lock
+            standing = asyncio.ensure_future(stopped.transaction(stand_still))
+            ready = asyncio.ensure_future(holds.wait())
+            await asyncio.wait([standing, ready], return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            if standing.done():
+                standing.exception()
     node = await works.node()
     await works.ordered(await works.books.holder())
     assert await asyncio.wait_for(works.leased(node), 60)
