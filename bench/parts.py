@@ -131,7 +131,7 @@ async def _layers(service: Service) -> dict[str, float]:
         "a call with a constant store, in all": await _least(lambda: whole(_scope(), _body, _nowhere)),
         "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
         "· key: headers, key's hash, body": await _least(
-            lambda: key_auth.caller(Request(_scope(), _body, limits), Scope.CHAT)
+            lambda: key_auth.caller_and_body(Request(_scope(), _body, limits), Scope.CHAT)
         ),
         "· chat: all after the key": await _least(lambda: chat.complete(caller, BODY, _stays)),
         "· · plan: JSON, intent, channels": await _least(lambda: chat._plan(caller, BODY, Slot())),

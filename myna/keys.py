@@ -79,19 +79,19 @@ def hash_of(plain: str) -> bytes:
     return hashlib.sha256(plain.encode()).digest()
 
 
-def presented(authorization: bytes | None) -> bytes:
-    """The hash of the key in an Authorization header. Raises Unauthorized if it has none."""
+def unverified(authorization: bytes | None, scope: Scope) -> UnverifiedCaller:
+    """The caller of a request with this Authorization header. Raises Unauthorized if it holds no key."""
     if authorization is None:
         raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
     match = _BEARER.fullmatch(authorization)
     if not match:
         raise Unauthorized("The Authorization header must be 'Bearer' and a key: myna_ and 40 hex digits.")
-    return hashlib.sha256(match[1]).digest()
+    return UnverifiedCaller(hashlib.sha256(match[1]).digest(), scope)
 
 
-async def verify(db: Queries, key_hash: bytes, scope: Scope) -> store.PresentedKey:
-    """The key's row if it is valid and has `scope`. Raises Unauthorized with the reason."""
-    found = await store.by_hash(db, key_hash)
+async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
+    """The caller's key if it is valid and has the scope. Raises Unauthorized with the reason."""
+    found = await store.by_hash(db, caller.key_hash)
     if found is None:
         raise Unauthorized("This API key is unknown; check that it is complete.")
     key = found.key
@@ -106,8 +106,8 @@ async def verify(db: Queries, key_hash: bytes, scope: Scope) -> store.PresentedK
         raise Unauthorized("This API key has expired; use another one.")
     if key.account_disabled_at:
         raise Unauthorized("The account of this API key is disabled; ask the operator.")
-    if scope & ~Scope(key.scopes):
-        raise Unauthorized(f"This API key lacks the {scope.names[0]} scope; use one that has it.")
+    if caller.scope & ~Scope(key.scopes):
+        raise Unauthorized(f"This API key lacks the {caller.scope.names[0]} scope; use one that has it.")
     return found
 
 

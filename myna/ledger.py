@@ -343,8 +343,8 @@ class Ledger:
         """The account of the caller's key. Raises Unauthorized."""
         return (await self._verify(caller)).key.account_id
 
-    async def _verify(self, caller: UnverifiedCaller) -> keys_store.PresentedKey:
-        return await self._query(keys.verify(self._db, caller.key_hash, caller.scope))
+    async def _verify(self, caller: UnverifiedCaller) -> keys_store.KeySnapshot:
+        return await self._query(keys.verify(self._db, caller))
 
     async def _query(self, query: Awaitable[T]) -> T:
         return await in_time(self._db, query, self._charge_wait_s)

@@ -24,9 +24,11 @@ QUERY_MAX_S = 60.0
 class Quota:
     """The accounts that have reached the site's quota, as of the last `refresh`."""
 
-    def __init__(self, db: Database, site: ConfigCache, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, db: Database, config: ConfigCache, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._db = db
-        self._site = site
+        self._config = config
         self._clock = clock
         self._stored: dict[int, int] = {}
         self._not_before_s = 0.0
@@ -59,4 +61,4 @@ class Quota:
 
     @property
     def _bytes_max(self) -> int:
-        return self._site.settings.account_storage_mib * MIB
+        return self._config.settings.account_storage_mib * MIB

@@ -4,13 +4,15 @@ import hashlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from msgspec import structs
+
 from myna import keys
 from myna.errors import InvalidRequest, MynaError
 from myna.http.asgi import Request
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, in_time
-from myna.store.queries.keys import PresentedKey
+from myna.store.queries.keys import KeySnapshot
 
 T = TypeVar("T")
 
@@ -27,28 +29,33 @@ class KeyAuth:
         self._db = db
         self._wait_s = wait_s
 
-    async def reader(self, request: Request, scope: Scope) -> PresentedKey:
-        """Verifies the key of a GET. Raises Unauthorized."""
-        key_hash = keys.presented(request.authorization)
-        return await self.read(keys.verify(self._db, key_hash, scope))
+    async def verify(self, request: Request, scope: Scope) -> KeySnapshot:
+        """The key of a GET. Raises Unauthorized."""
+        return await self._verify(keys.unverified(request.authorization, scope))
 
-    async def caller(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
+    async def caller_and_body(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
         """The caller of a POST, and its body. The charge verifies the key in its transaction. If the request
         is invalid, the key is verified first: 401 precedes 400."""
-        key_hash = keys.presented(request.authorization)
+        caller = keys.unverified(request.authorization, scope)
+        declared = request.declared_bytes
+        if declared is None or UNVERIFIED_BODY_MAX_BYTES < declared <= request.limits.body_max_bytes:
+            await self._verify(caller)
         try:
-            declared = request.declared_bytes
-            if declared is None or UNVERIFIED_BODY_MAX_BYTES < declared <= request.limits.body_max_bytes:
-                await self.read(keys.verify(self._db, key_hash, scope))
-            body = await request.body(key_hash)
-            return UnverifiedCaller(key_hash, scope, _idempotency_key(request, body)), body
+            body = await request.body(caller.key_hash)
+            idempotency_key = _idempotency_key(request, body)
         except MynaError:
-            await self.read(keys.verify(self._db, key_hash, scope))
+            await self._verify(caller)
             raise
+        if idempotency_key is not None:
+            caller = structs.replace(caller, idempotency_key=idempotency_key)
+        return caller, body
 
-    async def read(self, query: Awaitable[T]) -> T:
-        """Waits at most `wait_s` for a query. Raises DatabaseUnavailable."""
+    async def in_time(self, query: Awaitable[T]) -> T:
+        """The query's result. Raises DatabaseUnavailable after `wait_s`."""
         return await in_time(self._db, query, self._wait_s)
+
+    async def _verify(self, caller: UnverifiedCaller) -> KeySnapshot:
+        return await self.in_time(keys.verify(self._db, caller))
 
 
 def _idempotency_key(request: Request, body: bytes) -> IdempotencyKey | None:

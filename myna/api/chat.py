@@ -22,13 +22,13 @@ class ChatApi:
         self._config = config
 
     async def models(self, request: Request) -> Response:
-        presented = await self._key_auth.reader(request, Scope.CHAT)
-        await self._key_auth.read(self._config.at(presented.config_version))
+        verified = await self._key_auth.verify(request, Scope.CHAT)
+        await self._key_auth.in_time(self._config.at(verified.config_version))
         owner = self._config.settings.owner
         models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
         return Response(to_json(ModelList("list", models)).encode())
 
     async def completions(self, request: Request) -> Response:
-        caller, body = await self._key_auth.caller(request, Scope.CHAT)
+        caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
         answer = await self._chat.complete(caller, body, request.disconnected)
         return Response(answer.encode(), headers=units.headers())

@@ -18,8 +18,8 @@ class MeApi:
         self._db = db
 
     async def me(self, request: Request) -> Response:
-        key = (await self._key_auth.reader(request, Scope(0))).key
-        used = await self._key_auth.read(store.usage(self._db, key.id))
+        key = (await self._key_auth.verify(request, Scope(0))).key
+        used = await self._key_auth.in_time(store.usage(self._db, key.id))
         stats = KeyStats(used.calls, used.cost, used.ok_calls)
         scopes, expires_at = Scope(key.scopes).names, key.expires_at // 1000
         info = KeyInfo(

@@ -50,7 +50,7 @@ class SpeechApi:
         self._synthesizer = synthesizer
 
     async def speak(self, request: Request) -> Response:
-        caller, body = await self._key_auth.caller(request, Scope.TTS)
+        caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
         answer = await self._synthesizer.speak(caller, body, request.disconnected)
         headers = units.headers()
         if access_log.details().ignored:
@@ -58,30 +58,30 @@ class SpeechApi:
         return Response(answer.encode(), headers=headers)
 
     async def voices(self, request: Request) -> Response:
-        presented = await self._key_auth.reader(request, Scope.TTS)
-        await self._key_auth.read(self._config.at(presented.config_version))
-        config = await self._key_auth.read(self._config.with_nodes())
-        nodes = await self._key_auth.read(self._capacity.nodes(config))
-        own = clones.ready(self._db, presented.key.account_id) if nodes else None
-        cloned = voices.usable_clones(await self._key_auth.read(own), config, nodes) if own else []
+        verified = await self._key_auth.verify(request, Scope.TTS)
+        await self._key_auth.in_time(self._config.at(verified.config_version))
+        config = await self._key_auth.in_time(self._config.with_nodes())
+        nodes = await self._key_auth.in_time(self._capacity.nodes(config))
+        own = clones.ready(self._db, verified.key.account_id) if nodes else None
+        cloned = voices.usable_clones(await self._key_auth.in_time(own), config, nodes) if own else []
         public = voices.usable(self._channels, config, nodes)
         data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
         return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")).encode())
 
     async def task(self, request: Request) -> Response:
-        presented = await self._key_auth.reader(request, Scope.TTS)
+        verified = await self._key_auth.verify(request, Scope.TTS)
         task_id = read_integer("id", request.query().get("id"))
         found = None
         if 0 < task_id <= ID_MAX:
-            query = store.of_account(self._db, presented.key.account_id, task_id)
-            found = await self._key_auth.read(query)
+            query = store.of_account(self._db, verified.key.account_id, task_id)
+            found = await self._key_auth.in_time(query)
         if found is None:
             raise NotFound("There is no such task; check the id.")
-        await self._key_auth.read(self._config.at(presented.config_version))
+        await self._key_auth.in_time(self._config.at(verified.config_version))
         return Response(to_json(TaskAnswer(1, self._task(found))).encode())
 
     async def records(self, request: Request) -> Response:
-        presented = await self._key_auth.reader(request, Scope.RECORDS)
+        verified = await self._key_auth.verify(request, Scope.RECORDS)
         query = request.query()
         limit = read_integer("limit", query.get("limit", str(RECORDS_DEFAULT)))
         before = read_integer("before", query.get("before", str(ID_MAX)))
@@ -89,9 +89,9 @@ class SpeechApi:
             raise InvalidRequest(f"limit: must be from 1 to {RECORDS_MAX}.")
         if before < 1:
             raise InvalidRequest("before: must be the id of a record.")
-        page = store.page(self._db, presented.key.account_id, min(before, ID_MAX), limit + 1)
-        rows = await self._key_auth.read(page)
-        await self._key_auth.read(self._config.at(presented.config_version))
+        page = store.page(self._db, verified.key.account_id, min(before, ID_MAX), limit + 1)
+        rows = await self._key_auth.in_time(page)
+        await self._key_auth.in_time(self._config.at(verified.config_version))
         data = [self._record(row) for row in rows[:limit]]
         return Response(
             to_json(

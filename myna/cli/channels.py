@@ -11,10 +11,10 @@ from typing import Literal
 from cyclopts import App
 
 from myna import channels
-from myna import config as site
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.config import Change
 from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
 from myna.engines.registry import engine_of
 from myna.errors import CommandError, UpstreamFailed
@@ -179,7 +179,7 @@ def _switch(name: str, enabled: bool, json: bool) -> None:
     show({"name": name, "enabled": enabled}, json)
 
 
-def _change(name: str, change: site.Change, json: bool) -> None:
+def _change(name: str, change: Change, json: bool) -> None:
     async def work(db: Database) -> None:
         if not await db.transaction(change):
             raise await _missing(db, name)

@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from myna import audit as books
-from myna import config as site
+from myna import config
 from myna import settings as process_settings
 from myna.cli.console import Json, moment, read_settings, show, show_rows, with_database
 from myna.store.database import Database
@@ -23,17 +23,17 @@ settings = App(name="settings", help="Site settings and process settings.")
 @settings.command(name="list")
 def list_settings(*, json: Json = False) -> None:
     """List site settings and process settings, each with the source of its value."""
-    config = with_database(store.load, json=json)
+    stored = with_database(store.load, json=json)
     rows = [
-        {"name": name, "value": value, "source": source, "meaning": site.SETTINGS[name].meaning}
-        for name, value, source in site.applied(config)
+        {"name": name, "value": value, "source": source, "meaning": config.SETTINGS[name].meaning}
+        for name, value, source in config.applied(stored)
     ]
     for found in process_settings.load(os.environ)[1]:
         name = process_settings.PREFIX + found.name.upper()
         meaning = process_settings.SETTINGS[found.name].meaning
         rows.append({"name": name, "value": found.value, "source": found.source, "meaning": meaning})
     show_rows(rows, json, empty="")
-    _warn(config)
+    _warn(stored)
 
 
 @settings.command(name="get")
@@ -42,17 +42,17 @@ def get_setting(name: str, *, json: Json = False) -> None:
     _show_setting(with_database(store.load, json=json), name, json)
 
 
-def _show_setting(config: Config, name: str, json: bool) -> None:
-    site.check_name(name)
-    for found, value, source in site.applied(config):
+def _show_setting(stored: Config, name: str, json: bool) -> None:
+    config.check_name(name)
+    for found, value, source in config.applied(stored):
         if found == name:
             show({"name": name, "value": value, "source": source}, json)
-    _warn(config, name)
+    _warn(stored, name)
 
 
-def _warn(config: Config, only: str | None = None) -> None:
+def _warn(stored: Config, only: str | None = None) -> None:
     """Warns on stderr of stored values that this build can't read."""
-    for one in site.unreadable(config):
+    for one in config.unreadable(stored):
         if only in (None, one.name):
             print(f"myna: the stored site setting {one}; its default applies", file=sys.stderr)
 
@@ -60,10 +60,10 @@ def _warn(config: Config, only: str | None = None) -> None:
 @settings.command(name="set")
 def set_setting(name: str, value: str, *, json: Json = False) -> None:
     """Change one site setting; running servers use it at once."""
-    site.check(name, value)
+    config.check(name, value)
 
     async def work(db: Database) -> Config:
-        await site.change(db, name, value)
+        await config.change(db, name, value)
         return await store.load(db)
 
     _show_setting(with_database(work, json=json), name, json)

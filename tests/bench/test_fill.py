@@ -7,7 +7,7 @@ import pytest
 from bench import fill, grow, load
 from bench.fill import Size
 from myna import audit, keys
-from myna.keys import Scope
+from myna.keys import Scope, UnverifiedCaller
 from myna.store.database import connect
 from myna.store.files.audio import AudioStore
 from myna.store.queries import accounts as accounts_store
@@ -56,7 +56,8 @@ async def test_every_key_of_the_load_has_all_scopes(url: str, tmp_path: Path) ->
     try:
         for number in range(1, SMALL.keys + 1):
             key_hash = keys.hash_of(load.KEY_FORMAT % number)
-            found = await keys.verify(db, key_hash, Scope.CHAT | Scope.TTS | Scope.RECORDS)
+            all_scopes = Scope.CHAT | Scope.TTS | Scope.RECORDS
+            found = await keys.verify(db, UnverifiedCaller(key_hash, all_scopes))
             assert found.key.account_id == fill.Books(SMALL).account_of(number)
     finally:
         await db.close()

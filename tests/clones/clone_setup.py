@@ -17,7 +17,7 @@ from myna.store.database import Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as store
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
 from myna.wire.farm import Hello, Job, LeaseProof
@@ -109,7 +109,7 @@ class CloneSetup:
     async def ordered(self, holder: Holder, voice_id: str, status: TaskStatus = TaskStatus.QUEUED) -> Charge:
         """A task of one unit in this voice."""
         tts, task = int(Scope.TTS), NewTask("你好", voice_id, 1.0, status)
-        version = (await site.load(self.books.db)).version
+        version = (await config_store.load(self.books.db)).version
         return await self.books.opened(holder, scope=tts, pays=tts, task=task, config_version=version)
 
     def files(self) -> list[str]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from myna import accounts, clones
-from myna import config as site
+from myna import accounts, clones, config
 from myna.clones import CLONES_MAX, CONSENT
 from myna.errors import CommandError
 from myna.store.postgresql import Postgresql
@@ -42,7 +41,7 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
 
 
 async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:
-    await site.change(clone_setup.books.db, "account_storage_mib", "1")
+    await config.change(clone_setup.books.db, "account_storage_mib", "1")
     holder = await clone_setup.books.holder()
     first = await clone_setup.clone(holder)
     room = 2**20 - first.sample_bytes
@@ -59,7 +58,7 @@ async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: Clone
 
 
 async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(clone_setup: CloneSetup) -> None:
-    await site.change(clone_setup.books.db, "account_storage_mib", "1")
+    await config.change(clone_setup.books.db, "account_storage_mib", "1")
     holder = await clone_setup.books.holder()
     first = await clone_setup.clone(holder)
     room = 2**20 - 2 * first.sample_bytes

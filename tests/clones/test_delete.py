@@ -6,7 +6,7 @@ import pytest
 
 from myna.errors import CommandError, StaleLease
 from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
 from tests.clones.clone_setup import CloneSetup, held_of
 from tests.store.books import break_refunds, charge_of, mend_refunds
@@ -34,7 +34,7 @@ async def test_deleting_a_voice_makes_earlier_decisions_stale(
     books, node = clone_setup.books, await clone_setup.node()
     holder = await books.holder()
     voice = await clone_setup.ready(holder, node)
-    seen = (await site.load(books.db)).version
+    seen = (await config_store.load(books.db)).version
     await clone_setup.delete(voice.voice_id)
     task = NewTask("你好", voice.voice_id, 1.0, TaskStatus.QUEUED)
     assert await books.charge(charge_of(holder, task=task, config_version=seen)) == [

@@ -13,7 +13,7 @@ from myna.errors import CommandError
 from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from myna.wire.farm import Hello, NodeVoice
 from tests.store.books import Books
 
@@ -32,11 +32,11 @@ async def channels() -> AsyncIterator[Channels]:
 
 async def seen(books: Books) -> list[EngineVoice]:
     """The embedded voices as callers see them."""
-    return voice_overrides.overridden(VOICES, (await site.load(books.db)).overrides)
+    return voice_overrides.overridden(VOICES, (await config_store.load(books.db)).overrides)
 
 
 async def version(books: Books) -> int:
-    return (await site.load(books.db)).version
+    return (await config_store.load(books.db)).version
 
 
 async def test_voices_without_overrides_are_unchanged(books: Books) -> None:
@@ -98,7 +98,7 @@ async def test_an_override_without_effect_is_deleted(books: Books, channels: Cha
     await voice_overrides.rename(books.db, channels, SECOND, "")
     await voice_overrides.order(books.db, channels, [SECOND])
     await voice_overrides.order(books.db, channels, [THIRD])
-    assert (await site.load(books.db)).overrides.keys() == {THIRD}
+    assert (await config_store.load(books.db)).overrides.keys() == {THIRD}
 
 
 @pytest.mark.parametrize("name", [" ", "n" * 101, "a\nb"])
@@ -153,4 +153,4 @@ async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
     without_channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
     assert await voice_overrides.list_public(books.db, without_channels) == []
     await voice_overrides.hide(books.db, without_channels, FIRST, False)
-    assert (await site.load(books.db)).overrides == {}
+    assert (await config_store.load(books.db)).overrides == {}

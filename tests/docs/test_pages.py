@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 from prometheus_client.metrics import MetricWrapperBase
 
-from myna import config as site
-from myna import settings
+from myna import config, settings
 from myna.settings import PREFIX, Settings
 from myna.telemetry import metrics
 from tests.docs.pages import DOCS, PAGES, README, anchors, code, links, rows
@@ -28,9 +27,9 @@ def documented_defaults() -> dict[str, str]:
 
 def test_the_configuration_page_has_every_setting_with_its_default_and_no_other() -> None:
     process = {PREFIX + name.upper(): str(value) for name, value in structs.asdict(Settings()).items()}
-    of_site = {name: str(value) for name, value in structs.asdict(site.SiteSettings()).items()}
+    of_site = {name: str(value) for name, value in structs.asdict(config.SiteSettings()).items()}
     assert documented_defaults() == process | of_site
-    assert {name: str(site.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
+    assert {name: str(config.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
     assert all(setting.meaning for setting in settings.SETTINGS.values())
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from myna import accounts, keys
-from myna import config as site
+from myna import accounts, config, keys
 from myna.errors import (
     DatabaseUnavailable,
     InsufficientUnits,
@@ -20,7 +19,7 @@ from myna.keys import Scope
 from myna.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
-from myna.store.queries import config as site_store
+from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from tests.ledger.desk import Desk, caller_of, desk_on, refusing
 from tests.store.books import Books, reserved, speech
@@ -61,7 +60,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, desk: Desk) -> 
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk: Desk) -> None:
     """The process's configuration is stale; the charge detects it, and the request is planned again."""
     holder = await books.holder(units=9)
-    await site.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7")
 
     call = await desk.admit(holder)
 
@@ -74,13 +73,13 @@ async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk
 async def test_a_late_refresh_does_not_restore_an_older_configuration(
     books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = await site_store.load(books.db)
-    await site.change(books.db, "chat_units", "7")
-    new = await site_store.load(books.db)
+    old = await config_store.load(books.db)
+    await config.change(books.db, "chat_units", "7")
+    new = await config_store.load(books.db)
     begun, released = asyncio.Event(), asyncio.Event()
 
     async def late(_: object) -> Config:
-        monkeypatch.setattr(site_store, "load", early)
+        monkeypatch.setattr(config_store, "load", early)
         begun.set()
         await released.wait()
         return old
@@ -88,7 +87,7 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
     async def early(_: object) -> Config:
         return new
 
-    monkeypatch.setattr(site_store, "load", late)
+    monkeypatch.setattr(config_store, "load", late)
     refreshing = asyncio.ensure_future(desk.config.refresh())
     await begun.wait()
     await desk.config.refresh()
@@ -100,7 +99,7 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
 
 async def test_a_refresh_after_a_restore_accepts_an_older_version(books: Books, desk: Desk) -> None:
     before = desk.config.current.version
-    await site.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7")
     await desk.config.refresh()
     await books.sql("UPDATE site SET version = $1", before)
     await books.sql("DELETE FROM settings")
@@ -113,7 +112,7 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
 ) -> None:
     """Else it would carry the price of one version and the number of another."""
     holder, old, prices = await books.holder(), desk.config.current, []
-    await site.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7")
     await desk.config.refresh()
 
     async def plan() -> ChargeOrder:
@@ -129,7 +128,7 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
 
 async def test_a_refusal_by_a_stale_configuration_is_decided_again(books: Books, desk: Desk) -> None:
     holder = await books.holder()
-    await site.change(books.db, "chat_units", "3")
+    await config.change(books.db, "chat_units", "3")
 
     async def plan() -> ChargeOrder:
         if desk.config.settings.chat_units != 3:

@@ -12,7 +12,7 @@ from myna.channels import FAILURES_MAX, restore_circuits
 from myna.config import ConfigCache
 from myna.settings import Settings
 from myna.store.queries import circuits as store
-from myna.store.queries import config as site_store
+from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
 from tests.store.books import Books
 
@@ -85,10 +85,10 @@ async def test_a_circuit_change_that_failed_to_be_stored_is_retried(books: Books
 
 
 async def test_the_circuit_of_a_removed_channel_is_deleted(books: Books, service: Service) -> None:
-    await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))
+    await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
     fail(service)
     await service.jobs.record_circuits()
-    await books.db.transaction(lambda connection: site_store.remove_channel(connection, "up"))
+    await books.db.transaction(lambda connection: config_store.remove_channel(connection, "up"))
     assert await store.load(books.db) == {}
 
 
@@ -97,7 +97,7 @@ async def test_a_channel_without_its_key_is_logged_once(
 ) -> None:
     off = structs.replace(ROW, name="off", enabled=0)
     for row in (ROW, off):
-        await books.db.transaction(lambda connection, row=row: site_store.add_channel(connection, row))
+        await books.db.transaction(lambda connection, row=row: config_store.add_channel(connection, row))
     caplog.set_level(logging.WARNING, "myna.channels")
     await service.jobs.refresh_config()
     await service.jobs.refresh_config()
@@ -108,7 +108,7 @@ async def test_a_channel_without_its_key_is_logged_once(
 async def test_a_channel_with_its_key_is_not_logged(
     books: Books, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await books.db.transaction(lambda connection: site_store.add_channel(connection, ROW))
+    await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
     service = await serving(books, tmp_path, MYNA_KEY_UP="secret")
     caplog.set_level(logging.WARNING, "myna.channels")
     await service.jobs.refresh_config()

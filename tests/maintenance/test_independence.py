@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit
-from myna import config as site
+from myna import audit, config
 from myna.app import Service
 from myna.config import DAY_MS, ConfigCache, SiteSettings
 from myna.ledger import DEADLINE_MARGIN_S
@@ -73,7 +72,7 @@ async def test_an_unreadable_setting_has_its_default_and_is_logged_once_per_vers
             " its default applies: 1"
         ]
         assert found.settings == SiteSettings(tts_units=7)
-        await site.change(books.db, "tts_units", "8")
+        await config.change(books.db, "tts_units", "8")
         await found.refresh()
     assert len(caplog.records) == 2
     await books.sql("DELETE FROM settings")
@@ -83,7 +82,7 @@ async def test_an_unreadable_setting_is_an_audit_breach(books: Books, service: S
     await books.sql(UNREADABLE, "language", "tlh")
     (breach,) = (await audit.run(books.db, service.audio)).breaches
     assert (breach.rule, breach.examples) == (audit.SETTINGS_RULE, ["language must be zh or en, it is 'tlh'"])
-    await site.change(books.db, "language", "en")
+    await config.change(books.db, "language", "en")
     assert (await audit.run(books.db, service.audio)).breaches == []
 
 
@@ -95,7 +94,7 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert exists(old)
-    await site.change(books.db, "audio_keep_days", "1")
+    await config.change(books.db, "audio_keep_days", "1")
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert not exists(old)
@@ -104,7 +103,7 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
 async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
     old = await _old_audio(books, tmp_path)
     orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
-    await site.change(books.db, "audio_keep_days", "1")
+    await config.change(books.db, "audio_keep_days", "1")
     await service.jobs.refresh_config()
     await books.sql(
         "ALTER TABLE reservations RENAME TO elsewhere"

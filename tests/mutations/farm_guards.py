@@ -114,7 +114,7 @@ OF_UPLOADS = (
         (
             Change(
                 UPLOAD,
-                "if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.lease)):",
+                "if not await self._node_auth.in_time(self._tasks.has_lease(node.id, headers.lease)):",
                 "if False:",
             ),
             SHORT_PATIENCE,

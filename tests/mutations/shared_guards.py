@@ -211,7 +211,7 @@ ON_BOTH = (
     guard("verify: revoked", KEYS, "if key.revoked_at:", "if False:", KEY_REFUSED),
     guard("verify: expired", KEYS, "if key.expires_at and", "if False and", KEY_REFUSED),
     guard("verify: disabled", KEYS, "if key.account_disabled_at:", "if False:", KEY_REFUSED),
-    guard("verify: scope", KEYS, "if scope & ~Scope(key.scopes):", "if False:", KEY_REFUSED),
+    guard("verify: scope", KEYS, "if caller.scope & ~Scope(key.scopes):", "if False:", KEY_REFUSED),
     guard(
         "grant",
         GRANTS,

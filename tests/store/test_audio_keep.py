@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna import config as site
+from myna import config
 from myna.store.batch import TaskStatus
 from myna.store.database import Transaction
 from myna.store.migrate import known
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 NUMBER = 8
 
 
-async def upgraded(books: Books) -> site.SiteSettings:
+async def upgraded(books: Books) -> config.SiteSettings:
     """The settings after a migration of the present rows."""
     script = dict(known(books.db.dialect))[NUMBER]
 
@@ -21,7 +21,7 @@ async def upgraded(books: Books) -> site.SiteSettings:
         await connection.run_script(script)
 
     await books.db.transaction(work)
-    return site.settings_of(await store.load(books.db))
+    return config.settings_of(await store.load(books.db))
 
 
 async def test_the_migration_keeps_audio_for_90_days_on_a_new_site(books: Books) -> None:
@@ -35,5 +35,5 @@ async def test_the_migration_keeps_audio_forever_on_a_site_with_speech(books: Bo
 
 async def test_the_migration_keeps_the_operators_setting(books: Books) -> None:
     await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
-    await site.change(books.db, "audio_keep_days", "7")
+    await config.change(books.db, "audio_keep_days", "7")
     assert (await upgraded(books)).audio_keep_days == 7

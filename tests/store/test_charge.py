@@ -3,8 +3,7 @@
 import pytest
 from msgspec import structs
 
-from myna import accounts, keys
-from myna import config as site
+from myna import accounts, config, keys
 from myna.keys import Scope
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
 from tests.store.books import KEY_REFUSED, Books, charge_of, charged_of, keep_of, refund_of, reserved, speech
@@ -82,7 +81,7 @@ async def test_a_rate_without_its_scope_is_refused(books: Books) -> None:
 
 async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
     holder = await books.holder()
-    await site.change(books.db, "chat_units", "2")
+    await config.change(books.db, "chat_units", "2")
     assert await books.charge(charge_of(holder)) == [ChargeRefused(RefusalReason.STALE)]
     assert await nothing_moved(books)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from myna import config as site
+from myna import config
 from myna.errors import InvalidRequest, Unavailable
 from myna.ledger import Call
-from myna.store.queries import config as site_store
+from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
@@ -22,7 +22,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.configuration = self.nodes = 0
-        load, load_nodes = site_store.load, site_store.load_nodes
+        load, load_nodes = config_store.load, config_store.load_nodes
 
         async def counted(db: Any) -> Config:
             self.configuration += 1
@@ -33,8 +33,8 @@ class Reads:
             self.nodes += 1
             return await load_nodes(db)
 
-        monkeypatch.setattr(site_store, "load", counted)
-        monkeypatch.setattr(site_store, "load_nodes", counted_nodes)
+        monkeypatch.setattr(config_store, "load", counted)
+        monkeypatch.setattr(config_store, "load_nodes", counted_nodes)
 
 
 async def row_of(works: Works, name: str) -> NodeRow:
@@ -74,7 +74,7 @@ async def test_a_change_by_the_operator_reloads_the_configuration(
     holder = await works.books.holder()
     await works.desk.config.refresh()
     reads = Reads(monkeypatch)
-    await site.change(works.books.db, "chat_units", "7")
+    await config.change(works.books.db, "chat_units", "7")
     await chats(works, holder)
     assert reads.configuration == 1
 
@@ -106,24 +106,24 @@ async def test_changes_of_a_nodes_voices_are_rate_limited(works: Works) -> None:
     await works.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
         await says(works, f"voice-{number}")
-    before = await site_store.load(works.books.db)
+    before = await config_store.load(works.books.db)
     for _ in range(3):
         with pytest.raises(Unavailable):
             await says(works, "too-soon")
-    assert await site_store.load(works.books.db) == before
+    assert await config_store.load(works.books.db) == before
     await says(works, f"voice-{CHANGES_AT_ONCE - 1}")  # no change
     await works.books.move_clock(CHANGE_EVERY_MS)
     await says(works, "in-time")
     with pytest.raises(Unavailable):
         await says(works, "too-soon")
-    assert [row.voice_id for row in (await site_store.load(works.books.db)).node_voices] == ["in-time"]
+    assert [row.voice_id for row in (await config_store.load(works.books.db)).node_voices] == ["in-time"]
 
 
 async def test_a_leaving_node_is_not_rate_limited_and_keeps_its_voices(works: Works) -> None:
     await works.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
         await says(works, f"voice-{number}")
-    before = await site_store.load(works.books.db)
+    before = await config_store.load(works.books.db)
     await says(works, "too-soon", leaving=True)
-    assert await site_store.load(works.books.db) == before
+    assert await config_store.load(works.books.db) == before
     assert not (await row_of(works, "node")).online

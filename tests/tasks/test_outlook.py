@@ -4,7 +4,7 @@ import pytest
 
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from myna.store.queries.farm.capacity import ONLINE_MS
 from tests.store.books import AUDIO, Holder
 from tests.tasks.works import HUNDRED, VOICE, Works, shown
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 async def wait_s(works: Works, holder: Holder, chars: int = 100, voice: str = VOICE) -> float:
     """The estimated wait by a new query of the queue."""
-    capacity, config = Capacity(works.books.db), await site.load(works.books.db)
+    capacity, config = Capacity(works.books.db), await config_store.load(works.books.db)
     nodes = await capacity.nodes(config)
     able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
     return await capacity.wait_s(holder.account_id, chars, able, nodes, config)
@@ -97,15 +97,15 @@ async def test_disabled_draining_and_offline_nodes_have_no_capacity(works: Works
     there = await works.node()
     await works.nodes.disable("disabled")
     await works.nodes.drain("draining")
-    assert set(await capacity.nodes(await site.load(books.db))) == {there}
+    assert set(await capacity.nodes(await config_store.load(books.db))) == {there}
     await books.move_clock(ONLINE_MS + 1)
-    assert await capacity.nodes(await site.load(books.db)) == {}
+    assert await capacity.nodes(await config_store.load(books.db)) == {}
 
 
 async def test_tasks_ordered_since_the_last_query_are_ahead(works: Works) -> None:
     await works.node(slots=1, chars_per_s=10.0)
     holder = await works.books.holder()
-    capacity, config = Capacity(works.books.db), await site.load(works.books.db)
+    capacity, config = Capacity(works.books.db), await config_store.load(works.books.db)
     nodes = await capacity.nodes(config)
     before = await capacity.wait_s(holder.account_id, 100, set(nodes), nodes, config)
     capacity.count_new_task(holder.account_id, VOICE, 50)

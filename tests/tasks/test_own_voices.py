@@ -6,7 +6,7 @@ from myna import voices
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from tests.store.books import AUDIO, Holder
 from tests.tasks.works import Works, shown
 
@@ -75,6 +75,6 @@ async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language
     voice_id, db = await ready(works, owner, node), works.books.db
     for put, there in ((works.nodes.drain, []), (works.nodes.enable, [voice_id])):
         await put("the node")
-        config = await site.load(db)
+        config = await config_store.load(db)
         own, nodes = await clones.ready(db, owner.account_id), await Capacity(db).nodes(config)
         assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there

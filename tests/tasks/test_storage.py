@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna import config as site
+from myna import config
 from myna import quota as module
 from myna.errors import DiskFull, StorageQuotaReached
 from myna.quota import Quota
@@ -52,7 +52,7 @@ async def test_below_the_disk_reserve_nothing_is_charged(works: Works) -> None:
 
 async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(works: Works) -> None:
     await works.node()
-    await site.change(works.desk.db, "account_storage_mib", "1")
+    await config.change(works.desk.db, "account_storage_mib", "1")
     full, other = await works.books.holder(units=10), await works.books.holder(units=10)
     await stores(works, full, MIB - 1)
     await stores(works, other, 5)
@@ -76,7 +76,7 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
 async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_refused(works: Works) -> None:
     """Calls in progress when the quota is reached are delivered."""
     await works.node()
-    await site.change(works.desk.db, "account_storage_mib", "1")
+    await config.change(works.desk.db, "account_storage_mib", "1")
     holder = await works.books.holder(units=10)
     await stores(works, holder, MIB - 1)
     await works.desk.config.refresh()
@@ -92,7 +92,7 @@ async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_re
 
 async def test_removed_audio_or_a_larger_quota_allows_new_orders(works: Works) -> None:
     await works.node()
-    await site.change(works.desk.db, "account_storage_mib", "1")
+    await config.change(works.desk.db, "account_storage_mib", "1")
     holder = await works.books.holder(units=10)
     task_id = await stores(works, holder, 2 * MIB)
     await works.desk.config.refresh()
@@ -101,9 +101,9 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(works: Works) -
         await works.admitted(holder)
 
     for mib in ("3", "0"):  # at once, without another query
-        await site.change(works.desk.db, "account_storage_mib", mib)
+        await config.change(works.desk.db, "account_storage_mib", mib)
         await works.admitted(holder)
-    await site.change(works.desk.db, "account_storage_mib", "1")
+    await config.change(works.desk.db, "account_storage_mib", "1")
     await works.desk.config.refresh()
     with pytest.raises(StorageQuotaReached):
         await works.admitted(holder)
@@ -159,9 +159,9 @@ async def query_times_s(
 async def test_a_quota_query_on_a_dead_connection_ends(
     postgres_works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, config = postgres_works.books, postgres_works.desk.config
-    await site.change(books.db, "account_storage_mib", "1")
-    await config.refresh()
+    books, cache = postgres_works.books, postgres_works.desk.config
+    await config.change(books.db, "account_storage_mib", "1")
+    await cache.refresh()
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         with monkeypatch.context() as brief:
@@ -169,5 +169,5 @@ async def test_a_quota_query_on_a_dead_connection_ends(
             proxy.silence_after(b"HAVING sum(bytes)")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):
-                    await Quota(db, config).refresh()
+                    await Quota(db, cache).refresh()
         await db.close()

@@ -23,7 +23,7 @@ from myna.store.batch import Charge, NewTask, Replayed, TaskStatus
 from myna.store.database import Database, Transaction
 from myna.store.files.free_space import FreeSpace
 from myna.store.queries import clones
-from myna.store.queries import config as site
+from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
 from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
 from tests.ledger.desk import Desk, desk_on
@@ -98,7 +98,7 @@ class Works:
         return await self._charged(holder, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
 
     async def _charged(self, holder: Holder, task: NewTask, changes: dict[str, Any]) -> Charge:
-        tts, version = int(Scope.TTS), (await site.load(self.books.db)).version
+        tts, version = int(Scope.TTS), (await config_store.load(self.books.db)).version
         plain = {"scope": tts, "pays": tts, "deadline_ms": DEADLINE_MS, "config_version": version}
         return await self.books.opened(holder, **plain | changes, task=task)
 

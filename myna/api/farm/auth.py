@@ -31,10 +31,10 @@ class NodeAuth:
         self._nodes = nodes
         self._wait_s = wait_s
 
-    async def node(self, request: Request) -> NodeRow:
+    async def verify(self, request: Request) -> NodeRow:
         """The node of the request's credential. Raises NodeTooOld, NodeRefused."""
         _check_protocol(request)
-        return await self.wait(self._nodes.verify(request.authorization))
+        return await self.in_time(self._nodes.verify(request.authorization))
 
     async def unauthenticated_body(self, request: Request, shape: type[S]) -> S:
         """The body of a request without a credential, within tighter limits."""
@@ -51,11 +51,11 @@ class NodeAuth:
 
     async def node_and_body(self, request: Request, shape: type[S]) -> tuple[NodeRow, S]:
         """The authenticated node and the decoded body."""
-        node = await self.node(request)
+        node = await self.verify(request)
         return node, decode(await request.body(), shape)[1]
 
-    async def wait(self, query: Awaitable[T]) -> T:
-        """Waits at most `wait_s` for a query. Raises DatabaseUnavailable."""
+    async def in_time(self, query: Awaitable[T]) -> T:
+        """The query's result. Raises DatabaseUnavailable after `wait_s`."""
         return await in_time(self._db, query, self._wait_s)
 
 

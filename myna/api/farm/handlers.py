@@ -85,21 +85,21 @@ class FarmApi:
     async def join(self, request: Request) -> Response:
         body = await self._node_auth.unauthenticated_body(request, Join)
         _check_printable("version", body.version)
-        joined = await self._node_auth.wait(self._nodes.join(body.token, body.version))
+        joined = await self._node_auth.in_time(self._nodes.join(body.token, body.version))
         return _answer(Joined(joined.credential, joined.name))
 
     async def hello(self, request: Request) -> Response:
         node, hello = await self._node_auth.node_and_body(request, Hello)
         _check_offer(hello)
-        await self._node_auth.wait(self._nodes.hello(node, hello))
+        await self._node_auth.in_time(self._nodes.hello(node, hello))
         return _answer(
             Welcome(name=node.name, lease_s=self._lease_s, beat_s=self._beat_s, poll_max_s=POLL_MAX_S)
         )
 
     async def lease(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Lease)
-        await self._node_auth.wait(self._nodes.record_request(node))
-        forget = await self._node_auth.wait(self._tasks.unused_samples(body.references))
+        await self._node_auth.in_time(self._nodes.record_request(node))
+        forget = await self._node_auth.in_time(self._tasks.unused_samples(body.references))
         wait_s = 0.0 if forget else body.wait_s  # deleted samples are reported without delay
         polling = asyncio.ensure_future(self._poll(request, node, body.jobs, wait_s))
         disconnected = asyncio.ensure_future(request.disconnected())
@@ -123,13 +123,13 @@ class FarmApi:
     async def beat(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Heartbeats)
         if node.heard_at:  # a node that is leaving may still have jobs, and stays offline
-            await self._node_auth.wait(self._nodes.record_request(node))
-        cancel = await self._node_auth.wait(self._tasks.beat(node.id, body.beats))
+            await self._node_auth.in_time(self._nodes.record_request(node))
+        cancel = await self._node_auth.in_time(self._tasks.beat(node.id, body.beats))
         return _answer(HeartbeatsAnswer(self._lease_s, cancel))
 
     async def reference(self, request: Request) -> Response:
-        node = await self._node_auth.node(request)
-        name = await self._node_auth.wait(self._tasks.reference(node.id, _sha256(request)))
+        node = await self._node_auth.verify(request)
+        name = await self._node_auth.in_time(self._tasks.reference(node.id, _sha256(request)))
         path = await asyncio.to_thread(self._samples.find, name) if name else None
         if path is None:
             raise NotFound("No job that this node has leased uses such a sample.")
@@ -148,7 +148,7 @@ class FarmApi:
         except self._db.unavailable:
             raise DatabaseUnavailable from None
         try:
-            await self._node_auth.node(request)
+            await self._node_auth.verify(request)
         except BaseException:
             if found:
                 await self._tasks.requeue(node.id, found)

@@ -78,11 +78,11 @@ class Uploads:
         return Response(DONE)
 
     async def _complete(self, request: Request) -> None:
-        node = await self._node_auth.node(request)
+        node = await self._node_auth.verify(request)
         if self._space.low:
             raise DiskFull("The server has no space for new audio; send it again later.")
         headers = _upload_headers(request)
-        if not await self._node_auth.wait(self._tasks.has_lease(node.id, headers.lease)):
+        if not await self._node_auth.in_time(self._tasks.has_lease(node.id, headers.lease)):
             raise StaleLease
         with self._in_flight(node.id, headers):
             audio = await self._received(request, headers, node.id)

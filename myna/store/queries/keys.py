@@ -30,7 +30,7 @@ class KeyUsage(Struct, frozen=True):
     cost: int
 
 
-class PresentedKey(Struct, frozen=True):
+class KeySnapshot(Struct, frozen=True):
     """A key at the time `now` in ms, with its account's balance and the version of the configuration."""
 
     key: KeyRow
@@ -42,7 +42,7 @@ class PresentedKey(Struct, frozen=True):
 _COLUMNS = columns(KeyRow, "k", account_disabled_at="a.disabled_at")
 
 
-async def by_hash(db: Queries, key_hash: bytes) -> PresentedKey | None:
+async def by_hash(db: Queries, key_hash: bytes) -> KeySnapshot | None:
     """The key with this SHA-256, in any state."""
     rows = await db.fetch(
         f"SELECT now_ms(), s.version, a.balance, {_COLUMNS} FROM keys k"
@@ -52,7 +52,7 @@ async def by_hash(db: Queries, key_hash: bytes) -> PresentedKey | None:
     if not rows:
         return None
     now, version, balance, *key = rows[0]
-    return PresentedKey(key=KeyRow(*key), now=now, config_version=version, balance=balance)
+    return KeySnapshot(key=KeyRow(*key), now=now, config_version=version, balance=balance)
 
 
 async def usage(db: Queries, key_id: int) -> KeyUsage:
