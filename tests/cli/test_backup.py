@@ -1,4 +1,4 @@
-"""myna backup and myna restore, as an operator types them beside a running service; both databases."""
+"""myna backup and myna restore, as an operator types them; both databases."""
 
 import json
 import os
@@ -7,9 +7,8 @@ import stat
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ import pytest
 
 from myna.store import migrate
 from myna.store.database import Transaction, connect
+from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.samples import write_voice
-from tests.rig.service import Account, Key, Service, ServiceMaker
+from tests.rig.service import ServiceMaker
 
-CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hi"}]}
 DATABASES = ["sqlite", "postgresql"]
 
 
@@ -43,63 +41,6 @@ def other_postgres_url(postgres: Any) -> Iterator[str]:
     made = postgres.fresh_database()
     yield made
     postgres.drop(made)
-
-
-class Site:
-    """A running service with an account that has chatted, spoken and had a voice cloned."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.account: Account = service.account(name="talkative", units=1000)
-        self.key: Key = self.account.key()
-        assert self.post("/chat/completions", CHAT).status == 200
-        self.audio = self.post("/tts", {"text": "你好"}).json["audio_url"].rpartition("/")[2]
-        write_voice(service.folder / "ann.wav", 5.0)
-        self.voice = service.cli(
-            *("voice", "clone", "talkative", "--name", "Ann", "--language", "en"),
-            *("--sample", "ann.wav", "--transcript", "What Ann says.", "--consent"),
-        )["voice_id"]
-
-    def post(self, path: str, data: object) -> Any:
-        return call("POST", f"{self.service.base_url}{path}", key=self.key.plain, data=data)
-
-    def chat(self) -> None:
-        assert self.post("/chat/completions", CHAT).status == 200
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Sends calls during the block."""
-        over = threading.Event()
-        failed: list[BaseException] = []
-
-        def go_on() -> None:
-            while not over.is_set():
-                try:
-                    self.chat()
-                except BaseException as error:
-                    failed.append(error)
-                    raise
-
-        threads = [threading.Thread(target=go_on) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-        assert not failed
-
-
-@pytest.fixture
-def site(make_service: ServiceMaker, url: str | None) -> Site:
-    return Site(make_service(database_url=url, chat_url="parrot:").start())
-
-
-@pytest.fixture
-def sqlite_site(make_service: ServiceMaker) -> Site:
-    return Site(make_service(chat_url="parrot:").start())
 
 
 class Elsewhere:
@@ -132,6 +73,7 @@ def archive(tmp_path: Path) -> str:
 def test_a_backup_during_calls_is_complete_in_either_database(
     site: Site, elsewhere: Elsewhere, archive: str
 ) -> None:
+    site.service.start()
     with site.busy():
         made = site.service.cli("backup", archive)
     assert stat.S_IMODE(Path(archive).stat().st_mode) == 0o600
@@ -161,7 +103,7 @@ def test_a_restored_site_serves_the_same_keys_and_continues_its_ids(
 ) -> None:
     removed = site.service.account(name="second")
     site.service.cli("backup", archive)
-    restored = make_service(database_url=other_url or None, chat_url="parrot:")
+    restored = make_service(database_url=other_url or None, chat_url="parrot:", speech="none")
     restored.cli("restore", archive)
     restored.start()
     assert call("GET", f"{restored.base_url}/me", key=site.key.plain).json["use_count"] == 2
@@ -203,6 +145,7 @@ def test_an_existing_file_is_replaced_only_with_force(sqlite_site: Site, archive
 
 def test_a_backup_that_cant_be_written_leaves_nothing(sqlite_site: Site, tmp_path: Path) -> None:
     site = sqlite_site
+    site.service.start()
     for place, why in ((tmp_path / "no" / "x", "No such file or directory"), (Path("/dev/null/x"), "Not a")):
         ended = site.service.command("backup", str(place))
         assert ended.code == 1 and why in ended.stderr
@@ -315,7 +258,6 @@ def test_a_restore_is_kept_if_only_its_audit_fails(
     sqlite_site: Site, tmp_path: Path, commands: CommandLine, archive: str
 ) -> None:
     """The audit fails without its own row. The audio is already in its place, so the rows are kept too."""
-    assert sqlite_site.service.stop() == 0
     with closing(sqlite3.connect(sqlite_site.service.folder / "data" / "myna.sqlite")) as raw, raw:
         raw.execute("DELETE FROM audit_state")
     sqlite_site.service.cli("backup", archive)

@@ -16,22 +16,14 @@ import pytest
 
 from myna.store.postgresql import Postgresql
 from tests.cli.conftest import Desk
-from tests.cli.test_backup import CHAT, Site
+from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
 
 
-@pytest.fixture
-def stopped(make_service: ServiceMaker) -> Site:
-    """A site on SQLite that was stopped."""
-    site = Site(make_service(chat_url="parrot:").start())
-    assert site.service.stop() == 0
-    return site
-
-
-def test_a_moved_site_continues_where_it_was(stopped: Site, postgres_url: str) -> None:
-    service, before = stopped.service, stopped.service.cli("account", "list")
+def test_a_moved_site_continues_where_it_was(sqlite_site: Site, postgres_url: str) -> None:
+    service, before = sqlite_site.service, sqlite_site.service.cli("account", "list")
     moved = service.cli("move", "--to", postgres_url)
     assert (moved["accounts"], moved["keys"], moved["tasks"], moved["calls"]) == (1, 1, 1, 2)
 
@@ -44,15 +36,15 @@ def test_a_moved_site_continues_where_it_was(stopped: Site, postgres_url: str) -
     service.env["MYNA_DATABASE_URL"] = postgres_url
     service.start()
     assert service.cli("account", "list") == before
-    assert call("GET", f"{service.root_url}/uploads/{stopped.audio}").status == 200
-    answer = call("POST", f"{service.base_url}/chat/completions", key=stopped.key.plain, data=CHAT)
+    assert call("GET", f"{service.root_url}/uploads/{sqlite_site.audio}").status == 200
+    answer = call("POST", f"{service.base_url}/chat/completions", key=sqlite_site.key.plain, data=CHAT)
     assert answer.status == 200
     assert service.stop() == 0
     assert service.command("audit", "--audio").code == 0
 
 
-def test_back_to_sqlite_by_a_backup(stopped: Site, postgres_url: str) -> None:
-    service = stopped.service
+def test_back_to_sqlite_by_a_backup(sqlite_site: Site, postgres_url: str) -> None:
+    service = sqlite_site.service
     before = service.cli("account", "list")
     service.cli("move", "--to", postgres_url)
     ended = service.command(
@@ -63,7 +55,7 @@ def test_back_to_sqlite_by_a_backup(stopped: Site, postgres_url: str) -> None:
     assert service.command("restore", "site.tar", env=elsewhere).code == 0
     assert service.command("audit", "--full", "--audio", env=elsewhere).code == 0
     voices = json.loads(service.command("voice", "list", "--json", env=elsewhere).stdout)
-    (voice,) = (voice for voice in voices if voice["voice_id"] == stopped.voice)
+    (voice,) = (voice for voice in voices if voice["voice_id"] == sqlite_site.voice)
     assert "left out of the backup" in str(voice)
     assert json.loads(service.command("account", "list", "--json", env=elsewhere).stdout) == before
 
@@ -84,11 +76,11 @@ def test_a_wrong_target_is_refused_with_the_name_of_its_setting(desk: Desk, to: 
     assert said.code == 2 and said.stderr.startswith("myna: MYNA_DATABASE_URL: must be"), said
 
 
-def test_a_target_that_is_not_empty_is_refused(stopped: Site, postgres_books_url: str) -> None:
-    ended = stopped.service.command("move", "--to", postgres_books_url)
+def test_a_target_that_is_not_empty_is_refused(sqlite_site: Site, postgres_books_url: str) -> None:
+    ended = sqlite_site.service.command("move", "--to", postgres_books_url)
     assert ended.code == 1 and "isn't empty" in ended.stderr
-    assert stopped.service.cli("account", "list")[0]["name"] == "talkative", "all is where it was"
-    assert not list((stopped.service.folder / "data").glob(".move-*"))
+    assert sqlite_site.service.cli("account", "list")[0]["name"] == "talkative", "all is where it was"
+    assert not list((sqlite_site.service.folder / "data").glob(".move-*"))
 
 
 @contextmanager
@@ -143,32 +135,32 @@ EXECUTE FUNCTION stop_audits()"""
 """An audit waits where it records how it went."""
 
 
-def test_a_grant_during_a_move_is_refused_and_never_lost(stopped: Site, postgres_url: str) -> None:
+def test_a_grant_during_a_move_is_refused_and_never_lost(sqlite_site: Site, postgres_url: str) -> None:
     """The grant has opened the old database before it is renamed."""
-    (before,) = stopped.service.cli("account", "list")
-    with copying(stopped, postgres_url, SCHEMA_LOCK) as moving:
-        granting = started(stopped, "account", "grant", "talkative", "100")
+    (before,) = sqlite_site.service.cli("account", "list")
+    with copying(sqlite_site, postgres_url, SCHEMA_LOCK) as moving:
+        granting = started(sqlite_site, "account", "grant", "talkative", "100")
         assert granting.stderr is not None and granting.stderr.readline().startswith("myna: database: ")
     said = moving.communicate(timeout=60)
     assert moving.returncode == 0, said
     said = granting.communicate(timeout=60)
     assert granting.returncode == 1, said
-    stopped.service.env["MYNA_DATABASE_URL"] = postgres_url
-    assert stopped.service.cli("account", "list") == [before]
+    sqlite_site.service.env["MYNA_DATABASE_URL"] = postgres_url
+    assert sqlite_site.service.cli("account", "list") == [before]
 
 
-def test_a_move_interrupted_after_the_load_can_be_repeated(stopped: Site, postgres_url: str) -> None:
+def test_a_move_interrupted_after_the_load_can_be_repeated(sqlite_site: Site, postgres_url: str) -> None:
     """The move is stopped in the audit of the target."""
-    with copying(stopped, postgres_url, AUDIT_STOP) as moving:
+    with copying(sqlite_site, postgres_url, AUDIT_STOP) as moving:
         moving.send_signal(signal.SIGINT)
         said = moving.communicate(timeout=60)
     assert moving.returncode != 0, said
-    assert stopped.service.cli("move", "--to", postgres_url)["calls"] == 2
+    assert sqlite_site.service.cli("move", "--to", postgres_url)["calls"] == 2
 
 
-def test_calls_open_past_their_deadline_do_not_prevent_a_move(stopped: Site, postgres_url: str) -> None:
+def test_calls_open_past_their_deadline_do_not_prevent_a_move(sqlite_site: Site, postgres_url: str) -> None:
     """The call is refunded at the first start of the service on the target."""
-    with closing(sqlite3.connect(stopped.service.folder / "data" / "myna.sqlite")) as raw, raw:
+    with closing(sqlite3.connect(sqlite_site.service.folder / "data" / "myna.sqlite")) as raw, raw:
         for number in (1, 2, 3):
             call_id, deadline = bytes([number]) * 16, 10 - number  # the two databases give them in two orders
             raw.execute(
@@ -181,18 +173,18 @@ def test_calls_open_past_their_deadline_do_not_prevent_a_move(stopped: Site, pos
                 " SELECT id, 0, account_id, 0, 0 FROM calls WHERE id = ?",
                 (call_id,),
             )
-    assert stopped.service.command("audit").code == 1
-    assert stopped.service.cli("move", "--to", postgres_url)["calls"] == 5
+    assert sqlite_site.service.command("audit").code == 1
+    assert sqlite_site.service.cli("move", "--to", postgres_url)["calls"] == 5
 
 
 @pytest.mark.anyio
 async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
-    stopped: Site, postgres_url: str
+    sqlite_site: Site, postgres_url: str
 ) -> None:
     """A breach that both databases have does not prevent a move; a difference does."""
-    (stopped.service.folder / "data" / "audio" / stopped.audio[:2] / stopped.audio).unlink()
-    assert stopped.service.command("audit").code == 1
-    assert stopped.service.command("move", "--to", postgres_url).code == 0
+    (sqlite_site.service.folder / "data" / "audio" / sqlite_site.audio[:2] / sqlite_site.audio).unlink()
+    assert sqlite_site.service.command("audit").code == 1
+    assert sqlite_site.service.command("move", "--to", postgres_url).code == 0
     db = await Postgresql.open(postgres_url)
     try:
         await db.transaction(lambda connection: connection.tables.drop_all())
