@@ -14,25 +14,36 @@ from myna.engines.interface import EngineFailed, Utterance
 from myna.engines.pool.pool import Pool
 from myna.sandbox.confinement import AllowedPaths, child_environ
 from tests.engines.process_child import Command, Word
-from tests.engines.test_pool import anyio_backend, path
+from tests.engines.test_pool import path
 from tests.rig.calls import call
 from tests.rig.processes import children, told
 from tests.rig.service import ServiceMaker
 
-__all__ = ["anyio_backend", "path"]
+__all__ = ["path"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="of Linux")]
 DENIED = "PermissionError"
+ROOT = str(Path(__file__).parents[2])
 
 
-@pytest.fixture
-async def pool(tmp_path: Path) -> AsyncIterator[Pool[Word]]:
-    """One process that may read `readable` and write `writable`."""
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `readable`, `writable` and `elsewhere` are, each with a file."""
+    made = tmp_path_factory.mktemp("confined")
     for name in ("readable", "writable", "elsewhere"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text(f"what is {name}")
+        (made / name).mkdir()
+        (made / name / "file").write_text(f"what is {name}")
+    return made
+
+
+@pytest.fixture(scope="module")
+async def pool(folders: Path) -> AsyncIterator[Pool[Word]]:
+    """One process for all tests, which survives what they ask of it; it may read `readable` and write
+    `writable`."""
     pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
-    await pool.start(AllowedPaths.of(reads=(tmp_path / "readable",), writes=(tmp_path / "writable",)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", ROOT)
+        await pool.start(AllowedPaths.of(reads=(folders / "readable",), writes=(folders / "writable",)))
     yield pool
     await pool.close()
 
@@ -54,16 +65,16 @@ async def test_a_child_starts_no_program(pool: Pool[Word]) -> None:
     assert await done(pool, "program", sys.executable) == DENIED
 
 
-async def test_a_child_reads_and_writes_only_its_own_files(pool: Pool[Word], tmp_path: Path) -> None:
-    assert await done(pool, "read", tmp_path / "readable/file") == "what is readable"
-    assert await done(pool, "read", tmp_path / "writable/file") == "what is writable"
-    assert await done(pool, "read", tmp_path / "elsewhere/file") == DENIED
+async def test_a_child_reads_and_writes_only_its_own_files(pool: Pool[Word], folders: Path) -> None:
+    assert await done(pool, "read", folders / "readable/file") == "what is readable"
+    assert await done(pool, "read", folders / "writable/file") == "what is writable"
+    assert await done(pool, "read", folders / "elsewhere/file") == DENIED
     assert await done(pool, "read", "/etc/passwd") == DENIED
     assert await done(pool, "read", Path("/proc", str(os.getpid()), "environ")) == DENIED
-    assert await done(pool, "write", tmp_path / "writable/ab/new") == "written"
-    assert await done(pool, "write", tmp_path / "readable/new") == DENIED
-    assert await done(pool, "write", tmp_path / "elsewhere/file") == DENIED
-    assert (tmp_path / "elsewhere/file").read_text() == "what is elsewhere"
+    assert await done(pool, "write", folders / "writable/ab/new") == "written"
+    assert await done(pool, "write", folders / "readable/new") == DENIED
+    assert await done(pool, "write", folders / "elsewhere/file") == DENIED
+    assert (folders / "elsewhere/file").read_text() == "what is elsewhere"
 
 
 async def test_a_child_can_signal_only_itself(pool: Pool[Word]) -> None:
@@ -94,9 +105,9 @@ THREAD = 0x00010F00  # with the same memory, files and signals; without a stack 
     ],
 )
 async def test_a_child_cannot_change_metadata_of_files_it_may_not_write(
-    pool: Pool[Word], tmp_path: Path, attempt: str
+    pool: Pool[Word], folders: Path, attempt: str
 ) -> None:
-    file = tmp_path / "elsewhere/file"
+    file = folders / "elsewhere/file"
     before = file.stat()
     assert await done(pool, "libc", attempt.format(file=file)) == "EPERM"
     assert file.stat() == before
