@@ -12,6 +12,11 @@ from tests.rig.waiting import free_port, wait_until
 from tests.test_settings import SECRET, WRONG
 
 
+@pytest.fixture
+def forks() -> None:
+    """Services are started as an operator starts them."""
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_setting_is_one_line_and_exit_2_before_anything_starts(bare_desk: Desk, name: str) -> None:
     variable = f"MYNA_{name.upper()}"

@@ -23,6 +23,11 @@ def postgres() -> Iterator[Postgres]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def forks() -> None:
+    """Services are started as an operator starts them."""
+
+
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """A folder on the disk; other tests have theirs in memory."""

@@ -13,6 +13,7 @@ import pytest
 
 from tests.rig import processes
 from tests.rig.commands import CommandLine, Ended
+from tests.rig.forks import Fork, Forks
 from tests.rig.tether import tethered
 from tests.rig.waiting import wait_until
 
@@ -23,11 +24,14 @@ STOP_DEADLINE_S = 60
 class ComputeNode:
     """A data folder and, once started, a `myna node run` on it. `toml` is its node.toml, if any."""
 
-    def __init__(self, folder: Path, commands: CommandLine, toml: str = "") -> None:
+    def __init__(
+        self, folder: Path, commands: CommandLine, toml: str = "", forks: Forks | None = None
+    ) -> None:
         self.folder = folder
         self.data = folder / "data"
         self._commands = commands
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forks = forks
+        self._process: subprocess.Popen[bytes] | Fork | None = None
         self._page = 0
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
         self.env = inherited | {"MYNA_DATA": str(self.data)}
@@ -46,7 +50,13 @@ class ComputeNode:
 
     def spawn(self) -> "ComputeNode":
         """Starts the process without waiting."""
-        with (self.folder / "stdout").open("ab") as out, (self.folder / "stderr").open("ab") as err:
+        stdout_file, stderr_file = self.folder / "stdout", self.folder / "stderr"
+        if self._forks is not None:
+            self._process = self._forks.start(
+                ["node", "run"], self.env, self.folder, stdout_file, stderr_file
+            )
+            return self
+        with stdout_file.open("ab") as out, stderr_file.open("ab") as err:
             self._process = subprocess.Popen(
                 tethered([sys.executable, "-m", "myna", "node", "run"]),
                 stdin=subprocess.DEVNULL,
@@ -128,7 +138,7 @@ class ComputeNode:
         """The names in a folder of its data."""
         return sorted(path.name for path in (self.data / folder).iterdir())
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | Fork:
         if self._process is None:
             raise RuntimeError("the node was never started")
         return self._process
@@ -138,12 +148,12 @@ NodeMaker = Callable[..., ComputeNode]
 
 
 @pytest.fixture
-def make_node(tmp_path: Path, commands: CommandLine) -> Iterator[NodeMaker]:
+def make_node(tmp_path: Path, commands: CommandLine, forks: Forks | None) -> Iterator[NodeMaker]:
     """Makes nodes that the test starts and ends; those still running are killed after it."""
     made: list[ComputeNode] = []
 
     def make(toml: str = "") -> ComputeNode:
-        made.append(ComputeNode(tmp_path / f"node-{len(made)}", commands, toml))
+        made.append(ComputeNode(tmp_path / f"node-{len(made)}", commands, toml, forks))
         return made[-1]
 
     yield make

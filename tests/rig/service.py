@@ -16,6 +16,7 @@ import pytest
 
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
+from tests.rig.forks import Fork, Forks
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -99,14 +100,16 @@ class Service:
         speech: str | None = None,
         env: Mapping[str, str] | None = None,
         program: Sequence[str] = ("-m", "myna", "serve"),
+        forks: Forks | None = None,
     ) -> None:
         self.folder = folder
         self._program = program
+        self._forks = forks
         self.port = free_port()
         self.root_url = f"http://127.0.0.1:{self.port}"
         self.base_url = f"{self.root_url}/v1"
         self._commands = commands
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Fork | None = None
         given = {
             "MYNA_DATA": str(folder / "data"),
             "MYNA_HOST": "127.0.0.1",
@@ -144,7 +147,11 @@ class Service:
         file."""
         if self._process is not None and self._process.poll() is None:
             raise RuntimeError("the service is running already")
-        with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
+        stdout_file, stderr_file = self.folder / "stdout", self.folder / "stderr"
+        with stdout_file.open("wb") as out, stderr_file.open("wb") as err:
+            if self._forks is not None and stderr is None:
+                self._process = self._forks.start(["serve"], self.env, self.folder, stdout_file, stderr_file)
+                return
             self._process = subprocess.Popen(
                 tethered([sys.executable, *self._program]),
                 stdin=subprocess.DEVNULL,
@@ -229,7 +236,7 @@ class Service:
         except OSError:
             return False
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes] | Fork:
         if self._process is None:
             raise RuntimeError("the service was never started")
         return self._process
@@ -246,8 +253,17 @@ def commands() -> Iterator[CommandLine]:
     line.close()
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks | None]:
+    """Starts the services and nodes that a test has for itself. Where it is overridden with None they are
+    started as any program, as those of a whole run are."""
+    made = Forks()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def make_service(tmp_path: Path, commands: CommandLine) -> Iterator[ServiceMaker]:
+def make_service(tmp_path: Path, commands: CommandLine, forks: Forks | None) -> Iterator[ServiceMaker]:
     """Make services that the test starts and ends; those still running are killed after it.
 
     Takes the keyword parameters of `Service`.
@@ -256,7 +272,8 @@ def make_service(tmp_path: Path, commands: CommandLine) -> Iterator[ServiceMaker
 
     def make(**parameters: Any) -> Service:
         folder = tmp_path / f"service-{len(made)}"
-        made.append(Service(folder, commands, **parameters))
+        in_a_fork = "program" not in parameters and "MYNA_WORKERS" not in (parameters.get("env") or ())
+        made.append(Service(folder, commands, **parameters, forks=forks if in_a_fork else None))
         return made[-1]
 
     yield make
