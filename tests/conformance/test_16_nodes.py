@@ -16,6 +16,7 @@ from tests.conformance.conftest import make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
 from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
 from tests.rig.samples import write_voice
 from tests.rig.service import Service, ServiceMaker
@@ -256,14 +257,19 @@ def test_an_order_over_the_capacity_of_the_nodes_is_503_and_uncharged(
     assert caller.stats().calls == 2
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True, scope="session")
 def test_an_order_at_one_process_is_leased_at_once_at_another(
-    postgres: Postgres, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory, voice: str
+    postgres: Postgres,
+    commands: CommandLine,
+    forks: Forks | None,
+    tmp_path_factory: pytest.TempPathFactory,
+    voice: str,
 ) -> None:
     url, data = postgres.fresh_database(), tmp_path_factory.mktemp("pair")
     first, second = (
         Service(
             tmp_path_factory.mktemp("process"), commands, database_url=url, chat_url="parrot:", speech="none",
-            env=QUICK | {"MYNA_DATA": str(data)},
+            env=QUICK | {"MYNA_DATA": str(data)}, forks=forks,
         ).start()
         for _ in range(2)
     )  # fmt: skip
