@@ -1,7 +1,11 @@
 """The books under test: a real database with accounts and keys, and a clock that a test moves."""
 
+import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +178,11 @@ class Books:
 async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
     """New books; `url` is a PostgreSQL database, empty for SQLite. At the end an audit must find nothing."""
     books = Books(url, folder)
+    if not url:
+        file = folder / "myna.sqlite"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(0o600)
+        file.write_bytes(_empty_sqlite())
     books.db = await books.open_again()
     try:
         await migrate(books.db)
@@ -181,6 +190,23 @@ async def books_of(url: str, folder: Path) -> AsyncIterator[Books]:
         assert await books.audit() == []
     finally:
         await books.db.close()
+
+
+@cache
+def _empty_sqlite() -> bytes:
+    """A database file with the schema in it, whose copy takes a fifth of the time of the migrations."""
+    with ThreadPoolExecutor(1) as pool:  # the caller's thread has a running event loop
+        return pool.submit(asyncio.run, _migrated()).result()
+
+
+async def _migrated() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "myna.sqlite"
+        db = await Sqlite.open(file, serving=True)
+        await migrate(db)
+        await db.close()
+        assert [found.name for found in file.parent.glob("myna.sqlite*")] == [file.name]
+        return file.read_bytes()
 
 
 def charged_of(holder: Holder, balance: int, task_id: int = 0) -> Charged:
