@@ -112,7 +112,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
 
     monkeypatch.setattr(works.tasks, "lease", leasing)
     monkeypatch.setattr(
-        farm._node_auth, "node", known(await works.nodes.verify(b"Bearer " + credential.encode()))
+        farm._node_auth, "verify", known(await works.nodes.verify(b"Bearer " + credential.encode()))
     )
     await works.ordered(await works.books.holder())
     response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
