@@ -152,9 +152,10 @@ def test_a_voice_without_an_online_node_is_503_and_an_unknown_voice_400(
     node.hello(voice, leaving=True)
     assert voice not in site.listed(caller.key.plain)
     check_error(caller.speak("你好", voice_id=voice), 503)
-    site.node(new_voice())  # a node is online, but without this voice
+    other = site.node(new_voice())
     check_error(caller.speak("你好", voice_id=voice), 503)
     check_error(caller.speak("你好", voice_id=new_voice()), 400)
+    site.service.cli("node", "remove", other.name)
     assert caller.stats() == UNCHARGED
 
 
