@@ -271,7 +271,7 @@ def create(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_default_executor(DiskThreads(usable_cores() + 4))
+        asyncio.get_running_loop().set_default_executor(DiskThreads(min(32, usable_cores() + 4)))
         async with kind.running(settings, environ) as service:
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())

@@ -332,7 +332,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-_LOCAL_SPEECH = re.compile(r"espeak|none|(?!https?:)[a-z]+:/.+")
+_LOCAL_SPEECH = re.compile(r"espeak|none|(?!https?:)[a-z]+:/(?!/).+")
 _HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 

@@ -15,6 +15,7 @@ from myna.engines.interface import Engine, EngineLimits
 from myna.engines.openai.config import OpenAIConfig
 from myna.engines.sherpa.config import SherpaConfig
 from myna.errors import ConfigError
+from myna.settings import is_base_url
 
 EngineConfig = EspeakConfig | SherpaConfig | OpenAIConfig
 
@@ -26,7 +27,7 @@ KINDS: Final[Mapping[str, type[msgspec.Struct]]] = {
 def engine_of(speech: str, limits: EngineLimits) -> Engine | None:
     """The engine of MYNA_SPEECH, which is KIND or KIND:FOLDER. None for `none` and for the URL of a server,
     which needs no processes. Raises ConfigError."""
-    if speech == "none" or speech.startswith(("http://", "https://")):
+    if speech == "none" or is_base_url(speech):
         return None
     kind, _, folder = speech.partition(":")
     try:

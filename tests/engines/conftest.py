@@ -14,6 +14,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import DiskExecutor, wait_shielded
 from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
+from tests.rig.waiting import SOON_S
 
 KEY = "sk-very-secret"
 HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
@@ -38,7 +39,7 @@ async def espeak() -> AsyncIterator[Espeak]:
     await engine.close()
 
 
-async def until(condition: Callable[[], bool], deadline_s: float = 60) -> None:
+async def until(condition: Callable[[], bool], deadline_s: float = SOON_S) -> None:
     """Returns once the condition is true; fails the test at the deadline."""
     ends_at = time.monotonic() + deadline_s
     while not condition():

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from myna.http_client import ClientResponse, HttpClient
+from tests.rig.waiting import SOON_S
 
 HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "Authorization": "Bearer top-secret"}
 BODY = b'{"text":"' + b"x" * 500 + b'"}'
@@ -15,7 +16,7 @@ async def post(
     body: bytes = BODY,
     *,
     headers: Mapping[str, str] = HEADERS,
-    deadline_s: float = 60.0,
+    deadline_s: float = SOON_S,
     answer_max_bytes: int = 100_000,
 ) -> ClientResponse:
     """A POST as the chat sends it."""
@@ -24,7 +25,7 @@ async def post(
     )
 
 
-async def get(outbound: HttpClient, url: str, *, deadline_s: float = 60.0) -> ClientResponse:
+async def get(outbound: HttpClient, url: str, *, deadline_s: float = SOON_S) -> ClientResponse:
     return await outbound.request(
         "GET", url, headers={}, body=None, deadline_s=deadline_s, answer_max_bytes=100_000
     )

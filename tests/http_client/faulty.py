@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-PATIENCE_S = 60.0
+from tests.rig.waiting import SOON_S
 
 
 class Received(NamedTuple):
@@ -91,7 +91,7 @@ class Faulty:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for `condition()`, checked whenever a connection or a request begins or ends."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(SOON_S):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

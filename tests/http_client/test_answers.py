@@ -14,6 +14,7 @@ from tests.http_client.conftest import Serve
 from tests.http_client.faulty import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
 from tests.rig.repeating import DELAYS_S, RepeatFault, Repeating, seeded
+from tests.rig.waiting import SOON_S
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ def send_unnoticed(outbound: HttpClient, server: socket.socket, stray: bytes) ->
     """The client's kernel has the bytes; its event loop has not read them yet."""
     (connection,) = outbound._open
     server.sendall(stray)
-    assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), 60)[0]
+    assert select.select([connection._transport.get_extra_info("socket").fileno()], (), (), SOON_S)[0]
 
 
 @pytest.mark.parametrize("stray", STRAYS, ids=["whole", "half", "a byte", "a line"])
@@ -131,7 +132,7 @@ async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient,
     asked_once, server = asyncio.Event(), serve(impatient)
     await post(outbound, server.url)
     asked_once.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SOON_S):
         while outbound._open:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     for _ in range(3):

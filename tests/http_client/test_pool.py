@@ -13,7 +13,7 @@ from myna.http_client.idle import IDLE_MAX_S
 from tests.http_client.calling import post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty import Behaviour, PeerConnection, answer, answering, disconnecting, once
-from tests.rig.waiting import free_port
+from tests.rig.waiting import SOON_S, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ class Blocking:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self._listener.settimeout(60)  # no thread waits forever if a test fails
+        self._listener.settimeout(SOON_S)  # no thread waits forever if a test fails
         self.heard: list[bytes] = []
 
     def accept(self) -> socket.socket:

@@ -10,9 +10,9 @@ from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
+from tests.rig.waiting import SOON_S
 from tests.store.books import Holder
 
-CLOSE_WAIT_S = 60.0
 Plan = Callable[[], Awaitable[ChargeOrder]]
 
 
@@ -81,4 +81,4 @@ async def desk_on(db: Database, *, charge_wait_s: float = 5.0, queue_max: int = 
     desk = Desk(db, await ConfigCache.read(db), charge_wait_s=charge_wait_s, queue_max=queue_max)
     desk.commits.start()
     yield desk
-    await desk.commits.close(CLOSE_WAIT_S)
+    await desk.commits.close(SOON_S)

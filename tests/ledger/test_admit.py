@@ -22,6 +22,7 @@ from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from tests.ledger.desk import Desk, caller_of, desk_on, refusing
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, reserved, speech
 
 pytestmark = pytest.mark.anyio
@@ -272,7 +273,7 @@ async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) ->
     spoken, no_channel = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("no channel can speak"))
     async with await desk.admit(holder, spoken, retry_key) as call:
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
-            await asyncio.wait_for(desk.charge(caller_of(narrow, retry_key), no_channel), 60)
+            await asyncio.wait_for(desk.charge(caller_of(narrow, retry_key), no_channel), SOON_S)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):
         await desk.charge(caller_of(narrow, retry_key), spoken)

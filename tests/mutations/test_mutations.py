@@ -77,6 +77,7 @@ def without(guard: Guard, folder: Path, postgres_url: str) -> str:
         cwd=folder,
         env=os.environ | {
             "MYNA_TEST_DATABASE_URL": postgres_url,
+            "MYNA_TEST_SOON_S": "10",
             "PYTHONPATH": str(folder),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+SOON_S = float(os.environ.get("MYNA_TEST_SOON_S", "60"))
+"""How long a test waits for what happens at once on any machine that isn't overloaded. Mutation checks, where
+it often doesn't happen, set it lower."""
 SERVER_PORTS = range(10_000, 32_768)
 _PAUSE = threading.Event()
 _given: set[int] = set()

@@ -9,9 +9,9 @@ import apsw
 import asyncpg
 
 from myna.store.group_commit import GroupCommit
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Holder
 
-DEADLINE_S = 60.0
 STALL = """
 CREATE TABLE stall (n bigint);
 CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -26,7 +26,7 @@ INSERT INTO stall VALUES (1);
 STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s: float = DEADLINE_S) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s: float = SOON_S) -> None:
     """Returns once the condition is true; raises TimeoutError(what) at the deadline."""
     end = time.monotonic() + deadline_s
     while not await condition():

@@ -13,11 +13,11 @@ from myna.store.database import Transaction
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from myna.store.queries import accounts
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 60.0
 FOR_LONG_MS = 600_000
 CALLS = 50
 LOCKS = {

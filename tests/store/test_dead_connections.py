@@ -68,7 +68,7 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
             return True
         return False
 
-    await until(works, "the pool has connections that live")
+    await until(works, "the pool has connections that live", IN_TIME_S)
 
 
 async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, proxy: PostgresProxy) -> None:

@@ -14,12 +14,12 @@ from myna.store import group_commit
 from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, EndOutcome
 from myna.store.group_commit import GroupCommit
 from tests.rig.clocks import MonotonicClock
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, refund_of
 from tests.store.stalls import queued, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 60.0
 ARRIVING = 12
 
 

@@ -18,13 +18,13 @@ from myna.store.batch import CallState, Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Holder, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import locked_account, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 60.0
 ENDED_WRITERS = 5
 END_WRITER = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

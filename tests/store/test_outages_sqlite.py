@@ -15,12 +15,12 @@ from myna.store.batch import Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite
 from tests.rig.commands import CommandLine, Ended
+from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Holder, charge_of, charged_of, keep_of
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 60.0
 COMMAND_MAX_S = 60.0
 
 

@@ -15,13 +15,14 @@ from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
+from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
 from tests.tasks.works import FREE, VOICE, Works
 
 pytestmark = pytest.mark.anyio
 
 WAIT_S = 20.0
-LONG_S = 60.0
+LONG_S = SOON_S
 Transaction = Callable[[Any], Awaitable[Any]]
 
 

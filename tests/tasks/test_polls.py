@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
 from tests.store.stalls import until
 from tests.tasks.works import FREE, Works, shown
@@ -17,7 +18,7 @@ Queries = list[tuple[str, tuple[object, ...]]]
 MANY = 40
 NOTIFICATIONS = 10
 SHORT_S = 0.05
-LONG_S = 60.0
+LONG_S = SOON_S
 """The maximum length of a poll and of any wait of these tests."""
 
 

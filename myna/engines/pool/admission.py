@@ -25,7 +25,7 @@ ACCOUNT_FULL: Final = (
 )
 ENGINE_FULL: Final = "As many texts wait to be spoken as may; nothing was charged, try again later."
 TOO_LATE: Final = (
-    "The embedded voice has more to speak than it can in time; nothing was charged, try again later."
+    "The speech engine has more to speak than it can in time; nothing was charged, try again later."
 )
 
 
