@@ -201,7 +201,7 @@ class Channels:
 
 def is_local(channel: Channel) -> bool:
     """Whether processes of this service speak, and not a server."""
-    return not is_base_url(channel.url)
+    return channel.source == "settings" and not is_base_url(channel.url)
 
 
 def resolved(row: ChannelRow, environ: Mapping[str, str]) -> Channel:

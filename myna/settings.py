@@ -155,9 +155,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 120.0
     answer_max_bytes: Annotated[Bytes, Setting("the largest answer of a chat channel")] = 8 * 2**20
     speech_answer_max_bytes: Annotated[Bytes, Setting("the largest audio of a speech channel")] = 64 * 2**20
-    speech_queue_max: Annotated[Count, Setting("texts in the queue for the embedded voice or its disk")] = 256
+    speech_queue_max: Annotated[
+        Count, Setting("texts in the queue for the embedded voice or model, or its disk")
+    ] = 256
     speech_account_max: Annotated[
-        Count, Setting("texts of one account that wait for the embedded voice or are being spoken")
+        Count, Setting("texts of one account that wait for the embedded voice or model, or are being spoken")
     ] = 64
     disk_reserve_bytes: Annotated[
         int,

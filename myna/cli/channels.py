@@ -235,7 +235,8 @@ async def _probe(channel: Channel) -> str:
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
     try:
-        local = engine_of(settings.speech, limits)
+        is_ours = channel.kind == "speech" and channels.is_local(channel)
+        local = engine_of(settings.speech, limits) if is_ours else None
         known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
         if channel.kind == "speech" and (engine := known.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:

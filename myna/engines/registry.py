@@ -33,7 +33,10 @@ def engine_of(speech: str, limits: EngineLimits) -> Engine | None:
     try:
         table = {"kind": kind, "folder": folder} if folder else {"kind": kind}
         config: EngineConfig = msgspec.convert(table, EngineConfig)
-        return config.build(limits, Path())
+        engine = config.build(limits, Path())
+        if engine.clones and not engine.voices:
+            raise ConfigError("this model only clones voices, which needs a compute node.")
+        return engine
     except msgspec.ValidationError:
         raise ConfigError(f"MYNA_SPEECH: {kind!r} is no kind of engine that speaks from a folder.") from None
     except ConfigError as error:

@@ -87,6 +87,14 @@ def test_long_texts_wait_only_for_long_ones() -> None:
     assert admission.refusal("c", 1.0, within_s=100.0) == ""
 
 
+@pytest.mark.parametrize(("ahead_s", "sound_s"), [(LONG_S + 1, 1.0), (LONG_S, LONG_S + 1)])
+def test_on_one_process_long_and_short_texts_wait_for_each_other(ahead_s: float, sound_s: float) -> None:
+    admission = admission_of(processes=1)
+    admission.measured(60.0, 594.6)  # a second of sound takes one of work
+    admission.acquire("a", ahead_s)
+    assert admission.refusal("b", sound_s, within_s=LONG_S) == TOO_LATE
+
+
 @pytest.mark.parametrize("sound_s", [1.0, LONG_S + 1])
 def test_a_released_account_leaves_no_state(sound_s: float) -> None:
     admission = admission_of()

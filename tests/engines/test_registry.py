@@ -112,7 +112,7 @@ async def test_the_key_of_a_server_is_read_from_the_environment(
 
 async def test_the_setting_of_the_site_names_an_engine_and_its_folder(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
-    assert [engine_of(speech, LIMITS) for speech in ("none", "http://127.0.0.1/v1")] == [None, None]
+    assert [engine_of(speech, LIMITS) for speech in ("none", "HTTP://127.0.0.1/v1")] == [None, None]
     assert str(getattr(engine_of("espeak", LIMITS), "label", "")) == "espeak"
     assert str(getattr(engine_of(f"sherpa:{folder}", LIMITS), "label", "")) == f"vits {folder}"
 
@@ -128,3 +128,9 @@ async def test_the_setting_of_the_site_names_an_engine_and_its_folder(tmp_path: 
 def test_a_setting_that_names_no_engine_is_refused(speech: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^MYNA_SPEECH: {message}"):
         engine_of(speech, LIMITS)
+
+
+def test_a_model_that_only_clones_is_refused_as_the_setting_of_the_site(tmp_path: Path) -> None:
+    folder = tiny_voices.zipvoice(tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"^MYNA_SPEECH: this model only clones voices"):
+        engine_of(f"sherpa:{folder}", LIMITS)

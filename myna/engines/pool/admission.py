@@ -126,19 +126,21 @@ class Admission:
         """Seconds of sound ahead of the account's next text, for each process that speaks them.
 
         All texts of the account are ahead. Of each other account, as many as the account has itself are: the
-        queue is fair.
+        queue is fair. A single process speaks long and short texts in turns, so both are ahead.
         """
         long = is_long(sound_s)
-        lane = self._lanes[long]
-        own = lane.get(account, _AccountUse())
+        lanes = self._lanes.values() if self._processes == 1 else [self._lanes[long]]
+        own = [lane[account] for lane in lanes if account in lane]
+        own_s, own_count = sum(use.sound_s for use in own), sum(use.count for use in own)
         others_s = sum(
-            use.sound_s * min(1.0, (own.count + 1) / use.count)
+            use.sound_s * min(1.0, (own_count + 1) / use.count)
+            for lane in lanes
             for other, use in lane.items()
             if other != account
         )
         for_long = long_max(self._processes)
         speaking = for_long if long else max(1, self._processes - (for_long if self._lanes[True] else 0))
-        return (own.sound_s + others_s) / speaking
+        return (own_s + others_s) / speaking
 
 
 class Slot:
