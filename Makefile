@@ -77,9 +77,9 @@ check-others: .venv/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_tidy.py
 
-# The tests wait for clocks part of their time: three processes keep two cores busy.
+# The tests wait for clocks part of their time: four processes keep two cores busy.
 test: check
-	$(BIN)/python -m pytest --numprocesses 3 --durations 10 -m "not slow" --ignore tests/test_tidy.py
+	$(BIN)/python -m pytest --numprocesses 4 --durations 10 -m "not slow" --ignore tests/test_tidy.py
 
 test-slow: .venv/dev.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
