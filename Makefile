@@ -84,7 +84,7 @@ test: check
 test-slow: .venv/dev.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
 
-# The tests that start neither PostgreSQL nor a service, on each interpreter in an environment of its own.
+# The tests that start neither PostgreSQL nor a service, on each interpreter, each in a separate environment.
 PYTHONS := 3.11 3.12 3.13 3.14
 IN_PROCESS := tests/wire tests/chat tests/http_client tests/audio tests/store tests/ledger tests/tasks \
   -m "not slow" -k "wire or chat or http_client or audio or sqlite"

@@ -165,8 +165,8 @@ def alternate(
     between: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Figures]]:
     """Interleaved rounds, so that a drift of the machine's speed affects all targets alike. Every second turn
-    has the reverse order, so that no target always follows the same one. The others are stopped meanwhile. A
-    first short round of each is discarded; `between` runs after each turn.
+    has the reverse order, so that no target always follows the same one. The others are stopped during
+    a round. A first short round of each is discarded; `between` runs after each turn.
 
     A round is `seconds` long, or as long as it takes a slow target to answer each connection a few times.
     """

@@ -108,7 +108,7 @@ async def _layers(service: Service) -> dict[str, float]:
     caller = UnverifiedCaller(hash_of(KEY_FORMAT % 1), Scope.CHAT)
 
     async def _stays() -> None:
-        """A client that never disconnects; nobody asks."""
+        """A client that never disconnects."""
 
     async def answered(_: Request) -> Response:
         return Response(b"{}")

@@ -190,8 +190,8 @@ class _Audit:
         await self._db.snapshot(read, query_max_s=STEP_TIMEOUT_S)
 
     async def _compare(self) -> list[Breach]:
-        """Walks from the first entry to the checkpoint, which another audit may move meanwhile. Returns where
-        the checkpoint's sums differ from the sums of its entries."""
+        """Walks from the first entry to the checkpoint, which another audit may move concurrently. Returns
+        where the checkpoint's sums differ from the sums of its entries."""
         while True:
             until, units, usage = await self._db.snapshot(audit_state.sums, query_max_s=OPEN_TIMEOUT_S)
             if until == self._position:
@@ -236,7 +236,7 @@ class _Audit:
         files = 0
         while page := await store.audio_page(self._db, start, end, _FILES_PAGE):
             found = await asyncio.to_thread(_audio_faults, self._audio, page, self._hash_audio)
-            if found:  # audio removed for its age meanwhile is no breach
+            if found:  # audio removed for its age during the check is no breach
                 remaining = {row[1] for row in await store.audio_page(self._db, start, end, _FILES_PAGE)}
                 wrong += [line for task_id, line in found if task_id in remaining]
             files += len(page)

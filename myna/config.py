@@ -99,7 +99,7 @@ class ConfigCache:
 
     async def refresh(self) -> None:
         """Reads the configuration. It replaces the copy even if it is older: the database may have been
-        restored. If another refresh has replaced the copy meanwhile, only a newer version does."""
+        restored. If another refresh has replaced the copy concurrently, only a newer version does."""
         before = self.current
         config = await store.load(self._db)
         if self.current is before or config.version > self.current.version:

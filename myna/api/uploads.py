@@ -57,7 +57,7 @@ class UploadsApi:
 
     async def _bytes(self, path: Path, first: int, end: int) -> AsyncIterator[bytes]:
         """Yields the bytes from `first` up to `end`. The file is opened for each read, so a client that
-        disconnects leaks none. If the file is removed meanwhile, the connection ends early."""
+        disconnects leaks none. If the file is removed during the download, the connection ends early."""
         while first < end:
             data = await self._disk.run(partial(_read, path, first, min(READ_BYTES, end - first)))
             yield data

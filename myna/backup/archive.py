@@ -132,7 +132,7 @@ class ArchiveWriter:
         self.add(f"rows/{page.table}/{number:09}.jsonl.gz", gzip.compress(lines, _COMPRESSION, mtime=0))
 
     def add_file(self, folder: str, name: str, source: Path) -> None:
-        """Adds a complete file, which must not change meanwhile. Raises FileNotFoundError."""
+        """Adds a complete file, which must not change while it is added. Raises FileNotFoundError."""
         with source.open("rb") as file:
             self._add(f"{folder}/{name[:2]}/{name}", file, os.fstat(file.fileno()).st_size)
         self.files += 1

@@ -124,7 +124,7 @@ class Nodes:
         return node
 
     async def hello(self, node: NodeRow, offer: Hello) -> None:
-        """Records the node's capabilities. Raises NodeRefused if the node was removed meanwhile, and
+        """Records the node's capabilities. Raises NodeRefused if the node has been removed, and
         Unavailable if its voices change too often."""
         try:
             exists = await self._db.transaction(lambda connection: store.offer(connection, node.id, offer))

@@ -24,7 +24,7 @@ HEADERS_TIMEOUT_S = 20.0
 PIPELINED_MAX = 32
 """Pipelined requests that may wait on one connection."""
 DISCARD: Any = deque(maxlen=0)
-"""A list that discards what is appended."""
+"""A list that discards every appended item."""
 WRITE_STALL_MAX_S = 60.0
 """How long a client may leave a response unread."""
 REFUSAL_WAIT_S = 1.0

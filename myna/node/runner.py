@@ -21,7 +21,7 @@ from myna.sandbox.confinement import AllowedPaths
 
 CONNECT_MAX_S: Final = 10.0
 OTHER_CONNECTIONS: Final = 3
-"""Besides one for each job: the long poll, the heartbeat and the last hello."""
+"""In addition to one for each job: the long poll, the heartbeat and the last hello."""
 
 
 async def run(credentials: Credentials, config: NodeConfig, folder: Path) -> None:

@@ -45,7 +45,7 @@ _RIGHTS_SINCE: Final = 1 << 15
 _ALL_TCP, _ALL_SCOPES = 0b11, 0b11
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 
-# Files that Python and the libraries read, besides those below sys.prefix.
+# Files that Python and the libraries read, in addition to those below sys.prefix.
 _SYSTEM: Final = (
     *("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system"),

@@ -62,7 +62,7 @@ TIPS = {
 
 
 _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
-"""Failures that the text causes, whatever the channel."""
+"""Failures that the text causes on any channel."""
 
 
 class Answers:

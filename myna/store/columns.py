@@ -1,4 +1,4 @@
-"""SELECT lists made from the structs that hold the rows."""
+"""SELECT lists made from the structs of the rows."""
 
 from msgspec import Struct
 

@@ -4,7 +4,7 @@ A caller gets its outcome only after the COMMIT that includes its operation. A b
 because the connection was lost, is sent again with the same ids until the database answers: an operation that
 was committed counts once. A batch that fails on its data is halved until the failing operation is alone.
 
-An operation whose account or task another session has locked is left out of its batch. It is contended, and
+An operation whose account or task another session has locked is omitted from its batch. It is contended, and
 retried beside the other batches until the row is free, so it delays no other operation.
 """
 
@@ -71,9 +71,9 @@ class GroupCommit:
         self._queue_max = queue_max
         self._queue: deque[PendingOperation] = deque()
         self._contended: deque[PendingOperation] = deque()
-        """Left out of a batch, since another session has locked its account or task."""
+        """Omitted from a batch, since another session has locked its account or task."""
         self._retry_timers: dict[PendingOperation, asyncio.TimerHandle] = {}
-        """Left out more than once; contended again when the timer fires."""
+        """Omitted more than once; contended again when the timer fires."""
         self._wake = asyncio.Event()
         self._contended_wake = asyncio.Event()
         self._idle = asyncio.Event()

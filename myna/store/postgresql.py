@@ -27,7 +27,7 @@ IDLE_TIMEOUT_MS = 10_000
 """How long a transaction may be idle. After that the locks of a process that was stopped, or whose machine
 failed, are released."""
 LOCK_WAIT_MS = 2_000
-"""How long a transaction waits for a lock. It occupies one of a few connections meanwhile."""
+"""How long a transaction waits for a lock. It occupies one of a few connections for that time."""
 SESSION = {
     "jit": "off",
     "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),

@@ -104,7 +104,7 @@ class JobReference(Struct, frozen=True):
 
 class Job(Struct, frozen=True):
     """A leased job. `(kind, id, epoch, token)` prove the lease, which lasts another `lease_s` seconds. With a
-    `reference` the node clones that voice, else `voice_id` is one of its own voices."""
+    `reference` the node clones that voice, else `voice_id` is a voice of the node."""
 
     kind: JobKind
     id: int

@@ -142,7 +142,7 @@ class FarmApi:
 
     async def _poll(self, request: Request, node: NodeRow, jobs: int, wait_s: float) -> list[Job]:
         """Leases jobs; returns none after `wait_s`. Authenticates the node again after the lease: the jobs of
-        a node that was disabled meanwhile are requeued."""
+        a node that was disabled during the poll are requeued."""
         try:
             found = await self._tasks.lease(node.id, jobs, wait_s)
         except self._db.unavailable:

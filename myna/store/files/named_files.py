@@ -40,7 +40,7 @@ class NamedFiles:
             try:
                 if self._name.fullmatch(path.name) and since <= path.stat().st_mtime < before:
                     yield path.name
-            except FileNotFoundError:  # removed meanwhile
+            except FileNotFoundError:  # removed concurrently
                 continue
 
     def _path(self, name: str) -> Path:

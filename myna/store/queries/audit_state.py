@@ -121,7 +121,7 @@ async def step_end(db: Queries, start: bytes, end: bytes, entries: int) -> bytes
 
 async def advance(db: Transaction, start: bytes, end: bytes, counts: Counts) -> bool:
     """Moves the checkpoint from `start` to `end`, over a range that is final and without breaches; False if
-    another audit moved it meanwhile."""
+    another audit moved it concurrently."""
     if not await db.fetch(
         "UPDATE audit_state SET closed_until = $2, calls = calls + $3, entries = entries + $4,"
         " tasks = tasks + $5, files = files + $6, claimed_until = now_ms() + $7"

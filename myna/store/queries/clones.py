@@ -139,8 +139,8 @@ async def add(db: Transaction, new: NewClone, most: int) -> bool:
 async def delete(db: Transaction, voice_id: str) -> Deleted | None:
     """Deletes a voice, and fails and refunds its unfinished tasks; None if there is no such voice.
 
-    The account's lock keeps tasks from starting or ending meanwhile. A node that completes the voice does so
-    before (its preview is then returned here) or finds the row deleted.
+    The account's lock keeps tasks from starting or ending during the transaction. A node that completes the
+    voice does so before (its preview is then returned here) or finds the row deleted.
     """
     owner = await db.fetch("SELECT account_id FROM clones WHERE voice_id = $1", voice_id)
     if not owner:

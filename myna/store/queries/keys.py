@@ -98,7 +98,7 @@ async def insert(
 
 
 async def revoke(db: Transaction, key_id: int) -> bool:
-    """Revokes a key; False if there is no such key. Locks its account, so that no charge runs meanwhile.
+    """Revokes a key; False if there is no such key. Locks its account, so that no charge runs concurrently.
 
     A revoked key keeps the time of its first revocation.
     """

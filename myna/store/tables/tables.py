@@ -47,7 +47,7 @@ class Tables(Protocol):
         """Drops all tables and functions."""
 
     async def begin_load(self) -> None:
-        """Allows the transaction to be idle for long, since files are copied meanwhile."""
+        """Allows the transaction to be idle for long, since files are copied during it."""
 
 
 class TableQueries(Queries, Protocol):
