@@ -172,7 +172,7 @@ async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store
     holder = await books.holder()
     call = await books.opened(holder, task=speech())
     name, path = store.new()
-    await asyncio.to_thread(path.parent.mkdir, parents=True)
+    await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     await asyncio.to_thread(path.write_bytes, b"sound")
     await books.end(keep_of(call, None, Audio(name, 5, b"s" * 32)))
     assert (await audited(books, store)).checked.files == 1

@@ -47,7 +47,7 @@ class Source:
 
 def put(store: AudioStore, content: bytes) -> str:
     name, path = store.new()
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return name
 
