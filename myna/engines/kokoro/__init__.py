@@ -1,0 +1,1 @@
+"""The Kokoro model: a neural voice in Mandarin and English."""

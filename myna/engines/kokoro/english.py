@@ -1,0 +1,79 @@
+"""English phonemes of espeak-ng to the symbols of the Kokoro model.
+
+The model has a symbol of its own for each diphthong and affricate. The IPA may join their letters by a tie
+(`a^ɪ`), or not (`aɪ`).
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from myna.engines.kokoro.symbols import NUMBERS
+
+_TIES: Final = re.compile("[\\^\u0361\u035c\u200d\u2040]")
+_SYLLABIC: Final = re.compile("(.)\u0329")
+_COMMON: Final = (
+    ("\u02cc?n\u0329", "ᵊn"),
+    ("aɪ", "I"),
+    ("aʊ", "W"),
+    ("eɪ", "A"),
+    ("ɔɪ", "Y"),
+    ("dʒ", "ʤ"),
+    ("tʃ", "ʧ"),
+    ("əl(?![ˈˌaeiouæɑɐɒɔəɛɜɪʊʌIWAYOQ])", "ᵊl"),
+    ("ɚ", "əɹ"),
+    ("ɹɹ", "ɹ"),
+    ("r", "ɹ"),
+    ("g", "ɡ"),
+    ("[xç]", "k"),
+    ("ɐ", "ə"),
+    ("ɬ", "l"),
+    ("ʲ", ""),
+)
+_AMERICAN: Final = (
+    ("oʊ", "O"),
+    ("ɜːɹ?", "ɜɹ"),
+    ("ɾ", "T"),
+    ("ʔ", "t"),
+    ("ɪə", "iə"),
+    ("ː", ""),
+    ("o", "ɔ"),
+    ("e", "A"),
+)
+_BRITISH: Final = (
+    ("eə", "ɛː"),
+    ("iə", "ɪə"),
+    ("[əo]ʊ", "Q"),
+    ("ʔ", "t"),
+    ("o", "ɔ"),
+    ("e", "A"),
+)
+
+
+def _table(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), symbol) for pattern, symbol in pairs)
+
+
+_TABLES: Final = {False: _table(_COMMON + _AMERICAN), True: _table(_COMMON + _BRITISH)}
+
+
+_LETTER_SOUNDS: Final = (
+    "ˈA bˈi sˈi dˈi ˈi ˈɛf ʤˈi ˈAʧ ˈI ʤˈA kˈA ˈɛl ˈɛm "
+    "ˈɛn ˈO pˈi kjˈu ˈɑɹ ˈɛs tˈi jˈu vˈi dˈʌbᵊlju ˈɛks wˈI zˈi"
+)
+_LETTERS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_SOUNDS.split(), strict=True))
+
+
+def spelled(letters: str) -> str:
+    """The phonemes of letters said one by one."""
+    plain = unicodedata.normalize("NFD", letters.upper())
+    return " ".join(_LETTERS[letter] for letter in plain if letter in _LETTERS)
+
+
+def symbols(ipa: str, *, british: bool) -> str:
+    """The phonemes of the model for espeak-ng's IPA; what the model has no symbol for is left out."""
+    ipa = _TIES.sub("", ipa)
+    for pattern, symbol in _TABLES[british]:
+        ipa = pattern.sub(symbol, ipa)
+    ipa = _SYLLABIC.sub(r"ᵊ\1", ipa)
+    return " ".join("".join(symbol for symbol in ipa if symbol in NUMBERS).split())

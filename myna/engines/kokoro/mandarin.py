@@ -1,0 +1,15 @@
+"""Mandarin text in Han to the phonemes of the Kokoro model."""
+
+from myna.engines.kokoro.sandhi import spoken_tones
+from myna.engines.kokoro.syllables import symbols
+from myna.engines.kokoro.words import Word, words
+
+
+def phonemes(text: str) -> list[str]:
+    """The phonemes of each word of a text in Han. Characters without a reading are left out."""
+    sounds = (_sounds(word) for word in spoken_tones(words(text)))
+    return [sound for sound in sounds if sound]
+
+
+def _sounds(word: Word) -> str:
+    return "".join(symbols(syllable) for syllable in word.pinyin if syllable)

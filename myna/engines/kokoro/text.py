@@ -1,0 +1,242 @@
+"""Text to pieces of phonemes that the Kokoro model speaks one after another."""
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+import regex
+
+from myna.engines.kokoro import english as english_sounds
+from myna.engines.kokoro import mandarin
+from myna.engines.kokoro.latin import (
+    Spelled,
+    addresses_in_words,
+    money_in_english,
+    signs_in_mandarin,
+    spoken_words,
+)
+from myna.engines.kokoro.symbols import SYMBOLS_MAX
+from myna.engines.kokoro.words import has_reading
+from myna.engines.text import reading
+from myna.engines.text.sentences import sentences
+from myna.engines.text.signs import plain
+
+English = Callable[[str], str]
+
+_SENTENCE_MAX_CHARS: Final = 5000
+_INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
+_CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
+_HAN: Final = regex.compile(r"\p{Script=Han}")
+_FOREIGN: Final = regex.compile(
+    r"[[\p{L}--[\p{Script=Latin}\p{Script=Greek}\p{Script=Common}]]\p{So}]", regex.VERSION1
+)
+_EMOJI: Final = regex.compile(r"\p{Extended_Pictographic}|\p{Emoji_Presentation}")
+_LATIN: Final = regex.compile(r"\p{Script=Latin}")
+_MARKS: Final = {
+    **dict.fromkeys("，、,﹐", ","),
+    **dict.fromkeys("。．｡.", "."),
+    **dict.fromkeys("！!﹗", "!"),
+    **dict.fromkeys("？?﹖", "?"),
+    **dict.fromkeys("；;﹔", ";"),
+    **dict.fromkeys("：:﹕", ":"),
+    **dict.fromkeys("…⋯", "…"),
+    **dict.fromkeys("—–―", "—"),
+    "\n": ".",
+}
+_BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
+_PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
+# Letters and digits of English, with what is between them. A full stop before a word is that of an
+# abbreviation, since the sentence is not at its end.
+_LETTER: Final = r"[\p{Script=Latin}\p{Script=Greek}\p{Script=Inherited}0-9]"
+_TOKEN: Final = regex.compile(
+    rf"(?P<han>\p{{Script=Han}}+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
+    rf"|\.(?!\.)(?=\s*{_LETTER})|[ \t]+(?={_LETTER}|[&+=]))*+)"
+    r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
+    regex.DOTALL,
+)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Phonemes that are spoken in one run of the model, at most SYMBOLS_MAX, all of its vocabulary.
+
+    `mixed` is true if a Mandarin voice speaks English words. `pause_s` is the silence after the piece.
+    """
+
+    phonemes: str
+    mixed: bool
+    pause_s: float
+
+
+class Unspoken(msgspec.Struct, frozen=True):
+    """How many letters and signs of a text can't be spoken, and their scripts, such as Thai or Emoji."""
+
+    characters: int
+    scripts: tuple[str, ...]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A word with the mark behind it. `english` in a Mandarin voice."""
+
+    sound: str
+    english: bool
+    mark: str = ""
+
+
+def pieces(text: str, language: str, english: English) -> list[Piece]:
+    """The pieces that a voice of `language` (zh-CN, en-US, en-GB) speaks in order; none without a sound.
+
+    `english` returns the IPA of English text by espeak-ng, British or American as the caller wants.
+    """
+    chinese = language.lower().startswith("zh")
+    sounds = _Sounds(chinese, language.lower() == "en-gb", english)
+    found: list[Piece] = []
+    for sentence in sentences(_readable(text, chinese), _SENTENCE_MAX_CHARS):
+        found.extend(_piece(run) for run in _runs(list(_parts(sentence, sounds))))
+    if found:
+        found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
+    return found
+
+
+def unspoken(text: str) -> Unspoken:
+    """What the voices leave out of a text: letters of other scripts, rare Han, emoji."""
+    left = [character for character in _INVISIBLE.sub("", plain(text)) if not _is_spoken(character)]
+    return Unspoken(len(left), tuple(sorted({_script(character) for character in left})))
+
+
+def _is_spoken(character: str) -> bool:
+    if _HAN.match(character):
+        return has_reading(character)
+    return not _FOREIGN.match(character)
+
+
+def _script(character: str) -> str:
+    """The script by the character's name in Unicode, such as Thai; Emoji; Han."""
+    if _HAN.match(character):
+        return "Han"
+    if _EMOJI.match(character):
+        return "Emoji"
+    return unicodedata.name(character, "Unknown").partition(" ")[0].title()
+
+
+def _readable(text: str, chinese: bool) -> str:
+    """The text with its addresses, numbers and signs in words."""
+    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    if not chinese:
+        return money_in_english(addresses_in_words(text, chinese=False))
+    if not _HAN.search(text) and _LATIN.search(text):
+        return text
+    text = addresses_in_words(text, chinese=True)
+    if not _HAN.search(text):
+        text = reading.spoken_form(text + "\n好").removesuffix("\n好")
+    return signs_in_mandarin(reading.spoken_form(text))
+
+
+def _parts(sentence: str, sounds: "_Sounds") -> Iterator[_Part]:
+    """The words of a sentence, each with the mark behind it."""
+    last: _Part | None = None
+    for token in _TOKEN.finditer(sentence):
+        kind: str = token.lastgroup
+        mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
+        if mark and last is not None:
+            last = msgspec.structs.replace(last, mark=max(last.mark, mark, key=_BY_STRENGTH.index))
+        for part in sounds.of(kind, token[0]):
+            if not part.sound:
+                continue
+            if last is not None:
+                yield last
+            last = part
+    if last is not None:
+        yield last
+
+
+def _mark(marks: str) -> str:
+    """The strongest mark of several: ?! is ?, and three full stops are an ellipsis."""
+    if marks.count(".") > 1:
+        return "…"
+    return max((_MARKS[mark] for mark in marks), key=_BY_STRENGTH.index)
+
+
+class _Sounds:
+    """The phonemes of the words of a text."""
+
+    def __init__(self, chinese: bool, british: bool, english: English) -> None:
+        self._chinese = chinese
+        self._british = british
+        self._english = english
+
+    def of(self, kind: str, text: str) -> Iterator[_Part]:
+        """The words of a token in Han or Latin; none of others."""
+        if kind == "han":
+            for sound in mandarin.phonemes(text):
+                yield _Part(sound, False)
+        elif kind == "latin" and not self._chinese:
+            yield from self._words(text)
+        elif kind == "latin":
+            for word in spoken_words(text):
+                if isinstance(word, Spelled):
+                    yield _Part(english_sounds.spelled(word.letters), True)
+                elif _HAN.search(word):
+                    yield from self.of("han", word)
+                else:
+                    yield from self._words(word)
+
+    def _words(self, text: str) -> Iterator[_Part]:
+        sounds = english_sounds.symbols(self._english(text), british=self._british)
+        for sound in sounds.split():
+            yield _Part(sound, self._chinese)
+
+
+def _runs(parts: list[_Part]) -> Iterator[list[_Part]]:
+    """The parts in runs of at most SYMBOLS_MAX: as many clauses as fit, else as many words."""
+    run: list[_Part] = []
+    length = 0
+    for clause in _clauses(parts):
+        size = sum(map(_size, clause))
+        if run and length + size > SYMBOLS_MAX + 1:
+            yield run
+            run, length = [], 0
+        run.extend(clause)
+        length += size
+    if run:
+        yield run
+
+
+def _clauses(parts: list[_Part]) -> Iterator[list[_Part]]:
+    """The parts up to each mark, or as many as fit in one run of the model."""
+    clause: list[_Part] = []
+    length = 0
+    for part in _short(parts):
+        if length + _size(part) > SYMBOLS_MAX + 1:
+            yield clause
+            clause, length = [], 0
+        clause.append(part)
+        length += _size(part)
+        if part.mark:
+            yield clause
+            clause, length = [], 0
+    if clause:
+        yield clause
+
+
+def _short(parts: list[_Part]) -> Iterator[_Part]:
+    """The parts, a word that is longer than one run of the model in several."""
+    for part in parts:
+        sound = part.sound
+        while len(sound) >= SYMBOLS_MAX:
+            yield _Part(sound[: SYMBOLS_MAX - 1], part.english)
+            sound = sound[SYMBOLS_MAX - 1 :]
+        yield _Part(sound, part.english, part.mark)
+
+
+def _size(part: _Part) -> int:
+    """The symbols of a part, with the space before the next one."""
+    return len(part.sound) + len(part.mark) + 1
+
+
+def _piece(run: list[_Part]) -> Piece:
+    return Piece(
+        " ".join(part.sound + part.mark for part in run),
+        any(part.english for part in run),
+        _PAUSES_S.get(run[-1].mark, 0.0),
+    )

@@ -1,0 +1,132 @@
+"""Mandarin text in Han to words and their readings in pinyin, before tone sandhi.
+
+Words are found by jieba, and read by the phrases of pypinyin. A phrase may join words (还 + 书 is huán shū)
+or divide one (银行行长), but never begins in one word and ends within another. Some words are read by their
+neighbours, see `polyphones.py`.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from myna.engines.kokoro.polyphones import PHRASES, reading_of
+from myna.engines.kokoro.syllables import is_syllable
+
+_JOINED_WORDS_MAX: Final = 3
+_PHRASE_MAX: Final = 8
+_PARTICLES: Final = "地得"
+"""jieba has words such as 地说, whose first character belongs to the word before it."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A word and the syllable of each of its characters, as `zhong1`; empty for one without a reading."""
+
+    text: str
+    pinyin: tuple[str, ...]
+
+
+def words(text: str) -> list[Word]:
+    """The words of a text in Han with their readings."""
+    read = list(_read(list(_divided(_jieba().cut(text)))))
+    texts = [word.text for word in read]
+    return [Word(word.text, reading_of(texts, at) or word.pinyin) for at, word in enumerate(read)]
+
+
+def has_reading(character: str) -> bool:
+    """Whether a Han character can be spoken."""
+    return bool(_syllable(character))
+
+
+def warm() -> None:
+    """Loads the dictionaries, which takes a second or two."""
+    words("你好")
+
+
+def _divided(found: Sequence[str]) -> Iterator[str]:
+    for word in found:
+        if len(word) == 2 and word[0] in _PARTICLES and word not in _phrases():
+            yield from word
+        else:
+            yield word
+
+
+def _read(found: Sequence[str]) -> Iterator[Word]:
+    at = 0
+    while at < len(found):
+        for count in range(min(_JOINED_WORDS_MAX, len(found) - at), 0, -1):
+            reading = _phrase("".join(found[at : at + count]))
+            if reading:
+                yield from _shared_out(found[at : at + count], reading)
+                at += count
+                break
+        else:
+            yield Word(found[at], tuple(_by_phrases(found[at])))
+            at += 1
+
+
+def _shared_out(found: Sequence[str], reading: Sequence[str]) -> Iterator[Word]:
+    begin = 0
+    for word in found:
+        yield Word(word, tuple(reading[begin : begin + len(word)]))
+        begin += len(word)
+
+
+def _by_phrases(word: str) -> Iterator[str]:
+    """The reading of a word that is no phrase: its longest phrases from the left."""
+    at = 0
+    while at < len(word):
+        for end in range(min(len(word), at + _PHRASE_MAX), at + 1, -1):
+            reading = _phrase(word[at:end])
+            if reading:
+                yield from reading
+                at = end
+                break
+        else:
+            yield _syllable(word[at])
+            at += 1
+
+
+@functools.cache
+def _jieba() -> Any:
+    import rjieba
+
+    return rjieba
+
+
+@functools.cache
+def _phrases() -> dict[str, list[list[str]]]:
+    from pypinyin import phrases_dict
+
+    found: dict[str, list[list[str]]] = phrases_dict.phrases_dict
+    return found
+
+
+@functools.lru_cache(maxsize=8192)
+def _phrase(text: str) -> tuple[str, ...] | None:
+    """The reading of a phrase of two characters or more, None if there is none."""
+    if text in PHRASES and len(text) > 1:
+        return tuple(PHRASES[text].split())
+    if text not in _phrases():
+        return None
+    found = tuple(_toned(readings[0]) for readings in _phrases()[text])
+    return found if len(found) == len(text) and all(found) else None
+
+
+@functools.lru_cache(maxsize=8192)
+def _syllable(character: str) -> str:
+    """The usual reading of a character, empty if it has none."""
+    from pypinyin import pinyin_dict
+
+    if character in PHRASES:
+        return PHRASES[character]
+    return _toned(pinyin_dict.pinyin_dict.get(ord(character), "").split(",")[0])
+
+
+def _toned(marked: str) -> str:
+    """`zhong1` for `zhōng`; empty if the model has no such syllable."""
+    from pypinyin.contrib.tone_convert import to_tone3
+
+    syllable = to_tone3(marked, neutral_tone_with_five=True) if marked else ""
+    return syllable if is_syllable(syllable) else ""

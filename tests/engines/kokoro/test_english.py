@@ -1,0 +1,33 @@
+"""espeak-ng's IPA to the symbols of the model."""
+
+import pytest
+
+from myna.engines.kokoro.english import spelled, symbols
+
+
+@pytest.mark.parametrize(
+    ("ipa", "american", "british"),
+    [
+        ("həlˈo^ʊ", "həlˈO", "həlˈQ"),
+        ("həlˈəʊ", "həlˈəʊ", "həlˈQ"),
+        ("wˈɜːld", "wˈɜɹld", "wˈɜːld"),
+        ("nˈa^ɪn", "nˈIn", "nˈIn"),
+        ("naɪn", "nIn", "nIn"),
+        ("d^ʒˈʌd^ʒ", "ʤˈʌʤ", "ʤˈʌʤ"),
+        ("t^ʃˈa^ɪld", "ʧˈIld", "ʧˈIld"),
+        ("bˈʌɾɚ", "bˈʌTəɹ", "bˈʌɾəɹ"),
+        ("bˈʌʔn̩", "bˈʌtᵊn", "bˈʌtᵊn"),
+        ("lˈɪɾəl", "lˈɪTᵊl", "lˈɪɾᵊl"),
+        ("ɐbˈa^ʊt", "əbˈWt", "əbˈWt"),
+        ("hˈɪɹ", "hˈɪɹ", "hˈɪɹ"),
+        ("ð^ə", "ðə", "ðə"),
+        ("ɬ\u0001x", "lk", "lk"),
+    ],
+)
+def test_symbols(ipa: str, american: str, british: str) -> None:
+    assert symbols(ipa, british=False) == american
+    assert symbols(ipa, british=True) == british
+
+
+def test_letters_one_by_one() -> None:
+    assert spelled("pdf") == "pˈi dˈi ˈɛf"

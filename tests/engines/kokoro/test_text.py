@@ -1,0 +1,123 @@
+"""Text to pieces of phonemes: marks, pauses, limits, English words, addresses, and what can't be spoken."""
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
+from myna.engines.kokoro.text import Piece, Unspoken, pieces, unspoken
+
+NOT_LETTERS = regex.compile(r"[^a-z ]+")
+
+
+def letters(text: str) -> str:
+    """Stands for espeak-ng: most letters are symbols of the model themselves."""
+    return NOT_LETTERS.sub(" ", text.lower())
+
+
+def said(text: str, language: str = "zh-CN") -> str:
+    return " | ".join(piece.phonemes for piece in pieces(text, language, letters))
+
+
+def test_a_sentence_is_a_piece_with_the_pause_of_its_mark() -> None:
+    assert pieces("你好，世界！再见。好", "zh-CN", letters) == [
+        Piece("ni↗xau↓, ʂɨ↘ʨje↘!", False, 0.4),
+        Piece("ʦai↘ʨjɛ↘n.", False, 0.4),
+        Piece("xau↓", False, 0.0),
+    ]
+
+
+def test_english_words_within_mandarin_make_a_mixed_piece() -> None:
+    assert pieces("我们的 bus 很好。", "zh-CN", letters) == [Piece("wo↓mən tɤ bus xə↗n xau↓.", True, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PDF 文件", "pˈi dˈi ˈɛf wə↗nʨjɛ↘n"),
+        ("NASA 的", "nasa tɤ"),
+        ("iPhone 十五", "ˈI phɔnA ʂɨ↗u↓"),
+        ("iPhone 15 好", "ˈI phɔnA ʂɨ↗u↓ xau↓"),
+        ("用5G上网", "jʊ↘ŋ u↓ ʤˈi ʂa↘ŋwa↓ŋ"),
+        ("B2B 和 C++", "bˈi tɔ bˈi xɤ↗ sˈi ʨja→ʨja→"),
+        ("发到 jan9@acme.com 吧", "fa→tau↘ jan ʨjou↓ ai↘tʰɤ↘ akmA tjɛ↓n kɔm pa"),
+        ("看 https://www.acme.com/ 吧", "kʰa↘n akmA tjɛ↓n kɔm pa"),
+        ("1+1=2", "i↘ʨja→ i→ tə↓ŋy↗ ɚ↘"),
+        ("123", "i↘pai↓ɚ↘ʂɨ↗ sa→n"),
+    ],
+)
+def test_names_and_addresses_as_a_mandarin_voice_says_them(text: str, expected: str) -> None:
+    assert said(text).replace("c", "k") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mail jo@acme.com, please.", "mail jɔ at akmA dɔt kɔm, plAasA."),
+        ("Dr. Who waits.", "dɹ whɔ waits."),
+        ("Why?! No...", "why? | nɔ…"),
+        ("It (he) sat.", "it, hA, sat."),
+    ],
+)
+def test_english_text(text: str, expected: str) -> None:
+    assert said(text, "en-US").replace("c", "k") == expected
+
+
+def test_what_is_before_espeak_has_words_for_money() -> None:
+    heard: list[str] = []
+
+    def english(text: str) -> str:
+        heard.append(text)
+        return "a"
+
+    pieces("It costs $5.20 or €1, £3 million.", "en-US", english)
+    assert heard == ["It costs 5 dollars 20 cents or 1 euro", "3 million pounds"]
+
+
+def test_a_long_sentence_is_cut_at_its_clauses() -> None:
+    found = pieces("我们去看看，" * 60 + "好。", "zh-CN", letters)
+    assert len(found) > 1
+    assert all(piece.phonemes.endswith(",") and piece.pause_s == 0.15 for piece in found[:-1])
+
+
+def test_a_long_clause_is_cut_between_words_without_a_pause() -> None:
+    found = pieces("我们去看看" * 80, "zh-CN", letters)
+    assert len(found) > 1
+    assert {piece.pause_s for piece in found} == {0.0}
+    assert "".join(piece.phonemes for piece in found).count("wo↓mən") == 80
+
+
+@pytest.mark.parametrize("text", ["", " \n", "，。", "สวัสดี", "😀", "\ud800", "привет"])
+def test_a_text_without_a_sound_has_no_pieces(text: str) -> None:
+    assert pieces(text, "zh-CN", letters) == []
+
+
+def test_what_is_not_spoken_is_counted() -> None:
+    assert unspoken("你好 hello αβ, 15%!") == Unspoken(0, ())
+    assert unspoken("你好สวัสดี😀 привет") == Unspoken(11, ("Cyrillic", "Emoji", "Thai"))
+    assert unspoken("\U000323a0") == Unspoken(1, ("Han",))
+
+
+ALPHABET = st.sampled_from("一不好了行得地 长儿aAbIx1２9.,!?，。！？；\n …—()（）@/:+=&#$%'-_😀ไ\ud800éα")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(ALPHABET, max_size=300), st.sampled_from(("zh-CN", "en-US", "en-GB")))
+def test_pieces_fit_the_model(text: str, language: str) -> None:
+    found = pieces(text, language, letters)
+    for piece in found:
+        assert 0 < len(piece.phonemes) <= SYMBOLS_MAX
+        assert set(piece.phonemes) <= NUMBERS.keys()
+        assert 0.0 <= piece.pause_s <= 0.4
+    assert not found or found[-1].pause_s == 0.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["好", "好，", "好。", "好\n", "pat ", "v" * 700 + " "]), max_size=200))
+def test_nothing_is_left_out(parts: list[str]) -> None:
+    text = "".join(parts)
+    spoken = "".join(piece.phonemes for piece in pieces(text, "zh-CN", letters))
+    assert spoken.count("v") == text.count("v")
+    assert spoken.count("pat") == text.count("pat")
+    assert spoken.count("au") == text.count("好")
