@@ -65,7 +65,7 @@ class Instant(HttpClient):
     """An upstream that has answered before it was asked."""
 
     async def request(self, *_: Any, **__: Any) -> ClientResponse:
-        return ClientResponse(200, {}, SAID)
+        return ClientResponse(200, (), SAID)
 
 
 def measure() -> Parts:

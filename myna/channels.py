@@ -82,7 +82,7 @@ class Circuits:
         self._until: dict[str, float] = {}
 
     def open(self, name: str) -> bool:
-        return self.open_s(name) > 0
+        return name in self._until and self.open_s(name) > 0
 
     def open_s(self, name: str) -> float:
         """Seconds until it admits calls again; 0 if it isn't open."""

@@ -55,7 +55,7 @@ class WriteBuffer(asyncio.Transport):
         return bool(self._pending)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._transport.is_closing():
+        if self.is_closing():
             return
         if not self._pending:
             self._queue.add(self)
@@ -66,7 +66,7 @@ class WriteBuffer(asyncio.Transport):
 
     def flush(self) -> None:
         """Passes the buffered data to the transport. On a closing transport it stays unsent."""
-        if self._pending and not self._transport.is_closing():
+        if self._pending and not self.is_closing():
             pending, self._pending, self._pending_bytes = self._pending, [], 0
             self._transport.writelines(pending)
 

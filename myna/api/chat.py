@@ -26,9 +26,9 @@ class ChatApi:
         await self._key_auth.in_time(self._config.at(verified.config_version))
         owner = self._config.settings.owner
         models = [Model(id=name, object="model", created=MODELS_CREATED, owned_by=owner) for name in MODELS]
-        return Response(to_json(ModelList("list", models)).encode())
+        return Response(to_json(ModelList("list", models)))
 
     async def completions(self, request: Request) -> Response:
         caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
         answer = await self._chat.complete(caller, body, request.disconnected)
-        return Response(answer.encode(), headers=units.headers())
+        return Response(answer, headers=units.headers())

@@ -31,4 +31,4 @@ class MeApi:
             expires_at=expires_at,
             stats=stats,
         )
-        return Response(to_json(info).encode(), headers=units.headers())
+        return Response(to_json(info), headers=units.headers())

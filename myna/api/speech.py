@@ -66,7 +66,7 @@ class SpeechApi:
         cloned = voices.usable_clones(await self._key_auth.in_time(own), config, nodes) if own else []
         public = voices.usable(self._channels, config, nodes)
         data = [_voice(voice, "public") for voice in public] + [_voice(voice, "clone") for voice in cloned]
-        return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")).encode())
+        return Response(to_json(VoiceList("list", data, data[0].voice_id if data else "")))
 
     async def task(self, request: Request) -> Response:
         verified = await self._key_auth.verify(request, Scope.TTS)
@@ -78,7 +78,7 @@ class SpeechApi:
         if found is None:
             raise NotFound("There is no such task; check the id.")
         await self._key_auth.in_time(self._config.at(verified.config_version))
-        return Response(to_json(TaskAnswer(1, self._task(found))).encode())
+        return Response(to_json(TaskAnswer(1, self._task(found))))
 
     async def records(self, request: Request) -> Response:
         verified = await self._key_auth.verify(request, Scope.RECORDS)
@@ -94,9 +94,7 @@ class SpeechApi:
         await self._key_auth.in_time(self._config.at(verified.config_version))
         data = [self._record(row) for row in rows[:limit]]
         return Response(
-            to_json(
-                RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit)
-            ).encode()
+            to_json(RecordList(object="list", count=len(data), data=data, has_more=len(rows) > limit))
         )
 
     def _task(self, row: TaskRow) -> Task:

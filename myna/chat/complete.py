@@ -1,6 +1,7 @@
 """Use case: a chat completion. Plan, charge, upstream or speech, keep or refund."""
 
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -24,14 +25,14 @@ from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.wire.body import decode
-from myna.wire.encode import to_json
+from myna.wire.encode import to_json, to_json_text
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
 
 PASSED_ON = frozenset(
     {
-        "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "response_format",
-        "tools", "tool_choice", "parallel_tool_calls", "presence_penalty", "frequency_penalty", "logit_bias",
-        "reasoning_effort",
+        "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed",
+        "response_format", "tools", "tool_choice", "parallel_tool_calls", "presence_penalty",
+        "frequency_penalty", "logit_bias", "reasoning_effort",
     }
 )  # fmt: skip
 """Fields of the request that are sent upstream. `n` is not: one call is charged, one answer is returned."""
@@ -50,7 +51,7 @@ class ChatPlan(Struct, frozen=True):
     """The upstream request, and the channels to try in order."""
 
     summary: RequestSummary
-    conversation: dict[str, msgspec.Raw]
+    conversation: bytes
     instruction: str
     channels: list[Channel]
 
@@ -83,7 +84,7 @@ class Chat:
         self._planner = planner
         self._synthesizer = synthesizer
 
-    async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> str:
+    async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> bytes:
         """Returns the JSON of a ChatCompletion. Raises MynaError."""
         with Slot() as slot:
             attempt = Attempt(self._ledger, caller)
@@ -92,13 +93,13 @@ class Chat:
                     plan = await self._plan(caller, body, slot)
                     await attempt.charge(self._order(plan))
             if isinstance(attempt.outcome, Replayed):
-                return attempt.outcome.answer
+                return attempt.outcome.answer.encode()
             if isinstance(plan, SpokenPlan):
-                return await self._speak(attempt.outcome, plan, disconnected)
+                return (await self._speak(attempt.outcome, plan, disconnected)).encode()
         async with attempt.outcome as call:
             model_answer = await self._ask(call, plan)
             answer = to_json(_completion(plan.summary, model_answer))
-            await call.keep(answer)
+            await call.keep(answer.decode() if call.repeatable else "")
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
@@ -111,7 +112,7 @@ class Chat:
         if to_speak is None:
             return ChatPlan(
                 summary=summary,
-                conversation=conversation_of(fields, request),
+                conversation=conversation_of(fields),
                 instruction=instruction,
                 channels=self._channels.chat(self._config.current),
             )
@@ -131,11 +132,12 @@ class Chat:
         units = self._config.settings.chat_units
         return ChargeOrder(pays=Scope.CHAT, units=units, seconds=self._settings.call_deadline_s)
 
-    async def _ask(self, call: Call, plan: ChatPlan) -> ModelAnswer:
-        return await upstream.ask(
+    def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
+        return upstream.ask(
             self._http_client,
             self._channels,
             plan.channels,
+            plan.summary.model,
             plan.conversation,
             plan.instruction,
             seconds=call.seconds_left,
@@ -161,7 +163,7 @@ class Chat:
                 url=url, task_id=task_id, mode=mode, voice_id=speech.voice_id, text=text, chars=len(text)
             )
             completion = _completion(summary, ModelAnswer(url, None, "stop"))
-            return to_json(msgspec.structs.replace(completion, audio=spoken))
+            return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
         return Answers(
             spoken=lambda url, task_id: answer("sync", url, task_id),
@@ -169,12 +171,10 @@ class Chat:
         )
 
 
-def conversation_of(fields: dict[str, Any], request: ChatRequest) -> dict[str, msgspec.Raw]:
-    """The fields to send upstream, each encoded as JSON. A call keeps bytes while it is open, since decoded
+def conversation_of(fields: dict[str, Any]) -> bytes:
+    """The fields to send upstream, as a JSON object. A call keeps bytes while it is open, since decoded
     objects take several times the memory and each full garbage collection visits them."""
-    passed = {name: value for name, value in fields.items() if name in PASSED_ON}
-    conversation = {"model": request.model, "messages": request.messages, **passed}
-    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in conversation.items()}
+    return msgspec.json.encode({name: value for name, value in fields.items() if name in PASSED_ON})
 
 
 def instruction_of(messages: list[dict[str, Any]]) -> str:

@@ -103,7 +103,8 @@ async def ask(
     http_client: HttpClient,
     channels: Channels,
     candidates: list[Channel],
-    conversation: dict[str, Any],
+    model: str,
+    conversation: bytes,
     instruction: str,
     *,
     seconds: float,
@@ -129,7 +130,8 @@ async def ask(
             if channel.url == PARROT:
                 return ModelAnswer(f"🦜 {instruction}", None, "stop")
             try:
-                answer = await _try(http_client, channel, conversation, left, answer_max_bytes)
+                body = _body(channel.model or model, conversation)
+                answer = await _try(http_client, channel, body, left, answer_max_bytes)
             except FailedAttempt as failure:
                 if not failure.blameless and not (failure.timed_out and left < fair_try_s):
                     channels.circuits.failed(channel.name, str(failure))
@@ -149,22 +151,19 @@ async def ask(
 async def _try(
     http_client: HttpClient,
     channel: Channel,
-    conversation: dict[str, Any],
+    body: bytes,
     seconds: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
     headers = {"content-type": "application/json", "accept": "application/json"}
     if channel.key:
         headers["authorization"] = f"Bearer {channel.key}"
-    body = {**conversation, "stream": False}
-    if channel.model:
-        body["model"] = channel.model
     try:
         answer = await http_client.request(
             "POST",
             channel.url.rstrip("/") + "/chat/completions",
             headers=headers,
-            body=msgspec.json.encode(body),
+            body=body,
             deadline_s=seconds,
             answer_max_bytes=answer_max_bytes,
         )
@@ -172,6 +171,11 @@ async def _try(
         timed_out = isinstance(failure, TimedOut)
         raise FailedAttempt(type(failure).__name__, str(failure), timed_out=timed_out) from failure
     return _read(answer, channel)
+
+
+def _body(model: str, conversation: bytes) -> bytes:
+    """`conversation`, a JSON object with members, with the two that do not pass from request to channel."""
+    return b'{"model":%b,"stream":false,%b' % (msgspec.json.encode(model), conversation[1:])
 
 
 def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:

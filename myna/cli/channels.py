@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from cyclopts import App
 
 from myna import channels
@@ -245,7 +246,8 @@ async def _probe(channel: Channel) -> str:
             http_client,
             known,
             [channel],
-            {"model": channel.model, "messages": [{"role": "user", "content": PROBE}]},
+            channel.model,
+            msgspec.json.encode({"messages": [{"role": "user", "content": PROBE}]}),
             PROBE,
             seconds=deadline_s,
             fair_try_s=settings.fair_try_s,

@@ -6,7 +6,6 @@ application, whose errors have the same envelope.
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
@@ -29,7 +28,6 @@ from myna.errors import (
 from myna.http.asgi_types import (
     BODY_COMPLETE,
     EOF_RECEIVED,
-    REQUEST_ID,
     App,
     Message,
     Receive,
@@ -42,7 +40,7 @@ from myna.http.asgi_types import (
 )
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.cors import Cors
-from myna.ids import new_name
+from myna.http.request_ids import request_id_of
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
 from myna.telemetry.access_log import AccessLog, CompletedRequest
@@ -63,9 +61,6 @@ UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
 IN_DOUBT = "commit_in_doubt"
 """The error type in the access log of a request that got no response because a commit is in doubt."""
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
-"""Possibly an API key of Myna or a vendor, a node's credential or a join token. None may reach the log."""
 
 
 class Response(Struct, frozen=True):
@@ -81,13 +76,16 @@ class Response(Struct, frozen=True):
 class Request:
     """A request as passed to a handler. Header names are in lower case."""
 
-    __slots__ = ("_counted_bytes", "_headers", "_key_hash", "_receive", "_scope", "limits")
+    __slots__ = (
+        "_counted_bytes", "_has_duplicates", "_headers", "_key_hash", "_receive", "_scope", "limits",
+    )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, limits: "BodyLimits") -> None:
         self._scope = scope
         self._receive = receive
         self.limits = limits
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._has_duplicates = len(self._headers) < len(scope["headers"])
         self._counted_bytes = 0
         self._key_hash = b""
 
@@ -102,7 +100,7 @@ class Request:
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
         value = self._headers.get(name)
-        if value is not None and len(self._headers) < len(self._scope["headers"]) and self._duplicate(name):
+        if self._has_duplicates and value is not None and self._duplicate(name):
             raise InvalidRequest(f"{name.decode()}: duplicate header; send it once.")
         return value
 
@@ -152,22 +150,22 @@ class Request:
         it before it awaits anything else. Raises BodyTooLarge before more than the limit is read,
         TooManyBodies before the budget is exceeded, InvalidRequest if the body takes too long or ends early,
         and ShuttingDown if the process is told to stop before the body has arrived."""
-        body = await self._read_limited(key_hash)
+        self._key_hash = key_hash
+        if BODY_COMPLETE in self._scope:  # the usual case needs no timeout
+            body, _ = await self.part()
+            if len(body) > self.limits.body_max_bytes:
+                raise BodyTooLarge(self.limits.body_max_bytes)
+        else:
+            body = await self._read_in_time()
         if len(body) > SMALL_BODY_BYTES:
+            self._count(len(body))
             await self.limits.pacer.wait()
         return body
 
-    async def _read_limited(self, key_hash: bytes) -> bytes:
+    async def _read_in_time(self) -> bytes:
         max_bytes = self.limits.body_max_bytes
-        self._key_hash = key_hash
         if (self.declared_bytes or 0) > max_bytes:
             raise BodyTooLarge(max_bytes)
-        if BODY_COMPLETE in self._scope:  # the usual case needs no timeout
-            body, _ = await self.part()
-            if len(body) > max_bytes:
-                raise BodyTooLarge(max_bytes)
-            self._count(len(body))
-            return body
         try:
             async with asyncio.timeout(self.limits.body_timeout_s):
                 return await self._read(max_bytes)
@@ -364,16 +362,7 @@ def envelope(error: MynaError) -> Response:
     access.details().error_type = error.type
     body = ErrorAnswer(ErrorBody(error.message, error.type, int(error.status)))
     close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
-    return Response(body=to_json(body).encode(), status=int(error.status), headers=error.headers, close=close)
-
-
-def request_id_of(scope: Scope) -> str:
-    """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one."""
-    if REQUEST_ID not in scope:
-        sent = (value for name, value in scope["headers"] if name == b"x-request-id")
-        valid = (value for value in sent if _REQUEST_ID.fullmatch(value) and not _SECRET.search(value))
-        scope[REQUEST_ID] = str(next(valid, b""), "ascii") or new_name()
-    return str(scope[REQUEST_ID])
+    return Response(body=to_json(body), status=int(error.status), headers=error.headers, close=close)
 
 
 async def _respond(response: Response, receive: Receive, send: Send, request_id: str) -> None:

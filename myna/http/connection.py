@@ -5,6 +5,7 @@ error envelope.
 import asyncio
 import time
 from collections import deque
+from operator import itemgetter
 from typing import Any, cast
 
 import httptools
@@ -15,8 +16,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
-from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application, envelope, request_id_of
+from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application, envelope
 from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, STOPPING
+from myna.http.request_ids import request_id_of
 from myna.ids import new_name
 
 HEADERS_MAX_BYTES = 64 * 1024
@@ -29,6 +31,7 @@ WRITE_STALL_MAX_S = 60.0
 """How long a client may leave a response unread."""
 REFUSAL_WAIT_S = 1.0
 """How long a connection over the limit may take to send a request before it is refused."""
+_NAME = itemgetter(0)
 INVALID = InvalidRequest("The request is no valid HTTP, its method is unknown, or its headers are too large.")
 
 
@@ -126,7 +129,7 @@ class Protocol(HttpToolsProtocol):
         if self._over_limit and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             self._refusal = Overloaded()
             raise ValueError("too many connections")
-        names = [name for name, _ in self.headers]
+        names = list(map(_NAME, self.headers))
         if reason := _header_error(names, self.headers, self.parser.get_http_version()):
             self._refusal = InvalidRequest(f"The request is no valid HTTP: {reason}.")
             raise ValueError(reason)

@@ -91,7 +91,10 @@ class HttpClient:
             sink=sink,
             accept=accept,
         )
-        await self._acquire_slot(call.deadline)
+        if self._slots.locked():
+            await self._wait_for_slot(call.deadline)
+        else:
+            await self._slots.acquire()
         try:
             return await self._exchange(target.origin, call)
         finally:
@@ -118,11 +121,8 @@ class HttpClient:
             finally:
                 self._release(connection)
 
-    async def _acquire_slot(self, deadline: float) -> None:
+    async def _wait_for_slot(self, deadline: float) -> None:
         """Waits until fewer than `connections_max` calls are in progress. A slot allows one connection."""
-        if not self._slots.locked():
-            await self._slots.acquire()
-            return
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 await self._slots.acquire()

@@ -3,7 +3,7 @@
 import asyncio
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 import httptools
@@ -31,11 +31,16 @@ _REQUEST_TIMEOUT: Final = (b"HTTP/1.1 408", b"HTTP/1.0 408")
 
 
 class ClientResponse(msgspec.Struct, frozen=True, gc=False):
-    """A whole response. Names in `headers` are lower-case; duplicate headers are joined by `, `."""
+    """A whole response. Names in `fields` are in lower case."""
 
     status: int
-    headers: Mapping[str, str]
+    fields: Sequence[tuple[bytes, bytes]]
     body: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The values by name; those of duplicate headers are joined by `, `."""
+        return _joined(self.fields)
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):
@@ -75,7 +80,7 @@ class Guarded(WriteBuffer):
 
     def flush(self) -> None:
         """Sends the buffered data, or calls `on_unread(closed)` if bytes or the connection's end arrived."""
-        if self.used and self.unsent and (events := self._poller.poll(0)):
+        if self.used and self._pending and (events := self._poller.poll(0)):
             self.on_unread(bool(events[0][1] & _ENDED))
         else:
             super().flush()
@@ -115,7 +120,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._call = call
         self._max_bytes = call.answer_max_bytes
         self._sink = call.sink
-        self._headers: dict[str, list[str]] = {}
+        self._fields: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
         self._status = self._body_bytes = self._wire_bytes = 0
         self._keep_alive = self._truncate = self._complete = self._extra = False
@@ -165,8 +170,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _finish(self) -> None:
         if self._future is not None and not self._future.done():
-            headers = {name: ", ".join(values) for name, values in self._headers.items()}
-            self._future.set_result(ClientResponse(self._status, headers, bytes(self._body)))
+            self._future.set_result(ClientResponse(self._status, self._fields, bytes(self._body)))
 
     # Called by asyncio:
 
@@ -245,7 +249,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _framed(self) -> bool:
         """True if the head has the body's length or coding; otherwise the body ends with the connection."""
-        return "content-length" in self._headers or "transfer-encoding" in self._headers
+        names = dict(self._fields)
+        return b"content-length" in names or b"transfer-encoding" in names
 
     # Called by httptools:
 
@@ -254,27 +259,27 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._status:  # otherwise it is a trailer, which is ignored
-            self._headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+            self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if self._complete:
             return
         status = self._parser.get_status_code()
         if status < 200:
-            self._headers = {}  # an interim response; the final one follows
+            self._fields = []  # an interim response; the final one follows
             return
         self._status = status
         if self._call.accept is not None and not self._accepted(self._call.accept):
             self._sink = None
             self._truncate = True
             self._max_bytes = REFUSED_BODY_MAX_BYTES
-        length = self._headers.get("content-length", ["0"])
-        if int(length[0]) > self._max_bytes and not self._truncate:
+        length = dict(self._fields).get(b"content-length", b"0")
+        if int(length) > self._max_bytes and not self._truncate:
             self._too_large()
 
     def _accepted(self, accept: Accept) -> bool:
         try:
-            return accept(self._status, {name: ", ".join(values) for name, values in self._headers.items()})
+            return accept(self._status, _joined(self._fields))
         except Exception as error:
             self.fail(error)
             return False
@@ -311,3 +316,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._status and not self._complete and not self._transport.is_closing():
             self._keep_alive = self._parser.should_keep_alive()
             self._complete = True
+
+
+def _joined(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        values.setdefault(name, []).append(value)
+    return {name.decode("latin-1"): b", ".join(each).decode("latin-1") for name, each in values.items()}

@@ -41,7 +41,7 @@ from myna.store.batch import Audio, Replayed, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.telemetry import access_log, metrics
 from myna.wire.body import decode, ignored
-from myna.wire.encode import to_json
+from myna.wire.encode import to_json_text
 from myna.wire.v1 import SpeechDone, SpeechOrdered, SpeechRequest
 
 log = logging.getLogger(__name__)
@@ -273,8 +273,10 @@ def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:
     """The responses of POST /tts."""
     chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
     return Answers(
-        spoken=lambda url, _: to_json(SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units)),
-        ordered=lambda task_id, _: to_json(
+        spoken=lambda url, _: to_json_text(
+            SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units)
+        ),
+        ordered=lambda task_id, _: to_json_text(
             SpeechOrdered(ok=1, mode="async", id=task_id, tip=tip, cost=units)
         ),
     )

@@ -72,8 +72,8 @@ def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
 
 def has_too_many_containers(body: bytes) -> bool:
     """True for JSON with more than CONTAINERS_MAX objects and arrays. Strings are removed only if all
-    brackets together exceed the limit."""
-    if body.count(b"{") + body.count(b"[") <= CONTAINERS_MAX:
+    brackets together exceed the limit, and those are counted only in a body that could hold as many."""
+    if len(body) <= CONTAINERS_MAX or body.count(b"{") + body.count(b"[") <= CONTAINERS_MAX:
         return False
     outside = _outside_strings(body)
     return outside.count(b"{") + outside.count(b"[") > CONTAINERS_MAX
@@ -81,7 +81,7 @@ def has_too_many_containers(body: bytes) -> bool:
 
 def _is_too_deep(body: bytes) -> bool:
     """True for JSON with more than DEPTH_MAX nested objects and arrays."""
-    if body.count(b"{") + body.count(b"[") <= DEPTH_MAX:
+    if len(body) <= DEPTH_MAX or body.count(b"{") + body.count(b"[") <= DEPTH_MAX:
         return False
     brackets = _outside_strings(body).translate(None, _OTHER_BYTES)
     return max(accumulate(_STEP[bracket] for bracket in brackets), default=0) > DEPTH_MAX

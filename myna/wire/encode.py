@@ -1,10 +1,12 @@
-"""Encodes structs as JSON text, for answers and for stored responses."""
+"""Encodes structs as JSON: compact, keys in the order of the struct's fields."""
 
 import msgspec
 
 _encoder = msgspec.json.Encoder()
+to_json = _encoder.encode
+"""The JSON of a struct in UTF-8, for a response."""
 
 
-def to_json(struct: msgspec.Struct) -> str:
-    """Compact JSON, keys in the order of the struct's fields."""
-    return _encoder.encode(struct).decode()
+def to_json_text(struct: msgspec.Struct) -> str:
+    """The JSON of a struct as text, for a stored response."""
+    return to_json(struct).decode()

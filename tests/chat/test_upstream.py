@@ -37,7 +37,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
         for _ in range(3):
             try:
                 await ask(
-                    outbound, channels, candidates, {"messages": []}, "",
+                    outbound, channels, candidates, "svc-chat", b'{"messages":[]}', "",
                     seconds=60, fair_try_s=5, answer_max_bytes=1000,
                 )  # fmt: skip
             except UpstreamFailed:
@@ -58,7 +58,7 @@ async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle
     for _ in range(times):
         with pytest.raises(UpstreamFailed):
             await ask(
-                outbound, channels, both, {"messages": []}, "",
+                outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
                 seconds=60, fair_try_s=fair_try_s, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()
@@ -86,7 +86,7 @@ async def test_a_timeout_counts_as_a_failure_if_the_channel_had_enough_time(
 
 
 def read(body: str) -> ModelAnswer:
-    return asking._read(ClientResponse(200, {}, body.encode()), Channel("chat", "one", "http://h/v1", "", ""))
+    return asking._read(ClientResponse(200, (), body.encode()), Channel("chat", "one", "http://h/v1", "", ""))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: 
     for _ in range(FAILURES_MAX):
         with pytest.raises(UpstreamFailed):
             await ask(
-                outbound, channels, both, {"messages": []}, "",
+                outbound, channels, both, "svc-chat", b'{"messages":[]}', "",
                 seconds=60, fair_try_s=5, answer_max_bytes=1000,
             )  # fmt: skip
     await outbound.close()

@@ -224,7 +224,7 @@ COMPLETIONS = {
 
 def completion(body: bytes) -> None:
     with contextlib.suppress(upstream.FailedAttempt):
-        upstream._read(ClientResponse(200, {}, body), Channel("chat", "a", "http://h/v1", "", ""))
+        upstream._read(ClientResponse(200, (), body), Channel("chat", "a", "http://h/v1", "", ""))
 
 
 @pytest.mark.parametrize("name", COMPLETIONS)

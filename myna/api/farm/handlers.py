@@ -157,7 +157,7 @@ class FarmApi:
 
 
 def _answer(struct: Struct) -> Response:
-    return Response(to_json(struct).encode())
+    return Response(to_json(struct))
 
 
 def _check_offer(hello: Hello) -> None:

@@ -42,7 +42,7 @@ NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
 """Limit on the bytes of a node's uploads in progress, over all its jobs."""
 _JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-DONE = to_json(Done()).encode()
+DONE = to_json(Done())
 
 
 class UploadHeaders(Struct, frozen=True):
