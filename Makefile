@@ -10,7 +10,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model bench bench-setup bench-quick bench-grow bench-speech bench-parts pictures lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model bench bench-setup bench-quick bench-grow bench-speech bench-parts listen pictures lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -27,6 +27,7 @@ help:
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-parts"
+	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
 	@echo "make lock       pin the dependencies again"
 
@@ -52,6 +53,10 @@ setup-extras: .venv/extras.stamp
 
 .venv/dev.stamp: requirements-dev.lock .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.venv/listen.stamp: requirements-listen.lock .venv/dev.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-listen.lock
 	@touch $@
 
 demo: .venv/demo.stamp
@@ -81,7 +86,7 @@ check-others: .venv/dev.stamp
 test: check
 	$(BIN)/python -m pytest --numprocesses 4 --durations 10 -m "not slow" --ignore tests/test_tidy.py
 
-test-slow: .venv/dev.stamp
+test-slow: .venv/listen.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
 
 # The tests that start neither PostgreSQL nor a service, on each interpreter, each in a separate environment.
@@ -133,6 +138,9 @@ bench-speech: .venv/dev.stamp
 bench-parts: .venv/dev.stamp
 	$(BIN)/python -m bench parts
 
+listen: .venv/listen.stamp
+	$(BIN)/python -m listen
+
 pictures: .venv/dev.stamp
 	$(BIN)/python -m pictures
 
@@ -142,6 +150,7 @@ lock:
 	$(LOCK) --group build --extra neural --extra m4a pyproject.toml -o requirements-extras.lock
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
 	$(LOCK) --group dev --extra neural --extra m4a pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group listen --extra neural --extra m4a pyproject.toml -o requirements-listen.lock
 
 clean:
 	rm -rf .venv .dev

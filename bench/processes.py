@@ -24,6 +24,7 @@ READY_WAIT_S = 120.0
 END_WAIT_S = 30.0
 LOG_SHOWN_CHARS = 400
 CORES_FOR_TWO = 4
+CHILD_PROGRAM = "myna.engines.pool.child_program"
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -61,6 +62,14 @@ class Program:
     def peak_bytes(self) -> int:
         """The sum of each process's own peak of resident memory: what they share is counted for each."""
         return sum(memory_bytes(pid, "VmHWM") for pid in tree(self.pid))
+
+    def peaks_bytes(self) -> dict[str, int]:
+        """The same sum for each kind of process: `main`, and the module that a child process of Myna runs."""
+        found: dict[str, int] = {}
+        for pid in tree(self.pid):
+            kind = _kind(pid)
+            found[kind] = found.get(kind, 0) + memory_bytes(pid, "VmHWM")
+        return found
 
     def memory_bytes(self) -> int:
         """Resident memory of its main process alone."""
@@ -195,6 +204,14 @@ def _field(pid: int, name: str) -> int:
             if line.startswith(name + ":"):
                 return int(line.split()[1])
     return 0
+
+
+def _kind(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
+        if CHILD_PROGRAM in words[:-1]:
+            return words[words.index(CHILD_PROGRAM) + 1]
+    return "main"
 
 
 def _cpu_s(pid: int) -> float:

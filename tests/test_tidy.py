@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "requirements-extras.lock", "requirements-demo.lock", "requirements-dev.lock")
+LOCKS = (
+    "requirements.lock", "requirements-extras.lock", "requirements-demo.lock", "requirements-dev.lock",
+    "requirements-listen.lock",
+)  # fmt: skip
 FILE_MAX_LINES = 400
 FUNCTION_MAX_LINES = 60
 NAMES_THAT_SAY_NOTHING = re.compile(r"(^|_)(utils?|helpers?|common|managers?|base|misc)(_|$)")

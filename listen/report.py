@@ -1,0 +1,173 @@
+"""Writes the figures of docs/voices.md, between its two marks, and the picture beside it."""
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench.results import Table
+from listen import score
+from listen.results import PLAIN, Heard, Listening
+from listen.score import Score
+from listen.sentences import ENGLISH, EVERYDAY, GROUPS, LONG
+from listen.speakers import ESPEAK, KOKORO
+from pictures import svg
+
+PAGE = Path(__file__).parents[1] / "docs" / "voices.md"
+PICTURE = "voices-heard.svg"
+BEGIN, END = "<!-- written by `make listen` -->", "<!-- to here -->"
+NAMES = {KOKORO: "Myna, Kokoro", PLAIN: "the plain library", ESPEAK: "Myna, espeak-ng"}
+COLOURS = {KOKORO: "bar", PLAIN: "other", ESPEAK: "box"}
+MEGA = 1_000_000
+WIDTH, ROW, GAP, TOP, LEFT, RIGHT = 720, 16, 12, 72, 120, 70
+
+
+def write(found: Listening, page: Path = PAGE) -> None:
+    """Raises ValueError where the page has lost its marks."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page} lacks the marks between which the figures go")
+    figures = "\n\n".join(figures_of(found))
+    page.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")
+    page.with_name(PICTURE).write_text(picture(found), encoding="utf-8")
+
+
+def figures_of(found: Listening) -> Iterator[str]:
+    """The paragraphs and tables between the marks."""
+    machine = found.machine
+    day = time.strftime("%Y-%m-%d", time.gmtime(machine.time))
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    yield (
+        f"{day}, commit {machine.commit}, {machine.cores} cores of {machine.cpu}, Python"
+        f" {machine.python.partition(' ')[0]}; {versions}. Share of the syllables"
+        " and words that were misheard:"
+    )
+    yield str(by_group(found))
+    yield f"![Share of syllables and words that were misheard, by kind of text]({PICTURE})"
+    yield from (f"Not measured: {NAMES[family]}: {reason}." for family, reason in found.missing.items())
+    yield "Speed, one request at a time; the real-time factor is the time to make a second of sound:"
+    yield str(speed(found))
+    yield "Peak memory, all processes of a kind together:"
+    yield str(memory(found))
+    if found.voices:
+        count = {language: len(texts) for language, texts in found.short.items()}
+        yield (
+            f"Every voice: {count['zh']} sentences in a Mandarin voice, one of them mixed, and"
+            f" {count['en']} in an English voice; a rough figure for the choice of a voice:"
+        )
+        yield str(by_voice(found))
+
+
+def by_group(found: Listening) -> Table:
+    """A row for each group, a column for each family."""
+    families = list(found.pairs)
+    rows = [
+        [
+            group,
+            f"{_of(found, families[0], group).units}",
+            *(_percent(_of(found, family, group)) for family in families),
+        ]
+        for group in GROUPS
+    ]
+    rows.append([
+        "English, Mandarin voice", "",
+        *(_percent(_of(found, family, ENGLISH, english=False)) for family in families),
+    ])  # fmt: skip
+    heads = [
+        f"{NAMES[family]} (`{mandarin}`, `{english}`)" for family, (mandarin, english) in found.pairs.items()
+    ]
+    return Table(["", "syllables and words", *heads], rows)
+
+
+def speed(found: Listening) -> Table:
+    """Times of each family's pair of voices. The plain library writes a wav, Myna answers with an mp3."""
+    rows = []
+    for family in found.pairs:
+        own = [
+            heard for heard in found.heard if heard.family == family and heard.voice_id in found.pairs[family]
+        ]
+        sound_s = sum(heard.seconds for heard in own)
+        rows.append([
+            NAMES[family],
+            f"{sum(heard.took_s for heard in own) / sound_s:.3g}",
+            *(_seconds(heard.first_s for heard in own if heard.group == group) for group in (EVERYDAY, LONG)),
+        ])  # fmt: skip
+    return Table(
+        ["", "real-time factor", "first sound, everyday (median)", "first sound, long (median)"], rows
+    )
+
+
+def memory(found: Listening) -> Table:
+    rows = [
+        [f"`{kind}`" if "." in kind else kind, f"{peak / MEGA:,.0f} MB"]
+        for kind, peak in found.peak_bytes.items()
+    ]
+    return Table(["processes", "peak memory"], rows)
+
+
+def by_voice(found: Listening) -> Table:
+    """A row for each voice, the best understood first."""
+    rows = []
+    for voice_id, language in found.voices.items():
+        texts = found.short["zh" if language == "zh-CN" else "en"]
+        own = [heard for heard in found.heard if heard.voice_id == voice_id and heard.family != PLAIN]
+        short = [heard for heard in own if heard.text in texts]
+        if short:
+            rate = _total(short)
+            lufs = statistics.median(heard.lufs for heard in short)
+            rows.append((rate.rate, [f"`{voice_id}`", language, _percent(rate), f"{lufs:.1f} LUFS"]))
+    return Table(["voice", "language", "misheard", "loudness"], [row for _, row in sorted(rows)])
+
+
+def picture(found: Listening) -> str:
+    """A bar for each group and family. A rate above 100 % is drawn as 100 %."""
+    bars: list[str] = [
+        svg.text(
+            16,
+            26,
+            "Share of syllables and words that Whisper base misheard",
+            more='font-size="14" font-weight="bold"',
+        )
+    ]
+    for number, family in enumerate(found.pairs):
+        bars += [
+            svg.box(16 + number * 190, 40, 12, 12, COLOURS[family]),
+            svg.text(34 + number * 190, 50, NAMES[family]),
+        ]
+    rates = {(group, family): _of(found, family, group).rate for group in GROUPS for family in found.pairs}
+    most = min(1.0, max(0.05, *rates.values()))
+    y = float(TOP)
+    for group in GROUPS:
+        bars.append(svg.text(LEFT - 10, y + ROW * len(found.pairs) / 2 + 4, group, anchor="end"))
+        for family in found.pairs:
+            rate = rates[group, family]
+            length = max(1.0, min(rate, most) / most * (WIDTH - LEFT - RIGHT))
+            bars += [
+                svg.box(LEFT, y + 2, length, ROW - 4, COLOURS[family]),
+                svg.text(LEFT + length + 8, y + ROW - 4, f"{rate:.1%}", "faint"),
+            ]
+            y += ROW
+        y += GAP
+    return svg.document(WIDTH, int(y) + 4, bars)
+
+
+def _of(found: Listening, family: str, group: str, *, english: bool = True) -> Score:
+    """The errors of a family's voice for a group; with `english` English text is in the English voice."""
+    voice_id = found.pairs[family][group == ENGLISH and english]
+    wanted = (family, voice_id, group)
+    return _total([one for one in found.heard if (one.family, one.voice_id, one.group) == wanted])
+
+
+def _total(heard: Sequence[Heard]) -> Score:
+    return score.total(Score(one.errors, one.units) for one in heard)
+
+
+def _percent(rate: Score) -> str:
+    return f"{rate.rate:.1%}" if rate.units else "—"
+
+
+def _seconds(times: Iterable[float]) -> str:
+    found = list(times)
+    return f"{statistics.median(found):.2f} s" if found else "—"
