@@ -10,7 +10,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model bench bench-setup bench-quick bench-grow bench-speech bench-parts listen pictures lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-parts listen pictures lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -21,6 +21,7 @@ help:
 	@echo "make mutants    removes each guard of units, tasks and voices: a test must fail (slow)"
 	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
 	@echo "make model      any order of events against the model of the queue (slow)"
+	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 111 MB"
 	@echo "make setup      what running needs, in .venv"
 	@echo "make setup-extras  also the extras: neural voices, samples as m4a and webm"
 	@echo "make serve      serve from ./data"
@@ -119,6 +120,10 @@ campaigns: .venv/dev.stamp
 # Any order of events against the model of the queue: MODEL=2000 looks at so many.
 model: .venv/dev.stamp
 	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m slow tests/tasks/test_model.py
+
+# Into the user's cache, which `make clean` leaves alone.
+model-kokoro: .venv/run.stamp
+	$(BIN)/python -m demo.kokoro_model
 
 bench-setup: .venv/dev.stamp
 	$(BIN)/python -m bench.install

@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.rig.farm_site",
     "tests.rig.compute_node",
     "tests.rig.http_proxy",
+    "tests.rig.kokoro_model",
     "tests.store.fixtures",
 ]
 

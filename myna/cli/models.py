@@ -1,34 +1,81 @@
-"""myna models list|add"""
+"""myna models get|list|remove|add"""
 
-import asyncio
-import json as json_text
-import tempfile
-import time
+import signal
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import msgspec
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from myna.cli.console import Json, Whole, show, show_rows
-from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
-from myna.engines.sherpa.config import THREADS_MAX, SherpaConfig
-from myna.engines.sherpa.engine import Sherpa
+from myna.cli.console import Json, owner_of_files, read_settings, show, show_rows
+from myna.cli.progress import ProgressBar
 from myna.engines.sherpa.known_models import KNOWN
 from myna.errors import CommandError, ConfigError
-from myna.node.benchmark import reference_voice, sentence
-from myna.sandbox.confinement import AllowedPaths
+from myna.models import install
+from myna.models.catalog import Model, folder_of, missing
+from myna.models.installed import MODELS
 
-app = App(name="models", help="Neural voices: models of sherpa-onnx that a compute node can speak with.")
+app = App(name="models", help="Neural voices: fetch and list models, and test one for a compute node.")
+app.command("myna.cli.model_trial:add", name="add")
 
-TRIAL_S = 600.0
-NAMED_MAX = 10
+MB = 1_000_000
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
+
+@app.command
+def get(
+    name: str,
+    /,
+    *,
+    from_: Annotated[
+        str, Parameter(name="--from", help="release, packages, or a file or folder; default: the first two.")
+    ] = "",
+    to: Annotated[Path | None, Parameter(help="The model's folder, instead of the data folder's.")] = None,
+    json: Json = False,
+) -> int:
+    """Fetch a published model, check every file, and put it into the data folder."""
+    model = _published(name)
+    folder, owner = (to, None) if to else _in_data_folder(name)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: the staging folder is tidied
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with ProgressBar(quiet=json) as progress:
+            got = install.get(model, folder, from_, progress, owner)
+    except KeyboardInterrupt:
+        print(f"myna: interrupted; 'myna models get {name}' continues the download.", file=sys.stderr)
+        return INTERRUPTED
+    show(
+        {
+            "model": name,
+            "folder": str(got.folder),
+            "source": got.source,
+            "size_mb": round(model.size_bytes / MB),
+            "seconds": round(got.seconds, 1),
+        },
+        json,
+    )
+    return 0
+
+
+@app.command
+def remove(name: str, /, *, json: Json = False) -> None:
+    """Remove a model from the data folder, and what an interrupted download left."""
+    model = _published(name)
+    folder, _ = _in_data_folder(name)
+    with ProgressBar(quiet=json) as progress:
+        if not install.remove(model, folder, progress):
+            raise CommandError(f"{name} is not in {folder}.")
+    show({"model": name, "removed": str(folder)}, json)
 
 
 @app.command(name="list")
 def list_known(*, json: Json = False) -> None:
-    """List known models with their download addresses. Nothing is downloaded."""
-    rows = [
+    """List the models that can be fetched or are there, and others with their addresses."""
+    data_folder = read_settings().data_folder
+    rows = [_row(model, folder_of(data_folder, name)) for name, model in MODELS.items()]
+    rows += [
         {**msgspec.structs.asdict(model), "languages": list(model.languages), "beside": list(model.beside)}
         for model in KNOWN
     ]
@@ -40,73 +87,35 @@ def list_known(*, json: Json = False) -> None:
         print()
 
 
-@app.command
-def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Json = False) -> None:
-    """Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml."""
-    if not 1 <= threads <= THREADS_MAX:
-        raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")
-    model = SherpaConfig(str(folder.resolve()), threads).model(Path())
-    engine = Sherpa(model, queue_max=1, job_deadline_s=TRIAL_S)
-    with tempfile.TemporaryDirectory() as scratch:
-        said = Path(scratch, "said.mp3")
-        try:
-            spoken, took_s = asyncio.run(_tried(engine, said))
-        except EngineFailed as failure:
-            raise CommandError(f"The model doesn't speak: {failure}") from None
-        if save is not None:
-            _save(said, save)
-    found = {
-        "family": model.family,
-        "languages": sorted({voice.language for voice in engine.voices} | set(engine.clones)),
-        "speakers": engine.info.speakers if engine.voices else 0,
-        "clones": list(engine.clones),
-        "rate_hz": engine.info.rate_hz,
-        "seconds": round(spoken.seconds, 2),
-        "real_time_factor": round(took_s / spoken.seconds, 3),
-    }
-    block = _block(model.folder, threads, engine.voices)
-    show({**found, "node_toml": block} if json else found, json)
-    if not json:
-        print(f"\nFor node.toml:\n\n{block}", end="")
+def _published(name: str) -> Model:
+    if name not in MODELS:
+        raise ConfigError(f"There is no model {name!r} to fetch; there is: {', '.join(MODELS)}.")
+    return MODELS[name]
 
 
-async def _tried(engine: Sherpa, path: Path) -> tuple[SpeechResult, float]:
-    """Speaks a sentence to `path`. Also returns how many seconds that took."""
+def _in_data_folder(name: str) -> tuple[Path, tuple[int, int] | None]:
+    """The folder for a model, and the user and group that must own it. Creates the data folder."""
+    settings = read_settings()
     try:
-        await engine.start(AllowedPaths.of(writes=(path.parent,)))
-        voice_id = engine.voices[0].voice_id if engine.voices else ""
-        language = engine.voices[0].language if engine.voices else engine.clones[0]
-        reference = None if engine.voices else await reference_voice(language, path.with_suffix(".wav"))
-        utterance = Utterance(sentence(language), voice_id, 1.0, reference=reference)
-        began = time.monotonic()
-        spoken = await engine.speak(utterance, path, TRIAL_S)
-        return spoken, time.monotonic() - began
-    finally:
-        await engine.close()
-
-
-def _save(spoken: Path, save: Path) -> None:
-    try:
-        save.write_bytes(spoken.read_bytes())
+        settings.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CommandError(f"The audio can't be written to {save}: {error.strerror}.") from None
+        raise ConfigError(
+            f"MYNA_DATA: {settings.data_folder} can't be written to: {error.strerror}."
+        ) from None
+    return folder_of(settings.data_folder, name), owner_of_files(settings)
 
 
-def _block(folder: str, threads: int, voices: tuple[EngineVoice, ...]) -> str:
-    """A block for node.toml. It lists up to NAMED_MAX voices, so that they can be renamed."""
-    lines = ["[[engine]]", 'kind = "sherpa"', f"folder = {_quoted(folder)}", f"threads = {threads}"]
-    for speaker, voice in enumerate(voices if len(voices) <= NAMED_MAX else ()):
-        entries: dict[str, Any] = {
-            "id": voice.voice_id,
-            "speaker": speaker,
-            "name": voice.name,
-            "gender": voice.gender,
-            "language": voice.language,
-        }
-        lines += ["", "[[engine.voice]]", *(f"{name} = {_quoted(value)}" for name, value in entries.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(value: str | int) -> str:
-    """A TOML value. Basic strings of TOML are those of JSON."""
-    return json_text.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _row(model: Model, folder: Path) -> dict[str, object]:
+    """A model that can be fetched. `state` is installed, incomplete or absent."""
+    lacking = missing(model, folder)
+    state = "incomplete" if lacking and folder.is_dir() else "absent" if lacking else "installed"
+    return {
+        "name": model.name,
+        "kind": model.kind,
+        "size_mb": round(model.size_bytes / MB),
+        "licence": model.licence,
+        "languages": list(model.languages),
+        "state": state,
+        "folder": str(folder),
+        "get": f"myna models get {model.name}",
+    }

@@ -1,4 +1,4 @@
-"""myna models: the known models, and the test of a folder."""
+"""myna models: the known models, and the test of a folder. tests/models has the rest."""
 
 import json
 import tomllib
@@ -16,7 +16,9 @@ from tests.cli.conftest import Desk
 
 def test_the_known_models_are_listed_with_their_addresses(desk: Desk) -> None:
     (line,) = desk.lines("models", "list", "--json")
-    assert [model["url"] for model in json.loads(line)] == [model.url for model in KNOWN]
+    first, *others = json.loads(line)
+    assert (first["name"], first["state"]) == ("kokoro", "absent")
+    assert [model["url"] for model in others] == [model.url for model in KNOWN]
     table = "\n".join(desk.lines("models", "list"))
     assert all(model.url in table and model.licence in table for model in KNOWN)
 

