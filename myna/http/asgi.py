@@ -28,6 +28,7 @@ from myna.errors import (
 from myna.http.asgi_types import (
     BODY_COMPLETE,
     EOF_RECEIVED,
+    RESPOND,
     App,
     Message,
     Receive,
@@ -248,6 +249,7 @@ class Application:
         methods = self._routes.get(scope["path"])
         if self._cors is not None and scope["path"].startswith(CORS_PREFIX):
             send = with_headers(send, self._cors.answer(scope["headers"]))
+            scope.pop(RESPOND, None)  # it would send the response without these headers
         if methods is None:
             status = await self._fall_back(scope, receive, send, request_id)
         else:
@@ -308,7 +310,7 @@ class Application:
             response = envelope(public_error(error))
         finally:
             request.release()
-        await _respond(response, receive, send, request_id)
+        await _respond(response, scope, receive, send, request_id)
         return response.status
 
     def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
@@ -342,7 +344,7 @@ class Application:
         except Exception as error:
             if not status:
                 response = envelope(public_error(error))
-                await _respond(response, receive, send, request_id)
+                await _respond(response, scope, receive, send, request_id)
                 return response.status
         return status
 
@@ -365,16 +367,18 @@ def envelope(error: MynaError) -> Response:
     return Response(body=to_json(body), status=int(error.status), headers=error.headers, close=close)
 
 
-async def _respond(response: Response, receive: Receive, send: Send, request_id: str) -> None:
+async def _respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     headers = [
         (b"content-type", response.media_type),
-        (b"content-length", str(len(response.body)).encode()),
+        (b"content-length", b"%d" % len(response.body)),
         (b"x-request-id", request_id.encode()),
     ]
     for name, value in (response.headers or {}).items():
         headers.append((name.lower().encode(), value.encode()))
     if response.close:
         headers.append((b"connection", b"close"))
+    elif RESPOND in scope and scope[RESPOND](response.status, headers, response.body):
+        return
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body, "more_body": response.close})
     if response.close:

@@ -18,6 +18,9 @@ EOF_RECEIVED = "myna.ended"
 """A function: whether the client has closed its sending side of the connection."""
 REQUEST_ID = "myna.request_id"
 """The id of the request, once `request_id_of` was called."""
+RESPOND = "myna.respond"
+"""A function that sends a complete response in one write: `respond(status, headers, body)`. Returns False if
+the response must be sent through `send`."""
 STOPPING = "myna.stopping"
 """A function: whether the process is shutting down."""
 LINGER_S = 2.0

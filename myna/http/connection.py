@@ -11,13 +11,18 @@ from typing import Any, cast
 import httptools
 import uvicorn
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application, envelope
-from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, STOPPING
+from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, RESPOND, STOPPING
 from myna.http.request_ids import request_id_of
 from myna.ids import new_name
 
@@ -104,6 +109,7 @@ class Protocol(HttpToolsProtocol):
         self._upgrade_requested = False
         self._overhead_bytes = self._read_bytes if self._read_starts_head else 0
         self._read_starts_head = False
+        self.scope[RESPOND] = self._respond  # type: ignore[literal-required]  # ours
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]  # ours
         self.scope[STOPPING] = self.config.is_stopping  # type: ignore[literal-required]  # ours
         self.scope[EOF_RECEIVED] = self._is_eof_received  # type: ignore[literal-required]  # ours
@@ -163,6 +169,28 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._active_cycle = cycle
         super()._start_asgi_task(cycle, app)
+
+    def _respond(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Sends a complete response, with its Content-Length in `headers`, as uvicorn does in two messages.
+        Returns False if uvicorn must: it waits until the client reads, and omits the body for HEAD."""
+        cycle = self._active_cycle
+        if cycle is None or self.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        if cycle.disconnected:
+            return True
+        if HEADER_VALUE_RE.search(b"".join(map(b"".join, headers))):
+            raise RuntimeError("a response header contains a control character")
+        lines = [b"%b: %b\r\n" % field for field in (*cycle.default_headers, *headers)]
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+        return True
 
     def _is_eof_received(self) -> bool:
         return self._eof_received
