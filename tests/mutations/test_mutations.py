@@ -16,6 +16,7 @@ import pytest
 from tests.mutations.audit_guards import OF_THE_AUDIT
 from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
+from tests.mutations.model_guards import OF_MODELS
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.refusal_guards import OF_REFUSALS
@@ -40,10 +41,11 @@ GROUPS = {
     "storage": OF_STORAGE,
     "audit": OF_THE_AUDIT,
     "http_client": OF_OUTBOUND,
+    "models": OF_MODELS,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
-FOLDERS = ("rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client")
+FOLDERS = ("rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models")
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 CONFTEST = """
