@@ -246,8 +246,9 @@ class Application:
         request_id = request_id_of(scope)
         logs.request_id.set(request_id)
         details = access.begin()
-        methods = self._routes.get(scope["path"])
-        if self._cors is not None and scope["path"].startswith(CORS_PREFIX):
+        path = scope["path"]
+        methods = self._routes.get(path)
+        if self._cors is not None and path.startswith(CORS_PREFIX):
             send = with_headers(send, self._cors.answer(scope["headers"]))
             scope.pop(RESPOND, None)  # it would send the response without these headers
         if methods is None:
@@ -255,7 +256,6 @@ class Application:
         else:
             status = await self._serve(methods, scope, receive, send, request_id)
         seconds = time.perf_counter() - started
-        path = scope["path"]
         route, logged_path = (path, path) if methods else ("other", logs.masked(path[:LOGGED_PATH_MAX_CHARS]))
         self._access.record(
             CompletedRequest(

@@ -60,7 +60,7 @@ class PendingOperation:
     @property
     def cancelled(self) -> bool:
         """Whether it is a charge that was never sent and whose caller has stopped waiting."""
-        return isinstance(self.operation, Charge) and self.future.done() and not self.sent
+        return self.future.done() and not self.sent and isinstance(self.operation, Charge)
 
 
 class GroupCommit:
@@ -180,9 +180,9 @@ class GroupCommit:
             self._wake.clear()
             while self._queue:
                 await self._gather()
-                if batch := self._next_batch(self._queue):
-                    self._last_was_single = len(batch) == 1
-                    await self._commit(batch)
+                batch = self._next_batch(self._queue)
+                self._last_was_single = len(batch) == 1
+                await self._commit(batch)
 
     async def _retry_contended(self) -> None:
         """Retries contended operations until their rows are free."""
@@ -190,8 +190,7 @@ class GroupCommit:
             await self._contended_wake.wait()
             self._contended_wake.clear()
             while self._contended:
-                if batch := self._next_batch(self._contended):
-                    await self._commit(batch, contended=True)
+                await self._commit(self._next_batch(self._contended), contended=True)
 
     def _defer(self, pending: PendingOperation, *, contended: bool) -> None:
         """Retries at once beside the other batches, or after BUSY_RETRY_S if it was contended before."""
@@ -225,8 +224,8 @@ class GroupCommit:
             await asyncio.sleep(0)
 
     def _next_batch(self, queue: deque[PendingOperation]) -> list[PendingOperation]:
-        """The next batch."""
-        return self._drop_cancelled([queue.popleft() for _ in range(min(len(queue), BATCH_MAX))])
+        """The next batch. It may contain cancelled operations."""
+        return [queue.popleft() for _ in range(min(len(queue), BATCH_MAX))]
 
     def _drop_cancelled(self, batch: Sequence[PendingOperation]) -> list[PendingOperation]:
         """The batch without cancelled operations."""
@@ -240,6 +239,8 @@ class GroupCommit:
             try:
                 await self._db.ready(contended=contended)
                 batch = self._drop_cancelled(batch)
+                if not batch:
+                    return
                 for pending in batch:
                     pending.sent = True
                 ends = [pending for pending in batch if isinstance(pending.operation, End)]

@@ -111,14 +111,15 @@ class AccessLog:
         buffered, self._buffer = self._buffer, []
         if not buffered:
             return
-        for (route, status), count in Counter((one.route, one.status) for one in buffered).items():
+        groups = Counter(
+            (one.route, one.status, one.details.error_type, one.details.channel) for one in buffered
+        )
+        for (route, status, error_type, channel), count in groups.items():
             metrics.REQUESTS.labels(route, status).inc(count)
-        errors = Counter((one.route, one.details.error_type) for one in buffered if one.details.error_type)
-        for (route, kind), count in errors.items():
-            metrics.REQUEST_ERRORS.labels(route, kind).inc(count)
-        channels = Counter((one.details.channel, one.status) for one in buffered if one.details.channel)
-        for (channel, status), count in channels.items():
-            metrics.CHANNEL_REQUESTS.labels(channel, status).inc(count)
+            if error_type:
+                metrics.REQUEST_ERRORS.labels(route, error_type).inc(count)
+            if channel:
+                metrics.CHANNEL_REQUESTS.labels(channel, status).inc(count)
         for one in buffered:
             if one.route != REFUSED:
                 metrics.seconds_of(one.route).observe(one.seconds)
