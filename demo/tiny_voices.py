@@ -6,7 +6,7 @@ compute nodes clones with one, and the tests use them all; they want `onnx`, whi
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +211,20 @@ def kokoro(folder: Path) -> Path:
         n_speakers=SPEAKERS,
         speaker_names="one,two",
     )
+    return folder
+
+
+def neural(folder: Path, voices: Sequence[str]) -> Path:
+    """A Kokoro model as the embedded engine loads it. The pitch also says the number of the voice: it is the
+    mean of its style."""
+    (folder / "voices").mkdir(parents=True)
+    for number, voice in enumerate(voices):
+        np.full((510, 1, 256), number, "<f4").tofile(folder / "voices" / f"{voice}.bin")
+    net = _Net({"tokens": _INT, "style": _FLOAT, "speed": _FLOAT})
+    speaker = net.number(net.add("ReduceMean", "style", keepdims=0))
+    pace = net.add("Reciprocal", net.number("speed"))
+    net.hum("tokens", speaker, pace, [-1], "audio", rate_hz=CLONE_RATE_HZ)
+    net.save(folder / "model.onnx", {"audio": _FLOAT})
     return folder
 
 

@@ -26,8 +26,8 @@ from myna.channels import Channels, restore_circuits
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
-from myna.engines.interface import Engine, EngineLimits
-from myna.engines.registry import engine_of
+from myna.engines.interface import Engine, EngineFailed, EngineLimits
+from myna.engines.registry import AUTO, ESPEAK, site_engines
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NoSpeechChannel, NotFound
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
@@ -83,10 +83,10 @@ class Service:
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
-        self.engine = speech_engine(settings)
+        self.engines = speech_engines(settings)
         self.commits = commits
         self.channels = Channels(
-            settings=settings, environ=environ, http_client=self.http_client, local=self.engine
+            settings=settings, environ=environ, http_client=self.http_client, local=self.engines
         )
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
@@ -178,11 +178,26 @@ class Service:
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
         await self.space.refresh()
-        if self.engine:
-            await self.engine.start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
+        await self._start_engines()
         await self.tasks.start()
         await restore_circuits(self.db, self.channels)
         self.jobs.start()
+
+    async def _start_engines(self) -> None:
+        async with contextlib.AsyncExitStack() as undo:
+            for engine in self.engines.values():
+                undo.push_async_callback(engine.close)
+            await asyncio.gather(*(self._start_engine(name) for name in self.engines))
+            undo.pop_all()
+
+    async def _start_engine(self, name: str) -> None:
+        """Raises EngineFailed, unless another engine can speak instead."""
+        try:
+            await self.engines[name].start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
+        except EngineFailed as failure:
+            if self.settings.speech != AUTO or name == ESPEAK:
+                raise
+            log.warning("%s does not start, so only espeak speaks: %s", name, failure)
 
     async def _stop(self) -> None:
         self.health.stopping = True
@@ -190,8 +205,7 @@ class Service:
         await self.jobs.close()
         await self.ledger.finish(FINISH_WAIT_S)
         await self.commits.close(FINISH_WAIT_S)
-        if self.engine:
-            await self.engine.close()
+        await asyncio.gather(*(engine.close() for engine in self.engines.values()))
         await self.inspector.close()
         await self.http_client.close()
 
@@ -302,15 +316,15 @@ def _http_client(settings: Settings) -> HttpClient:
     )
 
 
-def speech_engine(settings: Settings) -> Engine | None:
-    """The engine of MYNA_SPEECH, not started; None for a server. Raises ConfigError."""
+def speech_engines(settings: Settings) -> dict[str, Engine]:
+    """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
     limits = EngineLimits(
         processes=max(ENGINE_PROCESSES_MIN, usable_cores() // settings.workers),
         queue_max=settings.speech_queue_max,
         job_deadline_s=settings.call_deadline_s,
         account_max=settings.speech_account_max,
     )
-    return engine_of(settings.speech, limits)
+    return site_engines(settings.speech, settings.data_folder, limits)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

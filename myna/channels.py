@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, convert, structs
 
+from myna.engines import registry
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
@@ -33,7 +34,6 @@ PRIORITY_MAX = 1_000_000
 FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
-EMBEDDED = "espeak:"
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
@@ -119,11 +119,15 @@ class CircuitChange(Struct, frozen=True):
 
 
 class Channels:
-    """The channels of one process: those of the settings, then those of the database. `local` is the engine
-    that MYNA_SPEECH names, which other channels do not use."""
+    """The channels of one process: those of the settings, then those of the database. `local` are the engines
+    of MYNA_SPEECH that run here, by the name of their channel."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], http_client: HttpClient, local: Engine | None
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        http_client: HttpClient,
+        local: Mapping[str, Engine],
     ) -> None:
         self._settings = settings
         self._environ = environ
@@ -175,10 +179,10 @@ class Channels:
         self.changed[change.channel] = change
 
     def engine(self, channel: Channel) -> Engine | None:
-        """The local engine, or one for the URL of the channel, which shares the HTTP client. None if this
-        process has no local engine."""
+        """The local engine of the channel, or one for its URL, which shares the HTTP client. None for a
+        local engine that isn't in this process."""
         if is_local(channel):
-            return self._local
+            return self._local.get(channel.name)
         limit = self._settings.speech_answer_max_bytes
         return OpenAISpeech(
             self._http_client,
@@ -239,25 +243,27 @@ def from_settings(settings: Settings) -> list[Channel]:
                 source="settings",
             )
         )
-    if settings.speech != "none":
-        url = EMBEDDED if settings.speech == "espeak" else settings.speech
-        name = "espeak" if settings.speech == "espeak" else f"{FROM_SETTINGS}-speech"
+    if is_base_url(settings.speech):
         found.append(
             Channel(
                 kind="speech",
-                name=name,
-                url=url,
+                name=registry.FROM_FOLDER,
+                url=settings.speech,
                 model=settings.speech_model,
                 key=settings.speech_key,
                 source="settings",
             )
         )
+    found += (
+        Channel(kind="speech", name=name, url=f"{name}:", model="", key="", source="settings")
+        for name in registry.site_configs(settings.speech, settings.data_folder)
+    )
     return found
 
 
 def check(row: ChannelRow) -> None:
     """Raises CommandError for an invalid channel."""
-    taken = {FROM_SETTINGS, f"{FROM_SETTINGS}-speech", "espeak"}
+    taken = {FROM_SETTINGS, registry.FROM_FOLDER, registry.ESPEAK, registry.KOKORO}
     if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
         raise CommandError(
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."

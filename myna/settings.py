@@ -123,11 +123,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     speech: Annotated[
         str,
         Setting(
-            "espeak, none, sherpa:/FOLDER of a model, or an OpenAI-compatible base URL that speaks",
+            "auto (kokoro if its model is installed, and espeak), kokoro, espeak, none, sherpa:/FOLDER of a"
+            " model, or an OpenAI-compatible base URL that speaks",
             lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
-            "must be espeak, none, KIND:/FOLDER, http://… or https://…, without a query.",
+            "must be auto, kokoro, espeak, none, KIND:/FOLDER, http://… or https://…, without a query.",
         ),
-    ] = "espeak"
+    ] = "auto"
     speech_key: Annotated[str, _secret("the key of the speech URL")] = ""
     speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
     log_level: Annotated[str, _word("debug, info, warning or error", "debug", "info", "warning", "error")] = (
@@ -334,7 +335,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-_LOCAL_SPEECH = re.compile(r"espeak|none|(?!https?:)[a-z]+:/(?!/).+")
+_LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
 _HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 

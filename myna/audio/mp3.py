@@ -41,6 +41,7 @@ class Mp3File:
         self._rate_hz = rate_hz
         self._samples = self._sound_bytes = 0
         self._head = b""
+        self._is_open = False
         self._encoder = lameenc.Encoder()
         self._encoder.set_channels(1)
         self._encoder.set_in_sample_rate(rate_hz)
@@ -50,16 +51,25 @@ class Mp3File:
         self._encoder.silence()
 
     def __enter__(self) -> Self:
-        self._part.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._part.open("x+b")
+        self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):  # closing flushes the buffer, which fails on a full disk
-            self._file.close()
-        remove(self._part)
+        self.close()
+
+    def open(self) -> None:
+        self._part.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._part.open("x+b")
+        self._is_open = True
+
+    def close(self) -> None:
+        """Removes the part, unless `finish` has moved it. Does nothing before `open`."""
+        if self._is_open:
+            with contextlib.suppress(OSError):  # closing flushes the buffer, which fails on a full disk
+                self._file.close()
+            remove(self._part)
 
     def write(self, pcm: bytes) -> None:
         """Encodes and writes any whole number of samples."""

@@ -17,7 +17,7 @@ from myna.chat import upstream
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
 from myna.config import Change
 from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
-from myna.engines.registry import engine_of
+from myna.engines.registry import site_engines
 from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.sandbox.confinement import AllowedPaths
@@ -220,7 +220,7 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     """Requests the voices of a speech channel and stores them. If that fails, the server tries again."""
     http_client = HttpClient(connections_max=1)
     try:
-        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local=None)
+        known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local={})
         count = await channels.record_voices(db, known, channels.resolved(row, os.environ))
     except EngineFailed as failure:
         return f"not known yet ({failure})"
@@ -237,7 +237,7 @@ async def _probe(channel: Channel) -> str:
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
     try:
         is_ours = channel.kind == "speech" and channels.is_local(channel)
-        local = engine_of(settings.speech, limits) if is_ours else None
+        local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
         known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
         if channel.kind == "speech" and (engine := known.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:

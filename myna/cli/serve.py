@@ -44,7 +44,7 @@ async def _migrate(settings: Settings) -> int:
 
 
 def _run(settings: Settings) -> None:
-    app.speech_engine(settings)  # reports an error of the setting in one line
+    app.speech_engines(settings)  # reports an error of the setting in one line
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     asyncio.run(_migrate(settings))  # reports an error of the database in one line
     if settings.workers == 1:

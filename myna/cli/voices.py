@@ -17,7 +17,7 @@ from myna.cli.console import Json, owner_of_files, read_settings, seconds, show,
 from myna.clones import CloneRequest
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
-from myna.engines.registry import engine_of
+from myna.engines.registry import site_engines
 from myna.errors import CommandError
 from myna.farm.nodes import Nodes, NodeState
 from myna.http_client import HttpClient
@@ -149,7 +149,8 @@ async def _channels() -> AsyncIterator[Channels]:
     http_client = HttpClient(connections_max=1)
     try:
         settings = read_settings()
-        local = engine_of(settings.speech, EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0))
+        limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
+        local = site_engines(settings.speech, settings.data_folder, limits)
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
     finally:
         await http_client.close()

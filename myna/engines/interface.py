@@ -18,7 +18,7 @@ EngineFailed              the engine made no audio; no file is left at the path
 Messages contain no text, path or secret, so they may be logged and shown.
 """
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -94,6 +94,13 @@ class SpeechResult(msgspec.Struct, frozen=True):
     took_s: float = 0.0
 
 
+class SoundPart(msgspec.Struct, frozen=True):
+    """A part of the sound of a text: mono PCM of 16 bits, and the time that a process worked on it."""
+
+    pcm: bytes
+    took_s: float
+
+
 class Engine(Protocol):
     """Speaks texts as mp3 files. It is used by one event loop, from `start` to `close`."""
 
@@ -133,6 +140,16 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Ends its processes and connections; jobs that wait or run fail. May be called twice."""
+
+
+class StreamingEngine(Engine, Protocol):
+    """An engine that hands over the sound of a text part by part, while it speaks the rest."""
+
+    def sound(
+        self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT
+    ) -> AsyncGenerator[SoundPart, None]:
+        """The parts in the order of the text, with the pauses after them. Raises EngineFailed. Closing the
+        generator ends the work."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,14 +7,22 @@ other files without a row.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult
+from myna.audio.mp3 import Mp3File
+from myna.engines.interface import (
+    EngineBusy,
+    EngineFailed,
+    EngineTimedOut,
+    SoundPart,
+    SpeechResult,
+)
 from myna.engines.pool.pool import Pool
+from myna.engines.sound_limit import bounded
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import make_durable, remove
 
@@ -29,6 +37,26 @@ class DurableFiles:
     def __init__(self, pool: Pool[Any], at_once: int) -> None:
         self._pool = pool
         self._disk = DiskExecutor(at_once)
+
+    async def write_sound(
+        self, parts: AsyncIterator[SoundPart], part: Path, target: Path, rate_hz: int, sound_max_s: float
+    ) -> SpeechResult:
+        """Encodes the parts of a sound as they come, to `part` and then to `target`. Raises SoundTooLong past
+        `sound_max_s` seconds, EngineFailed if the disk fails, and errors of `parts`."""
+        file = Mp3File(part, target, rate_hz)
+        write = bounded(file.write, rate_hz, sound_max_s)
+        took_s = 0.0
+        try:
+            await self._disk.run(file.open)
+            async for sound in parts:
+                took_s += sound.took_s
+                await self._disk.run(partial(write, sound.pcm))
+            finished = await self._disk.run(file.finish)
+        except OSError as error:
+            raise EngineFailed(error.strerror or type(error).__name__) from error
+        finally:
+            await self._disk.clean_up(file.close)
+        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
 
     async def write(
         self, path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]

@@ -12,32 +12,53 @@ import msgspec
 
 from myna.engines.espeak.config import EspeakConfig
 from myna.engines.interface import Engine, EngineLimits
+from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.openai.config import OpenAIConfig
 from myna.engines.sherpa.config import SherpaConfig
 from myna.errors import ConfigError
 from myna.settings import is_base_url
 
-EngineConfig = EspeakConfig | SherpaConfig | OpenAIConfig
+AUTO: Final = "auto"
+"""Kokoro if its model is in the data folder, and espeak."""
+FROM_FOLDER: Final = "default-speech"
+ESPEAK: Final = "espeak"
+KOKORO: Final = "default-kokoro"
+"""Not `kokoro`, which operators call a channel to a server of that name."""
+
+EngineConfig = EspeakConfig | KokoroConfig | SherpaConfig | OpenAIConfig
 
 KINDS: Final[Mapping[str, type[msgspec.Struct]]] = {
     str(config.__struct_config__.tag): config for config in get_args(EngineConfig)
 }
 
 
-def engine_of(speech: str, limits: EngineLimits) -> Engine | None:
-    """The engine of MYNA_SPEECH, which is KIND or KIND:FOLDER. None for `none` and for the URL of a server,
-    which needs no processes. Raises ConfigError."""
+def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
+    """The engines of MYNA_SPEECH on the site by the name of their channel, in order. None for `none` and for
+    the URL of a server, which needs no processes. Raises ConfigError."""
     if speech == "none" or is_base_url(speech):
-        return None
+        return {}
+    kokoro = data_folder / "models" / "kokoro"
+    neural, fast = KokoroConfig(str(kokoro)), EspeakConfig()
+    if speech == AUTO:
+        return {**({KOKORO: neural} if kokoro.is_dir() else {}), ESPEAK: fast}
+    if speech == "kokoro":
+        return {KOKORO: neural}
+    if speech == "espeak":
+        return {ESPEAK: fast}
     kind, _, folder = speech.partition(":")
     try:
-        table = {"kind": kind, "folder": folder} if folder else {"kind": kind}
-        config: EngineConfig = msgspec.convert(table, EngineConfig)
-        engine = config.build(limits, Path())
-        if engine.clones and not engine.voices:
-            raise ConfigError("this model only clones voices, which needs a compute node.")
-        return engine
+        return {FROM_FOLDER: msgspec.convert({"kind": kind, "folder": folder}, EngineConfig)}
     except msgspec.ValidationError:
         raise ConfigError(f"MYNA_SPEECH: {kind!r} is no kind of engine that speaks from a folder.") from None
+
+
+def site_engines(speech: str, data_folder: Path, limits: EngineLimits) -> dict[str, Engine]:
+    """The engines of `site_configs`, not started. Raises ConfigError."""
+    configs = site_configs(speech, data_folder)
+    try:
+        engines: dict[str, Engine] = {name: config.build(limits, Path()) for name, config in configs.items()}
     except ConfigError as error:
         raise ConfigError(f"MYNA_SPEECH: {error}") from None
+    if any(engine.clones and not engine.voices for engine in engines.values()):
+        raise ConfigError("MYNA_SPEECH: this model only clones voices, which needs a compute node.")
+    return engines

@@ -27,6 +27,9 @@ CIRCUIT_OPEN = Gauge(
     multiprocess_mode="livesum",
 )
 CIRCUIT_OPENED = Counter("myna_channel_circuit_opened", "How often a circuit opened.", ["channel"])
+UNSPOKEN_CHARACTERS = Counter(
+    "myna_speech_unspoken_characters", "Characters of texts in scripts that the neural voice can't speak."
+)
 COMMITS_WAITING = Gauge(
     "myna_commits_waiting", "Operations waiting for the database.", multiprocess_mode="livesum"
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.engines.pool.admission import ACCOUNT_FULL, ENGINE_FULL, LONG_S, TOO_LATE, Admission, Slot
+from myna.engines.pool.admission import ACCOUNT_FULL, ENGINE_FULL, LONG_S, TOO_LATE, TOO_LONG, Admission, Slot
 
 SOON_S = 60.0
 
@@ -62,9 +62,26 @@ def test_texts_ahead_are_estimated_by_fair_queueing() -> None:
     assert admission.refusal("a", 3.0, within_s=20.0) == TOO_LATE  # all five go first: 20 + 3 of 15
 
 
-def test_an_idle_engine_accepts_a_text_however_slow_it_was() -> None:
+def test_an_idle_engine_accepts_a_text_that_it_can_just_speak_in_time() -> None:
+    admission = admission_of(processes=1)
+    admission.measured(60.0, 594.6)  # a second of sound takes one of work
+    assert admission.refusal("a", SOON_S - 1, SOON_S) == ""
+    assert admission.refusal("a", SOON_S + 1, SOON_S) == TOO_LONG
+
+
+def test_a_text_that_several_processes_speak_is_done_sooner() -> None:
+    admission = Admission(processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=2)
+    assert admission.refusal("a", 2 * SOON_S - 1, SOON_S) == ""
+    assert admission.refusal("a", 2 * SOON_S + 1, SOON_S) == TOO_LONG
+
+
+def test_an_engine_that_was_slow_once_accepts_short_texts_and_recovers() -> None:
     admission = admission_of()
-    admission.measured(60.0, 600000.0)
+    admission.measured(60.0, 6000.0)
+    assert admission.refusal("a", 100.0, SOON_S) == TOO_LONG
+    for _ in range(4000):
+        assert admission.refusal("a", 1.0, SOON_S) == ""
+        admission.measured(1.0, 0.01)
     assert admission.refusal("a", 100.0, SOON_S) == ""
 
 
@@ -80,9 +97,10 @@ def test_short_texts_change_the_estimated_pace_little() -> None:
 def test_long_texts_wait_only_for_long_ones() -> None:
     admission = admission_of(processes=2)
     admission.measured(60.0, 60.0)  # a second of sound takes a tenth of one
-    acquire(admission, "a", 10, sound_s=40.0)
-    assert admission.refusal("b", LONG_S + 1, within_s=10.0) == ""
-    acquire(admission, "b", 1, sound_s=LONG_S + 1)
+    for _ in range(10):
+        admission.acquire("a", 100.0)
+    assert admission.refusal("b", LONG_S + 1, within_s=100.0) == ""
+    admission.acquire("b", LONG_S + 1)
     assert admission.refusal("c", LONG_S + 1, within_s=100.0) == TOO_LATE
     assert admission.refusal("c", 1.0, within_s=100.0) == ""
 

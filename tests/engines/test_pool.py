@@ -202,6 +202,14 @@ async def test_a_child_that_hangs_at_its_start_and_does_not_end_is_not_replaced(
     assert len(started) == 2
 
 
+async def test_a_pool_that_is_closed_as_soon_as_it_started_leaves_no_child() -> None:
+    pool = Pool(_CHILD, Word, processes=2, queue_max=2, job_deadline_s=5)
+    await pool.start()
+    pids = pool.pids()
+    await pool.close()
+    assert not any(map(runs, pids))
+
+
 async def test_a_pool_closes_although_a_child_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool(_CHILD, Word, processes=1, queue_max=2, job_deadline_s=5)
     await pool.start()

@@ -17,7 +17,7 @@ from myna.engines.interface import (
     Utterance,
     VoiceReference,
 )
-from myna.engines.registry import KINDS, EngineConfig, engine_of
+from myna.engines.registry import ESPEAK, FROM_FOLDER, KINDS, KOKORO, EngineConfig, site_engines
 from myna.errors import ConfigError
 from myna.node.check import check
 from myna.sandbox.confinement import AllowedPaths
@@ -41,6 +41,7 @@ async def table(request: pytest.FixtureRequest, tmp_path: Path, upstream: Speech
     upstream.voices = answer(b'{"voices": ["af_bella", "am_adam"]}')
     keys = {
         "espeak": {},
+        "kokoro": {"folder": str(tiny_voices.neural(tmp_path / "kokoro", ["zf_xiaobei", "af_heart"]))},
         "sherpa": {"folder": str(tiny_voices.vits(tmp_path / "model"))},
         "openai": {"url": upstream.base},
     }
@@ -110,11 +111,23 @@ async def test_the_key_of_a_server_is_read_from_the_environment(
     assert upstream.requests[0].header("authorization") == "Bearer sk-1"
 
 
-async def test_the_setting_of_the_site_names_an_engine_and_its_folder(tmp_path: Path) -> None:
+def labels(speech: str, data: Path) -> dict[str, str]:
+    return {name: engine.label for name, engine in site_engines(speech, data, LIMITS).items()}
+
+
+def test_the_setting_of_the_site_names_its_engines(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
-    assert [engine_of(speech, LIMITS) for speech in ("none", "HTTP://127.0.0.1/v1")] == [None, None]
-    assert str(getattr(engine_of("espeak", LIMITS), "label", "")) == "espeak"
-    assert str(getattr(engine_of(f"sherpa:{folder}", LIMITS), "label", "")) == f"vits {folder}"
+    assert labels("none", tmp_path) == labels("HTTP://127.0.0.1/v1", tmp_path) == {}
+    assert labels("espeak", tmp_path) == {"espeak": "espeak"}
+    assert labels(f"sherpa:{folder}", tmp_path) == {FROM_FOLDER: f"vits {folder}"}
+
+
+def test_by_default_kokoro_speaks_if_it_is_installed_with_espeak_behind_it(tmp_path: Path) -> None:
+    assert labels("auto", tmp_path) == {"espeak": "espeak"}
+    tiny_voices.neural(tmp_path / "models" / "kokoro", ["zf_xiaobei"])
+    assert labels("auto", tmp_path) == {KOKORO: "kokoro", ESPEAK: "espeak"}
+    assert list(labels("auto", tmp_path)) == [KOKORO, ESPEAK]
+    assert labels("kokoro", tmp_path) == {KOKORO: "kokoro"}
 
 
 @pytest.mark.parametrize(
@@ -123,14 +136,15 @@ async def test_the_setting_of_the_site_names_an_engine_and_its_folder(tmp_path: 
         ("festival:/voices", "'festival' is no kind of engine that speaks from a folder"),
         ("openai:/voices", "'openai' is no kind of engine that speaks from a folder"),
         ("sherpa:/nowhere", "folder: there is no /nowhere"),
+        ("kokoro", r"folder: there is no model\.onnx in .*; get the model: myna models get kokoro"),
     ],
 )
-def test_a_setting_that_names_no_engine_is_refused(speech: str, message: str) -> None:
+def test_a_setting_that_names_no_engine_is_refused(speech: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"^MYNA_SPEECH: {message}"):
-        engine_of(speech, LIMITS)
+        site_engines(speech, tmp_path, LIMITS)
 
 
 def test_a_model_that_only_clones_is_refused_as_the_setting_of_the_site(tmp_path: Path) -> None:
     folder = tiny_voices.zipvoice(tmp_path / "model")
     with pytest.raises(ConfigError, match=r"^MYNA_SPEECH: this model only clones voices"):
-        engine_of(f"sherpa:{folder}", LIMITS)
+        site_engines(f"sherpa:{folder}", tmp_path, LIMITS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from myna.engines.interface import EngineFailed
-from myna.engines.sherpa.sound import Tempo, is_audible, pcm_of, silence
+from myna.engines.sound import Tempo, is_audible, pcm_of, silence
 
 RATE_HZ = 24_000
 

@@ -4,71 +4,12 @@ Neural models that take phonemes instead of text need it. It uses espeak-ng, so 
 `espeak/child.py`).
 """
 
-import ctypes
-import unicodedata
-from typing import Any, Final
-
 import msgspec
-import regex
 
-from myna.engines.espeak.library import load
-from myna.engines.interface import UnsupportedUtterance
+from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.pool.child_main import ReportProgress, Work
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
-from myna.engines.sherpa.text import pieces
 from myna.engines.text import reading
-
-# speak_lib.h
-_OK, _TEXT_IS_UTF8, _PHONEMES_ARE_IPA = 0, 1, 2
-
-_NAMES: Final = {"zh": "cmn", "zh-hk": "yue", "zh-mo": "yue"}
-# espeak-ng returns the phonemes of a clause without its punctuation, but the voices were trained with it. A
-# full stop within a piece belongs to a word.
-_CLAUSE: Final = regex.compile(
-    r"(?P<words>.+?)(?:(?P<stop>[,;:!?](?=\s)|[，；：！？、。…]|[.!?]+$)\W*|$)", regex.DOTALL
-)
-_STOPS: Final = {"，": ",", "、": ",", "；": ";", "：": ":", "。": ".", "！": "!", "？": "?", "…": "."}
-_SWITCH: Final = regex.compile(r"\([a-z-]+\)")  # espeak-ng's mark of a change of language
-
-
-class Phonemizer:
-    """Converts text to phonemes with espeak-ng."""
-
-    def __init__(self) -> None:
-        self._lib: Any = load()[0]
-        self._sounds = self._lib.espeak_TextToPhonemes
-        self._sounds.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
-        self._sounds.restype = ctypes.c_char_p
-
-    def phonemes(self, text: str, language: str) -> list[str]:
-        """The text's pieces in IPA, decomposed (NFD). Raises UnsupportedUtterance for an unknown language."""
-        self._select(language)
-        return [self._piece(piece) for piece in pieces(text, language)]
-
-    def _select(self, language: str) -> None:
-        """Selects the voice of the whole code, else of its first part: espeak-ng has en-us but not fr-fr."""
-        code = language.lower()
-        first = code.partition("-")[0]
-        for name in (code, first):
-            if self._lib.espeak_SetVoiceByName(_NAMES.get(name, name).encode()) == _OK:
-                return
-        raise UnsupportedUtterance("There are no phonemes for the language of this voice.")
-
-    def _piece(self, text: str) -> str:
-        clauses = (self._words(found["words"]) + _mark(found["stop"]) for found in _CLAUSE.finditer(text))
-        return unicodedata.normalize("NFD", " ".join(clauses))
-
-    def _words(self, text: str) -> str:
-        rest = ctypes.c_char_p(text.encode())
-        phonemes = []
-        while rest.value:
-            sounds: bytes | None = self._sounds(ctypes.byref(rest), _TEXT_IS_UTF8, _PHONEMES_ARE_IPA)
-            phonemes.append(_SWITCH.sub("", (sounds or b"").decode()))
-        return " ".join(phonemes)
-
-
-def _mark(stop: str | None) -> str:
-    return _STOPS.get(stop[-1], stop[-1]) if stop else ""
 
 
 def warm(_setup: bytes) -> Work:

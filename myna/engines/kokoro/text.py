@@ -8,7 +8,8 @@ import msgspec
 import regex
 
 from myna.engines.kokoro import english as english_sounds
-from myna.engines.kokoro import mandarin as mandarin_sounds
+from myna.engines.kokoro import mandarin
+from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.latin import (
     Spelled,
     addresses_in_words,
@@ -16,7 +17,6 @@ from myna.engines.kokoro.latin import (
     signs_in_mandarin,
     spoken_words,
 )
-from myna.engines.kokoro.symbols import SYMBOLS_MAX
 from myna.engines.kokoro.words import has_reading
 from myna.engines.text import reading
 from myna.engines.text.sentences import sentences
@@ -24,6 +24,8 @@ from myna.engines.text.signs import plain
 
 English = Callable[[str], str]
 
+PIECE_SYMBOLS_MAX: Final = 200
+"""The model takes 510, but its memory grows by 1.2 MB for each: with 200 a process stays under 450 MB."""
 _SENTENCE_MAX_CHARS: Final = 5000
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
@@ -48,8 +50,6 @@ _BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
 # Letters and digits of English, with what is between them. A full stop before a word is that of an
 # abbreviation, since the sentence is not at its end.
-_WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
-"""A line break within a sentence."""
 _LETTER: Final = r"[\p{Script=Latin}\p{Script=Greek}\p{Script=Inherited}0-9]"
 _TOKEN: Final = regex.compile(
     rf"(?P<han>\p{{Script=Han}}+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
@@ -57,17 +57,6 @@ _TOKEN: Final = regex.compile(
     r"|(?P<mark>[，、,﹐。．｡.！!﹗？?﹖；;﹔：:﹕…⋯—–―]+|\n)|(?P<bracket>[()（）\[\]【】])|(?P<other>.)",
     regex.DOTALL,
 )
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """Phonemes that are spoken in one run of the model, at most SYMBOLS_MAX, all of its vocabulary.
-
-    `mixed` is true if a Mandarin voice speaks English words. `pause_s` is the silence after the piece.
-    """
-
-    phonemes: str
-    mixed: bool
-    pause_s: float
 
 
 class Unspoken(msgspec.Struct, frozen=True):
@@ -90,10 +79,11 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
     `english` returns the IPA of English text by espeak-ng, British or American as the caller wants.
     """
-    reader = _Reader(language.lower(), english)
+    chinese = language.lower().startswith("zh")
+    sounds = _Sounds(chinese, language.lower() == "en-gb", english)
     found: list[Piece] = []
-    for sentence in sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS):
-        found.extend(_piece(run) for run in _runs(reader.parts(sentence)))
+    for sentence in sentences(_readable(text, chinese), _SENTENCE_MAX_CHARS):
+        found.extend(_piece(run) for run in _runs(list(_parts(sentence, sounds))))
     if found:
         found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
     return found
@@ -101,7 +91,7 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
 def unspoken(text: str) -> Unspoken:
     """What the voices leave out of a text: letters of other scripts, rare Han, emoji."""
-    left = [character for character in _clean(text) if not _is_spoken(character)]
+    left = [character for character in _INVISIBLE.sub("", plain(text)) if not _is_spoken(character)]
     return Unspoken(len(left), tuple(sorted({_script(character) for character in left})))
 
 
@@ -120,73 +110,35 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "Unknown").partition(" ")[0].title()
 
 
-def _clean(text: str) -> str:
-    return plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
-
-
-class _Reader:
-    """Reads sentences to the parts of their pieces, in a voice of one language."""
-
-    def __init__(self, language: str, english: English) -> None:
-        self._mandarin = language.startswith("zh")
-        self._british = language == "en-gb"
-        self._english = english
-
-    def parts(self, sentence: str) -> list[_Part]:
-        """The words of a sentence, each with the mark behind it; the last one has a mark at the text's end.
-
-        A Mandarin voice reads the numbers and signs of a sentence without Han in English, if it has letters.
-        """
-        mandarin = self._mandarin and (_HAN.search(sentence) or not _LATIN.search(sentence))
-        text = _in_mandarin(sentence) if mandarin else _in_english(sentence)
-        found: list[_Part] = []
-        for token in _TOKEN.finditer(text):
-            kind: str = token.lastgroup
-            mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
-            if mark and found:
-                found[-1] = _marked(found[-1], mark)
-            found.extend(part for part in self._words(kind, token[0], bool(mandarin)) if part.sound)
-        if found and not found[-1].mark:
-            found[-1] = _marked(found[-1], ".")
-        return found
-
-    def _words(self, kind: str, text: str, mandarin: bool) -> Iterator[_Part]:
-        if kind == "han":
-            for sound in mandarin_sounds.phonemes(text):
-                yield _Part(sound, False)
-        elif kind == "latin" and not mandarin:
-            yield from self._english_words(text)
-        elif kind == "latin":
-            for word in spoken_words(text):
-                if isinstance(word, Spelled):
-                    yield _Part(english_sounds.spelled(word.letters), True)
-                elif _HAN.search(word):
-                    yield from self._words("han", word, mandarin)
-                else:
-                    yield from self._english_words(word)
-
-    def _english_words(self, text: str) -> Iterator[_Part]:
-        ipa = self._english(text)
-        sounds = english_sounds.symbols(ipa, british=self._british, mandarin=self._mandarin)
-        for sound in sounds.split():
-            yield _Part(sound, self._mandarin)
-
-
-def _in_mandarin(sentence: str) -> str:
-    """A sentence with its addresses, numbers and signs in words."""
-    text = addresses_in_words(sentence, chinese=True)
+def _readable(text: str, chinese: bool) -> str:
+    """The text with its addresses, numbers and signs in words."""
+    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+    if not chinese:
+        return money_in_english(addresses_in_words(text, chinese=False))
+    if not _HAN.search(text) and _LATIN.search(text):
+        return text
+    text = addresses_in_words(text, chinese=True)
     if not _HAN.search(text):
         text = reading.spoken_form(text + "\n好").removesuffix("\n好")
     return signs_in_mandarin(reading.spoken_form(text))
 
 
-def _in_english(sentence: str) -> str:
-    return money_in_english(addresses_in_words(sentence, chinese=False))
-
-
-def _marked(part: _Part, mark: str) -> _Part:
-    """The part with the stronger of its mark and `mark`."""
-    return msgspec.structs.replace(part, mark=max(part.mark, mark, key=_BY_STRENGTH.index))
+def _parts(sentence: str, sounds: "_Sounds") -> Iterator[_Part]:
+    """The words of a sentence, each with the mark behind it."""
+    last: _Part | None = None
+    for token in _TOKEN.finditer(sentence):
+        kind: str = token.lastgroup
+        mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
+        if mark and last is not None:
+            last = msgspec.structs.replace(last, mark=max(last.mark, mark, key=_BY_STRENGTH.index))
+        for part in sounds.of(kind, token[0]):
+            if not part.sound:
+                continue
+            if last is not None:
+                yield last
+            last = part
+    if last is not None:
+        yield last
 
 
 def _mark(marks: str) -> str:
@@ -196,13 +148,43 @@ def _mark(marks: str) -> str:
     return max((_MARKS[mark] for mark in marks), key=_BY_STRENGTH.index)
 
 
+class _Sounds:
+    """The phonemes of the words of a text."""
+
+    def __init__(self, chinese: bool, british: bool, english: English) -> None:
+        self._chinese = chinese
+        self._british = british
+        self._english = english
+
+    def of(self, kind: str, text: str) -> Iterator[_Part]:
+        """The words of a token in Han or Latin; none of others."""
+        if kind == "han":
+            for sound in mandarin.phonemes(text):
+                yield _Part(sound, False)
+        elif kind == "latin" and not self._chinese:
+            yield from self._words(text)
+        elif kind == "latin":
+            for word in spoken_words(text):
+                if isinstance(word, Spelled):
+                    yield _Part(english_sounds.spelled(word.letters), True)
+                elif _HAN.search(word):
+                    yield from self.of("han", word)
+                else:
+                    yield from self._words(word)
+
+    def _words(self, text: str) -> Iterator[_Part]:
+        sounds = english_sounds.symbols(self._english(text), british=self._british)
+        for sound in sounds.split():
+            yield _Part(sound, self._chinese)
+
+
 def _runs(parts: list[_Part]) -> Iterator[list[_Part]]:
-    """The parts in runs of at most SYMBOLS_MAX: as many clauses as fit, else as many words."""
+    """The parts in runs of at most PIECE_SYMBOLS_MAX: as many clauses as fit, else as many words."""
     run: list[_Part] = []
     length = 0
     for clause in _clauses(parts):
         size = sum(map(_size, clause))
-        if run and length + size > SYMBOLS_MAX + 1:
+        if run and length + size > PIECE_SYMBOLS_MAX + 1:
             yield run
             run, length = [], 0
         run.extend(clause)
@@ -216,7 +198,7 @@ def _clauses(parts: list[_Part]) -> Iterator[list[_Part]]:
     clause: list[_Part] = []
     length = 0
     for part in _short(parts):
-        if length + _size(part) > SYMBOLS_MAX + 1:
+        if length + _size(part) > PIECE_SYMBOLS_MAX + 1:
             yield clause
             clause, length = [], 0
         clause.append(part)
@@ -232,9 +214,9 @@ def _short(parts: list[_Part]) -> Iterator[_Part]:
     """The parts, a word that is longer than one run of the model in several."""
     for part in parts:
         sound = part.sound
-        while len(sound) >= SYMBOLS_MAX:
-            yield _Part(sound[: SYMBOLS_MAX - 1], part.english)
-            sound = sound[SYMBOLS_MAX - 1 :]
+        while len(sound) >= PIECE_SYMBOLS_MAX:
+            yield _Part(sound[: PIECE_SYMBOLS_MAX - 1], part.english)
+            sound = sound[PIECE_SYMBOLS_MAX - 1 :]
         yield _Part(sound, part.english, part.mark)
 
 

@@ -24,6 +24,9 @@ ACCOUNT_FULL: Final = (
     " again when one of them is done."
 )
 ENGINE_FULL: Final = "As many texts wait to be spoken as may; nothing was charged, try again later."
+TOO_LONG: Final = (
+    "This text takes longer to speak than a call may take; nothing was charged, send it in parts."
+)
 TOO_LATE: Final = (
     "The speech engine has more to speak than it can in time; nothing was charged, try again later."
 )
@@ -48,10 +51,16 @@ class _AccountUse(Struct):
 
 class Admission:
     """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account. `pace` is
-    the seconds of work for a second of sound until it is measured."""
+    the seconds of work for a second of sound until it is measured. `processes_per_text` work on one text."""
 
     def __init__(
-        self, *, processes: int, slots_max: int, account_max: int, pace: float = PACE_INITIAL
+        self,
+        *,
+        processes: int,
+        slots_max: int,
+        account_max: int,
+        pace: float = PACE_INITIAL,
+        processes_per_text: int = 1,
     ) -> None:
         self._processes = processes
         self._slots_max = slots_max
@@ -60,10 +69,17 @@ class Admission:
         self._counts: dict[Hashable, int] = {}
         self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
         self._pace = pace
+        self._processes_per_text = processes_per_text
 
     @classmethod
     def of_pool(
-        cls, *, processes: int, queue_max: int, account_max: int, pace: float = PACE_INITIAL
+        cls,
+        *,
+        processes: int,
+        queue_max: int,
+        account_max: int,
+        pace: float = PACE_INITIAL,
+        processes_per_text: int = 1,
     ) -> "Admission":
         """The slots of a pool. One account has at most one per process and half of the queue."""
         return cls(
@@ -71,6 +87,7 @@ class Admission:
             slots_max=processes + queue_max,
             account_max=min(account_max, processes + queue_max // 2),
             pace=pace,
+            processes_per_text=processes_per_text,
         )
 
     def refusal(self, account: Hashable, sound_s: float, within_s: float) -> str:
@@ -82,11 +99,12 @@ class Admission:
             return ACCOUNT_FULL
         if self._in_use >= self._slots_max:
             return ENGINE_FULL
+        own_s = sound_s * self._pace / self._processes_per_text
         ahead_s = self._ahead_s(account, sound_s)
-        # An idle engine always gets the text: without jobs its measured pace could never improve.
-        if ahead_s and (ahead_s + sound_s) * self._pace > WAIT_SHARE_MAX * within_s:
+        if ahead_s and ahead_s * self._pace + own_s > WAIT_SHARE_MAX * within_s:
             return TOO_LATE
-        return ""
+        # An idle engine needs no margin for the texts ahead, and its measured pace improves by jobs alone.
+        return TOO_LONG if own_s > within_s else ""
 
     def retry_s(self, account: Hashable, sound_s: float, within_s: float) -> float:
         """Seconds until a refused text may get a slot, at the measured pace: when each account has had one

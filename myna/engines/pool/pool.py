@@ -176,11 +176,14 @@ class Pool(Generic[R]):
 
     async def close(self) -> None:
         """Ends all processes; jobs that wait or run fail with EngineUnavailable. May be called twice."""
+        running = list(self._running.values())
         self._running.clear()
         for supervisor in self._supervisors:
             supervisor.cancel()
         try:
             await asyncio.gather(*self._supervisors, return_exceptions=True)
+            # A supervisor that was cancelled before its first step has not killed its child.
+            await asyncio.gather(*(child.kill() for child in running))
         finally:
             self._supervisors.clear()
             self._fail_waiting("The engine is closing.")

@@ -28,9 +28,9 @@ from myna.engines.interface import (
 )
 from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
-from myna.engines.sherpa.sound import Samples, Tempo, is_audible, pcm_of, silence
 from myna.engines.sherpa.text import is_chinese, pieces, readable
 from myna.engines.sherpa.words import Words
+from myna.engines.sound import Samples, Tempo, is_audible, pcm_of, silence
 from myna.engines.sound_limit import bounded
 from myna.engines.text import reading
 

@@ -1,4 +1,4 @@
-"""Conversion of a model's samples to PCM; pauses, and the speed for models that can't change it."""
+"""Conversion of a model's samples to PCM; pauses, and a change of speed for models that have none."""
 
 import math
 from typing import Final

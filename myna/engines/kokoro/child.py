@@ -1,0 +1,125 @@
+"""The child program that speaks with Kokoro, run by `pool/child_program.py`.
+
+One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text.py` keeps pieces short.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from myna.audio.loudness import levelled
+from myna.engines.interface import EngineFailed, EngineUnavailable
+from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
+from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
+from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
+from myna.engines.sound import Samples, Tempo, pcm_of
+
+MODEL_FILE: Final = "model.onnx"
+VOICES_FOLDER: Final = "voices"
+_PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
+_STYLE_SHAPE: Final = (SYMBOLS_MAX, 1, 256)
+_OWN_SPEED: Final = (0.8, 1.25)
+"""Within this range the model changes its speed by itself. Beyond, it drops sounds; the rest is stretched."""
+_SILENT: Final = 0.004  # of 1: 12 dB below the softest consonant of the voices
+_MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
+_FADE_S: Final = 0.005
+_TRIAL: Final = "ni↓xau↓"
+
+
+class LoadedModel:
+    """A loaded model. Raises EngineUnavailable."""
+
+    def __init__(self, model: KokoroModel) -> None:
+        self._folder = Path(os.fsdecode(model.folder))
+        self._session = _session(self._folder / MODEL_FILE, model)
+        self._voice = functools.cache(self._read_voice)
+
+    def speak(self, job: PieceJob) -> PieceSound:
+        """The sound of the piece. Raises EngineFailed."""
+        began_s = time.monotonic()
+        numbers = [NUMBERS[symbol] for symbol in job.phonemes]
+        own = min(max(job.speed, _OWN_SPEED[0]), _OWN_SPEED[1])
+        (samples,) = self._session.run(
+            None,
+            {
+                "tokens": [[0, *numbers, 0]],
+                "style": self._style(job.style, len(numbers)),
+                "speed": np.array([own], np.float32),
+            },
+        )
+        pcm = pcm_of(levelled(_trimmed(samples), RATE_HZ))
+        if job.speed != own:
+            tempo = Tempo(RATE_HZ, job.speed / own)
+            pcm = tempo.feed(pcm) + tempo.flush()
+        return PieceSound(pcm, time.monotonic() - began_s)
+
+    def _style(self, shares: Sequence[StyleShare], symbols: int) -> npt.NDArray[np.float32]:
+        """The voices' styles for this count of symbols, mixed."""
+        row = min(symbols, SYMBOLS_MAX - 1)
+        return sum(
+            (np.float32(part.share) * self._voice(part.voice)[row] for part in shares),
+            np.zeros(_STYLE_SHAPE[1:], np.float32),
+        )
+
+    def _read_voice(self, name: str) -> npt.NDArray[np.float32]:
+        try:
+            return np.fromfile(self._folder / VOICES_FOLDER / f"{name}.bin", "<f4").reshape(_STYLE_SHAPE)
+        except (OSError, ValueError) as error:
+            raise EngineFailed(f"The file of the voice {name} is missing or damaged.") from error
+
+
+def _session(file: Path, model: KokoroModel) -> Any:
+    """The runtime is imported here, since it may be missing on this platform. Its builds since 1.29 send
+    telemetry unless told not to."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise EngineUnavailable("onnxruntime can't be loaded; it has wheels for Linux and macOS.") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = model.threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    wanted = _PROVIDERS.get(model.provider)
+    if wanted is not None and wanted not in onnxruntime.get_available_providers():
+        raise EngineUnavailable(f"This build of onnxruntime has no {model.provider}.")
+    providers = ["CPUExecutionProvider"] if wanted is None else [wanted, "CPUExecutionProvider"]
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=providers)
+    except Exception as error:  # onnxruntime has no common class of errors
+        raise EngineUnavailable(
+            f"{MODEL_FILE} can't be loaded ({type(error).__name__}); get it again: myna models get kokoro."
+        ) from error
+
+
+def _trimmed(samples: Samples) -> Samples:
+    """The sound without the silence at its ends, faded in and out; empty if all is silent."""
+    loud = np.flatnonzero(np.abs(samples) > _SILENT)
+    if not len(loud):
+        return samples[:0]
+    margin = round(_MARGIN_S * RATE_HZ)
+    sound = samples[max(0, loud[0] - margin) : loud[-1] + margin + 1].copy()
+    fade = np.linspace(0, 1, min(round(_FADE_S * RATE_HZ), len(sound)), dtype=np.float32)
+    sound[: len(fade)] *= fade
+    sound[len(sound) - len(fade) :] *= fade[::-1]
+    return sound
+
+
+def warm(setup: bytes) -> Work:
+    """Loads the model, runs it once, and returns the work."""
+    model = msgspec.msgpack.decode(setup, type=KokoroModel)
+    silence_libraries()  # onnxruntime's messages name paths
+    loaded = LoadedModel(model)
+    loaded.speak(PieceJob(_TRIAL, [], 1.0))  # the first run takes longer
+    decoder = msgspec.msgpack.Decoder(PieceJob)
+
+    def work(packed: bytes, _report_progress: ReportProgress) -> PieceSound:
+        return loaded.speak(decoder.decode(packed))
+
+    return work

@@ -1,0 +1,67 @@
+"""The configuration of a Kokoro model, and which of its voices speak how."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from myna.engines.config import VoiceIds, check_unique
+from myna.engines.interface import EngineLimits, EngineVoice
+from myna.engines.kokoro.engine import Kokoro, KokoroVoice
+from myna.engines.kokoro.job import KokoroModel, Provider, StyleShare
+from myna.engines.kokoro.voices import VOICES
+from myna.engines.pool.child_main import path_bytes
+from myna.errors import ConfigError
+
+_MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
+_MIXED_SHARE: Final = 0.5
+PROCESSES_MAX: Final = 4
+"""Each takes some 400 MB."""
+
+
+class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="kokoro"):
+    """A Kokoro model in `folder`, with all of its voices or with these, each in `threads` threads."""
+
+    folder: str
+    voices: VoiceIds | None = None
+    threads: Annotated[int, Meta(ge=1, le=64)] = 1
+    provider: Provider = "cpu"
+
+    def build(self, limits: EngineLimits, folder: Path) -> Kokoro:
+        check_unique("voices", self.voices or ())
+        model = folder / self.folder
+        if not self.folder or not (model / "model.onnx").is_file():
+            raise ConfigError(
+                f"folder: there is no model.onnx in {model}; get the model: myna models get kokoro --to"
+                f" {model}"
+            )
+        return Kokoro(
+            KokoroModel(folder=path_bytes(model), threads=self.threads, provider=self.provider),
+            [_spoken(voice) for voice in self._chosen(model)],
+            processes=min(limits.processes, PROCESSES_MAX),
+            queue_max=limits.queue_max,
+            job_deadline_s=limits.job_deadline_s,
+            account_max=limits.account_max,
+        )
+
+    def _chosen(self, model: Path) -> list[EngineVoice]:
+        """The voices of `voices`, or all whose file is there."""
+        there = {voice.voice_id: voice for voice in VOICES if _file(model, voice.voice_id).is_file()}
+        for voice_id in self.voices or ():
+            if voice_id not in there:
+                raise ConfigError(f"voices: there is no {voice_id!r}; there are {', '.join(there)}.")
+        if not there:
+            raise ConfigError(f"folder: {model} has no voices; get the model again: myna models get kokoro.")
+        return [there[voice_id] for voice_id in self.voices or there]
+
+
+def _file(model: Path, voice_id: str) -> Path:
+    return model / "voices" / f"{voice_id}.bin"
+
+
+def _spoken(voice: EngineVoice) -> KokoroVoice:
+    """Both languages in one sentence are understood best in a style between a voice of each."""
+    own = StyleShare(voice.voice_id, 1.0)
+    half = StyleShare(voice.voice_id, 1 - _MIXED_SHARE)
+    english = StyleShare(_MIXED_WITH[voice.gender], _MIXED_SHARE)
+    return KokoroVoice(voice=voice, style=(own,), mixed=(half, english))

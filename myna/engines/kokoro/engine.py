@@ -1,0 +1,229 @@
+"""Kokoro: a neural voice in Mandarin and English, spoken by several processes.
+
+One process converts a text to phonemes, piece by piece (`text_child.py`, which loads espeak-ng). The others
+speak the pieces (`child.py`, which loads the model). The pieces of one text are spoken at the same time and
+handed over in the order of the text.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from myna.engines.interface import (
+    NO_CLIENT,
+    SPEED_MAX,
+    SPEED_MIN,
+    Client,
+    EngineBusy,
+    EngineVoice,
+    NothingSpoken,
+    SoundPart,
+    SpeechResult,
+    UnsupportedUtterance,
+    Utterance,
+)
+from myna.engines.kokoro.job import (
+    RATE_HZ,
+    KokoroModel,
+    Piece,
+    PieceJob,
+    PieceSound,
+    StyleShare,
+    TextJob,
+    TextPieces,
+)
+from myna.engines.output_file import DurableFiles
+from myna.engines.pool.admission import Admission
+from myna.engines.pool.pool import Pool
+from myna.sandbox.confinement import AllowedPaths
+from myna.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+START_DEADLINE_S: Final = 120.0
+_TEXT_S: Final = 30.0
+_PACE: Final = 0.5
+"""Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
+
+
+class KokoroVoice(msgspec.Struct, frozen=True):
+    """A voice: its style, and the one for pieces in which both languages are mixed."""
+
+    voice: EngineVoice
+    style: tuple[StyleShare, ...]
+    mixed: tuple[StyleShare, ...]
+
+
+class Kokoro:
+    """Speaks with `processes` processes that have loaded the model; `queue_max` texts may wait.
+
+    A piece may take `job_deadline_s` seconds.
+    """
+
+    clones: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        model: KokoroModel,
+        voices: Sequence[KokoroVoice],
+        *,
+        processes: int,
+        queue_max: int,
+        job_deadline_s: float,
+        account_max: int = 64,
+    ) -> None:
+        self.label = "kokoro"
+        self._voices = {voice.voice.voice_id: voice for voice in voices}
+        self._model = model
+        self._processes = processes
+        self._texts_max = processes + queue_max
+        self._texts = 0
+        self._text_pool = Pool(
+            "myna.engines.kokoro.text_child",
+            TextPieces,
+            processes=1,
+            queue_max=self._texts_max,
+            job_deadline_s=_TEXT_S,
+        )
+        self._pool = Pool(
+            "myna.engines.kokoro.child",
+            PieceSound,
+            processes=processes,
+            queue_max=self._texts_max * processes,
+            job_deadline_s=job_deadline_s,
+            setup=model,
+            start_deadline_s=START_DEADLINE_S,
+        )
+        self._files = DurableFiles(self._pool, at_once=processes)
+        self.admission = Admission.of_pool(
+            processes=processes,
+            queue_max=queue_max,
+            account_max=account_max,
+            pace=_PACE,
+            processes_per_text=processes,
+        )
+
+    @property
+    def voices(self) -> tuple[EngineVoice, ...]:
+        return tuple(voice.voice for voice in self._voices.values())
+
+    async def start(self, files: AllowedPaths | None = None) -> None:
+        """Loads the model in each process. Raises EngineUnavailable."""
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            await self._text_pool.start(None if files is None else AllowedPaths())
+            await self._pool.start(self._model_files(files))
+            undo.pop_all()
+
+    def up(self) -> bool:
+        return self._pool.up() and self._text_pool.up()
+
+    def full(self) -> bool:
+        return self._texts >= self._texts_max
+
+    def pids(self) -> list[int]:
+        """The process ids, for monitoring."""
+        return [*self._pool.pids(), *self._text_pool.pids()]
+
+    async def speak(
+        self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
+    ) -> SpeechResult:
+        """Writes 24,000 Hz. For files after a failure see `DurableFiles.write`."""
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+
+        async def write(part: Path) -> SpeechResult:
+            left_s = ends_at - asyncio.get_running_loop().time()
+            async with aclosing(self.sound(utterance, left_s, client)) as parts:
+                return await self._files.write_sound(parts, part, path, RATE_HZ, utterance.sound_max_s)
+
+        result = await self._files.write(path, deadline_s, write)
+        if client.sound_s:
+            self.admission.measured(client.sound_s, result.took_s)
+        return result
+
+    async def sound(
+        self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT
+    ) -> AsyncGenerator[SoundPart, None]:
+        """The sound of the text part by part, at RATE_HZ; the first part as soon as it is spoken. Raises
+        EngineFailed. Close it: that ends the work."""
+        if self.full():
+            raise EngineBusy("The engine's queue is full.")
+        self._texts += 1
+        try:
+            voice = self._voice_of(utterance)
+            ends_at = asyncio.get_running_loop().time() + deadline_s
+            async for part in self._spoken(utterance, voice, ends_at, client):
+                yield part
+        finally:
+            self._texts -= 1
+
+    async def close(self) -> None:
+        await self._pool.close()
+        await self._text_pool.close()
+
+    async def _spoken(
+        self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
+    ) -> AsyncGenerator[SoundPart, None]:
+        """Speaks as many pieces at a time as there are processes, and yields them in order."""
+        pieces = await self._pieces(utterance, voice, ends_at, client)
+        total, done = sum(len(piece.phonemes) for piece in pieces), 0
+        tasks: deque[asyncio.Task[PieceSound]] = deque()
+        following = iter(pieces)
+        try:
+            for piece in pieces:
+                while len(tasks) < self._processes and (following_piece := next(following, None)):
+                    work = self._speak_piece(following_piece, utterance.speed, voice, ends_at, client)
+                    tasks.append(asyncio.create_task(work))
+                sound = await tasks.popleft()
+                pause = bytes(2 * round(piece.pause_s / utterance.speed * RATE_HZ))
+                yield SoundPart(sound.pcm + pause, sound.took_s)
+                done += len(piece.phonemes)
+                if client.progress:
+                    client.progress(done / total)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pieces(
+        self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
+    ) -> list[Piece]:
+        """The text in phonemes. Raises NothingSpoken if the model can say nothing of it."""
+        job = TextJob(utterance.encodable, voice.voice.language)
+        left_s = ends_at - asyncio.get_running_loop().time()
+        found = await self._text_pool.run(
+            job, left_s, queue_key=client.queue_key, disconnected=client.disconnected
+        )
+        if found.unspoken:
+            metrics.UNSPOKEN_CHARACTERS.inc(found.unspoken)
+            log.warning("%d characters were not spoken, of: %s", found.unspoken, ", ".join(found.scripts))
+        if not found.pieces:
+            raise NothingSpoken("This voice has no sound for the text.")
+        return found.pieces
+
+    async def _speak_piece(
+        self, piece: Piece, speed: float, voice: KokoroVoice, ends_at: float, client: Client
+    ) -> PieceSound:
+        job = PieceJob(piece.phonemes, list(voice.mixed if piece.mixed else voice.style), speed)
+        left_s = ends_at - asyncio.get_running_loop().time()
+        return await self._pool.run(job, left_s, queue_key=client.queue_key)
+
+    def _voice_of(self, utterance: Utterance) -> KokoroVoice:
+        voice = self._voices.get(utterance.voice_id)
+        if voice is None or utterance.reference is not None:
+            raise UnsupportedUtterance("This engine does not have this voice.")
+        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
+            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        return voice
+
+    def _model_files(self, files: AllowedPaths | None) -> AllowedPaths | None:
+        """The model's folder. Providers other than `cpu` open devices and files that are not known here."""
+        if files is None or self._model.provider != "cpu":
+            return None
+        return AllowedPaths((self._model.folder,))

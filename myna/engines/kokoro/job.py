@@ -1,0 +1,66 @@
+"""The jobs of Kokoro's children, and their results. A module that all of the processes import."""
+
+from typing import Literal
+
+import msgspec
+
+RATE_HZ = 24_000
+Provider = Literal["cpu", "cuda", "coreml"]
+"""An execution provider of onnxruntime. Its standard wheels have `cpu`, on macOS also `coreml`."""
+
+
+class KokoroModel(msgspec.Struct, frozen=True):
+    """A model on this machine: its folder, encoded by `os.fsencode`, and how to compute."""
+
+    folder: bytes
+    threads: int
+    provider: Provider
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Phonemes that are spoken in one run of the model, all of its vocabulary.
+
+    `mixed` is true if a Mandarin voice speaks English words. `pause_s` is the silence after the piece.
+    """
+
+    phonemes: str
+    mixed: bool
+    pause_s: float
+
+
+class StyleShare(msgspec.Struct, frozen=True):
+    """A part of a style: the name of one of the model's voices, and its share, 0 to 1."""
+
+    voice: str
+    share: float
+
+
+class TextJob(msgspec.Struct, frozen=True):
+    """Convert `text` to phonemes for a voice of this language: zh-CN, en-US or en-GB."""
+
+    text: str
+    language: str
+
+
+class TextPieces(msgspec.Struct, frozen=True):
+    """The text in the order in which it is spoken, and how many letters and signs of which scripts no voice
+    of the model can speak."""
+
+    pieces: list[Piece]
+    unspoken: int
+    scripts: tuple[str, ...]
+
+
+class PieceJob(msgspec.Struct, frozen=True):
+    """Speak `phonemes`, symbols of the model, in the sum of the styles' shares. `speed` is 0.25 to 4."""
+
+    phonemes: str
+    style: list[StyleShare]
+    speed: float
+
+
+class PieceSound(msgspec.Struct, frozen=True):
+    """Mono PCM of 16 bits at RATE_HZ, without silence at its ends, and how long the process worked on it."""
+
+    pcm: bytes
+    took_s: float

@@ -1,0 +1,33 @@
+"""The child program that converts texts to the phonemes of Kokoro, run by `pool/child_program.py`.
+
+It uses espeak-ng for English, so it is a program of its own (see `espeak/child.py`).
+"""
+
+from functools import partial
+
+import msgspec
+
+from myna.engines.espeak.phonemizer import Phonemizer
+from myna.engines.kokoro.job import TextJob, TextPieces
+from myna.engines.kokoro.text import pieces, unspoken
+from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.text import reading
+
+_TRIAL = "好, OK."
+
+
+def warm(_setup: bytes) -> Work:
+    """Loads everything that the first job needs, and returns the work."""
+    phonemizer = Phonemizer()
+    reading.warm()
+    decoder = msgspec.msgpack.Decoder(TextJob)
+
+    def work(packed: bytes, _report_progress: ReportProgress) -> TextPieces:
+        job = decoder.decode(packed)
+        accent = "en-gb" if job.language == "en-GB" else "en-us"
+        found = pieces(job.text, job.language, partial(phonemizer.ipa, language=accent))
+        left_out = unspoken(job.text)
+        return TextPieces(found, left_out.characters, left_out.scripts)
+
+    work(msgspec.msgpack.encode(TextJob(_TRIAL, "zh-CN")), lambda _fraction: None)
+    return work

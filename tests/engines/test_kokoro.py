@@ -1,0 +1,226 @@
+"""The embedded neural voice with a tiny model and the real runtime."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from demo import tiny_voices
+from myna.engines.interface import (
+    Client,
+    EngineCrashed,
+    EngineFailed,
+    EngineLimits,
+    EngineUnavailable,
+    NothingSpoken,
+    SoundTooLong,
+    UnsupportedUtterance,
+    Utterance,
+)
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import Kokoro
+from myna.engines.kokoro.job import RATE_HZ
+from myna.errors import ConfigError
+from myna.sandbox.confinement import AllowedPaths
+from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
+from tests.engines.conftest import until
+from tests.rig.processes import runs
+
+pytestmark = pytest.mark.anyio
+
+VOICE_IDS = ["zf_xiaobei", "af_heart"]
+LIMITS = EngineLimits(processes=2, queue_max=4, job_deadline_s=60)
+SENTENCES = "你好，世界。今天天气很好！我们去公园吧。"
+DEADLINE_S = 60.0
+
+
+def said(text: str = SENTENCES, voice_id: str = "zf_xiaobei", **more: float) -> Utterance:
+    speed = more.pop("speed", 1.0)
+    return Utterance(text=text, voice_id=voice_id, speed=speed, **more)
+
+
+def names(folder: Path) -> list[str]:
+    """The files in the folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_voices.neural(tmp_path_factory.mktemp("models") / "小 kokoro", VOICE_IDS)
+
+
+@pytest.fixture(scope="module")
+async def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
+    yield engine
+    await engine.close()
+
+
+async def test_the_voices_are_those_whose_files_are_there(engine: Kokoro) -> None:
+    assert [voice.voice_id for voice in engine.voices] == VOICE_IDS
+    assert [voice.language for voice in engine.voices] == ["zh-CN", "en-US"]
+
+
+async def test_a_text_becomes_an_mp3_of_24_khz(engine: Kokoro, tmp_path: Path) -> None:
+    spoken = await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S)
+    info = soundfile.info(tmp_path / "a.mp3")
+    assert (info.samplerate, info.channels, info.format) == (RATE_HZ, 1, "MP3")
+    assert spoken.seconds == pytest.approx(info.duration, abs=0.1)
+    assert spoken.size_bytes == (tmp_path / "a.mp3").stat().st_size
+    assert spoken.took_s > 0
+    assert names(tmp_path) == ["a.mp3"]
+
+
+async def test_the_parts_of_a_sound_come_in_the_order_of_the_text(engine: Kokoro) -> None:
+    whole = [
+        await _pcm(engine, sentence) for sentence in ("你好，世界。", "今天天气很好！", "我们去公园吧。")
+    ]
+    async with aclosing(engine.sound(said(), DEADLINE_S)) as parts:
+        heard = [part.pcm async for part in parts]
+    assert [len(_stripped(pcm)) for pcm in heard] == [len(_stripped(pcm)) for pcm in whole]
+
+
+async def _pcm(engine: Kokoro, text: str) -> bytes:
+    async with aclosing(engine.sound(said(text), DEADLINE_S)) as parts:
+        return b"".join([part.pcm async for part in parts])
+
+
+def _stripped(pcm: bytes) -> bytes:
+    """Without the pause at its end."""
+    return pcm.rstrip(b"\0")
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 1.25, 2.0, 4.0])
+async def test_the_speed_changes_the_duration(engine: Kokoro, tmp_path: Path, speed: float) -> None:
+    plain = await engine.speak(said(), tmp_path / "plain.mp3", DEADLINE_S)
+    changed = await engine.speak(said(speed=speed), tmp_path / "changed.mp3", DEADLINE_S)
+    assert changed.seconds * speed == pytest.approx(plain.seconds, rel=0.1)
+
+
+async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
+    engine: Kokoro, tmp_path: Path
+) -> None:
+    """The tiny model's English voice hums 2,000 Hz higher than its Mandarin voice."""
+    for voice_id in VOICE_IDS:
+        await engine.speak(said("Hello.", voice_id), tmp_path / f"{voice_id}.mp3", DEADLINE_S)
+    low, high = (_mean_hz(tmp_path / f"{voice_id}.mp3") for voice_id in VOICE_IDS)
+    assert high - low == pytest.approx(1000, rel=0.1)
+
+
+def _mean_hz(path: Path) -> float:
+    samples, rate_hz = soundfile.read(path)
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
+
+
+async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
+    fractions: list[float] = []
+    await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S, Client(progress=fractions.append))
+    assert fractions == sorted(fractions)
+    assert len(fractions) == 3
+    assert fractions[-1] == 1
+
+
+async def test_what_no_voice_can_speak_is_logged_and_counted(
+    engine: Kokoro, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = UNSPOKEN_CHARACTERS._value.get()
+    await engine.speak(said("你好 ภาษา 🎉"), tmp_path / "a.mp3", DEADLINE_S)
+    assert "5 characters were not spoken, of: Emoji, Thai" in caplog.text
+    assert UNSPOKEN_CHARACTERS._value.get() - before == 5
+
+
+@pytest.mark.parametrize("text", ["ภาษาไทย", "🎉🎉", "..."])
+async def test_a_text_without_a_sound_fails(engine: Kokoro, tmp_path: Path, text: str) -> None:
+    with pytest.raises(NothingSpoken):
+        await engine.speak(said(text), tmp_path / "a.mp3", DEADLINE_S)
+    assert not names(tmp_path)
+
+
+async def test_a_sound_over_the_limit_fails_and_leaves_no_file(engine: Kokoro, tmp_path: Path) -> None:
+    with pytest.raises(SoundTooLong):
+        await engine.speak(said(sound_max_s=1.0), tmp_path / "a.mp3", DEADLINE_S)
+    assert not names(tmp_path)
+
+
+async def test_an_unknown_voice_fails(engine: Kokoro, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedUtterance):
+        await engine.speak(said(voice_id="zf_nobody"), tmp_path / "a.mp3", DEADLINE_S)
+
+
+async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, tmp_path: Path) -> None:
+    engine = KokoroConfig(str(model)).build(EngineLimits(processes=1, queue_max=4, job_deadline_s=60), Path())
+    await engine.start()
+    try:
+        pid = engine.pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        speaking = asyncio.create_task(engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S))
+        await until(lambda: not engine._pool._idle)
+        os.kill(pid, signal.SIGKILL)
+        spoken = await asyncio.gather(speaking, return_exceptions=True)
+        assert isinstance(spoken[0], EngineCrashed) or not isinstance(spoken[0], BaseException)
+        await until(lambda: engine.up() and engine.pids()[0] != pid)
+        assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
+    finally:
+        await engine.close()
+
+
+async def test_a_caller_that_leaves_ends_the_work(engine: Kokoro, tmp_path: Path) -> None:
+    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S))
+    await until(lambda: engine._texts == 1)
+    speaking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await speaking
+    assert not engine._texts
+    assert not names(tmp_path)
+    await until(engine.up)
+    assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
+
+
+async def test_closing_ends_all_processes(model: Path) -> None:
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    await engine.start()
+    pids = engine.pids()
+    assert len(pids) == 3
+    await engine.close()
+    assert not any(map(runs, pids))
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x08" + bytes(1000)])
+async def test_a_damaged_model_is_unavailable(model: Path, tmp_path: Path, content: bytes) -> None:
+    damaged = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
+    (damaged / "model.onnx").write_bytes(content)
+    engine = KokoroConfig(str(damaged)).build(LIMITS, Path())
+    with pytest.raises(EngineUnavailable, match="get it again: myna models get kokoro"):
+        await engine.start()
+    assert not engine.up()
+
+
+async def test_a_damaged_voice_fails_alone(tmp_path: Path) -> None:
+    model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
+    (model / "voices" / "af_heart.bin").write_bytes(b"short")
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    await engine.start()
+    try:
+        with pytest.raises(EngineFailed, match="the voice af_heart is missing or damaged"):
+            await engine.speak(said("Hello.", "af_heart"), tmp_path / "a.mp3", DEADLINE_S)
+        assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
+    finally:
+        await engine.close()
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no model\.onnx in .*: myna models get kokoro"):
+        KokoroConfig("nowhere").build(LIMITS, tmp_path)
+
+
+def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no 'zf_xiaoni'; there are zf_xiaobei, af_heart"):
+        KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())
