@@ -8,6 +8,7 @@ from pathlib import Path
 
 from listen import measure, report, results
 from listen.ear import CannotFetch
+from myna.errors import CommandError
 
 ALL = 1000
 
@@ -27,7 +28,7 @@ def main() -> None:
                 found = measure.measure(
                     Path(folder), chosen.speech, chosen.each, every_voice=not chosen.no_other_voices
                 )
-            except CannotFetch as reason:
+            except (CannotFetch, CommandError) as reason:
                 sys.exit(str(reason))
         results.save(found)
         print(f"written: {os.path.relpath(results.RESULTS)}", file=sys.stderr)

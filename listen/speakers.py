@@ -45,13 +45,14 @@ class Voice(NamedTuple):
 class Spoken(NamedTuple):
     """The sound of a text in a file.
 
-    `took_s` until the request was answered, `first_s` until the first bytes of the sound came, `seconds` of
-    sound.
+    `took_s` until the request was answered, `first_s` until the first bytes of the sound came, `cpu_s` of
+    processor time, and `seconds` of sound.
     """
 
     path: Path
     took_s: float
     first_s: float
+    cpu_s: float
     seconds: float
 
 
@@ -60,6 +61,7 @@ class Speaker:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._program = Program(service.pid)
         self._key = service.account(units=UNITS).key(scopes=("tts",)).plain
 
     def voices(self) -> list[Voice]:
@@ -69,18 +71,19 @@ class Speaker:
 
     def speak(self, text: str, voice: Voice, path: Path) -> Spoken:
         """Has the text spoken and fetches the sound, as a client does."""
-        begun = time.perf_counter()
+        begun, cpu_s = time.perf_counter(), self._program.cpu_s()
         order = {"text": text, "voice_id": voice.voice_id}
         answer = self._call("POST", f"{self._service.base_url}/tts", order)
         took_s = time.perf_counter() - begun
         audio = self._call("GET", json.loads(answer.body)["audio_url"])
         path.write_bytes(audio.body)
         samples, rate_hz = sound.read(path)
-        return Spoken(path, took_s, audio.first_at_s - begun, len(samples) / rate_hz)
+        cpu_s = self._program.cpu_s() - cpu_s
+        return Spoken(path, took_s, audio.first_at_s - begun, cpu_s, len(samples) / rate_hz)
 
     def peak_bytes(self) -> dict[str, int]:
         """The peak of resident memory of each kind of process, summed over its processes."""
-        return Program(self._service.pid).peaks_bytes()
+        return self._program.peaks_bytes()
 
     def _call(self, method: str, url: str, data: Any = None) -> "_Answer":
         parts = urlsplit(url)
@@ -104,10 +107,14 @@ class _Answer(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(folder: Path, speech: str) -> Iterator[Speaker]:
-    """`myna serve` with this MYNA_SPEECH, on a new database in the folder, until the block ends."""
+def running(folder: Path, speech: str, model: Path) -> Iterator[Speaker]:
+    """`myna serve` with this MYNA_SPEECH, on a new database in the folder, until the block ends. It finds the
+    `model` Kokoro in its data folder."""
     commands = CommandLine()
     service = Service(folder, commands, speech=speech)
+    models = folder / "data" / "models"
+    models.mkdir(parents=True)
+    (models / "kokoro").symlink_to(model, target_is_directory=True)
     try:
         yield Speaker(service.start())
     finally:

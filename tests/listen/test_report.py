@@ -18,7 +18,7 @@ TINY, TINY_ENGLISH = Voice("zh-female-1", "C", "zh-CN"), Voice("en-us-male-1", "
 
 
 def heard(family: str, voice: str, group: str, errors: int, text: str = "text") -> Heard:
-    return Heard(family, voice, group, text, "heard", errors, 10, 4.0, 1.0, 1.5, -20.0)
+    return Heard(family, voice, group, text, "heard", errors, 10, 4.0, 1.0, 1.5, 0.8, -20.0)
 
 
 def listening() -> Listening:
@@ -62,7 +62,7 @@ def test_new_figures_replace_old_ones_and_keep_the_text(page: Path) -> None:
     assert "| everyday | 20 | 15.0% | 90.0% |" in text
     assert "| English | 10 | 0.0% | — |" in text
     assert "| English, Mandarin voice |  | 50.0% | — |" in text
-    assert "| Myna, Kokoro | 0.25 | 1.50 s | 1.50 s |" in text
+    assert "| Myna, Kokoro | 0.25 | 0.2 s | 1.50 s | 1.50 s |" in text
     assert "| plain library | 700 MB |" in text
     assert "Not measured: Myna, espeak-ng: no voices." in text
 
@@ -72,6 +72,13 @@ def test_the_voices_are_listed_by_how_well_they_are_understood(page: Path) -> No
     text = page.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if "LUFS" in line]
     assert lines == ["| `af_b` | en-US | 0.0% | -20.0 LUFS |", "| `zf_a` | zh-CN | 10.0% | -20.0 LUFS |"]
+
+
+def test_what_no_voice_is_heard_right_in_is_told_apart() -> None:
+    found = listening()
+    found.voices["zh-female-1"] = "zh-CN"
+    found.heard.append(heard(ESPEAK, "zh-female-1", EVERYDAY, 3))
+    assert report.heard_best(found, ["text", "another"]) == (0 + 2, 20)
 
 
 def test_the_picture_shows_rates_up_to_all_of_it(page: Path) -> None:
