@@ -36,8 +36,8 @@ class CommitTimes:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         asyncio.run(fill.fill("", folder, Size()))
-        self._books = SqliteConnection(folder / "myna.sqlite", clock_ms, read_only=False).raw
-        self._version = cast(int, self._books.execute("SELECT version FROM site").get)
+        self._filled = SqliteConnection(folder / "myna.sqlite", clock_ms, read_only=False).raw
+        self._version = cast(int, self._filled.execute("SELECT version FROM site").get)
         self._bare = SqliteConnection(folder / "bare.sqlite", clock_ms, read_only=False).raw
         self._bare.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, row BLOB NOT NULL) STRICT")
         self._calls = 0
@@ -46,13 +46,13 @@ class CommitTimes:
         """On the core of the program under test, `seconds` for the bare ones and then for the pairs."""
         with processes.pinned(processes.cores().program):
             bare, pairs = _took(self._commit_bare, seconds), _took(self._commit_pair, seconds)
-        for raw in (self._bare, self._books):
+        for raw in (self._bare, self._filled):
             raw.wal_checkpoint()
         return Commits(len(bare) / sum(bare), median(bare) * 1000, median(pairs) * 1000)
 
     def close(self) -> None:
         self._bare.close()
-        self._books.close()
+        self._filled.close()
 
     def _commit_bare(self) -> None:
         self._bare.execute("BEGIN IMMEDIATE")
@@ -64,9 +64,9 @@ class CommitTimes:
         key_hash = hash_of(KEY_FORMAT % (self._calls % Size().keys + 1))
         charge = Charge(new_id(), key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, self._version)
         for ends, charges in (([], [charge]), ([End(charge.call_id, CallState.KEPT)], [])):
-            self._books.execute("BEGIN IMMEDIATE")
-            sqlite_batch.run(self._books, ends, charges, clock_ms())
-            self._books.execute("COMMIT")
+            self._filled.execute("BEGIN IMMEDIATE")
+            sqlite_batch.run(self._filled, ends, charges, clock_ms())
+            self._filled.execute("COMMIT")
 
 
 def _took(commit: Callable[[], None], seconds: float) -> list[float]:

@@ -26,8 +26,8 @@ from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue
 from myna.http import connection
 
-AS_IT_IS, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
-ARMS = (AS_IT_IS, NO_BUFFER, NO_TIMERS, UVICORN)
+UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
+ARMS = (UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"The quick brown fox"}]}'
 REQUEST = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key\r\n"
@@ -160,7 +160,7 @@ def compare(connections: int, requests: int, rounds: int) -> dict[str, tuple[flo
         for number in range(rounds):
             for arm in ARMS[number % len(ARMS) :] + ARMS[: number % len(ARMS)]:
                 found[arm].append(measure(arm, connections, requests))
-    return {arm: _medians(found[arm], found[AS_IT_IS]) for arm in ARMS}
+    return {arm: _medians(found[arm], found[UNCHANGED]) for arm in ARMS}
 
 
 def _medians(of: list[tuple[float, float]], base: list[tuple[float, float]]) -> tuple[float, float, float]:

@@ -144,11 +144,11 @@ def myna(
     with processes.running(command, where, folder / "log", environ, folder) as program:
         processes.wait_until(lambda: _audited(port), program)
         server = setup.database.program if setup.database and on_postgresql else None
-        yield load.aim(name, port, program, folder, work, server)
+        yield load.target_of(name, port, program, folder, work, server)
 
 
 def _audited(port: int) -> bool:
-    """The audit that a start brings is over; on a large database it takes a while."""
+    """Waits until the audit that runs after a start is complete. On a large database it takes a while."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
@@ -193,13 +193,13 @@ def _bare_floor(setup: Setup, work: Work) -> Iterator[Target]:
     port = processes.free_port()
     command = [sys.executable, "-m", "bench.bare_floor", str(port), setup.upstream_url]
     with _program(BARE_FLOOR, setup, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
-        yield load.aim(BARE_FLOOR, port, program, setup.folder, work)
+        yield load.target_of(BARE_FLOOR, port, program, setup.folder, work)
 
 
 @contextlib.contextmanager
 def _nginx(setup: Setup, work: Work) -> Iterator[Target]:
     with upstream.proxy(setup.folder, setup.upstream_url) as (url, program):
-        yield load.aim(NGINX, int(url.rpartition(":")[2]), program, setup.folder, work)
+        yield load.target_of(NGINX, int(url.rpartition(":")[2]), program, setup.folder, work)
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def _portkey(setup: Setup, work: Work) -> Iterator[Target]:
     with _program(
         PORTKEY_GATEWAY, setup, command, f"http://127.0.0.1:{port}/", NODE_ENV="production"
     ) as program:
-        yield load.aim(PORTKEY_GATEWAY, port, program, setup.folder, work._replace(headers=headers))
+        yield load.target_of(PORTKEY_GATEWAY, port, program, setup.folder, work._replace(headers=headers))
 
 
 MASTER_KEY = "sk-bench-0123456789"
@@ -241,7 +241,9 @@ def _litellm(setup: Setup, work: Work) -> Iterator[Target]:
     environ = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
     ready = f"http://127.0.0.1:{port}/health/liveliness"
     with _program(LITELLM_PROXY, setup, [*command, "--num_workers", "1"], ready, **environ) as running:
-        yield load.aim(LITELLM_PROXY, port, running, setup.folder, work._replace(keys=0, bearer=MASTER_KEY))
+        yield load.target_of(
+            LITELLM_PROXY, port, running, setup.folder, work._replace(keys=0, bearer=MASTER_KEY)
+        )
 
 
 _STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Target]]] = {
@@ -258,7 +260,7 @@ _STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Tar
 
 @contextlib.contextmanager
 def _program(name: str, setup: Setup, command: list[str], url: str, **environ: str) -> Iterator[Started]:
-    """Anything that is ready as soon as `url` answers."""
+    """A program that is ready once `url` answers."""
     where, log = processes.cores().program, setup.folder / f"{name}.log"
     with processes.running(command, where, log, environ, setup.folder) as program:
         processes.wait_for(url, program)
@@ -266,7 +268,7 @@ def _program(name: str, setup: Setup, command: list[str], url: str, **environ: s
 
 
 def _check(target: Target) -> None:
-    """One call must come back with the upstream's words; one in a hundred fails by design."""
+    """Checks that a call returns the upstream's text. One of a hundred calls fails by design."""
     seen = ""
     for _ in range(CHECKS):
         try:
@@ -281,7 +283,7 @@ def _check(target: Target) -> None:
 
 
 def versions(setup: Setup) -> dict[str, str]:
-    """Of everything that has a part in the figures, as far as it is installed."""
+    """The versions of all programs that influence the figures, if installed."""
     found = {name: importlib.metadata.version(name) for name in _PACKAGES}
     found["SQLite"] = apsw.sqlite_lib_version()
     if setup.database:
@@ -312,7 +314,7 @@ _ASKED = {
 
 
 def _said(command: list[str]) -> str:
-    """The version in what a command says first; empty where it isn't there."""
+    """The version in the first line that a command prints; empty if it is not installed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

@@ -1,9 +1,9 @@
-"""espeak-ng by itself, by the code of Myna's own child.
+"""espeak-ng alone, with the code of Myna's child process.
 
 `python -m bench.espeak_alone FOLDER MEMORY SECONDS TEXT` prints three JSON lines, each with sentences a
 second: sound alone; sound to mp3 in MEMORY, a folder in memory, where making a file durable costs nothing;
 sound to durable mp3 in FOLDER, which keeps them: ext4 without a journal looks long for an inode where many
-were freed just now. It is a program of its own since the library is under the GPL and changes the working
+were freed just now. It is a separate program since the library is under the GPL and changes the working
 folder.
 """
 

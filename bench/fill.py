@@ -58,20 +58,20 @@ class Size(NamedTuple):
     rows: int = 0
 
 
-class Books:
-    """What is being filled in, with the sums that must fit in the end."""
+class Rows:
+    """The rows of a database, and the sums of accounts and keys that must match them."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
         self._calls: Counter[int] = Counter()
         self._kept: Counter[int] = Counter()
-        self._spent: Counter[int] = Counter()
+        self._charged: Counter[int] = Counter()
 
     def chunks(self) -> Iterator[dict[str, list[Row]]]:
         """Rows by table, calls before what refers to them; accounts and keys with their sums at the end."""
         for first in range(0, self.size.rows, CHUNK):
             yield self._calls_of(range(first, min(first + CHUNK, self.size.rows)))
-        yield from self._holders()
+        yield from self._accounts_and_keys()
 
     def account_of(self, key: int) -> int:
         return (key - 1) % self.size.accounts + 1
@@ -87,7 +87,7 @@ class Books:
             state = CallState.REFUNDED if failed else CallState.KEPT
             self._calls[key] += 1
             self._kept[key] += not failed
-            self._spent[account] += not failed
+            self._charged[account] += not failed
             row = (call_id, account, key, int(Scope.TTS), 1, int(state))
             calls.append((*row, now, now + _CALL_LIFE_MS, now))
             ledger.append((call_id, int(EntryKind.CHARGE), account, -1, "", now))
@@ -96,11 +96,11 @@ class Books:
             tasks.append(_task(number + 1, account, call_id, failed, now))
         return {"calls": calls, "ledger": ledger, "tasks": tasks}
 
-    def _holders(self) -> Iterator[dict[str, list[Row]]]:
+    def _accounts_and_keys(self) -> Iterator[dict[str, list[Row]]]:
         now = clock_ms()
         for numbers in _parts(range(1, self.size.accounts + 1)):
             accounts: list[Row] = [
-                (number, f"bench-{number}", "", 0, UNITS - self._spent[number], now) for number in numbers
+                (number, f"bench-{number}", "", 0, UNITS - self._charged[number], now) for number in numbers
             ]
             grants: list[Row] = [
                 (new_id(), int(EntryKind.GRANT), number, UNITS, "bench", now) for number in numbers
@@ -146,7 +146,7 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
         await db.close()
     opened = _postgresql(database_url) if database_url else _sqlite(data)
     async with opened as insert:
-        for tables in Books(size).chunks():
+        for tables in Rows(size).chunks():
             for table, rows in tables.items():
                 await insert(table, rows)
 
@@ -158,9 +158,9 @@ async def _sqlite(data: Path) -> AsyncIterator[Insert]:
 
     async def insert(table: str, rows: Sequence[Row]) -> None:
         columns = _COLUMNS[table]
-        marks = ", ".join("?" * (columns.count(",") + 1))
+        placeholders = ", ".join("?" * (columns.count(",") + 1))
         with raw:
-            raw.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+            raw.executemany(f"INSERT INTO {table} ({columns}) VALUES ({placeholders})", rows)
 
     yield insert
     raw.pragma("synchronous", "FULL")

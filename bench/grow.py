@@ -57,7 +57,7 @@ class Grower:
     """Measures one database, SQLite or PostgreSQL."""
 
     def __init__(self, setup: Setup, on_postgresql: bool, rounds: int, seconds: int) -> None:
-        self._stand, self._on_postgresql = setup, on_postgresql
+        self._setup, self._on_postgresql = setup, on_postgresql
         self._rounds, self._seconds = rounds, seconds
         self._numbers = iter(range(1_000_000))
 
@@ -89,23 +89,23 @@ class Grower:
             return _medians(load.alternate(aimed, AT, self._rounds, self._seconds))
 
     def memory(self, minutes: float) -> tuple[list[Sample], int]:
-        """Under load for so long, a sample every few seconds; and what it had at rest, before."""
+        """Memory under load, sampled every few seconds, and the bytes that it used idle before."""
         samples: list[Sample] = []
         with ExitStack() as stack:
             target = self._server(stack, Size())
-            rest = target.program.memory_bytes()
-            begun = time.monotonic()
-            while (passed := time.monotonic() - begun) < minutes * 60:
+            idle = target.program.memory_bytes()
+            start = time.monotonic()
+            while (passed := time.monotonic() - start) < minutes * 60:
                 samples.append(_sample(target, passed))
                 load.one_round(target, AT, SAMPLE_EVERY_S)
-            samples.append(_sample(target, time.monotonic() - begun))
-        return samples, rest
+            samples.append(_sample(target, time.monotonic() - start))
+        return samples, idle
 
     def _server(self, stack: ExitStack, size: Size) -> Target:
         name = f"{size.accounts}-{size.keys}-{size.rows}-{next(self._numbers)}"
         settings = {"MYNA_SPEECH": "espeak"} if size.rows else {}
         server = contenders.myna(
-            name, self._stand, Work(keys=size.keys), size=size,
+            name, self._setup, Work(keys=size.keys), size=size,
             on_postgresql=self._on_postgresql, settings=settings,
         )  # fmt: skip
         target = stack.enter_context(server)
@@ -114,8 +114,8 @@ class Grower:
 
     def _aim(self, target: Target, work: Work) -> Target:
         number = next(self._numbers)
-        return load.aim(
-            f"{target.name}-{number}", target.port, target.program, self._stand.folder, work, target.database
+        return load.target_of(
+            f"{target.name}-{number}", target.port, target.program, self._setup.folder, work, target.database
         )
 
     def _reads(self, target: Target, size: Size) -> dict[str, Figures]:
@@ -135,12 +135,12 @@ class Grower:
 def paths(rows: int) -> list[tuple[str, str]]:
     """What is read: a name and the path. The reader has every second record, so a page's place is known."""
     newest = (rows - 1) // 2 * 2 + 1
-    back = min(2 * PAGE * (FAR_PAGE - 1), newest // 2 // PAGE * PAGE * 2)
+    offset = min(2 * PAGE * (FAR_PAGE - 1), newest // 2 // PAGE * PAGE * 2)
     return [
         ("/me", "/v1/me"),
         ("/voices", "/v1/voices"),
         ("/records, first page", "/v1/records"),
-        (FAR_RECORDS, f"/v1/records?before={newest - back + 1}"),
+        (FAR_RECORDS, f"/v1/records?before={newest - offset + 1}"),
         ("/task", f"/v1/task?id={newest // 4 * 2 + 1}"),
     ]
 
@@ -156,7 +156,7 @@ def grow(folder: Path, name: str, rounds: int, seconds: int, minutes: float, ful
         accounts, _ = grower.sizes({str(many): Size(many, ACCOUNT_KEYS) for many in ACCOUNTS})
         connections = grower.connections(CONNECTIONS)
         sizes = grower.request_sizes(REQUEST_BYTES)
-        memory, rest = grower.memory(minutes)
+        memory, idle = grower.memory(minutes)
         return Growth(
             machine=results.machine(folder),
             versions=contenders.versions(setup),
@@ -171,7 +171,7 @@ def grow(folder: Path, name: str, rounds: int, seconds: int, minutes: float, ful
             },
             reads=reads,
             memory=memory,
-            rest_bytes=rest,
+            rest_bytes=idle,
         )
 
 

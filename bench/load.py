@@ -18,7 +18,7 @@ from bench.processes import CannotRun, Program
 TIMEOUT_S = 30
 WARM_S = 2
 ANSWERS_EACH, SECONDS_MAX = 3, 20
-QUIET_S, QUIET_SHARE, LEFT_BEHIND_MAX_S = 0.1, 0.3, 20.0
+IDLE_CHECK_S, IDLE_CPU_SHARE, DRAIN_MAX_S = 0.1, 0.3, 20.0
 CHAT_PATH = "/v1/chat/completions"
 CHAT_BODY = (
     '{"model":"svc-chat","messages":[{"role":"system","content":"You are a helpful assistant."},'
@@ -41,8 +41,8 @@ end
 
 
 class Work(NamedTuple):
-    """What the load asks for. With `keys`, each call has the key of a number from 1 to `keys`, at random;
-    else `bearer` goes with all of them."""
+    """The request of the load. With `keys`, each call has the key of a random number from 1 to `keys`; else
+    all calls have `bearer`."""
 
     method: str = "POST"
     path: str = CHAT_PATH
@@ -64,7 +64,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Target(NamedTuple):
-    """A running program, what to send it, and the server of its database where that one is beside it."""
+    """A running program, the request to send, and its database server, if that is a separate program."""
 
     name: str
     port: int
@@ -74,7 +74,7 @@ class Target(NamedTuple):
     database: Program | None = None
 
 
-def aim(
+def target_of(
     name: str, port: int, program: Program, folder: Path, work: Work, database: Program | None = None
 ) -> Target:
     """A target with its wrk script in `folder`."""
@@ -82,7 +82,7 @@ def aim(
 
 
 def ask(target: Target) -> bytes:
-    """One call as the load makes it; its answer. Raises OSError, also for a status that is no success."""
+    """Sends one call of the load. Returns its body. Raises OSError, also for an error status."""
     work = target.work
     bearer = KEY_FORMAT % 1 if work.keys else work.bearer
     headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json", **dict(work.headers)}
@@ -110,10 +110,10 @@ def script(path: Path, work: Work) -> Path:
 
 
 class Running:
-    """wrk at work against a target."""
+    """wrk, running against a target."""
 
     def __init__(self, target: Target, connections: int, seconds: int) -> None:
-        target.program.go_on()
+        target.program.resume()
         self._target = target
         self._cpu_s, self._database_cpu_s = self._used()
         place = ",".join(map(str, processes.cores().load))
@@ -193,10 +193,10 @@ def _long_enough(calls_s: float, connections: int, seconds: int) -> int:
 
 def _let_finish(target: Target) -> None:
     """Stops the target once it has finished the requests that were open when the load disconnected."""
-    until = time.monotonic() + LEFT_BEHIND_MAX_S
+    until = time.monotonic() + DRAIN_MAX_S
     while time.monotonic() < until:
         before = target.program.cpu_s()
-        time.sleep(QUIET_S)
-        if target.program.cpu_s() - before < QUIET_SHARE * QUIET_S:
+        time.sleep(IDLE_CHECK_S)
+        if target.program.cpu_s() - before < IDLE_CPU_SHARE * IDLE_CHECK_S:
             break
     target.program.pause()

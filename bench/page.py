@@ -34,7 +34,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
-    """Raises ValueError where the page has lost its marks."""
+    """Raises ValueError if a marker is missing in the page."""
     found = {name: data for name in reports.TITLES if (data := results.read(name, folder))}
     for name, data in found.items():
         _write_report(name, data, folder)

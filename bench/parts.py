@@ -1,5 +1,5 @@
 """Where a call's microseconds go: each layer of a chat call by itself, without a socket and with an upstream
-that answers at once. `python -m bench parts` prints the table; a layer holds those that are set under it.
+that answers at once. `python -m bench parts` prints the table; a layer contains those indented below it.
 
 What the table leaves out is the rest of `CPU s/1,000` in the large table: sockets, HTTP, the event loop, and
 caches that are less warm than here.
@@ -55,14 +55,14 @@ Work = Callable[[], Awaitable[object]]
 
 
 class Parts(msgspec.Struct):
-    """Microseconds by layer, the least of many tries: what the machine does else only adds."""
+    """Microseconds by layer, the minimum of many tries, since other load on the machine only adds time."""
 
     machine: Machine
     micros: dict[str, float]
 
 
 class Instant(HttpClient):
-    """An upstream that has answered before it was asked."""
+    """An upstream that answers without I/O."""
 
     async def request(self, *_: Any, **__: Any) -> ClientResponse:
         return ClientResponse(200, (), SAID)
@@ -79,7 +79,7 @@ def measure() -> Parts:
 
 
 def table(found: dict[str, Any]) -> Table:
-    """For the page and the terminal."""
+    """The table for the page and the terminal."""
     return Table(["layer", "us"], [[name, f"{micros:.1f}"] for name, micros in found["micros"].items()])
 
 

@@ -29,7 +29,7 @@ INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 
 
 class CannotRun(Exception):
-    """A program of the benchmark can't be had or doesn't start; the text is the reason the table gives."""
+    """A program of the benchmark is not installed or does not start. The table shows the message."""
 
 
 class Cores(NamedTuple):
@@ -79,7 +79,7 @@ class Program:
         """Stops it, so that it takes no CPU time from the next target."""
         self._signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -101,7 +101,7 @@ class Started(Program):
 
     def end(self) -> None:
         """SIGTERM; SIGKILL if that is ignored, and for remaining children."""
-        self.go_on()
+        self.resume()
         self._process.terminate()
         try:
             self._process.wait(END_WAIT_S)
@@ -120,7 +120,7 @@ class Started(Program):
 def running(
     command: list[str], on: set[int], log: Path, environ: Mapping[str, str], folder: Path | None = None
 ) -> Iterator[Started]:
-    """The command on these cores until the block ends, with no more of our environment than it needs."""
+    """The command on these cores until the block ends, with a minimal environment."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -194,7 +194,7 @@ def parent(pid: int) -> int:
 
 
 def memory_bytes(pid: int, field: str = "VmRSS") -> int:
-    """A figure of /proc/PID/status, such as VmRSS, VmHWM (the peak) or RssAnon; 0 for a process gone."""
+    """A figure of /proc/PID/status, such as VmRSS, VmHWM (the peak) or RssAnon; 0 if it has ended."""
     return _field(pid, field) * 1024
 
 
@@ -223,7 +223,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def machine_memory_bytes() -> int:
-    """All that the machine has."""
+    """The total memory of the machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

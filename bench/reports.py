@@ -28,7 +28,7 @@ def day(found: dict[str, Any]) -> str:
 
 
 def command(result: str, found: dict[str, Any]) -> str:
-    """What to type to measure this again."""
+    """The command that repeats this measurement."""
     if result == "parts":
         return "python -m bench parts"
     rounds, seconds = found["rounds_of_s"]

@@ -32,7 +32,7 @@ class Alone(msgspec.Struct):
 
 
 class Beside(msgspec.Struct):
-    """Chat's p99 in ms without speech, and while speech keeps every engine process at work."""
+    """Chat's p99 in ms without speech, and while speech keeps every engine process busy."""
 
     quiet: Figures
     beside_speech: Figures
@@ -89,7 +89,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> Speech:
 
 def beside(speaking: Target, clients: int, rounds: int, seconds: int) -> Beside:
     """Chat on the core that engines and server share, in turns without and with speech."""
-    chat = load.aim(
+    chat = load.target_of(
         f"chat-{clients}", speaking.port, speaking.program, speaking.script.parent, Work(keys=Size().keys)
     )
     quiet, busy, spoken = [], [], []

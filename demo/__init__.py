@@ -1,1 +1,1 @@
-"""`make demo`: Myna started for real and used as a client would, then left running."""
+"""`make demo`: starts Myna, calls it as a client does, then keeps it running."""

@@ -1,7 +1,7 @@
 """`python -m demo.node`: a compute node beside a service that has no voice, and a voice cloned by it.
 
-All of it is on this machine and in a folder that goes with it. Exit 0: all went well, or Ctrl-C ended it;
-1: something failed; 130: Ctrl-C in the middle.
+It uses only this machine and a temporary folder. Exit codes: 0: all steps succeeded, or Ctrl-C after them;
+1: a step failed; 130: Ctrl-C before the end.
 """
 
 import os
@@ -11,39 +11,39 @@ import tempfile
 from pathlib import Path
 
 from demo.node_tour import NodeTour
-from demo.paper import Paper
+from demo.output import Output
 from demo.program import Program
+from demo.runner import keep_running, run_demo, stops_after_tour
 from demo.service import Service
-from demo.stage import ends_by_itself, go_on, perform
 from demo.user import User
 from myna.settings import PREFIX, Settings
 
 HOST = "127.0.0.1"
 BEAT_S = "0.5"
-"""Far more often than usual, so that one sees how far a job is."""
+"""Shorter than the default, so that the progress of a job is visible."""
 
 
-def play(paper: Paper) -> None:
+def demo(output: Output) -> None:
     """The whole demo."""
-    paper.title("Myna: a compute node speaks for a service without a voice.")
+    output.title("Myna: a compute node speaks for a service without a voice.")
     with tempfile.TemporaryDirectory(prefix="myna-demo-") as name:
         folder = Path(name)
-        paper.say(f"Both run on this machine. Data folder: {folder}, deleted at the end.")
+        output.say(f"Both run on this machine. Data folder: {folder}, deleted at the end.")
         settings, env = _apart(folder)
         with Service(settings, env, folder) as service:
-            paper.step("A service without a voice", "MYNA_SPEECH=none myna serve")
+            output.step("A service without a voice", "MYNA_SPEECH=none myna serve")
             ready = f"{service.root_url} (ready in {service.wait_ready():.1f} s)"
-            paper.rows(("address", ready), ("log", str(service.log)))
-            user = User(service, paper)
-            tour = NodeTour(user, service, folder, paper)
+            output.rows(("address", ready), ("log", str(service.log)))
+            user = User(service, output)
+            tour = NodeTour(user, service, folder, output)
             tour.prepare()
             with _node(tour, folder, env) as node:
                 tour.work(node)
-                if not ends_by_itself():
-                    _invite(user, tour.voice_id, paper)
-                    go_on(paper, service, node)
-                paper.step("Graceful shutdown", "SIGTERM")
-                paper.rows(*((program.name, f"exit code {program.stop()}") for program in (node, service)))
+                if not stops_after_tour():
+                    _invite(user, tour.voice_id, output)
+                    keep_running(output, service, node)
+                output.step("Graceful shutdown", "SIGTERM")
+                output.rows(*((program.name, f"exit code {program.stop()}") for program in (node, service)))
 
 
 def _node(tour: NodeTour, folder: Path, env: dict[str, str]) -> Program:
@@ -52,7 +52,7 @@ def _node(tour: NodeTour, folder: Path, env: dict[str, str]) -> Program:
 
 
 def _apart(folder: Path) -> tuple[Settings, dict[str, str]]:
-    """The settings of a service that nobody else uses, and the environment that says so and nothing else."""
+    """The settings of a service on a free port in this folder, and their environment variables."""
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     settings = Settings(data=str(folder / "data"), host=HOST, port=port, speech="none")
@@ -61,16 +61,16 @@ def _apart(folder: Path) -> tuple[Settings, dict[str, str]]:
     return settings, env | {PREFIX + name.upper(): value for name, value in chosen.items()}
 
 
-def _invite(user: User, voice_id: str, paper: Paper) -> None:
+def _invite(user: User, voice_id: str, output: Output) -> None:
     """What to do next."""
-    paper.title("\nYour turn. Service and node keep running; paste this into another terminal:")
+    output.title("\nYour turn. Service and node keep running; paste this into another terminal:")
     order = f'{{"text":"你好，世界","voice_id":"{voice_id}"}}'
-    paper.paste(
+    output.paste(
         f"export OPENAI_BASE_URL={user.base_url}",
         f"export OPENAI_API_KEY={user.key}",
         f"curl $OPENAI_BASE_URL/tts -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{order}'",
     )
-    paper.rows(
+    output.rows(
         ("a machine of yours", "docs/nodes.md"),
         ("real models", "docs/models.md"),
         ("cloned voices", "docs/voices.md"),
@@ -79,4 +79,4 @@ def _invite(user: User, voice_id: str, paper: Paper) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(perform(play))
+    sys.exit(run_demo(demo))

@@ -1,4 +1,4 @@
-"""The tour of compute nodes: a machine is let in, an order waits for it, and it clones a voice."""
+"""The demo of compute nodes: a machine joins, a task waits for it, and it clones a voice."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from demo import tiny_voices
-from demo.paper import Paper
+from demo.output import Output
 from demo.program import DemoFailed, Program
 from demo.service import Service, exchange
 from demo.user import ACCOUNT, User
@@ -34,8 +34,8 @@ LOOK_EVERY_S = 0.1
 COMPLETED = 2
 
 
-class Seen(NamedTuple):
-    """What a look at something found: how it stands, in a word or two, and whether that is final."""
+class Progress(NamedTuple):
+    """The state of a task or voice, whether it is final, and the response that says so."""
 
     state: str
     final: bool
@@ -43,91 +43,93 @@ class Seen(NamedTuple):
 
 
 class NodeTour:
-    """The way of a node's owner and of a caller. Every method raises DemoFailed where something fails."""
+    """What a node's owner and a caller do. Every method raises DemoFailed if a step fails."""
 
-    def __init__(self, user: User, service: Service, folder: Path, paper: Paper) -> None:
-        self._user, self._service, self._folder, self._paper = user, service, folder, paper
+    def __init__(self, user: User, service: Service, folder: Path, output: Output) -> None:
+        self._user, self._service, self._folder, self._output = user, service, folder, output
         self.data, self.config = ("--data", "garage"), ("--config", "node.toml")
         self.voice_id = ""
 
     def prepare(self) -> None:
-        """An account, and a machine that may speak for the service."""
+        """Adds an account, joins a node and checks its engines."""
         self._user.open_account()
-        self._order_in_vain()
+        self._order_without_a_node()
         self._join()
         self._check_engines()
 
     def work(self, node: Program) -> None:
-        """What the node does for the service, once it runs."""
+        """Orders speech and a cloned voice from the running node."""
         self._come_online(node)
-        self._paper.step("A task for the node", "POST /v1/tts, GET /v1/task")
+        self._output.step("A task for the node", "POST /v1/tts, GET /v1/task")
         sample = self._order(node, SAMPLE_TEXT, VOICE, "order.mp3")
         self._clone(node, sample)
-        self._paper.step("A task in the cloned voice", "POST /v1/tts, GET /v1/task")
+        self._output.step("A task in the cloned voice", "POST /v1/tts, GET /v1/task")
         self._order(node, CLONE_TEXT, self.voice_id, "cloned.mp3")
-        self._look_at_books()
+        self._show_account()
 
-    def _order_in_vain(self) -> None:
-        self._paper.step("No voice yet", "POST /v1/tts")
+    def _order_without_a_node(self) -> None:
+        self._output.step("No voice yet", "POST /v1/tts")
         order = {"text": SAMPLE_TEXT, "voice_id": VOICE}
         status, body = exchange("POST", f"{self._user.base_url}/tts", self._user.key, order)
         cost = self._user.ask("GET", "/me")["stats"]["cost"]
-        self._paper.rows(
+        self._output.rows(
             ("answer", f"{status} {json.loads(body)['error']['message']}"), ("charged", f"{cost} units")
         )
 
     def _join(self) -> None:
-        self._paper.step("A machine joins", "myna node enroll, and on the machine myna node join")
+        self._output.step("A machine joins", "myna node enroll, and on the machine myna node join")
         token = self._user.type("node", "enroll", "garage")["token"]
         joined = self._user.type("node", "join", self._service.root_url, token, *self.data)
-        self._paper.rows(
+        self._output.rows(
             ("token", "works once, within an hour"),
             ("credential", f"{joined['credential']}, for its owner alone"),
         )
 
     def _check_engines(self) -> None:
-        self._paper.step("The engines of the node", "node.toml, myna node check")
+        self._output.step("The engines of the node", "node.toml, myna node check")
         characters = PREVIEW[LANGUAGE] + SAMPLE_TEXT + CLONE_TEXT
         tiny_voices.zipvoice(self._folder / "tiny-model", characters=characters, effort=EFFORT)
         (self._folder / "node.toml").write_text(NODE_TOML, encoding="utf-8")
         for line in NODE_TOML.splitlines():
-            self._paper.say(line, "green")
+            self._output.say(line, "green")
         rows = [
             (row["engine"], str(len(row["voices"])), ", ".join(row["clones"]), f"{row['speed']} times")
             for row in self._user.type("node", "check", *self.config)
         ]
-        self._paper.rows(("engine", "voices", "clones", "as fast as one listens"), *rows)
-        self._paper.say("The model was generated for this demo. It has a few kilobytes and only hums.", "dim")
+        self._output.rows(("engine", "voices", "clones", "as fast as one listens"), *rows)
+        self._output.say(
+            "The model was generated for this demo. It has a few kilobytes and only hums.", "dim"
+        )
 
     def _come_online(self, node: Program) -> None:
-        self._paper.step("The node works", "myna node run")
+        self._output.step("The node works", "myna node run")
 
-        def look() -> Seen:
+        def look() -> Progress:
             voices = self._user.ask("GET", "/voices")["data"]
-            return Seen("", bool(voices), {})
+            return Progress("", bool(voices), {})
 
         _follow(node, look)
         (row,) = self._user.type("node", "list")
-        self._paper.rows(
+        self._output.rows(
             ("state", row["state"]),
             ("speaks", f"with {len(row['voices'])} voices, and with clones in {', '.join(row['clones'])}"),
             ("log", str(node.log)),
         )
 
     def _order(self, node: Program, text: str, voice_id: str, name: str) -> Path:
-        """Orders the text, follows the task, and fetches the audio; where that is then."""
+        """Orders the text, polls its task and downloads the audio. Returns the path of the audio."""
         ordered = self._user.ask("POST", "/tts", {"text": text, "voice_id": voice_id})
 
-        def look() -> Seen:
+        def look() -> Progress:
             task = self._user.ask("GET", f"/task?id={ordered['id']}")["data"]
-            return Seen(f"{task['status']} {task['status_text']}", task["status"] >= COMPLETED, task)
+            return Progress(f"{task['status']} {task['status_text']}", task["status"] >= COMPLETED, task)
 
         states, task = _follow(node, look)
         if task["status"] != COMPLETED:
             raise DemoFailed(f"the task {ordered['id']} went {states}.")
         path = self._folder / name
         seconds = self._user.download(task["audio_url"], path)
-        self._paper.rows(
+        self._output.rows(
             ("text", text),
             ("answer", f"mode {ordered['mode']}, task {ordered['id']}, charged {ordered['cost']}"),
             ("status", states),
@@ -136,43 +138,43 @@ class NodeTour:
         return path
 
     def _clone(self, node: Program, sample: Path) -> None:
-        """Has the voice of the sample cloned, which costs nothing."""
-        self._paper.step("That audio is the sample of a new voice", "myna voice clone, myna voice list")
-        wish = {"name": "Myna", "language": LANGUAGE, "sample": sample.name, "transcript": SAMPLE_TEXT}
-        options = [word for name, value in wish.items() for word in (f"--{name}", value)]
+        """Clones the voice of the sample, which costs nothing."""
+        self._output.step("That audio is the sample of a new voice", "myna voice clone, myna voice list")
+        request = {"name": "Myna", "language": LANGUAGE, "sample": sample.name, "transcript": SAMPLE_TEXT}
+        options = [word for name, value in request.items() for word in (f"--{name}", value)]
         queued = self._user.type("voice", "clone", ACCOUNT, *options, "--consent")
         self.voice_id = queued["voice_id"]
 
-        def look() -> Seen:
+        def look() -> Progress:
             rows = self._service.command("voice", "list", "--account", ACCOUNT)
             (row,) = (row for row in rows if row["voice_id"] == self.voice_id)
-            return Seen(row["status"], row["status"] in ("ready", "failed"), row)
+            return Progress(row["status"], row["status"] in ("ready", "failed"), row)
 
         states, row = _follow(node, look, queued["status"])
         if row["status"] != "ready":
             raise DemoFailed(f"the voice went {states}: {row['reason']}")
-        self._paper.rows(("voice", self.voice_id), ("sample", f"{queued['sample_s']} s"), ("status", states))
+        self._output.rows(("voice", self.voice_id), ("sample", f"{queued['sample_s']} s"), ("status", states))
 
-    def _look_at_books(self) -> None:
-        self._paper.step("What was charged", "myna account show, myna audit")
+    def _show_account(self) -> None:
+        self._output.step("What was charged", "myna account show, myna audit")
         account = self._user.type("account", "show", ACCOUNT)
         self._user.type("audit", "--audio")
-        self._paper.rows(
+        self._output.rows(
             ("balance", f"{account['balance']} units: each order took 1, the clone none"),
-            ("books", "whole: every unit is accounted for, and every file is what it was"),
+            ("audit", "no errors: every unit is accounted for and every file is unchanged"),
         )
 
 
-def _follow(node: Program, look: Callable[[], Seen], *before: str) -> tuple[str, dict[str, Any]]:
-    """Looks until it's final. How it stood, one after the other, and what was found last."""
+def _follow(node: Program, look: Callable[[], Progress], *before: str) -> tuple[str, dict[str, Any]]:
+    """Polls until the state is final. Returns the states in order and the last response."""
     states = list(before)
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
-        seen = look()
-        if seen.state not in states[-1:]:
-            states.append(seen.state)
-        if seen.final:
-            return " → ".join(states), seen.found
+        progress = look()
+        if progress.state not in states[-1:]:
+            states.append(progress.state)
+        if progress.final:
+            return " → ".join(states), progress.found
         node.check()
         time.sleep(LOOK_EVERY_S)
     raise DemoFailed(f"it didn't come to an end within {WAIT_S:g} s; it went {' → '.join(states)}.")

@@ -1,4 +1,4 @@
-"""A `myna` command that goes on: a child process with a log, which the demo ends in order."""
+"""A long-running `myna` command: a child process with a log, which the demo stops at its end."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ LOG_LINES = 12
 
 
 class DemoFailed(Exception):
-    """The demo can't go on; the message says why, in a line. Notes of it are the ends of logs."""
+    """A step of the demo failed. The message is one line; its notes are the ends of logs."""
 
 
 class Program:
     """`myna ARGUMENTS…` as a child process, called `name`, in this process's folder or another.
 
-    Its process group is its own: Ctrl-C reaches the demo, which ends it in order. As a context it ends with
-    its block, and what fails in there has the end of the log as a note.
+    It has a separate process group, so that Ctrl-C reaches only the demo. As a context manager it is stopped
+    at the end of the block, and an error raised in the block gets the end of the log as a note.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Program:
         """Raises DemoFailed if it has ended."""
         code = self._process.poll()
         if code is not None:
-            raise DemoFailed(f"{self.name} ended by itself with exit code {code}.")
+            raise DemoFailed(f"{self.name} exited with code {code}.")
 
     def stop(self) -> int:
-        """Tells it to end and waits; whoever can't wait presses Ctrl-C again. The exit code."""
+        """Sends SIGTERM and waits; a second Ctrl-C kills it. Returns the exit code."""
         self._process.terminate()  # does nothing to one that has ended
         try:
             return self._process.wait(STOP_WAIT_S)
@@ -60,7 +60,7 @@ class Program:
             return self._process.wait()
 
     def _log_tail(self) -> list[str]:
-        """The last lines of the log that tell of more than its daily round."""
+        """The last lines of the log that are warnings or errors."""
         lines = self.log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
-        telling = [line for line in lines if '"info"' not in line][-LOG_LINES:]
-        return [f"The end of {self.name}'s log:", *telling] if telling else []
+        notable = [line for line in lines if '"info"' not in line][-LOG_LINES:]
+        return [f"The end of {self.name}'s log:", *notable] if notable else []

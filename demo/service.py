@@ -16,16 +16,16 @@ from myna import settings as settings_module
 from myna.settings import PREFIX, Settings
 
 DEFAULTS = {"data": "data/demo", "chat_url": "parrot:"}
-"""What the demo wants otherwise than the service, wherever the user hasn't said anything."""
+"""Defaults of the demo that differ from those of the service."""
 PORTS_TRIED = 20
 READY_WAIT_S = 60.0
 ANSWER_WAIT_S = 150.0
 
 
-def settle(environ: Mapping[str, str]) -> tuple[Settings, dict[str, str], int]:
-    """The settings to serve with, the environment that says so, and the port that was wanted.
+def choose_settings(environ: Mapping[str, str]) -> tuple[Settings, dict[str, str], int]:
+    """Returns the settings to serve with, their environment variables, and the port that was configured.
 
-    Raises ConfigError for a setting that is wrong and DemoFailed where the port the user chose is taken.
+    Raises ConfigError for a wrong setting and DemoFailed if the port that the user chose is in use.
     """
     settings, sources = settings_module.load(environ)
     given = {found.name for found in sources if found.source != "default"}
@@ -34,8 +34,8 @@ def settle(environ: Mapping[str, str]) -> tuple[Settings, dict[str, str], int]:
     port = next((port for port in range(settings.port, last) if _is_free(settings.host, port)), None)
     if port is None:
         raise DemoFailed(f"port {settings.port} of {settings.host} can't be used; choose by MYNA_PORT.")
-    here = Settings(host=settings.host, port=port).base_url  # the demo calls from this machine
-    chosen |= {"port": str(port), "public_url": here}
+    own_url = Settings(host=settings.host, port=port).base_url  # the demo calls from this machine
+    chosen |= {"port": str(port), "public_url": own_url}
     env = dict(environ) | {PREFIX + name.upper(): value for name, value in chosen.items()}
     return settings_module.load(env)[0], env, settings.port
 
@@ -49,7 +49,7 @@ def _is_free(host: str, port: int) -> bool:
 
 
 class Service(Program):
-    """A running service. It and its commands run in `folder`, or where the demo does."""
+    """A running service. It and its commands run in `folder`, else in the current folder of the demo."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str], folder: Path | None = None) -> None:
         self.root_url = settings.base_url
@@ -59,7 +59,7 @@ class Service(Program):
         super().__init__("the service", "serve", log=log, env=self._env, folder=folder)
 
     def wait_ready(self) -> float:
-        """Waits until GET /readyz answers 200; how many seconds it took. Raises DemoFailed."""
+        """Waits until GET /readyz answers 200. Returns the seconds that it took. Raises DemoFailed."""
         started = time.monotonic()
         while (seconds := time.monotonic() - started) < READY_WAIT_S:
             self.check()
@@ -82,7 +82,7 @@ class Service(Program):
 
 
 def exchange(method: str, url: str, key: str = "", data: dict[str, Any] | None = None) -> tuple[int, bytes]:
-    """One plain HTTP request, past any proxy: status and body."""
+    """Sends one HTTP request without a proxy. Returns its status and body."""
     parts = urlsplit(url)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     body = None if data is None else json.dumps(data).encode()

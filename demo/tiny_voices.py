@@ -2,7 +2,7 @@
 
 Each token is a tone whose pitch says which token and which speaker it is, so that a test hears whether the
 right thing was asked. What they read is in HAN and LATIN, and IPA for those that take phonemes. The demo of
-compute nodes clones with one, and the tests use them all; they want `onnx`, which running doesn't.
+compute nodes clones with one, and the tests use them all; they need `onnx`, which the service does not.
 """
 
 import json
@@ -232,7 +232,7 @@ def zipvoice(folder: Path, *, characters: str = "", effort: int = 0) -> Path:
     """Clones: it is as loud as its reference, eight frames a token.
 
     It also reads these Han `characters`, each as the same two tokens. In each of its steps it multiplies two
-    square matrices of `effort` rows, for whoever wants to watch it work.
+    square matrices of `effort` rows, so that its progress is visible.
     """
     folder.mkdir(parents=True)
     _write_words(folder, {**dict.fromkeys(filter(str.isalpha, characters), HAN["好"]), **HAN, **LATIN})
@@ -295,8 +295,8 @@ def _fill(net: _Net, frames: str, shape: list[int | None], result: str, value: f
 
 
 def _toil(net: _Net, number: str, effort: int) -> str:
-    """A number that nobody needs and that takes `effort` cubed multiplications. It comes of `number`, since
-    what comes of constants alone is worked out once, when the model is loaded."""
+    """An unused number that takes `effort` cubed multiplications. It depends on `number`, since the runtime
+    evaluates constants once, when it loads the model."""
     size = net.const([effort, effort], np.int64)
     matrix = net.add("Expand", number, size)
     return net.add("ReduceSum", net.add("MatMul", matrix, matrix), keepdims=0)

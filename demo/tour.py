@@ -1,11 +1,11 @@
-"""The tour: what a caller can do, done once, with what came of it."""
+"""The demo of the API: each call once, with its result."""
 
 import time
 from pathlib import Path
 
 from openai import DefaultHttpxClient, OpenAI, OpenAIError
 
-from demo.paper import Paper
+from demo.output import Output
 from demo.program import DemoFailed
 from demo.user import User
 from myna.settings import Settings
@@ -20,10 +20,10 @@ SHOWN_CHARS = 24
 
 
 class Tour:
-    """One caller's way through the service. Every method raises DemoFailed where a call fails."""
+    """The calls of one client. Every method raises DemoFailed if a call fails."""
 
-    def __init__(self, user: User, settings: Settings, paper: Paper) -> None:
-        self._user, self._settings, self._paper = user, settings, paper
+    def __init__(self, user: User, settings: Settings, output: Output) -> None:
+        self._user, self._settings, self._output = user, settings, output
 
     def run(self) -> None:
         """All of it."""
@@ -34,7 +34,7 @@ class Tour:
             self._speak(voices)
             self._speak_by_chat()
             self._records()
-        self._look_at_key()
+        self._show_usage()
 
     def _chat(self) -> None:
         user, http = self._user, DefaultHttpxClient(trust_env=False)  # no proxy
@@ -46,27 +46,27 @@ class Tour:
                 )
         except OpenAIError as error:
             raise DemoFailed(f"the chat: {error}") from None
-        self._paper.step("A chat, by the openai client", "GET /v1/models, POST /v1/chat/completions")
+        self._output.step("A chat, by the openai client", "GET /v1/models, POST /v1/chat/completions")
         answer = completion.choices[0].message.content or ""
-        self._paper.rows(("models", models), ("you", QUESTION), ("myna", answer))
+        self._output.rows(("models", models), ("you", QUESTION), ("myna", answer))
         if self._settings.chat_url == "parrot:":
-            self._paper.say("That is the built-in parrot: it repeats what it hears. No model is set.", "dim")
+            self._output.say("That is the built-in parrot: it repeats what it hears. No model is set.", "dim")
 
     def _voices(self) -> list[dict[str, str]]:
-        self._paper.step("Voices", "GET /v1/voices")
+        self._output.step("Voices", "GET /v1/voices")
         voices: list[dict[str, str]] = self._user.ask("GET", "/voices")["data"]
         by_language: dict[str, list[str]] = {}
         for voice in voices:
             by_language.setdefault(voice["language"], []).append(f"{voice['voice_id']} {voice['name']}")
         rows = [(language, str(len(names)), ", ".join(names[:3])) for language, names in by_language.items()]
         if rows:
-            self._paper.rows(("language", "voices", "such as"), *rows[:8])
+            self._output.rows(("language", "voices", "such as"), *rows[:8])
         else:
-            self._paper.say("None: speech is off, or its server is unavailable.", "dim")
+            self._output.say("None: speech is off, or its server is unavailable.", "dim")
         return voices
 
     def _speak(self, voices: list[dict[str, str]]) -> None:
-        self._paper.step("Two sentences spoken, by plain HTTP", "POST /v1/tts")
+        self._output.step("Two sentences spoken, by plain HTTP", "POST /v1/tts")
         rows = []
         for language, text in SENTENCES.items():
             fitting = [voice["voice_id"] for voice in voices if voice["language"].startswith(language)]
@@ -76,28 +76,28 @@ class Tour:
             made_ms = round((time.monotonic() - started) * 1000)
             path, seconds = self._download(spoken["audio_url"], f"sentence-{language}.mp3")
             rows.append((voice_id, f"{seconds:.1f} s", f"{made_ms} ms", str(path)))
-        self._paper.rows(("voice", "length", "made in", "listen to"), *rows)
+        self._output.rows(("voice", "length", "made in", "listen to"), *rows)
 
     def _speak_by_chat(self) -> None:
-        self._paper.step("A chat that asks for speech gets an audio address", "POST /v1/chat/completions")
+        self._output.step("A chat that asks for speech gets an audio address", "POST /v1/chat/completions")
         request = {"model": "svc-chat", "messages": [{"role": "user", "content": TO_SPEAK}]}
         answer = self._user.ask("POST", "/chat/completions", request)
         url = answer["choices"][0]["message"]["content"]
         path, seconds = self._download(url, "sentence-by-chat.mp3")
-        self._paper.rows(("you", TO_SPEAK), ("myna", url), ("listen to", f"{path} ({seconds:.1f} s)"))
+        self._output.rows(("you", TO_SPEAK), ("myna", url), ("listen to", f"{path} ({seconds:.1f} s)"))
 
     def _records(self) -> None:
-        self._paper.step("The account's speech jobs", "GET /v1/records?limit=3")
+        self._output.step("The account's speech jobs", "GET /v1/records?limit=3")
         rows = [
             (str(record["id"]), record["status_text"], str(record["chars"]), record["text"][:SHOWN_CHARS])
             for record in self._user.ask("GET", "/records?limit=3")["data"]
         ]
-        self._paper.rows(("id", "status", "chars", "text begins"), *rows)
+        self._output.rows(("id", "status", "chars", "text begins"), *rows)
 
-    def _look_at_key(self) -> None:
-        self._paper.step("What the key has used", "GET /v1/me")
+    def _show_usage(self) -> None:
+        self._output.step("What the key has used", "GET /v1/me")
         stats = self._user.ask("GET", "/me")["stats"]
-        self._paper.rows(
+        self._output.rows(
             ("calls", f"{stats['calls']}, of which {stats['ok_calls']} delivered"),
             ("units", f"{stats['cost']} (reads are free)"),
         )

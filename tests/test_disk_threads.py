@@ -159,11 +159,11 @@ from myna.files.disk_threads import DiskThreads
 async def main():
     threads = DiskThreads(1)
     begun = threading.Event()
-    threads.run(lambda: print("begun", flush=True) or begun.set() or time.sleep(600))
+    threads.run(lambda: print("started", flush=True) or begun.set() or time.sleep(600))
     await asyncio.to_thread(begun.wait)
 
 asyncio.run(main())
 print("over", flush=True)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120, check=False)
-    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, [b"begun", b"over"], b"")
+    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, [b"started", b"over"], b"")

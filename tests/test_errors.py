@@ -125,11 +125,13 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
 
 
 @pytest.mark.parametrize("refused", [errors.Overloaded, errors.NoSpeechChannel])
-@pytest.mark.parametrize(("wait_s", "told"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (1.01, "2"), (59.5, "60")])
+@pytest.mark.parametrize(
+    ("wait_s", "header"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (1.01, "2"), (59.5, "60")]
+)
 def test_retry_after_is_in_whole_seconds_and_at_least_one(
-    refused: type[errors.Unavailable], wait_s: float, told: str
+    refused: type[errors.Unavailable], wait_s: float, header: str
 ) -> None:
-    assert refused("m", wait_s).headers == {"Retry-After": told}
+    assert refused("m", wait_s).headers == {"Retry-After": header}
 
 
 def test_a_message_says_what_to_change() -> None:
@@ -141,9 +143,9 @@ def test_a_message_says_what_to_change() -> None:
 
 
 def test_an_unhandled_exception_is_an_internal_error_without_details() -> None:
-    told = public_error(ValueError("postgresql://u:word@h/db"))
-    assert isinstance(told, errors.InternalError)
-    assert "word" not in told.message
+    error = public_error(ValueError("postgresql://u:word@h/db"))
+    assert isinstance(error, errors.InternalError)
+    assert "word" not in error.message
 
 
 def test_an_error_of_the_tree_is_sent_unchanged() -> None:

@@ -33,7 +33,7 @@ class Clock:
         return self.now
 
 
-def asked(**headers: str) -> Request:
+def request(**headers: str) -> Request:
     fields = [(name.encode(), value.encode()) for name, value in headers.items()]
     return Request({"type": "http", "headers": fields})
 
@@ -55,7 +55,7 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: moves.wait(60))
     began_s = time.monotonic()
 
-    waiting = [asyncio.create_task(health.readyz(asked())) for _ in range(40)]
+    waiting = [asyncio.create_task(health.readyz(request())) for _ in range(40)]
     await asyncio.sleep(0.1)
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     answers = await asyncio.gather(*waiting)
@@ -67,9 +67,9 @@ async def test_a_stalled_disk_fails_readiness_and_blocks_nothing_else(
     assert checks == {"running": True, "database": True, "storage": False}
     moves.set()
     monkeypatch.undo()
-    assert (await health.readyz(asked())).status_code == 503
+    assert (await health.readyz(request())).status_code == 503
     clock.now += CACHE_MAX_AGE_S
-    assert (await health.readyz(asked())).status_code == 200
+    assert (await health.readyz(request())).status_code == 200
 
 
 async def test_readiness_is_cached_for_a_second_except_at_shutdown(
@@ -85,13 +85,13 @@ async def test_readiness_is_cached_for_a_second_except_at_shutdown(
 
     monkeypatch.setattr(health, "_missing_capabilities", count)
     for _ in range(5):
-        await asyncio.gather(*(health.readyz(asked()) for _ in range(5)))
+        await asyncio.gather(*(health.readyz(request()) for _ in range(5)))
     assert looks == 1
     clock.now += CACHE_MAX_AGE_S
-    assert (await health.readyz(asked())).status_code == 200
+    assert (await health.readyz(request())).status_code == 200
     assert looks == 2
     health.stopping = True
-    assert (await health.readyz(asked())).status_code == 503
+    assert (await health.readyz(request())).status_code == 503
     assert looks == 2
 
 
@@ -114,10 +114,10 @@ async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     monkeypatch.setattr(module, "READY_WAIT_S", 0.5)
     health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), missing=missing)
     async with asyncio.timeout(30):
-        answer = await health.readyz(asked())
-    told = msgspec.json.decode(bytes(answer.body))
-    assert (answer.status_code, told["checks"]["database"]) == (503, False)
-    assert (told["capabilities"], told["reasons"]) == ({}, {})
+        answer = await health.readyz(request())
+    report = msgspec.json.decode(bytes(answer.body))
+    assert (answer.status_code, report["checks"]["database"]) == (503, False)
+    assert (report["capabilities"], report["reasons"]) == ({}, {})
 
 
 async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch
 
     monkeypatch.setattr(module, "generate_latest", broken)
     with pytest.raises(OSError, match="no counters"):
-        await health.metrics(asked())
+        await health.metrics(request())
     monkeypatch.undo()
-    assert b"myna_requests" in (await health.metrics(asked())).body
+    assert b"myna_requests" in (await health.metrics(request())).body
 
 
 async def test_metrics_are_cached_for_a_second(
@@ -142,9 +142,9 @@ async def test_metrics_are_cached_for_a_second(
 
     monkeypatch.setattr(module, "generate_latest", count)
     for _ in range(16):
-        assert (await health.metrics(asked())).body == b"copy 0"
+        assert (await health.metrics(request())).body == b"copy 0"
     clock.now += CACHE_MAX_AGE_S
-    assert (await health.metrics(asked())).body == b"copy 1"
+    assert (await health.metrics(request())).body == b"copy 1"
     assert len(made) == 2
 
 
@@ -176,8 +176,10 @@ def test_readiness_lists_each_check_with_its_failure(
 ) -> None:
     service = make_service(chat_url=chat, speech=speech).start()
     answer = call("GET", f"{service.root_url}/readyz")
-    told = answer.json
-    assert (answer.status, told["ok"]) == (200, True)
-    assert told["capabilities"] == {"chat": bool(chat), "speech": speech != "none"}
-    assert set(told["reasons"]) == {name for name, works in told["capabilities"].items() if not works}
-    assert all(told["reasons"].values())
+    report = answer.json
+    assert (answer.status, report["ok"]) == (200, True)
+    assert report["capabilities"] == {"chat": bool(chat), "speech": speech != "none"}
+    assert set(report["reasons"]) == {
+        name for name, available in report["capabilities"].items() if not available
+    }
+    assert all(report["reasons"].values())

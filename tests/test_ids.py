@@ -67,9 +67,9 @@ def test_a_forked_process_makes_different_ids() -> None:
     )
     child.start()
     child.join()
-    told = os.read(reading, 1 << 16).decode()
+    output = os.read(reading, 1 << 16).decode()
     os.close(reading)
     os.close(writing)
-    theirs = {told[begin : begin + 32] for begin in range(0, len(told), 32)}
+    theirs = {output[begin : begin + 32] for begin in range(0, len(output), 32)}
     assert len(theirs) == 50
     assert not theirs & {new_name() for _ in range(CHUNKS)}

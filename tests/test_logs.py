@@ -123,9 +123,9 @@ def test_a_line_truncated_by_a_full_disk_corrupts_no_later_one(
         writer.write(b'{"a": 1}\n')
         writer.write(b'{"b": 2}\n')
         writer.flush()
-    broken, told, whole = (tmp_path / "log").read_text().splitlines()
+    broken, dropped, whole = (tmp_path / "log").read_text().splitlines()
     assert broken == '{"a'
-    assert json.loads(told)["message"].startswith("1 lines of the log were dropped")
+    assert json.loads(dropped)["message"].startswith("1 lines of the log were dropped")
     assert json.loads(whole) == {"b": 2}
 
 

@@ -21,31 +21,31 @@ def future() -> "asyncio.Future[Any]":
 
 async def test_a_callback_runs_soon_after_its_deadline_and_not_before() -> None:
     timeouts, waiting, called = Timeouts(), future(), future()
-    begun = time.monotonic()
-    timeouts.add(waiting, begun + 0.1, lambda: called.set_result(time.monotonic() - begun))
+    start = time.monotonic()
+    timeouts.add(waiting, start + 0.1, lambda: called.set_result(time.monotonic() - start))
     async with asyncio.timeout(SOON_S):
         assert await called >= 0.1
     assert not waiting.done()
 
 
 async def test_only_expired_callbacks_run_and_each_once() -> None:
-    timeouts, begun, called = Timeouts(), time.monotonic(), []
+    timeouts, start, called = Timeouts(), time.monotonic(), []
     waits = [future() for _ in range(20)]
     for number, waiting in enumerate(waits):
-        deadline = begun + (0.01 if number % 2 else SOON_S)
+        deadline = start + (0.01 if number % 2 else SOON_S)
         timeouts.add(waiting, deadline, partial(called.append, number))
     ends = future()
-    timeouts.add(ends, begun + 5 * TICK_S, partial(ends.set_result, None))
+    timeouts.add(ends, start + 5 * TICK_S, partial(ends.set_result, None))
     async with asyncio.timeout(SOON_S):
         await ends
     assert called == list(range(1, 20, 2))
 
 
 async def test_a_removed_callback_does_not_run() -> None:
-    timeouts, begun, called = Timeouts(), time.monotonic(), []
+    timeouts, start, called = Timeouts(), time.monotonic(), []
     done, other = future(), future()
-    timeouts.add(done, begun, partial(called.append, "done"))
-    timeouts.add(other, begun, partial(other.set_result, None))
+    timeouts.add(done, start, partial(called.append, "done"))
+    timeouts.add(other, start, partial(other.set_result, None))
     timeouts.remove(done)
     timeouts.remove(done)
     async with asyncio.timeout(SOON_S):
@@ -54,16 +54,16 @@ async def test_a_removed_callback_does_not_run() -> None:
 
 
 async def test_a_callback_may_remove_and_add_others() -> None:
-    timeouts, begun, called = Timeouts(), time.monotonic(), []
+    timeouts, start, called = Timeouts(), time.monotonic(), []
     first, second, last = future(), future(), future()
 
     def late() -> None:
         called.append("first")
         timeouts.remove(second)
-        timeouts.add(last, begun, partial(last.set_result, None))
+        timeouts.add(last, start, partial(last.set_result, None))
 
-    timeouts.add(first, begun, late)
-    timeouts.add(second, begun, partial(called.append, "second"))
+    timeouts.add(first, start, late)
+    timeouts.add(second, start, partial(called.append, "second"))
     async with asyncio.timeout(SOON_S):
         await last
     assert called == ["first"]
@@ -95,15 +95,15 @@ async def test_no_timer_runs_without_deadlines(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_callback_that_raises_is_reported_and_the_others_run() -> None:
     loop, reported = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    timeouts, begun, fault = Timeouts(), time.monotonic(), RuntimeError("broken")
+    timeouts, start, fault = Timeouts(), time.monotonic(), RuntimeError("broken")
     other, later = future(), future()
 
     def fails() -> None:
         raise fault
 
-    timeouts.add("one", begun, fails)
-    timeouts.add("two", begun, partial(other.set_result, None))
-    timeouts.add("three", begun + 3 * TICK_S, partial(later.set_result, None))
+    timeouts.add("one", start, fails)
+    timeouts.add("two", start, partial(other.set_result, None))
+    timeouts.add("three", start + 3 * TICK_S, partial(later.set_result, None))
     async with asyncio.timeout(SOON_S):
         await other
         await later
@@ -111,17 +111,17 @@ async def test_a_callback_that_raises_is_reported_and_the_others_run() -> None:
 
 
 async def test_adding_a_key_again_replaces_its_deadline() -> None:
-    timeouts, begun, called = Timeouts(), time.monotonic(), []
+    timeouts, start, called = Timeouts(), time.monotonic(), []
     first, last = future(), future()
 
     def late() -> None:
         called.append("first")
-        timeouts.add("second", begun + SOON_S, partial(called.append, "second"))
+        timeouts.add("second", start + SOON_S, partial(called.append, "second"))
         first.set_result(None)
 
-    timeouts.add("first", begun, late)
-    timeouts.add("second", begun, partial(called.append, "too early"))
-    timeouts.add("last", begun + 3 * TICK_S, partial(last.set_result, None))
+    timeouts.add("first", start, late)
+    timeouts.add("second", start, partial(called.append, "too early"))
+    timeouts.add("last", start + 3 * TICK_S, partial(last.set_result, None))
     async with asyncio.timeout(SOON_S):
         await last
     assert first.done()

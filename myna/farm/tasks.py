@@ -148,8 +148,8 @@ class Tasks:
             lost = []
             for beat in beats:
                 percent = min(99, int(beat.progress * 100))
-                if not await queue.extend(db, _proof(node_id, beat.held), self._lease_ms, percent):
-                    lost.append(beat.held)
+                if not await queue.extend(db, _proof(node_id, beat.lease), self._lease_ms, percent):
+                    lost.append(beat.lease)
             return lost
 
         return await self._db.transaction(work) if beats else []
@@ -187,17 +187,17 @@ class Tasks:
     async def fail(self, node_id: int, failure: Failure) -> None:
         """1 → 3 after the last try, and after a final failure if no other online node can do the job; else
         1 → 0. A node that reported a final failure does not get the job again. Raises StaleLease."""
-        proof = _proof(node_id, failure.held)
+        proof = _proof(node_id, failure.lease)
 
         async def work(db: Transaction) -> bool:
             owner = await self._lock(db, proof)
             if not await queue.lock_lease(db, proof):
                 raise StaleLease
             if not failure.final:  # after a final one the job may be at fault: see `refusals.record_success`
-                await queue.begin_cooldown(db, node_id, handed_back=failure.handed_back)
+                await queue.begin_cooldown(db, node_id, returned=failure.returned)
             last = await queue.tries(db, proof.kind, proof.id) >= TRIES_MAX
-            if failure.handed_back or not (last or await self._refused_by_all(db, proof, failure)):
-                await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.handed_back))
+            if failure.returned or not (last or await self._refused_by_all(db, proof, failure)):
+                await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.returned))
                 return False
             if proof.kind == CLONE:
                 await queue.fail_clone(db, proof.id, failure.reason)

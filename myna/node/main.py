@@ -259,7 +259,7 @@ class NodeProgram:
         """Reports that the node takes no more jobs, and waits for the end of the leased ones."""
         try:
             async with asyncio.timeout(LAST_HELLO_S), self._hello_lock:
-                await self._server.hello(msgspec.structs.replace(self._hello(), leaving=True))
+                await self._server.hello(msgspec.structs.replace(self._hello(), shutting_down=True))
         except (ServerFailed, TimeoutError) as failed:
             log.info("the service was not told that the node shuts down: %s", failed)
         await asyncio.wait({leasing}, timeout=LAST_LEASE_S)

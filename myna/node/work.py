@@ -91,7 +91,7 @@ class Work:
     async def requeue(self, leased: LeasedJob) -> None:
         """Returns the job to the queue because the node shuts down. Does not retry."""
         try:
-            await self._server.fail(Failure(leased.lease, "The node is shutting down.", handed_back=True))
+            await self._server.fail(Failure(leased.lease, "The node is shutting down.", returned=True))
         except ServerFailed as failed:
             log.warning("%s: not requeued: %s", leased.name, failed)
         else:

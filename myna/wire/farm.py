@@ -15,7 +15,7 @@ seconds, so the clocks of two machines are never compared.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 PROTOCOL = 1
 PROTOCOL_HEADER = "myna-farm"
@@ -65,14 +65,14 @@ class NodeVoice(Struct, frozen=True):
 
 class Hello(Struct, frozen=True):
     """The node's capabilities, which replace the former ones. `chars_per_s` is the measured speed of one job,
-    0 if unknown. With `leaving` the node takes no more jobs and is offline at once."""
+    0 if unknown. With `shutting_down` the node takes no more jobs and is offline at once."""
 
     voices: Annotated[list[NodeVoice], Meta(max_length=VOICES_MAX)]
     clones: Annotated[list[Language], Meta(max_length=50)]
     slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)]
     chars_per_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     version: Annotated[str, Meta(max_length=50)] = ""
-    leaving: bool = False
+    shutting_down: bool = field(default=False, name="leaving")
 
 
 class Welcome(Struct, frozen=True):
@@ -136,7 +136,7 @@ class LeaseProof(Struct, frozen=True):
 class Heartbeat(Struct, frozen=True):
     """A leased job and its progress from 0 to 1."""
 
-    held: LeaseProof
+    lease: LeaseProof = field(name="held")
     progress: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
@@ -156,12 +156,12 @@ class HeartbeatsAnswer(Struct, frozen=True):
 
 class Failure(Struct, frozen=True):
     """The job failed on this node. `final`: it would fail on all nodes, in this node's opinion.
-    `handed_back`: the node shuts down before it finished the job."""
+    `returned`: the node shuts down before it finished the job."""
 
-    held: LeaseProof
+    lease: LeaseProof = field(name="held")
     reason: Reason
     final: bool = False
-    handed_back: bool = False
+    returned: bool = field(default=False, name="handed_back")
 
 
 class Done(Struct, frozen=True):

@@ -39,9 +39,9 @@ def test_encoder_delay_is_subtracted_if_the_file_states_it(tmp_path: Path) -> No
     for rate_hz, samples in ((22_050, 22_050), (22_050, 100_001), (44_100, 50_000)):
         with Mp3File(tmp_path / "part", tmp_path / "a.mp3", rate_hz) as file:
             file.write(random.Random(1).randbytes(2 * samples))
-            told = file.finish()
+            info = file.finish()
 
-        assert duration_s((tmp_path / "a.mp3").read_bytes()) == pytest.approx(told.seconds, abs=1e-9)
+        assert duration_s((tmp_path / "a.mp3").read_bytes()) == pytest.approx(info.seconds, abs=1e-9)
 
 
 def test_the_length_of_joined_files_is_their_sum() -> None:

@@ -122,7 +122,7 @@ def test_a_page_without_results_says_not_measured(written: Path, tmp_path: Path)
     assert page.NOT_YET in report(tmp_path, page.INDEX)
 
 
-def test_a_page_without_its_marks_is_refused(tmp_path: Path) -> None:
+def test_a_page_without_its_markers_is_refused(tmp_path: Path) -> None:
     bare = tmp_path / "benchmarks.md"
     bare.write_text("no marks", encoding="utf-8")
     with pytest.raises(ValueError, match="lacks the marks"):

@@ -13,7 +13,7 @@ import pytest
 from bench import load, processes
 from bench.load import Work
 from bench.processes import CannotRun, Started
-from tests.rig.processes import runs, state, told
+from tests.rig.processes import proc_file, runs, state
 from tests.rig.waiting import wait_until
 
 DEADLINE_S = 60.0
@@ -27,16 +27,16 @@ def busy(tmp_path: Path) -> Iterator[Started]:
     """A program that sleeps while its child works. Until the child has called exec, its parent is blocked
     in vfork(2) and can't be stopped."""
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
-        wait_until(lambda: child_works(program), DEADLINE_S, "the child works")
+        wait_until(lambda: child_uses_cpu(program), DEADLINE_S, "the child works")
         yield program
 
 
-def child_works(program: Started) -> bool:
-    return [_works(pid) for pid in processes.tree(program.pid)] == [False, True]
+def child_uses_cpu(program: Started) -> bool:
+    return [_uses_cpu(pid) for pid in processes.tree(program.pid)] == [False, True]
 
 
-def _works(pid: int) -> bool:
-    return told(pid, "cmdline").endswith(f"\0{WORK}\0")
+def _uses_cpu(pid: int) -> bool:
+    return proc_file(pid, "cmdline").endswith(f"\0{WORK}\0")
 
 
 def test_cpu_time_includes_running_children(busy: Started) -> None:
@@ -64,7 +64,7 @@ def test_a_stopped_program_uses_no_time_until_resumed(busy: Started) -> None:
     while time.process_time() < spin_until:
         pass
     assert busy.cpu_s() == before
-    busy.go_on()
+    busy.resume()
     wait_until(lambda: busy.cpu_s() > before, DEADLINE_S, "it works again")
 
 
@@ -79,7 +79,7 @@ def test_a_child_does_not_outlive_its_program(tmp_path: Path) -> None:
     with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
         wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
         _, child = processes.tree(program.pid)
-    wait_until(lambda: not runs(child), DEADLINE_S, "it is gone")
+    wait_until(lambda: not runs(child), DEADLINE_S, "it has ended")
 
 
 def test_a_stopped_program_can_be_ended(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     with benchmark:
         assert benchmark.stdout is not None
         pid = int(benchmark.stdout.readline())
-        wait_until(lambda: told(pid, "comm") == "sleep\n", DEADLINE_S, "it sleeps")
+        wait_until(lambda: proc_file(pid, "comm") == "sleep\n", DEADLINE_S, "it sleeps")
         os.kill(benchmark.pid, signal.SIGKILL)
-        wait_until(lambda: told(pid, "comm") != "sleep\n", DEADLINE_S, "it is gone")
+        wait_until(lambda: proc_file(pid, "comm") != "sleep\n", DEADLINE_S, "it has ended")
 
 
 @pytest.mark.parametrize(

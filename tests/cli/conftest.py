@@ -1,4 +1,4 @@
-"""A site of its own for the command line, without a server beside it."""
+"""New data folders and databases for the command line, without a running server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ SAID_DATABASE = "myna: database: "
 """How the line begins by which a command says what it works on."""
 
 
-class Desk:
+class Cli:
     """Runs commands on one data folder. The line that names the database is removed from their output."""
 
     def __init__(self, service: Service) -> None:
@@ -48,16 +48,16 @@ class Desk:
 
 
 @pytest.fixture
-def bare_desk(tmp_path: Path, commands: CommandLine) -> Desk:
+def bare_cli(tmp_path: Path, commands: CommandLine) -> Cli:
     """A folder without a database."""
-    return Desk(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
+    return Cli(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
 
 
 @pytest.fixture
-def desk(bare_desk: Desk) -> Desk:
+def cli(bare_cli: Cli) -> Cli:
     """A folder with a database without accounts."""
-    bare_desk.lines("migrate")
-    return bare_desk
+    bare_cli.lines("migrate")
+    return bare_cli
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A site with something in it, to back up, restore and move."""
+"""A database and files to back up, restore and move."""
 
 import shutil
 import threading
@@ -27,7 +27,7 @@ class Site:
     voice: str
 
     def copied_to(self, service: Service) -> "Site":
-        """The same site behind another service, whose database is a copy already unless it is SQLite."""
+        """Copies the files to the folder of another service, whose PostgreSQL database is a copy already."""
         shutil.copytree(self.service.folder / "data", service.folder / "data", dirs_exist_ok=True)
         return replace(self, service=service)
 
@@ -43,7 +43,7 @@ class Site:
         over = threading.Event()
         failed: list[BaseException] = []
 
-        def go_on() -> None:
+        def send_calls() -> None:
             while not over.is_set():
                 try:
                     self.chat()
@@ -51,7 +51,7 @@ class Site:
                     failed.append(error)
                     raise
 
-        threads = [threading.Thread(target=go_on) for _ in range(4)]
+        threads = [threading.Thread(target=send_calls) for _ in range(4)]
         for thread in threads:
             thread.start()
         try:
@@ -64,7 +64,7 @@ class Site:
 
 
 def furnished(service: Service) -> Site:
-    """A new site of a service that runs meanwhile and is stopped behind it."""
+    """Starts the service, fills its database and stops it."""
     service.start()
     site = Site(service, service.account(name="talkative", units=1000).key(), audio="", voice="")
     site.chat()

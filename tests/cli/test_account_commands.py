@@ -4,22 +4,22 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 from tests.rig.waiting import wait_until
 
 
 @pytest.fixture
-def owner(desk: Desk) -> Desk:
-    desk.lines("account", "add", "old", "--units", "7")
-    return desk
+def owner(cli: Cli) -> Cli:
+    cli.lines("account", "add", "old", "--units", "7")
+    return cli
 
 
-def listed(desk: Desk) -> dict[str, str]:
-    (line,) = desk.lines("key", "list", "old", "--json")
+def listed(cli: Cli) -> dict[str, str]:
+    (line,) = cli.lines("key", "list", "old", "--json")
     return {key["name"]: key["state"] for key in json.loads(line)}
 
 
-def test_a_renamed_account_has_its_id_units_and_keys(owner: Desk) -> None:
+def test_a_renamed_account_has_its_id_units_and_keys(owner: Cli) -> None:
     owner.lines("key", "issue", "old", "--name", "k", "--scope", "chat")
     (before,) = json.loads(owner.lines("account", "list", "--json")[0])
     after = json.loads(owner.lines("account", "rename", "old", "new", "--json")[0])
@@ -29,7 +29,7 @@ def test_a_renamed_account_has_its_id_units_and_keys(owner: Desk) -> None:
     assert key["name"] == "k"
 
 
-def test_account_names_are_unique(owner: Desk) -> None:
+def test_account_names_are_unique(owner: Cli) -> None:
     owner.lines("account", "add", "other")
     assert owner.refused("account", "rename", "old", "other") == "There already is an account 'other'."
     owner.lines("account", "rename", "old", "old")
@@ -37,7 +37,7 @@ def test_account_names_are_unique(owner: Desk) -> None:
     assert owner.refused("account", "rename", "nobody", "x") == "There is no account 'nobody'."
 
 
-def test_a_list_says_which_keys_are_revoked_or_expired(owner: Desk) -> None:
+def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:
     ids = {}
     for name, life in (("stays", ()), ("short", ("--expires-in", "1s")), ("gone", ())):
         words = ("key", "issue", "old", "--name", name, "--scope", "chat", *life, "--json")

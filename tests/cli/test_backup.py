@@ -44,7 +44,7 @@ def other_postgres_url(postgres: Any) -> Iterator[str]:
 
 
 class Elsewhere:
-    """An empty data folder with a database of its own."""
+    """An empty data folder with a separate database."""
 
     def __init__(self, folder: Path, commands: CommandLine, url: str) -> None:
         self.data, self._folder, self._commands = folder / "elsewhere", folder, commands

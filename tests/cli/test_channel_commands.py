@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 from tests.rig.calls import call
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import SECRET, Upstream
@@ -23,51 +23,49 @@ def nowhere() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
-def add(desk: Desk, kind: str, url: str) -> str:
-    said = desk.lines("channel", "add", kind, "up", url, "--key-env", "MYNA_KEY_UPSTREAM", **LOGIN)
+def add(cli: Cli, kind: str, url: str) -> str:
+    said = cli.lines("channel", "add", kind, "up", url, "--key-env", "MYNA_KEY_UPSTREAM", **LOGIN)
     return "\n".join(said)
 
 
-def failure(desk: Desk) -> str:
-    line = desk.refused("channel", "test", "up", **LOGIN)
+def failure(cli: Cli) -> str:
+    line = cli.refused("channel", "test", "up", **LOGIN)
     assert line.startswith("The channel 'up' failed: ")
     assert SECRET not in line
     return line.removeprefix("The channel 'up' failed: ")
 
 
-def test_an_unavailable_speech_channel_is_added_without_voices(desk: Desk, nowhere: str) -> None:
-    said = add(desk, "speech", nowhere)
+def test_an_unavailable_speech_channel_is_added_without_voices(cli: Cli, nowhere: str) -> None:
+    said = add(cli, "speech", nowhere)
     assert "not known yet (The speech server can't be reached.)" in said
-    assert "up" in desk.lines("channel", "list", **LOGIN)[-1]
-    assert "Connection refused" in failure(desk)
+    assert "up" in cli.lines("channel", "list", **LOGIN)[-1]
+    assert "Connection refused" in failure(cli)
 
 
 @pytest.mark.parametrize("kind", ["chat", "speech"])
-def test_a_login_in_the_address_is_refused_since_it_would_be_stored(desk: Desk, kind: str) -> None:
+def test_a_login_in_the_address_is_refused_since_it_would_be_stored(cli: Cli, kind: str) -> None:
     url = f"http://user:{PASSWORD}@127.0.0.1:1/v1"
-    line = desk.refused("channel", "add", kind, "up", url)
+    line = cli.refused("channel", "add", kind, "up", url)
     assert "--key-env" in line
     assert PASSWORD not in line
 
 
-def test_an_available_speech_channel_is_added_with_its_number_of_voices(
-    desk: Desk, upstream: Upstream
-) -> None:
+def test_an_available_speech_channel_is_added_with_its_number_of_voices(cli: Cli, upstream: Upstream) -> None:
     upstream.behave("status:404")
-    assert "6" in add(desk, "speech", upstream.url).splitlines()[-1]
-    assert len(desk.lines("voice", "list")) == 7
+    assert "6" in add(cli, "speech", upstream.url).splitlines()[-1]
+    assert len(cli.lines("voice", "list")) == 7
     upstream.behave("status:401")
-    assert failure(desk) == "The speech server answered 401."
+    assert failure(cli) == "The speech server answered 401."
 
 
-def test_an_unavailable_chat_channel_is_reported(desk: Desk, nowhere: str) -> None:
-    add(desk, "chat", nowhere)
-    assert "Connection refused" in failure(desk)
+def test_an_unavailable_chat_channel_is_reported(cli: Cli, nowhere: str) -> None:
+    add(cli, "chat", nowhere)
+    assert "Connection refused" in failure(cli)
 
 
-def test_a_chat_channel_that_answers_passes_its_test(desk: Desk, upstream: Upstream) -> None:
-    add(desk, "chat", upstream.url)
-    assert any("Say hello." in line for line in desk.lines("channel", "test", "up", **LOGIN))
+def test_a_chat_channel_that_answers_passes_its_test(cli: Cli, upstream: Upstream) -> None:
+    add(cli, "chat", upstream.url)
+    assert any("Say hello." in line for line in cli.lines("channel", "test", "up", **LOGIN))
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
 
 
@@ -84,36 +82,36 @@ def test_a_chat_channel_that_answers_passes_its_test(desk: Desk, upstream: Upstr
     ],
 )
 def test_a_failing_chat_channel_is_reported_with_the_reason(
-    desk: Desk, upstream: Upstream, fault: str, why: str
+    cli: Cli, upstream: Upstream, fault: str, why: str
 ) -> None:
-    add(desk, "chat", upstream.url)
+    add(cli, "chat", upstream.url)
     upstream.behave(fault)
-    assert failure(desk).endswith(why)
+    assert failure(cli).endswith(why)
 
 
-def test_a_chat_channel_with_too_long_an_answer_is_reported(desk: Desk, upstream: Upstream) -> None:
-    add(desk, "chat", upstream.url)
+def test_a_chat_channel_with_too_long_an_answer_is_reported(cli: Cli, upstream: Upstream) -> None:
+    add(cli, "chat", upstream.url)
     upstream.behave("oversized")
-    assert "more than" in failure(desk)
+    assert "more than" in failure(cli)
 
 
-def test_a_key_given_in_place_of_its_variables_name_is_refused_and_not_repeated(desk: Desk) -> None:
-    line = desk.refused("channel", "add", "chat", "a", "http://h/v1", "--key-env", SECRET)
+def test_a_key_given_in_place_of_its_variables_name_is_refused_and_not_repeated(cli: Cli) -> None:
+    line = cli.refused("channel", "add", "chat", "a", "http://h/v1", "--key-env", SECRET)
     assert SECRET not in line
 
 
-def test_a_reserved_variable_name_is_refused(desk: Desk) -> None:
-    line = desk.refused("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_UPSTREAM")
+def test_a_reserved_variable_name_is_refused(cli: Cli) -> None:
+    line = cli.refused("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_UPSTREAM")
     assert (
         line
         == "MYNA_UPSTREAM: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
     )
-    desk.lines("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_KEY_A", MYNA_KEY_A="x")
+    cli.lines("channel", "add", "chat", "a", "http://h/v1", "--key-env", "MYNA_KEY_A", MYNA_KEY_A="x")
 
 
-def test_an_invalid_channel_url_is_refused(desk: Desk) -> None:
+def test_an_invalid_channel_url_is_refused(cli: Cli) -> None:
     for url in ("h/v1", "http://", f"http://h/v1?key={PASSWORD}"):
-        assert PASSWORD not in desk.refused("channel", "add", "chat", "a", url)
+        assert PASSWORD not in cli.refused("channel", "add", "chat", "a", url)
 
 
 @pytest.mark.parametrize(
@@ -126,43 +124,41 @@ def test_an_invalid_channel_url_is_refused(desk: Desk) -> None:
         ("account", "grant", "r", "0x10"),
     ],
 )
-def test_a_number_that_is_not_whole_is_refused_and_never_rounded(
-    desk: Desk, command: tuple[str, ...]
-) -> None:
-    ended = desk.run(*command)
+def test_a_number_that_is_not_whole_is_refused_and_never_rounded(cli: Cli, command: tuple[str, ...]) -> None:
+    ended = cli.run(*command)
     assert ended.code == 2
     assert "whole number" in ended.stderr
 
 
-def test_a_speech_channel_is_tested_by_speaking(desk: Desk, upstream: Upstream) -> None:
+def test_a_speech_channel_is_tested_by_speaking(cli: Cli, upstream: Upstream) -> None:
     """A server without a list of voices may still speak; one at a wrong address does neither."""
-    add(desk, "speech", upstream.url)
-    said = "\n".join(desk.lines("channel", "test", "up", **LOGIN))
+    add(cli, "speech", upstream.url)
+    said = "\n".join(cli.lines("channel", "test", "up", **LOGIN))
     assert "'alloy', of 6 voices, spoke for " in said
     upstream.behave("status:404")
-    assert failure(desk) == "The speech server answered 404."
+    assert failure(cli) == "The speech server answered 404."
 
 
-def listed(desk: Desk, name: str, **env: str) -> Any:
-    rows = json.loads(desk.lines("channel", "list", "--json", **env)[0])
+def listed(cli: Cli, name: str, **env: str) -> Any:
+    rows = json.loads(cli.lines("channel", "list", "--json", **env)[0])
     return next(row for row in rows if row["name"] == name)
 
 
-def test_the_embedded_voice_is_listed_and_tested_by_speaking(desk: Desk) -> None:
-    assert listed(desk, "espeak", MYNA_SPEECH="espeak")["source"] == "settings"
-    said = "\n".join(desk.lines("channel", "test", "espeak", MYNA_SPEECH="espeak"))
+def test_the_embedded_voice_is_listed_and_tested_by_speaking(cli: Cli) -> None:
+    assert listed(cli, "espeak", MYNA_SPEECH="espeak")["source"] == "settings"
+    said = "\n".join(cli.lines("channel", "test", "espeak", MYNA_SPEECH="espeak"))
     assert "'zh-female-1', of 15 voices, spoke for " in said
 
 
-def test_channels_of_the_settings_are_listed_first_and_can_be_tested(desk: Desk, upstream: Upstream) -> None:
+def test_channels_of_the_settings_are_listed_first_and_can_be_tested(cli: Cli, upstream: Upstream) -> None:
     """They have no priority and come before all others."""
     env = {"MYNA_CHAT_URL": upstream.url, "MYNA_CHAT_KEY": SECRET}
     env |= {"MYNA_SPEECH": upstream.url, "MYNA_SPEECH_KEY": SECRET}
-    desk.lines("channel", "add", "chat", "early", "parrot:", "--priority", "-1000000")
+    cli.lines("channel", "add", "chat", "early", "parrot:", "--priority", "-1000000")
     for name, priority in (("default", "first"), ("default-speech", "first"), ("early", -1_000_000)):
-        assert listed(desk, name, **env)["priority"] == priority
-        desk.lines("channel", "test", name, **env)
-    assert SECRET not in "".join(desk.lines("channel", "list", "--json", **env))
+        assert listed(cli, name, **env)["priority"] == priority
+        cli.lines("channel", "test", name, **env)
+    assert SECRET not in "".join(cli.lines("channel", "list", "--json", **env))
 
 
 @pytest.mark.parametrize(
@@ -175,17 +171,17 @@ def test_channels_of_the_settings_are_listed_first_and_can_be_tested(desk: Desk,
     ],
 )
 def test_a_variable_that_is_not_set_for_the_command_is_a_warning(
-    desk: Desk, upstream: Upstream, command: tuple[str, ...]
+    cli: Cli, upstream: Upstream, command: tuple[str, ...]
 ) -> None:
     """The service may have it, so this is no error."""
     key = {"MYNA_KEY_A": SECRET}
-    desk.lines("channel", "add", "chat", "a", upstream.url, "--key-env", "MYNA_KEY_A", **key)
-    (line,) = desk.run(*command).stderr.splitlines()[:1]
+    cli.lines("channel", "add", "chat", "a", upstream.url, "--key-env", "MYNA_KEY_A", **key)
+    (line,) = cli.run(*command).stderr.splitlines()[:1]
     assert line.startswith("myna: warning: MYNA_KEY_A, which should contain the key of channel ")
     assert line.endswith(
         "is not set for this command, or empty; the serving process reads its own environment."
     )
-    assert "warning" not in desk.run(*command, **key).stderr
+    assert "warning" not in cli.run(*command, **key).stderr
 
 
 def ask(service: Service, key: str) -> int:
@@ -197,43 +193,41 @@ def test_the_command_line_shows_open_and_closed_circuits(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
     service = make_service(chat_url=upstream.url, chat_key=SECRET, speech="none").start()
-    desk = Desk(service)
+    cli = Cli(service)
     key = service.account().key().plain
-    assert listed(desk, "default")["circuit"] == "closed"
+    assert listed(cli, "default")["circuit"] == "closed"
     upstream.behave("status:500")
     assert [ask(service, key) for _ in range(5)] == [500] * 5
-    wait_until(lambda: listed(desk, "default")["circuit"] != "closed", 60, "the circuit is open")
-    assert listed(desk, "default")["last_error"] == "status 500"
+    wait_until(lambda: listed(cli, "default")["circuit"] != "closed", 60, "the circuit is open")
+    assert listed(cli, "default")["last_error"] == "status 500"
     upstream.behave()
     assert ask(service, key) == 200
-    wait_until(lambda: listed(desk, "default")["circuit"] == "closed", 60, "the circuit is closed")
-    assert listed(desk, "default")["last_error_at"] > 0
+    wait_until(lambda: listed(cli, "default")["circuit"] == "closed", 60, "the circuit is closed")
+    assert listed(cli, "default")["last_error_at"] > 0
 
 
-def test_only_the_given_fields_of_a_channel_are_changed(desk: Desk, upstream: Upstream) -> None:
-    desk.lines("channel", "add", "chat", "a", "http://127.0.0.1:1/v1", "--model", "m", "--priority", "7")
-    said = "\n".join(desk.lines("channel", "set", "a", "--url", upstream.url, **LOGIN))
+def test_only_the_given_fields_of_a_channel_are_changed(cli: Cli, upstream: Upstream) -> None:
+    cli.lines("channel", "add", "chat", "a", "http://127.0.0.1:1/v1", "--model", "m", "--priority", "7")
+    said = "\n".join(cli.lines("channel", "set", "a", "--url", upstream.url, **LOGIN))
     assert upstream.url in said
-    row = listed(desk, "a")
+    row = listed(cli, "a")
     assert (row["url"], row["model"], row["priority"], row["key_env"]) == (upstream.url, "m", 7, "")
     change = ("--model", "", "--key-env", "MYNA_KEY_UPSTREAM", "--priority", "8")
-    desk.lines("channel", "set", "a", *change, **LOGIN)
-    desk.lines("channel", "test", "a", **LOGIN)
+    cli.lines("channel", "set", "a", *change, **LOGIN)
+    cli.lines("channel", "test", "a", **LOGIN)
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
-    row = listed(desk, "a", **LOGIN)
+    row = listed(cli, "a", **LOGIN)
     assert (row["url"], row["model"], row["priority"]) == (upstream.url, "", 8)
 
 
-def test_a_changed_url_discards_the_voices_of_the_old_one(
-    desk: Desk, upstream: Upstream, nowhere: str
-) -> None:
-    add(desk, "speech", upstream.url)
-    assert len(desk.lines("voice", "list")) > 1
-    said = "\n".join(desk.lines("channel", "set", "up", "--url", nowhere, **LOGIN))
+def test_a_changed_url_discards_the_voices_of_the_old_one(cli: Cli, upstream: Upstream, nowhere: str) -> None:
+    add(cli, "speech", upstream.url)
+    assert len(cli.lines("voice", "list")) > 1
+    said = "\n".join(cli.lines("channel", "set", "up", "--url", nowhere, **LOGIN))
     assert "not known yet" in said
-    assert len(desk.lines("voice", "list")) == 1
-    desk.lines("channel", "set", "up", "--url", upstream.url, **LOGIN)
-    assert len(desk.lines("voice", "list")) > 1
+    assert len(cli.lines("voice", "list")) == 1
+    cli.lines("channel", "set", "up", "--url", upstream.url, **LOGIN)
+    assert len(cli.lines("voice", "list")) > 1
 
 
 @pytest.mark.parametrize(
@@ -248,20 +242,20 @@ def test_a_changed_url_discards_the_voices_of_the_old_one(
     ],
 )
 def test_a_refused_change_leaves_the_channel_unchanged(
-    desk: Desk, nowhere: str, change: tuple[str, ...], why: str
+    cli: Cli, nowhere: str, change: tuple[str, ...], why: str
 ) -> None:
-    add(desk, "speech", nowhere)
-    before = listed(desk, "up", **LOGIN)
-    line = desk.refused("channel", "set", "up", *change, **LOGIN)
+    add(cli, "speech", nowhere)
+    before = listed(cli, "up", **LOGIN)
+    line = cli.refused("channel", "set", "up", *change, **LOGIN)
     assert line.startswith(why)
     assert PASSWORD not in line
-    assert listed(desk, "up", **LOGIN) == before
+    assert listed(cli, "up", **LOGIN) == before
 
 
-def test_unknown_channels_and_those_of_the_settings_cannot_be_changed(desk: Desk) -> None:
-    line = desk.refused("channel", "set", "nothing", "--priority", "1")
+def test_unknown_channels_and_those_of_the_settings_cannot_be_changed(cli: Cli) -> None:
+    line = cli.refused("channel", "set", "nothing", "--priority", "1")
     assert line == "There is no channel 'nothing'; there are none."
-    line = desk.refused("channel", "set", "default", "--priority", "1")
+    line = cli.refused("channel", "set", "default", "--priority", "1")
     assert line == "There is no channel 'default' in the database; it comes from the settings."
 
 

@@ -11,15 +11,15 @@ import soundfile
 from demo import tiny_voices
 from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.known_models import KNOWN
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 
 
-def test_the_known_models_are_listed_with_their_addresses(desk: Desk) -> None:
-    (line,) = desk.lines("models", "list", "--json")
+def test_the_known_models_are_listed_with_their_addresses(cli: Cli) -> None:
+    (line,) = cli.lines("models", "list", "--json")
     first, *others = json.loads(line)
     assert (first["name"], first["state"]) == ("kokoro", "absent")
     assert [model["url"] for model in others] == [model.url for model in KNOWN]
-    table = "\n".join(desk.lines("models", "list"))
+    table = "\n".join(cli.lines("models", "list"))
     assert all(model.url in table and model.licence in table for model in KNOWN)
 
 
@@ -28,10 +28,10 @@ def test_the_known_models_are_listed_with_their_addresses(desk: Desk) -> None:
     [("vits", 2, ["zh-CN"], 16_000), ("kokoro", 2, ["en-US"], 24_000), ("zipvoice", 0, ["zh"], 24_000)],
 )
 def test_a_model_is_tried_and_its_block_can_be_pasted(
-    desk: Desk, tmp_path: Path, family: str, speakers: int, languages: list[str], rate_hz: int
+    cli: Cli, tmp_path: Path, family: str, speakers: int, languages: list[str], rate_hz: int
 ) -> None:
     folder = getattr(tiny_voices, family)(tmp_path / '模型 "one"')
-    (line,) = desk.lines(
+    (line,) = cli.lines(
         "models", "add", str(folder), "--threads", "1", "--save", str(tmp_path / "a.mp3"), "--json"
     )
     found = json.loads(line)
@@ -45,28 +45,28 @@ def test_a_model_is_tried_and_its_block_can_be_pasted(
     assert [voice.speaker for voice in model.voices] == list(range(speakers))
 
 
-def test_the_block_is_printed_below_the_fields(desk: Desk, tmp_path: Path) -> None:
+def test_the_block_is_printed_below_the_fields(cli: Cli, tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "zh")
-    said = "\n".join(desk.lines("models", "add", str(folder)))
+    said = "\n".join(cli.lines("models", "add", str(folder)))
     facts, _, block = said.partition("\nFor node.toml:\n")
     assert "speakers          2" in facts
     assert tomllib.loads(block)["engine"][0]["voice"][1]["id"] == "zh-1"
 
 
-def test_a_folder_that_is_no_model_is_refused(desk: Desk, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_model_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert (
-        desk.misused("models", "add", str(tmp_path / "nowhere"))
+        cli.misused("models", "add", str(tmp_path / "nowhere"))
         == f"There is no folder {tmp_path / 'nowhere'}."
     )
     folder = tiny_voices.vits(tmp_path / "zh")
     (folder / "tokens.txt").unlink()
-    assert desk.misused("models", "add", str(folder)) == f"{folder} lacks tokens.txt."
-    assert "from 1 to 64" in desk.misused("models", "add", str(folder), "--threads", "0")
+    assert cli.misused("models", "add", str(folder)) == f"{folder} lacks tokens.txt."
+    assert "from 1 to 64" in cli.misused("models", "add", str(folder), "--threads", "0")
 
 
-def test_a_model_that_does_not_load_is_reported(desk: Desk, tmp_path: Path) -> None:
+def test_a_model_that_does_not_load_is_reported(cli: Cli, tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "zh")
     (folder / "model.onnx").write_bytes(b"junk")
-    ended = desk.run("models", "add", str(folder))
+    ended = cli.run("models", "add", str(folder))
     assert ended.code == 1 and not ended.stdout
     assert "The model doesn't speak" in ended.stderr.splitlines()[-1]

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from myna.store.postgresql import Postgresql
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 from tests.cli.site import CHAT, Site
 from tests.rig.calls import call
 from tests.rig.service import ServiceMaker
@@ -68,11 +68,11 @@ def test_nothing_is_moved_under_a_running_service(make_service: ServiceMaker, po
 
 
 @pytest.mark.parametrize("to", ["mysql://root:secret@127.0.0.1/myna", "postgresql://a:sec/ret@127.0.0.1/b"])
-def test_a_wrong_target_is_refused_with_the_name_of_its_setting(desk: Desk, to: str) -> None:
-    said = desk.run("move", "--to", to)
+def test_a_wrong_target_is_refused_with_the_name_of_its_setting(cli: Cli, to: str) -> None:
+    said = cli.run("move", "--to", to)
     assert said.code == 2 and said.stderr.startswith("myna: --to: must be postgresql://"), said
     assert "sec" not in said.stderr
-    said = desk.run("move", MYNA_DATABASE_URL=to)
+    said = cli.run("move", MYNA_DATABASE_URL=to)
     assert said.code == 2 and said.stderr.startswith("myna: MYNA_DATABASE_URL: must be"), said
 
 
@@ -195,16 +195,16 @@ async def test_books_with_breaches_are_moved_and_the_target_can_be_emptied(
 
 
 @pytest.mark.parametrize("to", ["sqlite:", "mysql://h/d", ""])
-def test_only_postgresql_can_be_the_target(desk: Desk, to: str) -> None:
-    assert "postgresql://" in desk.misused("move", "--to", to)
+def test_only_postgresql_can_be_the_target(cli: Cli, to: str) -> None:
+    assert "postgresql://" in cli.misused("move", "--to", to)
 
 
-def test_without_a_database_nothing_is_moved(bare_desk: Desk, postgres_url: str) -> None:
-    assert bare_desk.refused("move", "--to", postgres_url).startswith("There is no SQLite database in ")
+def test_without_a_database_nothing_is_moved(bare_cli: Cli, postgres_url: str) -> None:
+    assert bare_cli.refused("move", "--to", postgres_url).startswith("There is no SQLite database in ")
 
 
-def test_a_service_that_ignores_a_database_reports_it(desk: Desk, postgres_url: str) -> None:
-    service = desk.service
+def test_a_service_that_ignores_a_database_reports_it(cli: Cli, postgres_url: str) -> None:
+    service = cli.service
     service.env["MYNA_DATABASE_URL"] = postgres_url
     service.start()
     try:
@@ -215,6 +215,6 @@ def test_a_service_that_ignores_a_database_reports_it(desk: Desk, postgres_url: 
         service.kill()
 
 
-def test_a_password_is_not_repeated(desk: Desk) -> None:
+def test_a_password_is_not_repeated(cli: Cli) -> None:
     url = "postgresql://user:s3cr3t@127.0.0.1:1/db"
-    assert "s3cr3t" not in desk.refused("move", "--to", url)
+    assert "s3cr3t" not in cli.refused("move", "--to", url)

@@ -10,7 +10,7 @@ from myna.errors import CommandError
 from myna.settings import Settings
 from myna.store.files.samples import SampleStore
 
-SOMEBODY, ROOT = 4711, 0
+OTHER_UID, ROOT = 4711, 0
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_the_services_own_user_keeps_what_it_writes(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() == ROOT:
-        os.chown(settings.sqlite_file, SOMEBODY, SOMEBODY)
+        os.chown(settings.sqlite_file, OTHER_UID, OTHER_UID)
     run_by(settings.sqlite_file.stat().st_uid, monkeypatch)
     assert owner_of_files(settings) is None
 
@@ -42,7 +42,7 @@ def test_root_gives_files_to_the_owner_of_the_services_files(
 
 
 def test_another_user_is_refused_by_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_by(settings.sqlite_file.stat().st_uid + SOMEBODY, monkeypatch)
+    run_by(settings.sqlite_file.stat().st_uid + OTHER_UID, monkeypatch)
     with pytest.raises(
         CommandError, match=r"^The service's files belong to .*: run it as that user, or as root"
     ):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from myna.cli.console import moment
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 
 LONG = "n" * 90
 ACCOUNT = ["id", "name", "email", "operator", "disabled", "balance", "created_at"]
@@ -36,16 +36,16 @@ SHAPES = {
 
 
 @pytest.fixture
-def furnished(desk: Desk) -> Desk:
-    desk.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
-    desk.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
-    desk.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
-    return desk
+def furnished(cli: Cli) -> Cli:
+    cli.lines("account", "add", LONG, "--units", "5", "--email", "e" * 60)
+    cli.lines("key", "issue", LONG, "--name", "k" * 90, "--scope", "chat", "--scope", "records")
+    cli.lines("channel", "add", "chat", "c" * 90, "http://127.0.0.1:1/v1")
+    return cli
 
 
 @pytest.mark.parametrize("command", SHAPES, ids=lambda command: " ".join(command[:2]))
 def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(
-    furnished: Desk, command: tuple[str, ...]
+    furnished: Cli, command: tuple[str, ...]
 ) -> None:
     env = {"MYNA_SPEECH": "espeak"}
     rows = json.loads("\n".join(furnished.lines(*command, "--json", **env)))
@@ -58,7 +58,7 @@ def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(
         assert str(row.get("name")) in line
 
 
-def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Desk) -> None:
+def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Cli) -> None:
     (row,) = json.loads(furnished.lines("account", "list", "--json")[0])
     assert abs(row["created_at"] - time.time()) < 600
     assert moment(row["created_at"]) in furnished.lines("account", "list")[1]
@@ -74,18 +74,18 @@ def test_a_time_is_in_utc_and_zero_is_never() -> None:
     assert moment(10**15) == "after the year 9999"
 
 
-def test_a_key_that_expires_after_the_year_9999_can_be_listed(furnished: Desk) -> None:
+def test_a_key_that_expires_after_the_year_9999_can_be_listed(furnished: Cli) -> None:
     furnished.lines("key", "issue", LONG, "--name", "old", "--scope", "chat", "--expires-in", "999999w")
     assert any("after the year 9999" in line for line in furnished.lines("key", "list", LONG))
 
 
-def test_an_object_has_a_line_per_field_and_equals_its_json(furnished: Desk) -> None:
+def test_an_object_has_a_line_per_field_and_equals_its_json(furnished: Cli) -> None:
     shown = json.loads(furnished.lines("account", "show", LONG, "--json")[0])
     assert list(shown) == ACCOUNT
     assert [line.split()[0] for line in furnished.lines("account", "show", LONG)] == ACCOUNT
 
 
-def test_no_list_shows_a_password(furnished: Desk) -> None:
+def test_no_list_shows_a_password(furnished: Cli) -> None:
     env = {
         "MYNA_CHAT_URL": "http://user:s3cr3t@127.0.0.1:1/v1",
         "MYNA_CHAT_KEY": "s3cr3t",
@@ -97,22 +97,22 @@ def test_no_list_shows_a_password(furnished: Desk) -> None:
         assert "***@127.0.0.1:1" in text
 
 
-def test_control_characters_are_not_printed(desk: Desk) -> None:
-    desk.lines("account", "add", "a")
-    desk.lines("key", "issue", "a", "--name", "k", "--scope", "chat")
-    with sqlite3.connect(desk.service.folder / "data" / "myna.sqlite") as db:  # as an older build took it
+def test_control_characters_are_not_printed(cli: Cli) -> None:
+    cli.lines("account", "add", "a")
+    cli.lines("key", "issue", "a", "--name", "k", "--scope", "chat")
+    with sqlite3.connect(cli.service.folder / "data" / "myna.sqlite") as db:  # as an older build took it
         db.execute("UPDATE keys SET name = ?", ("\x1b[2Jx\ny",))
     db.close()
-    _, line = desk.lines("key", "list", "a")
+    _, line = cli.lines("key", "list", "a")
     assert "\N{REPLACEMENT CHARACTER}[2Jx\N{REPLACEMENT CHARACTER}y" in line
 
 
-def test_an_empty_list_says_so_and_is_an_empty_array(desk: Desk) -> None:
-    assert desk.lines("account", "list") == ["There is no account yet."]
-    assert desk.lines("account", "list", "--json") == ["[]"]
+def test_an_empty_list_says_so_and_is_an_empty_array(cli: Cli) -> None:
+    assert cli.lines("account", "list") == ["There is no account yet."]
+    assert cli.lines("account", "list", "--json") == ["[]"]
 
 
-def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
+def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Cli) -> None:
     master, terminal = pty.openpty()
     service = furnished.service
     with os.fdopen(master, "rb") as screen:
@@ -124,7 +124,7 @@ def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
         try:
             while part := screen.read1(65536):
                 shown += part
-        except OSError:  # how Linux tells that nobody has the terminal open any more
+        except OSError:  # Linux reports so that no process has the terminal open
             pass
     lines = shown.decode().splitlines()
     assert len(lines) > 2
@@ -132,11 +132,11 @@ def test_on_a_terminal_a_table_keeps_to_its_width(furnished: Desk) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
-def test_myna_without_arguments_lists_its_commands(desk: Desk, words: tuple[str, ...]) -> None:
-    """In a process of its own: a command's line comes from where the command is, which isn't imported yet."""
+def test_myna_without_arguments_lists_its_commands(cli: Cli, words: tuple[str, ...]) -> None:
+    """In a new process, which has not imported the module of the command yet."""
     program = [sys.executable, "-m", "myna", *words]
     ended = subprocess.run(
-        program, env=desk.service.env, capture_output=True, text=True, timeout=30, check=True
+        program, env=cli.service.env, capture_output=True, text=True, timeout=30, check=True
     )
     for command, line in (
         ("serve", "Serve until SIGTERM or Ctrl-C."),
@@ -167,8 +167,8 @@ def test_myna_without_arguments_lists_its_commands(desk: Desk, words: tuple[str,
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_reported_on_stderr_with_exit_2(desk: Desk, wrong: tuple[str, ...]) -> None:
-    ended = desk.run(*wrong)
+def test_wrong_usage_is_reported_on_stderr_with_exit_2(cli: Cli, wrong: tuple[str, ...]) -> None:
+    ended = cli.run(*wrong)
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.strip()
     assert "Traceback" not in ended.stderr
@@ -193,64 +193,64 @@ def test_wrong_usage_is_reported_on_stderr_with_exit_2(desk: Desk, wrong: tuple[
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
 def test_a_command_that_is_refused_is_one_line_with_exit_1(
-    desk: Desk, refused: tuple[str, ...], said: str
+    cli: Cli, refused: tuple[str, ...], said: str
 ) -> None:
-    assert desk.refused(*refused).startswith(said)
+    assert cli.refused(*refused).startswith(said)
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "a\nb", "tab\t", "\u2028", "\u202e", "\x7f"])
-def test_unprintable_values_are_refused_with_a_message(desk: Desk, odd: str) -> None:
-    desk.lines("account", "add", "a", "--units", "5")
+def test_unprintable_values_are_refused_with_a_message(cli: Cli, odd: str) -> None:
+    cli.lines("account", "add", "a", "--units", "5")
     for command in (
         ("account", "add", f"b{odd}"),
         ("account", "add", "b", "--email", f"b{odd}@example.org"),
         ("account", "grant", "a", "1", "--memo", f"for{odd}"),
         ("key", "issue", "a", "--name", f"k{odd}", "--scope", "chat"),
     ):
-        line = desk.refused(*command)
+        line = cli.refused(*command)
         assert "printable" in line
         assert line.isprintable()
-    assert desk.lines("account", "list")[1:] == [desk.lines("account", "list")[1]]
-    assert '"balance": 5' in desk.lines("account", "show", "a", "--json")[0]
+    assert cli.lines("account", "list")[1:] == [cli.lines("account", "list")[1]]
+    assert '"balance": 5' in cli.lines("account", "show", "a", "--json")[0]
 
 
-def test_a_key_without_a_scope_is_refused_with_the_list_of_scopes(desk: Desk) -> None:
-    ended = desk.run("key", "issue", "a", "--name", "k")
+def test_a_key_without_a_scope_is_refused_with_the_list_of_scopes(cli: Cli) -> None:
+    ended = cli.run("key", "issue", "a", "--name", "k")
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr.endswith("myna: --scope: chat, tts or records; may be given often.\n")
 
 
 @pytest.mark.parametrize("span", ["-1d", "0d", "1y", "d", "1.5h", "30", "--json"])
-def test_an_invalid_duration_is_refused_with_the_format(desk: Desk, span: str) -> None:
-    line = desk.refused("key", "issue", "a", "--name", "k", "--scope", "chat", "--expires-in", span)
+def test_an_invalid_duration_is_refused_with_the_format(cli: Cli, span: str) -> None:
+    line = cli.refused("key", "issue", "a", "--name", "k", "--scope", "chat", "--expires-in", span)
     assert line.startswith(f"{span!r} is not a duration: write a whole number")
     assert line.endswith("such as 30d.")
 
 
-def test_an_unknown_channel_is_refused_with_the_names_of_all(desk: Desk) -> None:
-    line = desk.refused("channel", "test", "default-speech", MYNA_SPEECH="espeak")
+def test_an_unknown_channel_is_refused_with_the_names_of_all(cli: Cli) -> None:
+    line = cli.refused("channel", "test", "default-speech", MYNA_SPEECH="espeak")
     assert line == "There is no channel 'default-speech'; there are 'default', 'espeak'."
 
 
-def test_an_argument_that_is_not_utf_8_is_refused_in_a_line(desk: Desk) -> None:
+def test_an_argument_that_is_not_utf_8_is_refused_in_a_line(cli: Cli) -> None:
     program: list[str | bytes] = [sys.executable, "-m", "myna", "account", "show", b"\xff\xfe"]
-    ended = subprocess.run(program, env=desk.service.env, capture_output=True, timeout=30, check=False)
+    ended = subprocess.run(program, env=cli.service.env, capture_output=True, timeout=30, check=False)
     assert ended.returncode == 2
     assert ended.stderr == b"myna: Argument 3 is not valid UTF-8.\n"
 
 
-def test_a_missing_database_is_one_line(desk: Desk, tmp_path: Path) -> None:
+def test_a_missing_database_is_one_line(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "data" / "myna.sqlite"
     file.write_bytes(b"no database " * 500)
-    assert desk.refused("account", "list") == f"The database {file} can't be opened: file is not a database."
+    assert cli.refused("account", "list") == f"The database {file} can't be opened: file is not a database."
 
 
-def test_a_closed_pipe_ends_a_command_silently(desk: Desk) -> None:
+def test_a_closed_pipe_ends_a_command_silently(cli: Cli) -> None:
     program = [sys.executable, "-m", "myna", "models", "list", "--json"]
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
-        program, env=desk.service.env, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False
+        program, env=cli.service.env, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, b"")

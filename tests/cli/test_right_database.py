@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import SAID_DATABASE, Desk
+from tests.cli.conftest import SAID_DATABASE, Cli
 from tests.rig.service import ServiceMaker
 
 ON_THE_DATABASE = [
@@ -21,27 +21,25 @@ ON_THE_DATABASE = [
 
 
 @pytest.mark.parametrize("command", ON_THE_DATABASE, ids=" ".join)
-def test_a_command_creates_no_database_and_names_the_folder(
-    bare_desk: Desk, command: tuple[str, ...]
-) -> None:
-    data = bare_desk.service.folder / "data"
-    line = bare_desk.refused(*command)
+def test_a_command_creates_no_database_and_names_the_folder(bare_cli: Cli, command: tuple[str, ...]) -> None:
+    data = bare_cli.service.folder / "data"
+    line = bare_cli.refused(*command)
     assert line.startswith(f"There is no database in {data}, which MYNA_DATA names. ")
     assert list(data.iterdir()) == []
 
 
-def test_the_setting_that_selects_the_folder_is_named(bare_desk: Desk) -> None:
-    assert "which the default of MYNA_DATA names" in bare_desk.refused("audit", MYNA_DATA="")
-    (bare_desk.service.folder / "myna.toml").write_text('data = "elsewhere"')
-    assert "elsewhere, which data in myna.toml names" in bare_desk.refused("audit", MYNA_DATA="")
-    assert not (bare_desk.service.folder / "elsewhere").exists()
+def test_the_setting_that_selects_the_folder_is_named(bare_cli: Cli) -> None:
+    assert "which the default of MYNA_DATA names" in bare_cli.refused("audit", MYNA_DATA="")
+    (bare_cli.service.folder / "myna.toml").write_text('data = "elsewhere"')
+    assert "elsewhere, which data in myna.toml names" in bare_cli.refused("audit", MYNA_DATA="")
+    assert not (bare_cli.service.folder / "elsewhere").exists()
 
 
-def test_an_empty_database_of_a_server_is_refused_too(bare_desk: Desk, postgres_url: str) -> None:
-    line = bare_desk.refused("account", "list", MYNA_DATABASE_URL=postgres_url)
+def test_an_empty_database_of_a_server_is_refused_too(bare_cli: Cli, postgres_url: str) -> None:
+    line = bare_cli.refused("account", "list", MYNA_DATABASE_URL=postgres_url)
     assert "is empty: there is no Myna in it" in line
-    bare_desk.lines("migrate", MYNA_DATABASE_URL=postgres_url)
-    assert bare_desk.lines("account", "list", MYNA_DATABASE_URL=postgres_url)
+    bare_cli.lines("migrate", MYNA_DATABASE_URL=postgres_url)
+    assert bare_cli.lines("account", "list", MYNA_DATABASE_URL=postgres_url)
 
 
 def test_a_command_in_another_folder_than_the_services_is_refused(make_service: ServiceMaker) -> None:
@@ -53,16 +51,14 @@ def test_a_command_in_another_folder_than_the_services_is_refused(make_service: 
 
 
 @pytest.mark.parametrize("command", ON_THE_DATABASE[:2], ids=" ".join)
-def test_the_database_is_named_on_stderr_and_not_with_json(desk: Desk, command: tuple[str, ...]) -> None:
-    ended = desk.service.command(*command)
-    assert ended.stderr == f"{SAID_DATABASE}{desk.service.folder / 'data' / 'myna.sqlite'}\n"
-    assert desk.service.command(*command, "--json").stderr == ""
+def test_the_database_is_named_on_stderr_and_not_with_json(cli: Cli, command: tuple[str, ...]) -> None:
+    ended = cli.service.command(*command)
+    assert ended.stderr == f"{SAID_DATABASE}{cli.service.folder / 'data' / 'myna.sqlite'}\n"
+    assert cli.service.command(*command, "--json").stderr == ""
 
 
-def test_a_database_url_is_printed_without_user_and_password(
-    bare_desk: Desk, postgres_books_url: str
-) -> None:
-    ended = bare_desk.service.command("account", "list", env={"MYNA_DATABASE_URL": postgres_books_url})
+def test_a_database_url_is_printed_without_user_and_password(bare_cli: Cli, postgres_books_url: str) -> None:
+    ended = bare_cli.service.command("account", "list", env={"MYNA_DATABASE_URL": postgres_books_url})
     assert ended.stderr == SAID_DATABASE + postgres_books_url.rpartition("@")[2] + "\n"
 
 
@@ -74,17 +70,17 @@ def test_a_database_url_is_printed_without_user_and_password(
         ("MYNA_X", ""),
     ],
 )
-def test_an_unknown_variable_is_refused(desk: Desk, variable: str, nearest: str) -> None:
+def test_an_unknown_variable_is_refused(cli: Cli, variable: str, nearest: str) -> None:
     for command in (("serve",), ("account", "list"), ("migrate",)):
-        line = desk.misused(*command, **{variable: "s3cr3t"})
+        line = cli.misused(*command, **{variable: "s3cr3t"})
         assert line.startswith(f"{variable}: there is no such setting.{nearest} A variable that contains")
         assert "s3cr3t" not in line
 
 
-def test_variables_of_channels_and_tests_and_empty_ones_are_allowed(desk: Desk) -> None:
-    desk.lines("account", "list", MYNA_KEY_VENDOR="k", MYNA_TEST_EXAMPLES="1", MYNA_OLD="")
+def test_variables_of_channels_and_tests_and_empty_ones_are_allowed(cli: Cli) -> None:
+    cli.lines("account", "list", MYNA_KEY_VENDOR="k", MYNA_TEST_EXAMPLES="1", MYNA_OLD="")
 
 
-def test_a_misspelt_key_of_the_file_is_refused_with_the_nearest_name(desk: Desk) -> None:
-    (desk.service.folder / "myna.toml").write_text('chat_modle = "x"')
-    assert desk.misused("audit") == "myna.toml: there is no setting 'chat_modle'. Did you mean chat_model?"
+def test_a_misspelt_key_of_the_file_is_refused_with_the_nearest_name(cli: Cli) -> None:
+    (cli.service.folder / "myna.toml").write_text('chat_modle = "x"')
+    assert cli.misused("audit") == "myna.toml: there is no setting 'chat_modle'. Did you mean chat_model?"

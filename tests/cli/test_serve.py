@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import free_port, wait_until
 from tests.test_settings import SECRET, WRONG
@@ -18,44 +18,44 @@ def forks() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_setting_is_one_line_and_exit_2_before_anything_starts(bare_desk: Desk, name: str) -> None:
+def test_a_wrong_setting_is_one_line_and_exit_2_before_anything_starts(bare_cli: Cli, name: str) -> None:
     variable = f"MYNA_{name.upper()}"
-    line = bare_desk.misused("serve", **{variable: WRONG[name][0]})
+    line = bare_cli.misused("serve", **{variable: WRONG[name][0]})
     assert line.startswith(f"{variable}: ")
     assert SECRET not in line
-    assert list((bare_desk.service.folder / "data").iterdir()) == []
+    assert list((bare_cli.service.folder / "data").iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["no such host", "no-such-host.invalid", "x" * 300, "192.0.2.1", "::2"])
-def test_an_invalid_host_is_one_line_and_exit_2(desk: Desk, host: str) -> None:
-    assert desk.misused("serve", MYNA_HOST=host).startswith("MYNA_HOST: ")
+def test_an_invalid_host_is_one_line_and_exit_2(cli: Cli, host: str) -> None:
+    assert cli.misused("serve", MYNA_HOST=host).startswith("MYNA_HOST: ")
 
 
-def test_an_unusable_data_folder_is_one_line_and_exit_2(desk: Desk, tmp_path: Path) -> None:
+def test_an_unusable_data_folder_is_one_line_and_exit_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for data in ("file", "file/below"):
-        line = desk.misused("serve", MYNA_DATA=str(tmp_path / data))
+        line = cli.misused("serve", MYNA_DATA=str(tmp_path / data))
         assert line.startswith("MYNA_DATA: ")
 
 
-def test_a_port_in_use_is_one_line_and_exit_1(desk: Desk) -> None:
+def test_a_port_in_use_is_one_line_and_exit_1(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = desk.refused("serve", MYNA_PORT=str(port))
+        line = cli.refused("serve", MYNA_PORT=str(port))
     assert line == f"Can't listen on 127.0.0.1 port {port}: Address already in use."
 
 
-def test_an_unavailable_database_is_one_line_and_exit_1_without_its_password(desk: Desk) -> None:
+def test_an_unavailable_database_is_one_line_and_exit_1_without_its_password(cli: Cli) -> None:
     port = free_port()
     url = f"postgresql://user:{SECRET}@127.0.0.1:{port}/myna"
     for command in ("serve", "migrate", "audit"):
-        line = desk.refused(command, MYNA_DATABASE_URL=url)
+        line = cli.refused(command, MYNA_DATABASE_URL=url)
         assert line == f"The database 127.0.0.1:{port}/myna can't be opened: Connection refused."
 
 
-def test_only_host_and_database_of_a_url_are_printed(desk: Desk) -> None:
+def test_only_host_and_database_of_a_url_are_printed(cli: Cli) -> None:
     url = f"postgresql://user:{SECRET}@127.0.0.1:1,[::1]:1/my%20db?password={SECRET}&sslkey=/{SECRET}"
-    line = desk.refused("audit", MYNA_DATABASE_URL=url)
+    line = cli.refused("audit", MYNA_DATABASE_URL=url)
     assert line.startswith("The database 127.0.0.1:1,[::1]:1/my%20db can't be opened: ")
     assert SECRET not in line
     assert "user" not in line
@@ -76,10 +76,10 @@ def test_a_ready_server_prints_its_address_and_its_public_url(
 
 
 def test_a_second_server_on_the_same_folder_is_one_line_and_exit_1(
-    desk: Desk, make_service: ServiceMaker
+    cli: Cli, make_service: ServiceMaker
 ) -> None:
     running = make_service(chat_url="parrot:", speech="none").start()
     data = str(running.folder / "data")
-    line = desk.refused("serve", MYNA_DATA=data)
+    line = cli.refused("serve", MYNA_DATA=data)
     assert line == f"Another process serves from {data}; stop it first."
     assert running.stop() == 0

@@ -12,7 +12,7 @@ from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
 from myna.store.database import connect
 from myna.wire.farm import Hello
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Cli
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
 from tests.rig.samples import write_voice
@@ -22,11 +22,11 @@ ESPEAK = {"MYNA_SPEECH": "espeak"}
 
 
 @pytest.fixture
-def owner(desk: Desk) -> Desk:
-    """A desk with the account `ann` and a recording in the current folder."""
-    desk.lines("account", "add", "ann", "--units", "5")
-    write_voice(desk.service.folder / "voice.wav", 3.5)
-    return desk
+def owner(cli: Cli) -> Cli:
+    """Commands on a folder with the account `ann` and a recording in the current folder."""
+    cli.lines("account", "add", "ann", "--units", "5")
+    write_voice(cli.service.folder / "voice.wav", 3.5)
+    return cli
 
 
 def clone(*more: str, account: str = "ann", **changes: str) -> tuple[str, ...]:
@@ -36,15 +36,15 @@ def clone(*more: str, account: str = "ann", **changes: str) -> tuple[str, ...]:
     return ("voice", "clone", account, *options, *more)
 
 
-def as_json(desk: Desk, *arguments: str, **env: str) -> Any:
-    return json.loads("\n".join(desk.lines(*arguments, "--json", **env)))
+def as_json(cli: Cli, *arguments: str, **env: str) -> Any:
+    return json.loads("\n".join(cli.lines(*arguments, "--json", **env)))
 
 
-def stored(desk: Desk) -> list[Path]:
-    return [path for path in (desk.service.folder / "data" / "samples").rglob("*") if path.is_file()]
+def stored(cli: Cli) -> list[Path]:
+    return [path for path in (cli.service.folder / "data" / "samples").rglob("*") if path.is_file()]
 
 
-def test_a_voice_is_cloned_listed_and_deleted(owner: Desk) -> None:
+def test_a_voice_is_cloned_listed_and_deleted(owner: Cli) -> None:
     made = as_json(owner, *clone("--consent"))
     assert (made["account"], made["name"], made["language"]) == ("ann", "小明", "zh")
     assert (made["status"], made["sample_s"]) == ("queued", 3.5)
@@ -64,7 +64,7 @@ def test_a_voice_is_cloned_listed_and_deleted(owner: Desk) -> None:
     assert owner.refused("voice", "delete", made["voice_id"]).startswith("There is no cloned voice")
 
 
-def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner: Desk) -> None:
+def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner: Cli) -> None:
     for more in ([], ["--consent-by", "Ann"]):
         line = owner.refused(*clone(*more))
         assert "--consent" in line
@@ -73,7 +73,7 @@ def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner:
     assert as_json(owner, "voice", "list") == []
 
 
-def test_consent_is_by_the_account_unless_another_name_is_given(owner: Desk) -> None:
+def test_consent_is_by_the_account_unless_another_name_is_given(owner: Cli) -> None:
     assert as_json(owner, *clone("--consent"))["consent_by"].startswith("ann (given to the command line of ")
     other = as_json(owner, *clone("--consent", "--consent-by", "Li Lei"))
     assert other["consent_by"].startswith("Li Lei (given to the command line of ")
@@ -94,7 +94,7 @@ def test_consent_is_by_the_account_unless_another_name_is_given(owner: Desk) -> 
     ],
     ids=str,
 )
-def test_an_invalid_voice_is_refused_in_one_line(owner: Desk, change: dict[str, str], said: str) -> None:
+def test_an_invalid_voice_is_refused_in_one_line(owner: Cli, change: dict[str, str], said: str) -> None:
     (owner.service.folder / "text.wav").write_text("no recording")
     write_voice(owner.service.folder / "short.wav", 1.0)
     os.mkfifo(owner.service.folder / "pipe")
@@ -102,7 +102,7 @@ def test_an_invalid_voice_is_refused_in_one_line(owner: Desk, change: dict[str, 
     assert stored(owner) == []
 
 
-def test_a_disk_that_refuses_the_sample_is_one_line(owner: Desk) -> None:
+def test_a_disk_that_refuses_the_sample_is_one_line(owner: Cli) -> None:
     write_voice(owner.service.folder / "long.wav", 50.0)
     order = clone("--consent", sample="long.wav")
     ended = on_full_disk(2**20, list(order), owner.service.env, owner.service.folder)
@@ -111,28 +111,28 @@ def test_a_disk_that_refuses_the_sample_is_one_line(owner: Desk) -> None:
     assert stored(owner) == []
 
 
-def test_a_voice_whose_nodes_are_offline_waits_until_one_is_online(owner: Desk) -> None:
+def test_a_voice_whose_nodes_are_offline_waits_until_one_is_online(owner: Cli) -> None:
     note = "No compute node that clones in 'zh' is online; the voice waits until one is."
-    for leaving, said in ((True, note), (False, None)):
-        asyncio.run(node_says_hello(owner, leaving=leaving))
+    for shutting_down, said in ((True, note), (False, None)):
+        asyncio.run(node_says_hello(owner, shutting_down=shutting_down))
         assert as_json(owner, *clone("--consent")).get("note") == said
 
 
-async def node_says_hello(desk: Desk, *, leaving: bool) -> None:
-    """Adds a node that clones Chinese voices. It is offline if `leaving`."""
-    db = await connect("sqlite:", desk.service.folder / "data")
+async def node_says_hello(cli: Cli, *, shutting_down: bool) -> None:
+    """Adds a node that clones Chinese voices. It is offline if `shutting_down`."""
+    db = await connect("sqlite:", cli.service.folder / "data")
     try:
         nodes = Nodes(db)
-        admitted = await nodes.join((await nodes.enroll(f"leaving: {leaving}")).token, "1")
+        admitted = await nodes.join((await nodes.enroll(f"shutting down: {shutting_down}")).token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
         await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", False))
-        if leaving:
+        if shutting_down:
             await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", True))
     finally:
         await db.close()
 
 
-def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Desk) -> None:
+def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Cli) -> None:
     owner.lines("account", "add", "bob")
     own = as_json(owner, *clone("--consent"))["voice_id"]
     everything = as_json(owner, "voice", "list", "--account", "ann", **ESPEAK)
@@ -143,14 +143,14 @@ def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Desk) -> None
     assert owner.refused("voice", "list", "--account", "nobody") == "There is no account 'nobody'."
 
 
-def test_public_voices_are_put_in_order_renamed_hidden_and_shown(desk: Desk) -> None:
-    first, second = (row["voice_id"] for row in as_json(desk, "voice", "list", **ESPEAK)[:2])
-    assert as_json(desk, "voice", "order", "yue-male-1", second, **ESPEAK) == {
+def test_public_voices_are_put_in_order_renamed_hidden_and_shown(cli: Cli) -> None:
+    first, second = (row["voice_id"] for row in as_json(cli, "voice", "list", **ESPEAK)[:2])
+    assert as_json(cli, "voice", "order", "yue-male-1", second, **ESPEAK) == {
         "voice_ids": ["yue-male-1", second]
     }
-    assert as_json(desk, "voice", "rename", second, "晨曦", **ESPEAK)["name"] == "晨曦"
-    assert as_json(desk, "voice", "hide", first, **ESPEAK) == {"voice_id": first, "hidden": True}
-    rows = as_json(desk, "voice", "list", **ESPEAK)[:3]
+    assert as_json(cli, "voice", "rename", second, "晨曦", **ESPEAK)["name"] == "晨曦"
+    assert as_json(cli, "voice", "hide", first, **ESPEAK) == {"voice_id": first, "hidden": True}
+    rows = as_json(cli, "voice", "list", **ESPEAK)[:3]
     assert [(row["voice_id"], row["place"], row["hidden"]) for row in rows] == [
         ("yue-male-1", 1, False),
         (second, 2, False),
@@ -158,9 +158,9 @@ def test_public_voices_are_put_in_order_renamed_hidden_and_shown(desk: Desk) -> 
     ]
     assert rows[1]["name"] == "晨曦"
 
-    desk.lines("voice", "rename", second, "", **ESPEAK)
-    desk.lines("voice", "show", first, **ESPEAK)
-    rows = as_json(desk, "voice", "list", **ESPEAK)[:3]
+    cli.lines("voice", "rename", second, "", **ESPEAK)
+    cli.lines("voice", "show", first, **ESPEAK)
+    rows = as_json(cli, "voice", "list", **ESPEAK)[:3]
     assert rows[1]["name"] == "安妮"
     assert rows[2]["hidden"] is False
 
@@ -168,8 +168,8 @@ def test_public_voices_are_put_in_order_renamed_hidden_and_shown(desk: Desk) -> 
 @pytest.mark.parametrize(
     "command", [("hide", "nobody"), ("show", "nobody"), ("rename", "nobody", "x"), ("order", "nobody")]
 )
-def test_an_unknown_voice_cannot_be_overridden(desk: Desk, command: tuple[str, ...]) -> None:
-    assert desk.refused("voice", *command, **ESPEAK) == "There is no public voice 'nobody'."
+def test_an_unknown_voice_cannot_be_overridden(cli: Cli, command: tuple[str, ...]) -> None:
+    assert cli.refused("voice", *command, **ESPEAK) == "There is no public voice 'nobody'."
 
 
 def listed(service: Service, key: str) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
 from myna.wire.farm import Hello, Job, LeaseProof
-from tests.store.books import Books, Holder
+from tests.store.books import Books, Customer
 
 PREVIEW = b"the preview"
 
@@ -40,23 +40,23 @@ class CloneSetup:
         await self.tasks.close()
         await self.inspector.close()
 
-    async def clone(self, holder: Holder, **changes: Any) -> CloneRow:
+    async def clone(self, customer: Customer, **changes: Any) -> CloneRow:
         """Clones a voice from the recording, as an operator does."""
-        account = await accounts.find(self.books.db, holder.name)
+        account = await accounts.find(self.books.db, customer.name)
         request = msgspec.structs.replace(self.request(), **changes)
         return await clones.clone(self.books.db, self.samples, self.inspector, account, request)
 
     def request(self) -> CloneRequest:
         return CloneRequest("小明", "zh", "你好，世界", self.recording, "the account's owner")
 
-    async def queued(self, holder: Holder) -> str:
+    async def queued(self, customer: Customer) -> str:
         """The id of a queued voice; its sample is a few bytes that were not inspected."""
         name, path = self.samples.new()
         path.write_bytes(b"a sample")
         voice_id = f"clone-{name.removesuffix('.wav')}"
         sha256 = hashlib.sha256(b"a sample").digest()
         what = ("小明", "zh", "你好，世界", name, 8, sha256, 3500, "its owner", clones.CONSENT)
-        new = NewClone(voice_id, holder.account_id, *what)
+        new = NewClone(voice_id, customer.account_id, *what)
 
         async def work(connection: Transaction) -> bool:
             return await store.add(connection, new, clones.CLONES_MAX)
@@ -85,15 +85,15 @@ class CloneSetup:
         path.write_bytes(PREVIEW)
         audio = Audio(name, len(PREVIEW), hashlib.sha256(PREVIEW).digest())
         try:
-            await self.tasks.complete(node_id, held_of(job), audio)
+            await self.tasks.complete(node_id, proof_of(job), audio)
         except BaseException:
             self.audio.delete(name)
             raise
         return name
 
-    async def ready(self, holder: Holder, node_id: int) -> CloneRow:
+    async def ready(self, customer: Customer, node_id: int) -> CloneRow:
         """A voice that the node has cloned."""
-        voice_id = await self.queued(holder)
+        voice_id = await self.queued(customer)
         await self.complete(node_id, await self.leased(node_id))
         clone = await self.find(voice_id)
         assert clone is not None
@@ -106,11 +106,13 @@ class CloneSetup:
     async def delete(self, voice_id: str) -> Deleted:
         return await clones.delete(self.books.db, self.samples, self.audio, voice_id)
 
-    async def ordered(self, holder: Holder, voice_id: str, status: TaskStatus = TaskStatus.QUEUED) -> Charge:
+    async def ordered(
+        self, customer: Customer, voice_id: str, status: TaskStatus = TaskStatus.QUEUED
+    ) -> Charge:
         """A task of one unit in this voice."""
         tts, task = int(Scope.TTS), NewTask("你好", voice_id, 1.0, status)
         version = (await config_store.load(self.books.db)).version
-        return await self.books.opened(holder, scope=tts, pays=tts, task=task, config_version=version)
+        return await self.books.opened(customer, scope=tts, pays=tts, task=task, config_version=version)
 
     def files(self) -> list[str]:
         """Every file of the two stores."""
@@ -118,5 +120,5 @@ class CloneSetup:
         return sorted(path.name for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
-def held_of(job: Job) -> LeaseProof:
+def proof_of(job: Job) -> LeaseProof:
     return LeaseProof(job.kind, job.id, job.epoch, job.token)

@@ -22,12 +22,12 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clone_setup: CloneSetup) -> None:
-    holder = await clone_setup.books.holder(units=7)
+    customer = await clone_setup.books.customer(units=7)
 
-    row = await clone_setup.clone(holder, transcript=" 你好，\n 世界 ")
+    row = await clone_setup.clone(customer, transcript=" 你好，\n 世界 ")
 
     assert clones.is_clone(row.voice_id)
-    assert (row.account_id, row.status, row.reason) == (holder.account_id, CloneStatus.QUEUED, "")
+    assert (row.account_id, row.status, row.reason) == (customer.account_id, CloneStatus.QUEUED, "")
     assert (row.name, row.language, row.transcript) == ("小明", "zh", "你好， 世界")
     assert (row.consent_by, row.consent_text) == ("the account's owner", CONSENT)
     assert abs(row.consent_at - time.time() * 1000) < 60_000
@@ -36,40 +36,42 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
     data = path.read_bytes()
     assert (row.sample_bytes, row.sample_sha256) == (len(data), hashlib.sha256(data).digest())
     assert row.sample_ms == 3500
-    assert await clone_setup.books.balance(holder) == 7
+    assert await clone_setup.books.balance(customer) == 7
     assert await clone_setup.books.sql("SELECT count(*) FROM calls") == [(0,)]
 
 
 async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:
     await config.change(clone_setup.books.db, "account_storage_mib", "1")
-    holder = await clone_setup.books.holder()
-    first = await clone_setup.clone(holder)
+    customer = await clone_setup.books.customer()
+    first = await clone_setup.clone(customer)
     room = 2**20 - first.sample_bytes
     await clone_setup.books.sql("UPDATE clones SET preview_bytes = $1", room - first.sample_bytes)
-    second = await clone_setup.clone(holder)  # the quota's last byte
+    second = await clone_setup.clone(customer)  # the quota's last byte
 
     with pytest.raises(CommandError, match="may store 1 MiB"):
-        await clone_setup.clone(holder)
+        await clone_setup.clone(customer)
 
     assert clone_setup.files() == sorted([first.sample, second.sample])
-    await clone_setup.clone(await clone_setup.books.holder())
+    await clone_setup.clone(await clone_setup.books.customer())
     await clone_setup.delete(second.voice_id)
-    await clone_setup.clone(holder)
+    await clone_setup.clone(customer)
 
 
 async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(clone_setup: CloneSetup) -> None:
     await config.change(clone_setup.books.db, "account_storage_mib", "1")
-    holder = await clone_setup.books.holder()
-    first = await clone_setup.clone(holder)
+    customer = await clone_setup.books.customer()
+    first = await clone_setup.clone(customer)
     room = 2**20 - 2 * first.sample_bytes
     await clone_setup.books.sql("UPDATE clones SET preview_bytes = $1", room)
-    both = await asyncio.gather(clone_setup.clone(holder), clone_setup.clone(holder), return_exceptions=True)
+    both = await asyncio.gather(
+        clone_setup.clone(customer), clone_setup.clone(customer), return_exceptions=True
+    )
     assert sorted(type(one).__name__ for one in both) == ["CloneRow", "CommandError"]
     assert len(clone_setup.files()) == 2
 
 
 async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: CloneSetup) -> None:
-    row = await clone_setup.clone(await clone_setup.books.holder())
+    row = await clone_setup.clone(await clone_setup.books.customer())
     path = clone_setup.samples.find(row.sample)
     assert path is not None
     assert path.stat().st_mode & 0o777 == 0o600
@@ -77,7 +79,7 @@ async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: Clone
 
 
 async def test_a_sample_is_not_in_the_audio_store(clone_setup: CloneSetup) -> None:
-    row = await clone_setup.clone(await clone_setup.books.holder())
+    row = await clone_setup.clone(await clone_setup.books.customer())
     audio = type(clone_setup.audio)(clone_setup.books.folder / "samples")
     assert audio.find(row.sample) is None
     assert clone_setup.samples.find("../" + row.sample) is None
@@ -86,9 +88,9 @@ async def test_a_sample_is_not_in_the_audio_store(clone_setup: CloneSetup) -> No
 async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(
     clone_setup: CloneSetup,
 ) -> None:
-    holder = await clone_setup.books.holder()
+    customer = await clone_setup.books.customer()
     with pytest.raises(CommandError, match="consent") as refused:
-        await clone_setup.clone(holder, consent_by="")
+        await clone_setup.clone(customer, consent_by="")
     assert CONSENT in str(refused.value)
     assert clone_setup.files() == []
     assert await clones.list_all(clone_setup.books.db) == []
@@ -114,9 +116,9 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
 async def test_an_invalid_request_is_refused_and_nothing_is_stored(
     clone_setup: CloneSetup, change: dict[str, str], said: str
 ) -> None:
-    holder = await clone_setup.books.holder()
+    customer = await clone_setup.books.customer()
     with pytest.raises(CommandError, match=said):
-        await clone_setup.clone(holder, **change)
+        await clone_setup.clone(customer, **change)
     assert clone_setup.files() == []
 
 
@@ -126,24 +128,24 @@ async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_messag
     text = tmp_path / "text.wav"
     text.write_text("no recording")
     with pytest.raises(CommandError, match="no recording that can be read here"):
-        await clone_setup.clone(await clone_setup.books.holder(), sample=text)
+        await clone_setup.clone(await clone_setup.books.customer(), sample=text)
     assert clone_setup.files() == []
     assert await clones.list_all(clone_setup.books.db) == []
 
 
 async def test_concurrent_clones_do_not_exceed_the_limit(clone_setup: CloneSetup) -> None:
-    holder = await clone_setup.books.holder()
+    customer = await clone_setup.books.customer()
     for _ in range(CLONES_MAX - 1):
-        await clone_setup.queued(holder)
+        await clone_setup.queued(customer)
 
-    results = await asyncio.gather(*(clone_setup.clone(holder) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(clone_setup.clone(customer) for _ in range(3)), return_exceptions=True)
 
     refused = [result for result in results if isinstance(result, CommandError)]
     assert len(refused) == 2
     assert all("has 100 cloned voices" in str(refusal) for refusal in refused)
-    assert await store.count(clone_setup.books.db, holder.account_id) == CLONES_MAX
+    assert await store.count(clone_setup.books.db, customer.account_id) == CLONES_MAX
     assert len(clone_setup.files()) == CLONES_MAX
-    await clone_setup.queued(await clone_setup.books.holder())  # another account isn't counted in
+    await clone_setup.queued(await clone_setup.books.customer())  # another account isn't counted in
 
 
 async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
@@ -152,7 +154,7 @@ async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
     """The COMMIT happened and its reply was lost: without its sample the voice could never be cloned."""
     async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
         clone_setup = CloneSetup(books, recording)
-        account = await accounts.find(books.db, (await books.holder()).name)
+        account = await accounts.find(books.db, (await books.customer()).name)
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(db.unavailable):
@@ -164,7 +166,7 @@ async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
 
 
 async def test_an_old_sample_without_a_voice_is_removed(clone_setup: CloneSetup) -> None:
-    voice = await clone_setup.find(await clone_setup.queued(await clone_setup.books.holder()))
+    voice = await clone_setup.find(await clone_setup.queued(await clone_setup.books.customer()))
     orphan, path = clone_setup.samples.new()
     path.write_bytes(b"left behind")
     young, young_path = clone_setup.samples.new()
@@ -181,29 +183,29 @@ async def test_an_old_sample_without_a_voice_is_removed(clone_setup: CloneSetup)
 
 
 async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: CloneSetup) -> None:
-    db, holder, other = (
+    db, customer, other = (
         clone_setup.books.db,
-        await clone_setup.books.holder(),
-        await clone_setup.books.holder(),
+        await clone_setup.books.customer(),
+        await clone_setup.books.customer(),
     )
     node = await clone_setup.node()
-    first, second = await clone_setup.ready(holder, node), await clone_setup.ready(holder, node)
+    first, second = await clone_setup.ready(customer, node), await clone_setup.ready(customer, node)
     theirs = await clone_setup.ready(other, node)
-    queued = await clone_setup.queued(holder)
+    queued = await clone_setup.queued(customer)
 
-    assert await store.ready(db, holder.account_id) == [first, second]
-    listed = [owned.clone.voice_id for owned in await store.owned_by(db, holder.account_id)]
+    assert await store.ready(db, customer.account_id) == [first, second]
+    listed = [owned.clone.voice_id for owned in await store.owned_by(db, customer.account_id)]
     assert listed == [first.voice_id, second.voice_id, queued]
     assert [(owned.clone.voice_id, owned.account) for owned in await clones.list_all(db)] == [
-        (first.voice_id, holder.name),
-        (second.voice_id, holder.name),
+        (first.voice_id, customer.name),
+        (second.voice_id, customer.name),
         (theirs.voice_id, other.name),
-        (queued, holder.name),
+        (queued, customer.name),
     ]
 
 
 async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSetup) -> None:
-    await clone_setup.queued(await clone_setup.books.holder())
+    await clone_setup.queued(await clone_setup.books.customer())
     job = await clone_setup.leased(await clone_setup.node())
     assert job.text == clones.PREVIEW["zh"]
     assert clones.preview_text("tlh") == clones.PREVIEW["en"]

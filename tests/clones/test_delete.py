@@ -8,7 +8,7 @@ from myna.errors import CommandError, StaleLease
 from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
-from tests.clones.clone_setup import CloneSetup, held_of
+from tests.clones.clone_setup import CloneSetup, proof_of
 from tests.store.books import break_refunds, charge_of, mend_refunds
 
 pytestmark = pytest.mark.anyio
@@ -17,8 +17,8 @@ ROUNDS = 10
 
 
 async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setup: CloneSetup) -> None:
-    holder, node = await clone_setup.books.holder(), await clone_setup.node()
-    kept, voice = await clone_setup.ready(holder, node), await clone_setup.ready(holder, node)
+    customer, node = await clone_setup.books.customer(), await clone_setup.node()
+    kept, voice = await clone_setup.ready(customer, node), await clone_setup.ready(customer, node)
     assert voice.preview in clone_setup.files()
 
     deleted = await clone_setup.delete(voice.voice_id)
@@ -32,18 +32,18 @@ async def test_deleting_a_voice_makes_earlier_decisions_stale(
     clone_setup: CloneSetup,
 ) -> None:
     books, node = clone_setup.books, await clone_setup.node()
-    holder = await books.holder()
-    voice = await clone_setup.ready(holder, node)
+    customer = await books.customer()
+    voice = await clone_setup.ready(customer, node)
     seen = (await config_store.load(books.db)).version
     await clone_setup.delete(voice.voice_id)
     task = NewTask("你好", voice.voice_id, 1.0, TaskStatus.QUEUED)
-    assert await books.charge(charge_of(holder, task=task, config_version=seen)) == [
+    assert await books.charge(charge_of(customer, task=task, config_version=seen)) == [
         ChargeRefused(RefusalReason.STALE)
     ]
 
 
 async def test_deleting_an_unknown_voice_is_refused(clone_setup: CloneSetup) -> None:
-    voice_id = await clone_setup.queued(await clone_setup.books.holder())
+    voice_id = await clone_setup.queued(await clone_setup.books.customer())
     await clone_setup.delete(voice_id)
     for unknown in (voice_id, "zh-female-1"):
         with pytest.raises(CommandError, match="There is no cloned voice"):
@@ -52,21 +52,21 @@ async def test_deleting_an_unknown_voice_is_refused(clone_setup: CloneSetup) -> 
 
 async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
-    holder = await books.holder(units=10)
-    voice, another = await clone_setup.ready(holder, node), await clone_setup.ready(holder, node)
-    done = await clone_setup.ordered(holder, voice.voice_id)
+    customer = await books.customer(units=10)
+    voice, another = await clone_setup.ready(customer, node), await clone_setup.ready(customer, node)
+    done = await clone_setup.ordered(customer, voice.voice_id)
     await clone_setup.complete(node, await clone_setup.leased(node))
-    held = await clone_setup.ordered(holder, voice.voice_id)
+    leased = await clone_setup.ordered(customer, voice.voice_id)
     job = await clone_setup.leased(node)
-    queued = await clone_setup.ordered(holder, voice.voice_id)
-    in_another = await clone_setup.ordered(holder, another.voice_id)
-    assert await books.balance(holder) == 6
+    queued = await clone_setup.ordered(customer, voice.voice_id)
+    in_another = await clone_setup.ordered(customer, another.voice_id)
+    assert await books.balance(customer) == 6
 
     deleted = await clone_setup.delete(voice.voice_id)
 
     assert deleted.refunded == 2
-    assert await books.balance(holder) == 8
-    for call in (held, queued):
+    assert await books.balance(customer) == 8
+    for call in (leased, queued):
         assert await books.state(call.call_id) == CallState.REFUNDED
         status, *_, reason = await books.task(call.call_id)
         assert (status, reason) == (TaskStatus.FAILED, VOICE_DELETED)
@@ -78,17 +78,17 @@ async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(clone_s
 
 
 async def test_deleting_a_voice_leaves_tasks_of_the_service_itself(clone_setup: CloneSetup) -> None:
-    holder = await clone_setup.books.holder(units=10)
-    voice_id = await clone_setup.queued(holder)
-    call = await clone_setup.ordered(holder, voice_id, TaskStatus.PROCESSING)
+    customer = await clone_setup.books.customer(units=10)
+    voice_id = await clone_setup.queued(customer)
+    call = await clone_setup.ordered(customer, voice_id, TaskStatus.PROCESSING)
     assert (await clone_setup.delete(voice_id)).refunded == 0
     assert await clone_setup.books.state(call.call_id) == CallState.OPEN
 
 
 async def test_a_failed_refund_rolls_back_the_deletion(clone_setup: CloneSetup) -> None:
-    books, holder = clone_setup.books, await clone_setup.books.holder()
-    voice_id = await clone_setup.queued(holder)
-    call = await clone_setup.ordered(holder, voice_id)
+    books, customer = clone_setup.books, await clone_setup.books.customer()
+    voice_id = await clone_setup.queued(customer)
+    call = await clone_setup.ordered(customer, voice_id)
     await break_refunds(books)
     with pytest.raises(Exception, match="refunds are out of order"):
         await clone_setup.delete(voice_id)
@@ -102,7 +102,7 @@ async def test_a_failed_refund_rolls_back_the_deletion(clone_setup: CloneSetup) 
 
 async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(clone_setup: CloneSetup) -> None:
     node = await clone_setup.node()
-    voice_id = await clone_setup.queued(await clone_setup.books.holder())
+    voice_id = await clone_setup.queued(await clone_setup.books.customer())
     job = await clone_setup.leased(node)
     assert job.reference is not None
     sample = bytes.fromhex(job.reference.sha256)
@@ -112,16 +112,16 @@ async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(clone_
 
     assert await clone_setup.tasks.reference(node, sample) is None
     assert await clone_setup.tasks.unused_samples([job.reference.sha256]) == [job.reference.sha256]
-    assert not await clone_setup.tasks.has_lease(node, held_of(job))
+    assert not await clone_setup.tasks.has_lease(node, proof_of(job))
     with pytest.raises(StaleLease):
         await clone_setup.complete(node, job)
     assert clone_setup.files() == []
 
 
 async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_setup: CloneSetup) -> None:
-    node, holder = await clone_setup.node(), await clone_setup.books.holder()
+    node, customer = await clone_setup.node(), await clone_setup.books.customer()
     for _ in range(ROUNDS):
-        voice_id = await clone_setup.queued(holder)
+        voice_id = await clone_setup.queued(customer)
         job = await clone_setup.leased(node)
 
         completed, deleted = await asyncio.gather(
@@ -137,9 +137,9 @@ async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_se
 async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     for _ in range(ROUNDS):
-        holder = await books.holder(units=10)
-        voice = await clone_setup.ready(holder, node)
-        calls = [await clone_setup.ordered(holder, voice.voice_id) for _ in range(4)]
+        customer = await books.customer(units=10)
+        voice = await clone_setup.ready(customer, node)
+        calls = [await clone_setup.ordered(customer, voice.voice_id) for _ in range(4)]
         jobs = [await clone_setup.leased(node) for _ in range(3)]
 
         *completed, deleted = await asyncio.gather(
@@ -152,16 +152,16 @@ async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: Clone
         delivered = sum(isinstance(name, str) for name in completed)
         assert all(isinstance(result, str | StaleLease) for result in completed)
         assert deleted.refunded == 4 - delivered
-        assert await books.balance(holder) == 10 - delivered
+        assert await books.balance(customer) == 10 - delivered
         states = [await books.state(call.call_id) for call in calls]
         assert states.count(CallState.REFUNDED) == deleted.refunded
         assert await books.audit() == []
 
 
 async def test_only_one_of_two_concurrent_deletions_succeeds(clone_setup: CloneSetup) -> None:
-    holder = await clone_setup.books.holder()
-    voice_id = await clone_setup.queued(holder)
-    await clone_setup.ordered(holder, voice_id)
+    customer = await clone_setup.books.customer()
+    voice_id = await clone_setup.queued(customer)
+    await clone_setup.ordered(customer, voice_id)
     results = await asyncio.gather(*(clone_setup.delete(voice_id) for _ in range(3)), return_exceptions=True)
     assert sorted(type(result).__name__ for result in results) == ["CommandError", "CommandError", "Deleted"]
-    assert await clone_setup.books.balance(holder) == 10
+    assert await clone_setup.books.balance(customer) == 10

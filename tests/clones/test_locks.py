@@ -44,11 +44,11 @@ async def test_deleting_a_voice_locks_the_account_first(
     clone_setup: CloneSetup, session: asyncpg.Connection
 ) -> None:
     """As does a node that completes it: locks are taken in one order, which prevents a deadlock."""
-    books, holder = clone_setup.books, await clone_setup.books.holder()
-    voice_id = await clone_setup.queued(holder)
-    await clone_setup.ordered(holder, voice_id)
+    books, customer = clone_setup.books, await clone_setup.books.customer()
+    voice_id = await clone_setup.queued(customer)
+    await clone_setup.ordered(customer, voice_id)
     async with session.transaction():
-        await session.execute(LOCK, holder.account_id)
+        await session.execute(LOCK, customer.account_id)
         deleting = asyncio.ensure_future(clone_setup.delete(voice_id))
         await session_waits(books)
         await session.execute("UPDATE clones SET preview = 'p' WHERE voice_id = $1", voice_id)
@@ -59,12 +59,12 @@ async def test_deleting_a_voice_locks_the_account_first(
 async def test_a_clone_is_counted_after_the_account_lock_is_released(
     clone_setup: CloneSetup, session: asyncpg.Connection
 ) -> None:
-    books, holder = clone_setup.books, await clone_setup.books.holder()
+    books, customer = clone_setup.books, await clone_setup.books.customer()
     for _ in range(CLONES_MAX - 1):
-        await clone_setup.queued(holder)
+        await clone_setup.queued(customer)
     async with session.transaction():
-        await session.execute(LOCK, holder.account_id)
-        cloning = asyncio.ensure_future(clone_setup.clone(holder))
+        await session.execute(LOCK, customer.account_id)
+        cloning = asyncio.ensure_future(clone_setup.clone(customer))
         await session_waits(books)
         await session.execute(
             "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"

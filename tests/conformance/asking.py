@@ -78,7 +78,7 @@ class Caller:
 
 
 def check(answer: Answer) -> None:
-    """Checks what holds for every answer below the base path: request id, content type, error envelope."""
+    """Checks what is true for every answer below the base path: request id, content type, error envelope."""
     assert answer.headers.get("x-request-id"), answer
     assert answer.headers["content-type"].split(";")[0] == "application/json", answer
     if answer.status != HTTPStatus.OK:

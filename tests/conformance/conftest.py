@@ -87,7 +87,7 @@ def service_without_speech(
 def own_service(
     new_database: Callable[[], str | None], make_service: ServiceMaker, upstream: Upstream
 ) -> Callable[..., Service]:
-    """Makes services for one test, with a chat upstream of its own, which the test may stop and kill.
+    """Makes services for one test, with a separate chat upstream, which the test may stop and kill.
 
     By default they have no speech channel, so that they start faster.
     """
@@ -139,7 +139,7 @@ def caller(service: Service) -> Caller:
 
 @pytest.fixture
 def new_caller(service: Service) -> CallerMaker:
-    """Makes callers with accounts of their own: `new_caller(units=…, scopes=…, expires_in=…, name=…)`."""
+    """Makes callers with new accounts: `new_caller(units=…, scopes=…, expires_in=…, name=…)`."""
     return lambda **parameters: make_caller(service, **parameters)
 
 

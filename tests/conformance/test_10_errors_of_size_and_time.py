@@ -86,15 +86,15 @@ def test_a_slow_body_is_disconnected_at_its_timeout(caller: Caller, path: str) -
     started = time.monotonic()
     with Wire(caller.service.root_url, deadline_s=0.1) as wire:
         begin(wire, caller, path, "Content-Length: 5000")
-        received = send_until_answered(wire, give_up_at=started + BODY_TIMEOUT_S + 15)
+        received = send_until_answered(wire, deadline=started + BODY_TIMEOUT_S + 15)
     assert received.startswith(b"HTTP/1.1 4") or not received
     assert BODY_TIMEOUT_S * 0.8 < time.monotonic() - started < BODY_TIMEOUT_S + 20
     assert caller.stats() - before == UNCHARGED
 
 
-def send_until_answered(wire: Wire, give_up_at: float) -> bytes:
+def send_until_answered(wire: Wire, deadline: float) -> bytes:
     """Sends spaces until the server answers or disconnects. Returns what was received."""
-    while time.monotonic() < give_up_at:
+    while time.monotonic() < deadline:
         try:
             wire.send(b" ")
             return wire.socket.recv(65536)

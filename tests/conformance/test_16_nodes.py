@@ -99,7 +99,7 @@ def test_a_task_is_queued_then_processing_then_completed(
     assert the_task(caller, task_id) == queued
     job = node.take()
     assert the_task(caller, task_id) == queued | {"status": 1, "status_text": "处理中"}
-    node.ask("beat", {"beats": [{"held": job.held, "progress": 0.4}]})
+    node.ask("beat", {"beats": [{"held": job.proof, "progress": 0.4}]})
     assert the_task(caller, task_id)["status_text"] == "处理中 40%"
     audio = mp3(0.7)
     assert node.complete(job, audio).status == 200
@@ -124,7 +124,7 @@ def test_a_job_has_text_voice_and_speed_and_nothing_of_the_account(
 
 def test_a_failed_task_is_refunded(caller: Caller, node: NodeClient, voice: str) -> None:
     task_id = caller.speak("你好", voice_id=voice).json["id"]
-    failure = {"held": node.take().held, "reason": "no such sound", "final": True}
+    failure = {"held": node.take().proof, "reason": "no such sound", "final": True}
     assert node.ask("fail", failure).status == 200
     failed = the_task(caller, task_id)
     said = "失败：无法合成，已退还所扣点数"  # not the node's message
@@ -173,7 +173,7 @@ def test_a_retry_of_an_order_gets_the_same_task_uncharged(
 def test_a_retry_of_a_failed_order_is_a_new_order(caller: Caller, node: NodeClient, voice: str) -> None:
     named = {"Idempotency-Key": "the order"}
     first = caller.speak("你好", named, voice_id=voice)
-    node.ask("fail", {"held": node.take().held, "reason": "no", "final": True})
+    node.ask("fail", {"held": node.take().proof, "reason": "no", "final": True})
     second = caller.speak("你好", named, voice_id=voice)
     assert second.json["id"] > first.json["id"]
     speak(node)
@@ -219,7 +219,7 @@ def test_a_chat_whose_speech_times_out_is_500_and_refunded(
 
 def test_a_cloned_voice_is_private_to_its_account(site: NodeSite, caller: Caller, tmp_path: Path) -> None:
     cloner = site.node(clones=["zh"])
-    stranger = make_caller(site.service)
+    other_caller = make_caller(site.service)
     sample = write_voice(tmp_path / "sample.wav")
     made = site.service.cli(
         "voice", "clone", caller.account.name, "--name", "我", "--language", "zh", "--sample", str(sample),
@@ -231,8 +231,8 @@ def test_a_cloned_voice_is_private_to_its_account(site: NodeSite, caller: Caller
     assert site.listed(caller.key.plain)[own] == {
         "voice_id": own, "name": "我", "gender": "neutral", "language": "zh", "source": "clone"
     }  # fmt: skip
-    assert own not in site.listed(stranger.key.plain)
-    foreign, unknown = (stranger.speak("你好", voice_id=other) for other in (own, "clone-" + "0" * 32))
+    assert own not in site.listed(other_caller.key.plain)
+    foreign, unknown = (other_caller.speak("你好", voice_id=other) for other in (own, "clone-" + "0" * 32))
     check_error(foreign, 400)
     assert foreign.body == unknown.body
     ordered = caller.speak("你好", voice_id=own)
@@ -277,9 +277,9 @@ def test_an_order_at_one_process_is_leased_at_once_at_another(
     caller = make_caller(first)
     node = replace(NodeSite(first).node(voice), service=second)
     with ThreadPoolExecutor(2) as pool:
-        taken = pool.submit(node.take)
+        refused = pool.submit(node.take)
         ordered = caller.speak("你好", voice_id=voice)
-        job = taken.result(PATIENCE_S)
+        job = refused.result(PATIENCE_S)
     assert job.id == ordered.json["id"]
     assert node.complete(job, mp3()).status == 200
     assert the_task(caller, job.id)["status"] == 2

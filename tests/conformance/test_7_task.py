@@ -41,10 +41,10 @@ def test_speech_by_chat_has_a_task_id(caller: Caller) -> None:
 
 
 def test_a_task_of_another_account_is_not_found(caller: Caller, new_caller: CallerMaker) -> None:
-    stranger = new_caller()
+    other_caller = new_caller()
     caller.speak("任务三")
-    foreign = stranger.get(f"/task?id={newest_record(caller)['id']}")
-    missing = stranger.get("/task?id=9007199254740991")
+    foreign = other_caller.get(f"/task?id={newest_record(caller)['id']}")
+    missing = other_caller.get("/task?id=9007199254740991")
     check_error(foreign, 404, "not_found_error")
     assert foreign.body == missing.body
     assert set(foreign.headers) == set(missing.headers)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.rig.processes import told
+from tests.rig.processes import proc_file
 from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
@@ -63,7 +63,7 @@ class Demo:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             pid = int(process.name)
-            fields = told(pid, "stat").rpartition(")")[2].split()
+            fields = proc_file(pid, "stat").rpartition(")")[2].split()
             if fields and int(fields[3]) == self.process.pid and fields[0] != "Z":
                 found.append(pid)
         return found

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 from filelock import FileLock
 
-from demo.service import settle
+from demo.service import choose_settings
 from tests.demo.running import Demo, DemoMaker
 from tests.rig.waiting import free_port
 
@@ -102,12 +102,12 @@ def test_another_port_is_used_if_the_default_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no myna.toml here
-    usual = settle({})[2]
-    if settle({})[0].port == usual:
+    usual = choose_settings({})[2]
+    if choose_settings({})[0].port == usual:
         with socket.create_server(("127.0.0.1", usual)):
-            settings, env, wanted = settle({})
+            settings, env, wanted = choose_settings({})
     else:
-        settings, env, wanted = settle({})
+        settings, env, wanted = choose_settings({})
     assert wanted == usual != settings.port
     assert env["MYNA_PORT"] == str(settings.port)
     assert settings.base_url.endswith(f":{settings.port}")

@@ -129,7 +129,7 @@ def new_thread(word: str) -> str:
     return said[0]
 
 
-def given_up(word: str) -> str:
+def dropped_privileges(word: str) -> str:
     ask = ctypes.CDLL(None).prctl
     core = resource.getrlimit(resource.RLIMIT_CORE)
     return f"core {core}, dumpable {ask(3, 0, 0, 0, 0)}, no new privileges {ask(39, 0, 0, 0, 0)}{word}"

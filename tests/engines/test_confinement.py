@@ -16,7 +16,7 @@ from myna.sandbox.confinement import AllowedPaths, child_environ
 from tests.engines.process_child import Command, Word
 from tests.engines.test_pool import path
 from tests.rig.calls import call
-from tests.rig.processes import children, told
+from tests.rig.processes import children, proc_file
 from tests.rig.service import ServiceMaker
 
 __all__ = ["path"]
@@ -230,7 +230,7 @@ def test_a_process_may_end_itself_by_a_signal(end: str) -> None:
 
 
 async def test_a_child_dumps_no_core_and_gains_no_privileges(pool: Pool[Word]) -> None:
-    assert await done(pool, "given_up") == "core (0, 0), dumpable 0, no new privileges 1"
+    assert await done(pool, "dropped_privileges") == "core (0, 0), dumpable 0, no new privileges 1"
 
 
 async def test_a_child_sees_no_key_of_an_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +279,6 @@ def test_the_service_dumps_no_core_and_its_audio_is_private(
     files = {path.stat().st_mode & 0o777 for path in audio.rglob("*.mp3")}
     assert (modes, files) == ({0o700}, {0o600})
     for pid in (service.pid, *children(service.pid)):
-        (limit,) = (line for line in told(pid, "limits").splitlines() if line.startswith("Max core"))
+        (limit,) = (line for line in proc_file(pid, "limits").splitlines() if line.startswith("Max core"))
         assert limit.split()[4:6] == ["0", "0"]
     assert "processes of myna.engines.espeak.child are confined by a system call filter and" in service.stderr

@@ -79,7 +79,7 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-async def _hung(inspector: Inspector, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
+async def _stalled(inspector: Inspector, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
     """A sample that the child reads without end."""
     task = asyncio.create_task(inspector.sample(stuck.path, target))
     await until(stuck.has_reader)
@@ -134,7 +134,7 @@ async def test_an_inspector_closed_before_its_first_use_starts_nothing(good: Pat
 async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted(
     inspector: Inspector, good: Path, stuck: _Stuck, tmp_path: Path
 ) -> None:
-    reading = await _hung(inspector, stuck, tmp_path / "sample.wav")
+    reading = await _stalled(inspector, stuck, tmp_path / "sample.wav")
     [pid] = inspector.pids()
 
     os.kill(pid, signal.SIGSEGV)
@@ -203,7 +203,7 @@ async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp
 
 
 async def test_a_cancelled_sample_leaves_no_file(inspector: Inspector, stuck: _Stuck, tmp_path: Path) -> None:
-    reading = await _hung(inspector, stuck, tmp_path / "sample.wav")
+    reading = await _stalled(inspector, stuck, tmp_path / "sample.wav")
     [pid] = inspector.pids()
 
     reading.cancel()
@@ -263,7 +263,7 @@ async def test_a_target_that_cannot_be_written_leaves_no_file(
 
 async def test_the_child_has_resource_limits(inspector: Inspector, good: Path, tmp_path: Path) -> None:
     await inspector.sample(good, tmp_path / "sample.wav")
-    limits = processes.told(inspector.pids()[0], "limits")
+    limits = processes.proc_file(inspector.pids()[0], "limits")
 
     def limit(name: str) -> tuple[str, str]:
         [(soft, hard)] = re.findall(rf"{name} +(\d+) +(\d+)", limits)
@@ -291,7 +291,7 @@ async def test_a_header_that_claims_gigabytes_is_refused_within_the_memory_limit
     with pytest.raises(SampleRefused):
         await inspector.sample(source, tmp_path / "second.wav")
 
-    peak_kib = re.findall(r"VmHWM:\s+(\d+) kB", processes.told(before[0], "status"))[0]
+    peak_kib = re.findall(r"VmHWM:\s+(\d+) kB", processes.proc_file(before[0], "status"))[0]
     assert int(peak_kib) < 300 * 1024
     assert await inspector.sample(good, tmp_path / "second.wav") and inspector.pids() == before
 

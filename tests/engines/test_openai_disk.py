@@ -61,11 +61,11 @@ async def test_a_stalled_disk_is_a_timeout(
     """It blocks nothing else, and leaves no file when it responds again."""
     asked, moves = threading.Event(), threading.Event()
 
-    def stands_still(_: int) -> None:
+    def block_forever(_: int) -> None:
         asked.set()
         assert moves.wait(LONG_S)
 
-    monkeypatch.setattr("myna.files.atomic_file.os.fsync", stands_still)
+    monkeypatch.setattr("myna.files.atomic_file.os.fsync", block_forever)
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
     await until(asked.is_set)
@@ -84,13 +84,13 @@ async def test_a_full_disk_queue_refuses_calls(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    held = [engine._disk._data.run(moves.wait) for _ in range(THREADS + QUEUE_MAX)]
+    blocked = [engine._disk._data.run(moves.wait) for _ in range(THREADS + QUEUE_MAX)]
     await until(engine._disk.full)
     with pytest.raises(EngineBusy):
         await speak(engine, tmp_path)
     assert upstream.requests == [] and names(tmp_path) == []
     moves.set()
-    await asyncio.gather(*held)
+    await asyncio.gather(*blocked)
     assert (await speak(engine, tmp_path)).seconds > 0
 
 
@@ -98,37 +98,37 @@ async def test_a_stalled_disk_does_not_delay_other_failures(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    held = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
+    blocked = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
     upstream.speech = answer(b"", "422 Unprocessable Content")
     with pytest.raises(UtteranceRefused):
         await speak(engine, tmp_path)
     assert names(tmp_path) == []
     moves.set()
-    await asyncio.gather(*held)
+    await asyncio.gather(*blocked)
 
 
 async def test_a_slow_cleanup_hides_no_failure(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    begun, moves, held = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
+    started, moves, blocked = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
 
     def stall() -> bool:
-        begun.set()
+        started.set()
         return moves.wait()
 
     async def refuses(peer: PeerConnection) -> None:
-        held.append(engine._disk._metadata.run(stall))
+        blocked.append(engine._disk._metadata.run(stall))
         await peer.send(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: begun.is_set() and engine._disk._metadata.queued == 1)
+    await until(lambda: started.is_set() and engine._disk._metadata.queued == 1)
     clock.move(LONG_S)
     with pytest.raises(UtteranceRefused):
         await call
     moves.set()
-    assert await asyncio.gather(*held) == [True]
+    assert await asyncio.gather(*blocked) == [True]
     await _idle(engine._disk)
 
 
@@ -137,10 +137,10 @@ async def test_a_stalled_open_blocks_nothing_else(
 ) -> None:
     disk, really = StalledDisk(), Path.open
 
-    def stands_still(path: Path, *args: Any, **kwargs: Any) -> object:
+    def block_forever(path: Path, *args: Any, **kwargs: Any) -> object:
         return really(disk.block(path), *args, **kwargs)
 
-    monkeypatch.setattr("pathlib.Path.open", stands_still)
+    monkeypatch.setattr("pathlib.Path.open", block_forever)
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
     await until(lambda: bool(disk.calls))

@@ -165,14 +165,14 @@ async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) 
         raise EngineBusy("The engine's queue is full.")
 
     files = _files_of_two()
-    held = files._disk._metadata.run(lambda: disk.block(tmp_path))
+    blocked = files._disk._metadata.run(lambda: disk.block(tmp_path))
     for _ in range(20):
         with pytest.raises(EngineBusy):
             await files.write(tmp_path / "said.mp3", 60, refused)
     await until(lambda: bool(disk.calls))
     assert files._disk._metadata.queued == 0
     disk.resume()
-    await held
+    await blocked
 
 
 async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, disk: StalledDisk) -> None:
@@ -180,12 +180,12 @@ async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, dis
         raise AssertionError("it was started")
 
     files = _files_of_two()
-    held = [files._disk._metadata.run(partial(disk.block, tmp_path)) for _ in range(1 + QUEUE_MAX)]
+    blocked = [files._disk._metadata.run(partial(disk.block, tmp_path)) for _ in range(1 + QUEUE_MAX)]
     await until(files._disk.full)
     with pytest.raises(EngineBusy):
         await files.write(tmp_path / "said.mp3", 60, never)
     disk.resume()
-    await asyncio.gather(*held)
+    await asyncio.gather(*blocked)
     assert not files._disk.full()
 
 

@@ -249,11 +249,11 @@ async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None
 async def test_a_job_cancelled_twice_still_waits_for_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, kill, goes_on = await _busy(pool), Child.kill, asyncio.Event()
+    job, kill, resumed = await _busy(pool), Child.kill, asyncio.Event()
     [pid] = pool.pids()
 
     async def slow(child: Child) -> None:
-        await goes_on.wait()
+        await resumed.wait()
         await kill(child)
 
     monkeypatch.setattr("myna.engines.pool.child_handle.Child.kill", slow)
@@ -261,7 +261,7 @@ async def test_a_job_cancelled_twice_still_waits_for_its_process(
         job.cancel()
         await asyncio.sleep(0.05)
     assert not job.done()
-    goes_on.set()
+    resumed.set()
     with pytest.raises(asyncio.CancelledError):
         await job
 

@@ -63,9 +63,9 @@ async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
     sample = await inspector.sample(_put(folder, data), target)
     written = target.read_bytes()
     assert (sample.size_bytes, sample.sha256) == (len(written), hashlib.sha256(written).digest())
-    told = soundfile.info(target)
-    assert (told.format, told.subtype, told.channels, told.samplerate) == ("WAV", "PCM_16", 1, 24_000)
-    assert told.frames / 24_000 == sample.seconds
+    info = soundfile.info(target)
+    assert (info.format, info.subtype, info.channels, info.samplerate) == ("WAV", "PCM_16", 1, 24_000)
+    assert info.frames / 24_000 == sample.seconds
     return sample
 
 
@@ -159,7 +159,7 @@ async def test_encoder_padding_after_a_minute_is_accepted(inspector: Inspector, 
     assert 60 < (await _sampled(inspector, tmp_path, data)).seconds < 60.1
 
 
-def _quiet() -> NDArray[np.float32]:
+def _silent() -> NDArray[np.float32]:
     return voice(5) * np.float32(0.003)
 
 
@@ -185,7 +185,7 @@ def _tone() -> NDArray[np.float32]:
         (lambda: voice(2.99), r"^The recording is 2\.9 s long; send at least 3 s\.$"),
         (lambda: voice(60.6), r"^The recording is longer than 60 s; send a part of it\.$"),
         (lambda: voice(5) * 0, r"^The recording is silent or nearly so; speak closer to the microphone\.$"),
-        (_quiet, r"^The recording is silent or nearly so"),
+        (_silent, r"^The recording is silent or nearly so"),
         (
             _mostly_silence,
             r"^Only 1\.\d s of the recording are clearly louder than its background; send at least 2 s",

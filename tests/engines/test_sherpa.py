@@ -297,16 +297,16 @@ async def test_a_process_killed_while_speaking_is_replaced(vits: Sherpa, tmp_pat
 
 
 async def test_a_cancelled_speech_call_leaves_no_file(vits: Sherpa, tmp_path: Path) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
     call = asyncio.create_task(
         vits.speak(
             Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
             tmp_path / "long.mp3",
             60,
-            Client(progress=lambda _: begun.set()),
+            Client(progress=lambda _: started.set()),
         )
     )
-    await begun.wait()
+    await started.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

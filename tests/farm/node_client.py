@@ -22,7 +22,7 @@ from tests.rig.waiting import wait_until
 
 HEADERS = {PROTOCOL_HEADER: str(PROTOCOL)}
 POLL_S = 20
-POLL_BEGUN_DEADLINE_S = 30
+POLL_START_DEADLINE_S = 30
 
 _numbers = itertools.count(1)
 
@@ -37,7 +37,7 @@ class Job:
     token: str
 
     @property
-    def held(self) -> dict[str, Any]:
+    def proof(self) -> dict[str, Any]:
         return {"kind": self.kind, "id": self.id, "epoch": self.epoch, "token": self.token}
 
     @property
@@ -174,7 +174,7 @@ class NodeSite:
         return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
 
     def sql(self, statement: str, *args: object) -> list[tuple[Any, ...]]:
-        """Runs one statement on the service's database, in a transaction of its own."""
+        """Runs one statement on the service's database, in one transaction."""
         return asyncio.run(self._sql(statement, args))
 
     async def _sql(self, statement: str, args: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -194,7 +194,7 @@ def open_poll(node: NodeClient, pool: ThreadPoolExecutor) -> Future[Answer]:
     """Starts a long poll and waits until the service has received it."""
     before = backdate(node)
     answer = pool.submit(node.ask, "lease", {"jobs": 1, "wait_s": POLL_S})
-    wait_until(lambda: node.listed["heard_at"] > before, POLL_BEGUN_DEADLINE_S, "the poll has begun")
+    wait_until(lambda: node.listed["heard_at"] > before, POLL_START_DEADLINE_S, "the poll has begun")
     return answer
 
 

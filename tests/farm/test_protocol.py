@@ -87,7 +87,9 @@ def test_voices_of_an_offline_node_are_unlisted_until_it_is_online(site: NodeSit
         back()
         wait_until(lambda: voice in site.listed(key), PROMPT_S, "the voice is back with its node")
     node.hello(voice, leaving=True)
-    wait_until(lambda: voice not in site.listed(key), PROMPT_S, "the voice of a leaving node is unlisted")
+    wait_until(
+        lambda: voice not in site.listed(key), PROMPT_S, "the voice of a node that shuts down is unlisted"
+    )
     node.ask("beat", {"beats": []})
     assert node.listed["state"] == "offline"
     node.hello(voice)
@@ -209,7 +211,7 @@ def test_a_draining_node_completes_its_jobs_and_gets_no_more(site: NodeSite, key
         assert result_of(PROMPT_S, poll).json["jobs"] == []
     task = site.order(key, voice)
     assert node.lease(wait_s=1) == []
-    assert node.ask("beat", {"beats": [{"held": job.held}]}).json["cancel"] == []
+    assert node.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == []
     assert node.complete(job, mp3()).status == 200
     assert other.take().id == task
 
@@ -249,8 +251,8 @@ def test_a_beat_renews_leases_and_names_those_to_cancel(site: NodeSite, key: str
     task = site.order(key, voice)
     job = node.take()
     site.sql("UPDATE tasks SET lease_until = now_ms() + 3000 WHERE id = $1", task)
-    stale = job.held | {"epoch": 7}
-    beats = [{"held": job.held, "progress": 0.5}, {"held": stale}]
+    stale = job.proof | {"epoch": 7}
+    beats = [{"held": job.proof, "progress": 0.5}, {"held": stale}]
     heard = node.ask("beat", {"beats": beats}).json
     assert heard == {"lease_s": 30.0, "cancel": [stale]}
     ((left_ms, progress),) = site.sql(
@@ -265,8 +267,8 @@ def test_another_node_cannot_beat_complete_or_fail_a_lease(site: NodeSite, key: 
     node, other = site.node(voice), site.node(voice)
     site.order(key, voice)
     job = node.take()
-    assert other.ask("beat", {"beats": [{"held": job.held}]}).json["cancel"] == [job.held]
-    assert other.ask("fail", {"held": job.held, "reason": "no", "final": True}).status == 409
+    assert other.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == [job.proof]
+    assert other.ask("fail", {"held": job.proof, "reason": "no", "final": True}).status == 409
     assert other.complete(job, mp3()).status == 409
     assert node.complete(job, mp3()).status == 200
 
@@ -276,9 +278,9 @@ def test_another_node_cannot_beat_complete_or_fail_a_lease(site: NodeSite, key: 
 )
 def test_an_invalid_job_reference_is_refused(site: NodeSite, wrong: dict[str, Any]) -> None:
     node = site.node()
-    held = {"kind": "task", "id": 1, "epoch": 1, "token": "x"} | wrong
-    assert node.ask("beat", {"beats": [{"held": held}]}).status == 400
-    assert node.ask("fail", {"held": held, "reason": "x"}).status == 400
+    proof = {"kind": "task", "id": 1, "epoch": 1, "token": "x"} | wrong
+    assert node.ask("beat", {"beats": [{"held": proof}]}).status == 400
+    assert node.ask("fail", {"held": proof, "reason": "x"}).status == 400
 
 
 # ---- fail
@@ -289,7 +291,7 @@ def test_a_final_failure_fails_and_refunds_the_task(site: NodeSite) -> None:
     key = account.key().plain
     node = site.node(voice)
     task = site.order(key, voice)
-    failure = {"held": node.take().held, "reason": "no\x00such\nvoice", "final": True}
+    failure = {"held": node.take().proof, "reason": "no\x00such\nvoice", "final": True}
     assert node.ask("fail", failure).json == {"ok": 1}
     assert site.task(key, task)["status"] == 3
     assert site.service.cli("account", "show", account.name)["balance"] == 5
@@ -304,7 +306,7 @@ def test_a_failed_or_returned_job_is_requeued(
     node = site.node(voice)
     task = site.order(key, voice)
     first = node.take()
-    assert node.ask("fail", {"held": first.held, "reason": "busy", **more}).status == 200
+    assert node.ask("fail", {"held": first.proof, "reason": "busy", **more}).status == 200
     second = node.take()
     assert (second.id, second.epoch) == (task, 2)
     assert site.sql("SELECT tries FROM tasks WHERE id = $1", task) == [(tries,)]
@@ -315,7 +317,7 @@ def test_a_failed_or_returned_job_is_requeued(
 def test_a_voice_that_failed_without_a_reason_gets_one(site: NodeSite, tmp_path: Path) -> None:
     node = site.node(clones=["vv"])
     voice = clone(site, "vv", tmp_path)
-    failure = {"held": node.take().held, "reason": "\n", "final": True}
+    failure = {"held": node.take().proof, "reason": "\n", "final": True}
     assert node.ask("fail", failure).status == 200
     ((status, reason),) = site.sql("SELECT status, reason FROM clones WHERE voice_id = $1", voice)
     assert (status, reason) == (3, "the node gave no reason")
@@ -342,8 +344,8 @@ def test_a_reference_is_served_only_under_a_lease_of_its_voice(site: NodeSite, t
     answer = get(node, path)
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, sample, "audio/wav")
     assert get(other, path).status == 404
-    held = {name: job[name] for name in ("kind", "id", "epoch", "token")}
-    assert node.ask("fail", {"held": held, "reason": "this can't be cloned", "final": True}).status == 200
+    proof = {name: job[name] for name in ("kind", "id", "epoch", "token")}
+    assert node.ask("fail", {"held": proof, "reason": "this can't be cloned", "final": True}).status == 200
     assert get(node, path).status == 404
 
 

@@ -78,7 +78,7 @@ async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     nodes, tasks, inspector = Nodes(db), Tasks(db, lease_s=60), Inspector()
     token = (await nodes.enroll("n")).token
     credential = (await nodes.join(token, "")).credential
-    await db.transaction(_hold_a_preview)
+    await db.transaction(_lock_a_preview)
     audio = AudioStore(tmp_path / "audio")
     uploads = Uploads(NodeAuth(db, nodes, 5.0), tasks, audio, inspector, FreeSpace(tmp_path, 0))
     async with _serving(uploads) as port:
@@ -87,7 +87,7 @@ async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     await db.close()
 
 
-async def _hold_a_preview(db: Transaction) -> None:
+async def _lock_a_preview(db: Transaction) -> None:
     await db.fetch("INSERT INTO accounts (name, email, operator, created_at) VALUES ('a', '', 0, 1)")
     await db.fetch(
         "INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,"

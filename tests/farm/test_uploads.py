@@ -16,7 +16,7 @@ def key(site: NodeSite) -> str:
 
 
 @pytest.fixture
-def held(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
+def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
     """A node and a job leased to it."""
     voice = new_voice()
     node = site.node(voice)
@@ -33,18 +33,18 @@ def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> N
     task = site.order(key, voice)
     answer = node.complete(node.take(), mp3())
     assert (answer.status, answer.json) == (200, {"ok": 1})
-    shown = site.task(key, task)
-    assert shown["status"] == 2
-    assert call("GET", shown["audio_url"]).body == mp3()
+    task_row = site.task(key, task)
+    assert task_row["status"] == 2
+    assert call("GET", task_row["audio_url"]).body == mp3()
     assert call("GET", f"{site.service.base_url}/me", key=key).json["stats"]["ok_calls"] == 1
     assert site.service.cli("account", "show", account.name)["balance"] == 0
     assert node.listed["chars_per_s"] > 0
 
 
 def test_a_repeated_upload_succeeds_and_leaves_one_file(
-    site: NodeSite, key: str, held: tuple[NodeClient, Job]
+    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     before = site.audio()
     assert node.complete(job, mp3()).status == 200
     kept = site.audio() - before
@@ -55,9 +55,9 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(
 
 
 def test_other_audio_for_a_completed_job_is_409(
-    site: NodeSite, key: str, held: tuple[NodeClient, Job]
+    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     node.complete(job, mp3())
     before = site.audio()
     answer = node.complete(job, mp3(hertz=660))
@@ -67,9 +67,9 @@ def test_other_audio_for_a_completed_job_is_409(
 
 
 def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
-    site: NodeSite, held: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     site.sql("UPDATE tasks SET lease_until = now_ms() - 1 WHERE id = $1", job.id)
     before = site.audio()
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
@@ -84,9 +84,9 @@ def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
 
 
 def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
-    site: NodeSite, held: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     audio, before = mp3(seconds=60), site.audio()
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         node.begin(wire, job, audio)
@@ -116,9 +116,9 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     ids=["other hash", "noise", "a header", "half", "bad hash", "no hash", *["bad job"] * 4, "nothing"],
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
-    site: NodeSite, held: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
+    site: NodeSite, leased_job: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
 ) -> None:
-    node, job = held
+    node, job = leased_job
     before = site.audio()
     answer = node.complete(job, audio, **headers)
     assert answer.status == 400, answer
@@ -128,9 +128,9 @@ def test_an_invalid_upload_is_refused_and_the_lease_continues(
 
 
 def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
-    site: NodeSite, held: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     before = site.audio()
     with Wire(site.service.root_url) as wire:
         node.begin(wire, job, mp3())
@@ -142,9 +142,9 @@ def test_an_interrupted_upload_leaves_no_file_and_the_lease_continues(
 
 
 def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
-    site: NodeSite, held: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     before = site.audio()
     headers = node.upload_headers(job, mp3())
     chunked = call("POST", site.url("complete"), key=node.credential, body=iter([mp3()]), headers=headers)
@@ -156,9 +156,9 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
 
 
 def test_expect_100_continue_with_an_unknown_credential_is_401(
-    site: NodeSite, held: tuple[NodeClient, Job]
+    site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         headers = node.upload_headers(job, mp3()) | {
             "Authorization": "Bearer mynanode_" + "0" * 40,
@@ -172,9 +172,9 @@ def test_expect_100_continue_with_an_unknown_credential_is_401(
 
 
 def test_a_long_upload_does_not_delay_other_nodes(
-    site: NodeSite, key: str, held: tuple[NodeClient, Job]
+    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
 ) -> None:
-    node, job = held
+    node, job = leased_job
     audio = mp3(seconds=60)
     with Wire(site.service.root_url) as wire:
         node.begin(wire, job, audio)
@@ -188,8 +188,8 @@ def test_a_long_upload_does_not_delay_other_nodes(
     assert call("GET", site.task(key, job.id)["audio_url"]).body == audio
 
 
-def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, held: tuple[NodeClient, Job]) -> None:
-    node, job = held
+def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]) -> None:
+    node, job = leased_job
     before = site.audio()
     with Wire(site.service.root_url) as wire:
         node.begin(wire, job, mp3())

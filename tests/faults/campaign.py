@@ -36,7 +36,7 @@ PAUSE = threading.Event()
 
 
 @dataclass(frozen=True)
-class Seen:
+class Response:
     """One request of the traffic. `answer` is None if the connection ended without one."""
 
     request_id: str
@@ -51,7 +51,7 @@ class Traffic:
     def __init__(self, callers: Sequence[Caller], seed: int) -> None:
         self._callers = callers
         self._over = threading.Event()
-        self.seen: list[Seen] = []
+        self.seen: list[Response] = []
         self._clients = [
             threading.Thread(target=self._run, args=(number, random.Random(f"{seed} {number}")))
             for number in range(CLIENTS)
@@ -59,19 +59,19 @@ class Traffic:
         for client in self._clients:
             client.start()
 
-    def end(self) -> list[Seen]:
+    def end(self) -> list[Response]:
         self._over.set()
         for client in self._clients:
             client.join(60)
         return self.seen
 
-    def _run(self, number: int, dice: random.Random) -> None:
+    def _run(self, number: int, rng: random.Random) -> None:
         count = 0
         while not self._over.is_set():
             count += 1
             request_id = f"{number}-{count}"
-            caller = dice.choice(self._callers)
-            kind = dice.choices(("chat", "upstream fails", "hang up", "speech"), (50, 15, 15, 20))[0]
+            caller = rng.choice(self._callers)
+            kind = rng.choices(("chat", "upstream fails", "hang up", "speech"), (50, 15, 15, 20))[0]
             text = "fault=status:500" if kind == "upstream fails" else f"call {request_id}."
             try:
                 if kind == "hang up":
@@ -81,7 +81,7 @@ class Traffic:
             except (OSError, http.client.HTTPException):
                 answer = None
                 PAUSE.wait(0.02)  # the process may be down
-            self.seen.append(Seen(request_id, text, kind == "speech", answer))
+            self.seen.append(Response(request_id, text, kind == "speech", answer))
 
 
 def _ask(caller: Caller, request_id: str, text: str, *, speech: bool) -> Answer:
@@ -108,7 +108,7 @@ class Worker:
     """A compute node that completes most jobs, fails some, and lets the lease of others expire."""
 
     def __init__(self, node: NodeClient, seed: int) -> None:
-        self._node, self._dice = node, random.Random(f"{seed} node")
+        self._node, self._rng = node, random.Random(f"{seed} node")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -126,11 +126,11 @@ class Worker:
                 PAUSE.wait(0.05)
 
     def _do(self, job: Job) -> None:
-        what = self._dice.choices(("complete", "fail", "forget"), (80, 10, 10))[0]
+        what = self._rng.choices(("complete", "fail", "forget"), (80, 10, 10))[0]
         if what == "complete":
             self._node.complete(job, mp3())
         elif what == "fail":
-            self._node.ask("fail", {"held": job.held, "reason": "a dice said so", "final": True})
+            self._node.ask("fail", {"held": job.proof, "reason": "the test failed it", "final": True})
 
 
 class DatabaseWire:
@@ -143,7 +143,7 @@ class DatabaseWire:
     def cut(self) -> None:
         self._loop.call_soon_threadsafe(self._proxy.disconnect)
 
-    def mute(self) -> None:
+    def silence_server(self) -> None:
         self._loop.call_soon_threadsafe(self._proxy.silence)
 
     def lose_commit(self) -> None:
@@ -186,16 +186,16 @@ def stop(service: Service, _: random.Random) -> None:
     service.start()
 
 
-def freeze(service: Service, dice: random.Random) -> None:
+def freeze(service: Service, rng: random.Random) -> None:
     """For longer than a call's deadline, or less."""
     service.pause()
     try:
-        time.sleep(dice.uniform(0.1, CALL_DEADLINE_S + 1))
+        time.sleep(rng.uniform(0.1, CALL_DEADLINE_S + 1))
     finally:
         service.resume()
 
 
-def contradictions(seen: Sequence[Seen], states: dict[str, list[int]]) -> Iterator[str]:
+def contradictions(seen: Sequence[Response], states: dict[str, list[int]]) -> Iterator[str]:
     """Each answer that the books contradict. `states` has the call states of each request id."""
     for one in seen:
         found = states.get(one.request_id, [])

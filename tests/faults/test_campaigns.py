@@ -46,7 +46,7 @@ def run_campaign(
     first, last = services[0], services[-1]
     last.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
     caller = new_caller(last, units=UNITS)
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     worker = Worker(NodeSite(last).node(VOICE), seed)
     traffic = Traffic([at(service, caller) for service in services], seed)
     done = Counter[str]()
@@ -54,8 +54,8 @@ def run_campaign(
         for _ in range(ROUNDS):
             before = len(traffic.seen)
             wait_until(lambda before=before: len(traffic.seen) > before + 20, 60, "calls go through")  # type: ignore[misc]
-            name = dice.choice(sorted(disturbances))
-            disturbances[name](dice)
+            name = rng.choice(sorted(disturbances))
+            disturbances[name](rng)
             done[name] += 1
     finally:
         seen = traffic.end()
@@ -81,9 +81,9 @@ def test_sqlite_under_kill_stop_and_freeze(service_on: ServiceOn, seed: int) -> 
     run_campaign(
         [service],
         {
-            "kill": lambda dice: kill(service, dice),
-            "stop": lambda dice: stop(service, dice),
-            "freeze": lambda dice: freeze(service, dice),
+            "kill": lambda rng: kill(service, rng),
+            "stop": lambda rng: stop(service, rng),
+            "freeze": lambda rng: freeze(service, rng),
         },
         seed,
     )
@@ -102,11 +102,11 @@ def test_postgresql_under_kill_freeze_cut_and_mute(
         run_campaign(
             [service, beside],
             {
-                "kill": lambda dice: kill(service, dice),
-                "stop": lambda dice: stop(service, dice),
-                "freeze": lambda dice: freeze(service, dice),
+                "kill": lambda rng: kill(service, rng),
+                "stop": lambda rng: stop(service, rng),
+                "freeze": lambda rng: freeze(service, rng),
                 "cut": lambda _: wire.cut(),
-                "mute": lambda _: wire.mute(),
+                "mute": lambda _: wire.silence_server(),
                 "lose an answer": lambda _: wire.lose_commit(),
             },
             seed,

@@ -119,8 +119,8 @@ def test_a_server_killed_under_load_has_every_delivered_answer(
 
     wait_until(settled, SWEPT_DEADLINE_S, "open calls of the killed processes are refunded")
     assert caller.stats().ok_calls >= len(delivered)
-    shown = service.cli("account", "show", caller.account.name)
-    assert shown["balance"] == 1_000_000 - caller.stats().ok_calls
+    account_row = service.cli("account", "show", caller.account.name)
+    assert account_row["balance"] == 1_000_000 - caller.stats().ok_calls
     assert audited(service)
 
 

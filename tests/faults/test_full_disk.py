@@ -43,10 +43,10 @@ def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service
     empty_disk(service)
     wait_until(lambda: stored(service), 60, "the service is ready again")
 
-    def works() -> bool:
+    def writable() -> bool:
         return caller.chat("hello").status == 200
 
-    wait_until(works, 60, "calls go through again")
+    wait_until(writable, 60, "calls go through again")
     wait_until(lambda: caller.stats() == DELIVERED, 60, "only one call costs")
     assert service.cli("account", "show", caller.account.name)["balance"] == 4
     assert audited(service)

@@ -159,10 +159,10 @@ def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, ma
     """Its upload is delayed by the wire until another node has completed the job."""
     proxy = make_proxy(farm.service.port)
     proxy.fail_next("hold", "POST /farm/v1/complete")
-    sleeping = farm.node("sleeping", proxy.url).start()
+    frozen = farm.node("sleeping", proxy.url).start()
     number = farm.order()
     assert proxy.failed.wait(DEADLINE_S)
-    sleeping.signal(signal.SIGSTOP)
+    frozen.signal(signal.SIGSTOP)
     other = farm.node("other").start()
     farm.check_delivered(number)
     other.wait_logged(f"task {number}: {len(TEXT)} characters")
@@ -170,18 +170,18 @@ def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, ma
     proxy.release()
     wait_until(lambda: bool(proxy.status_line), DEADLINE_S, "the late audio is answered")
     assert proxy.status_line.startswith(b"HTTP/1.1 409 ")
-    sleeping.signal(signal.SIGCONT)
-    sleeping.wait_logged(f"task {number}: dropped")
+    frozen.signal(signal.SIGCONT)
+    frozen.wait_logged(f"task {number}: dropped")
     farm.check_delivered(number)
     assert other.stop() == 0
     farm.wait_status(farm.order(), 2)
 
 
 def test_the_job_of_a_stopped_node_is_requeued_and_completed_by_another(farm: Farm) -> None:
-    leaving = farm.node("leaving").start()
-    number, _ = farm.stall_job(leaving)
-    assert leaving.stop() == 0
-    assert leaving.messages(f"task {number}: requeued")
+    stopped_node = farm.node("leaving").start()
+    number, _ = farm.stall_job(stopped_node)
+    assert stopped_node.stop() == 0
+    assert stopped_node.messages(f"task {number}: requeued")
     assert farm.task(number)["status"] == 0
     farm.node("living").start()
     farm.check_delivered(number)
@@ -207,7 +207,7 @@ def test_a_service_killed_during_a_job_gets_its_audio_after_the_restart(farm: Fa
     farm.service.kill()
     node.wait_logged("Trying again.")
     farm.service.start()
-    speaking.go_on()
+    speaking.resume()
     farm.check_delivered(number)
     node.wait_logged("it answers again")
     assert len(node.messages("connected to")) == 1
@@ -221,12 +221,14 @@ def test_a_job_whose_nodes_are_all_killed_is_refunded(farm: Farm) -> None:
         farm.voices(node).stop()
     number = farm.order()
     for _ in range(TRIES_MAX):
-        wait_until(lambda: holder(farm, nodes) != "", DEADLINE_S, "a node has leased it", every_s=0.1)
-        nodes.pop(holder(farm, nodes)).kill()
+        wait_until(
+            lambda: processing_node(farm, nodes) != "", DEADLINE_S, "a node has leased it", every_s=0.1
+        )
+        nodes.pop(processing_node(farm, nodes)).kill()
     farm.check_refunded(number)
 
 
-def holder(farm: Farm, nodes: Mapping[str, ComputeNode]) -> str:
+def processing_node(farm: Farm, nodes: Mapping[str, ComputeNode]) -> str:
     """The name of the node with a job, or an empty string."""
     rows = farm.service.cli("node", "list")
     return next((str(row["name"]) for row in rows if row["jobs"] and row["name"] in nodes), "")
@@ -241,7 +243,7 @@ def test_a_job_past_its_deadline_is_refunded_and_dropped_by_its_node(farm: Farm)
         farm.service.cli("settings", "set", "task_deadline_s", "120")
     farm.check_refunded(number)
     node.wait_logged(f"task {number}: dropped")
-    speaking.go_on()
+    speaking.resume()
     farm.check_refunded(number)
 
 
@@ -253,11 +255,11 @@ def test_deleting_a_voice_fails_its_jobs_and_removes_its_references(farm: Farm, 
     wait_until(lambda: voice in listed(farm), DEADLINE_S, "the voice is ready", every_s=0.05)
     assert len(farm.files("samples")) == len(farm.files("audio") - farm.before) == 1
     assert len(node.files("references")) == 1
-    held, _ = farm.stall_job(node, voice)
+    stalled_job, _ = farm.stall_job(node, voice)
     waiting = farm.order(voice)
     assert farm.task(waiting)["status"] == 0
     farm.service.cli("voice", "delete", voice)
-    farm.check_refunded(held, waiting)
+    farm.check_refunded(stalled_job, waiting)
     assert farm.files("samples") == set()
     node.wait(lambda: node.files("references") == [], "the reference on the node is deleted")
     assert voice not in listed(farm)
@@ -290,7 +292,7 @@ def test_an_order_at_one_process_is_leased_at_once_by_a_node_at_another(
             (job,) = poll.result(DEADLINE_S).json["jobs"]
             took_s.append(time.monotonic() - began)
             assert job["id"] == ordered
-            held = Job(job["kind"], job["id"], job["epoch"], job["token"])
-            assert node.complete(held, mp3()).status == 200
+            stalled_job = Job(job["kind"], job["id"], job["epoch"], job["token"])
+            assert node.complete(stalled_job, mp3()).status == 200
     assert max(took_s) < PROMPT_S
     assert audited(here)

@@ -23,7 +23,7 @@ WAIT_S = 60
 class LocalServer:
     """A running server with a few routes.
 
-    `/held` answers after `release`, `/until-disconnected` when its client has disconnected,
+    `/blocked` answers after `release`, `/until-disconnected` when its client has disconnected,
     `/large` with 8 MB, `/body` with the size of its body.
     """
 
@@ -31,16 +31,16 @@ class LocalServer:
     port: int
     budget: BodyBudget
     release: asyncio.Event = field(default_factory=asyncio.Event)
-    begun: int = 0
+    started: int = 0
     connections_opened: list["RawConnection"] = field(default_factory=list)
 
-    async def held(self, request: Request) -> Response:
-        self.begun += 1
+    async def block(self, request: Request) -> Response:
+        self.started += 1
         await self.release.wait()
         return Response(b"done")
 
     async def until_disconnected(self, request: Request) -> Response:
-        self.begun += 1
+        self.started += 1
         await request.part()
         await request.disconnected()
         return Response(b"disconnected")
@@ -51,10 +51,10 @@ class LocalServer:
     async def body(self, request: Request) -> Response:
         return Response(b"%d" % len(await request.body()))
 
-    async def hold_body(self, request: Request) -> Response:
+    async def block_body(self, request: Request) -> Response:
         """Keeps its body in memory until `release`."""
         size_bytes = len(await request.body())
-        self.begun += 1
+        self.started += 1
         await self.release.wait()
         return Response(b"%d" % size_bytes)
 
@@ -81,7 +81,7 @@ class RawConnection:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    def ask(self, path: str = "/held", method: str = "GET", lines: bytes = b"") -> None:
+    def ask(self, path: str = "/blocked", method: str = "GET", lines: bytes = b"") -> None:
         self.send(b"%b %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (method.encode(), path.encode(), lines))
 
     async def answer(self) -> tuple[int, bytes]:
@@ -135,9 +135,9 @@ async def local_server(
     running = server.Server(server.configure(app, chosen))
     local = LocalServer(running, chosen.port, limits.budget)
     routes |= {
-        "/held": {"GET": local.held, "POST": local.held},
+        "/blocked": {"GET": local.block, "POST": local.block},
         "/until-disconnected": {"GET": local.until_disconnected},
-        "/held-body": {"POST": local.hold_body},
+        "/blocked-body": {"POST": local.block_body},
         "/broken": {"POST": local.broken},
         "/large": {"GET": local.large},
         "/body": {"POST": local.body},

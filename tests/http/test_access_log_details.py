@@ -76,9 +76,9 @@ def test_a_refusal_is_logged_with_account_key_and_error_type(make_service: Servi
     limited = {**who, "key_id": int(chat_only.id), "error_type": "authentication_error"}
     assert line_of(service, unscoped) == limited
     service.revoke(key)
-    stranger = {"error_type": "authentication_error"}
-    assert line_of(service, chat(service, key.plain)) == {**who, **stranger}
-    assert line_of(service, chat(service, "myna_" + "0" * 40)) == stranger
+    unknown_key = {"error_type": "authentication_error"}
+    assert line_of(service, chat(service, key.plain)) == {**who, **unknown_key}
+    assert line_of(service, chat(service, "myna_" + "0" * 40)) == unknown_key
     nowhere = call("GET", f"{service.root_url}/nowhere")
     assert line_of(service, nowhere) == {"error_type": "not_found_error"}
     assert line_of(service, chat(service, chat_only.plain, READ_ALOUD))["error_type"] == "service_unavailable"

@@ -90,7 +90,7 @@ def test_an_api_key_uses_at_most_its_share_of_the_budget(
 async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
     async with local_server(bodies_max_bytes=LARGE) as local:
         client = await local.connect()
-        client.ask("/held-body", "POST", b"Transfer-Encoding: chunked\r\n")
+        client.ask("/blocked-body", "POST", b"Transfer-Encoding: chunked\r\n")
         client.send(b"%x\r\n%b\r\n" % (LARGE // 2, b"x" * (LARGE // 2)))
         await until(lambda: local.budget.in_use_bytes == LARGE // 2)
         other = await local.connect()
@@ -100,8 +100,8 @@ async def test_a_chunked_body_is_counted_as_it_arrives() -> None:
         await refused(other)
         assert local.budget.in_use_bytes == LARGE // 2
         client.send(b"0\r\n\r\n")
-        await until(lambda: local.begun == 1)
-        assert local.budget.in_use_bytes == LARGE // 2  # for as long as the call goes on
+        await until(lambda: local.started == 1)
+        assert local.budget.in_use_bytes == LARGE // 2  # until the call ends
         local.release.set()
         assert (await client.answer())[0] == 200
         await until(lambda: local.budget.in_use_bytes == 0)
@@ -111,10 +111,10 @@ async def test_a_body_with_a_content_length_is_counted() -> None:
     async with local_server(bodies_max_bytes=LARGE) as local:
         clients = [await local.connect() for _ in range(2)]
         for client in clients:
-            client.ask("/held-body", "POST", b"Content-Length: %d\r\n" % (LARGE * 2 // 3))
+            client.ask("/blocked-body", "POST", b"Content-Length: %d\r\n" % (LARGE * 2 // 3))
             client.send(b"x" * (LARGE * 2 // 3))
         answers = asyncio.gather(*(client.answer() for client in clients))
-        await until(lambda: local.begun == 1)
+        await until(lambda: local.started == 1)
         local.release.set()
         assert sorted(status for status, _ in await answers) == [200, 503]
         await until(lambda: local.budget.in_use_bytes == 0)
@@ -170,7 +170,7 @@ def test_a_key_that_uses_its_share_is_refused_uncharged_and_other_keys_are_serve
             answer = call("POST", url, key=key, data=large)
             return (answer.status, answer.headers.get("retry-after")) == (503, "0")
 
-        wait_until(refused, 60, "the first body is held")
+        wait_until(refused, 60, "the first body is buffered")
         assert call("POST", url, key="myna_" + "0" * 40, data=large).status == 401
         assert call("POST", url, key=key, data=chat).status == 200
         assert call("POST", url, key=other, data=large).status != 503

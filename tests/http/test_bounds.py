@@ -1,4 +1,4 @@
-"""One request blocks the event loop for at most 50 ms, whatever it contains.
+"""One request blocks the event loop for at most 50 ms with any content.
 
 The table lists every function that reads a caller's bytes on the event loop, each with inputs that were slow
 or might be. A time is judged in two ways, neither of which depends on the machine: against a reference that

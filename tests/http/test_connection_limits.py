@@ -93,10 +93,10 @@ async def test_the_timeout_of_heads_does_not_end_a_call_in_progress(
 ) -> None:
     async with local_server() as local:
         client = await local.connect()
-        client.ask("/held")
-        await until(lambda: local.begun == 1)
+        client.ask("/blocked")
+        await until(lambda: local.started == 1)
         short_timeouts()
-        client.send(b"GET /held HT")
+        client.send(b"GET /blocked HT")
         sent = time.monotonic()
         await until(lambda: time.monotonic() > sent + 2 * SHORT_S)  # longer than the timeout of heads
         local.release.set()
@@ -118,12 +118,12 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with local_server() as local:
         client = await local.connect()
-        client.ask("/held")
+        client.ask("/blocked")
         for size in (1, 2, 3):
             client.send(
                 b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
             )
-        await until(lambda: local.begun == 1)
+        await until(lambda: local.started == 1)
         local.release.set()
         assert [await client.answer() for _ in range(4)] == [
             (200, b"done"),
@@ -136,7 +136,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 async def test_pipelined_requests_are_answered_up_to_their_limit() -> None:
     async with local_server() as local:
         client = await local.connect()
-        client.send(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
+        client.send(b"GET /blocked HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
         local.release.set()
         answers = 0
         try:
@@ -145,15 +145,15 @@ async def test_pipelined_requests_are_answered_up_to_their_limit() -> None:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the end of the connection
         assert 1 <= answers <= connection.PIPELINED_MAX + 1
-        assert local.begun == answers
+        assert local.started == answers
 
 
 async def test_pending_answers_are_sent_before_a_malformed_request_is_refused() -> None:
     async with local_server() as local:
         client = await local.connect()
-        client.ask("/held")
+        client.ask("/blocked")
         client.send(b"no http at all\r\n\r\n")
-        await until(lambda: local.begun == 1)
+        await until(lambda: local.started == 1)
         local.release.set()
         assert await client.answer() == (200, b"done")
         assert await client.is_closed()
@@ -190,7 +190,7 @@ async def test_a_connection_over_the_limit_is_answered_for_health_only(
     async with local_server(connections_max=1) as local:
         await local.connect()
         await until(lambda: local.connections == 1)
-        for path, status in (("/healthz", 204), ("/readyz?x=1", 204), ("/metrics", 204), ("/held", 503)):
+        for path, status in (("/healthz", 204), ("/readyz?x=1", 204), ("/metrics", 204), ("/blocked", 503)):
             extra = await local.connect()
             extra.ask(path)
             extra.ask("/body", "POST", b"Content-Length: 0\r\n")
@@ -205,14 +205,14 @@ async def test_a_connection_over_the_limit_is_answered_for_health_only(
         assert b" 204 " in await slow.reader.readuntil(b"\r\n\r\n")
         await until(lambda: local.connections == 1)
         assert local.server.config.over_limit_count == 0
-        assert local.begun == 0
+        assert local.started == 0
 
 
 async def test_a_poll_ends_when_its_client_half_closes() -> None:
     async with local_server() as local:
         client = await local.connect()
         client.ask("/until-disconnected")
-        await until(lambda: local.begun == 1)
+        await until(lambda: local.started == 1)
         client.writer.write_eof()
         assert await client.answer() == (200, b"disconnected")
         assert await client.is_closed()
@@ -240,17 +240,17 @@ async def test_many_connections_over_the_limit_are_closed_and_released() -> None
 async def test_a_server_drains_its_calls_before_it_stops() -> None:
     async with local_server(shutdown_grace_s=LONG_S) as local:
         busy, idle = await local.connect(), await local.connect()
-        busy.ask("/held")
+        busy.ask("/blocked")
         idle.ask("/body", "POST", b"Content-Length: 0\r\n")
         assert (await idle.answer())[0] == 200
-        await until(lambda: local.begun == 1)
+        await until(lambda: local.started == 1)
         local.server.should_exit = True
         await until(lambda: local.server.config.stopping)
         late = await local.connect()
         for client in (idle, late):
-            client.ask("/held", "POST", b"Content-Length: 0\r\n")
+            client.ask("/blocked", "POST", b"Content-Length: 0\r\n")
             assert (await client.answer())[0] == 503
-        assert local.begun == 1
+        assert local.started == 1
         local.release.set()
         assert await busy.answer() == (200, b"done")
 
@@ -258,8 +258,8 @@ async def test_a_server_drains_its_calls_before_it_stops() -> None:
 async def test_a_call_longer_than_the_grace_period_is_answered_with_500() -> None:
     async with local_server(shutdown_grace_s=SHORT_S) as local:
         client = await local.connect()
-        client.ask("/held")
-        await until(lambda: local.begun == 1)
+        client.ask("/blocked")
+        await until(lambda: local.started == 1)
         local.server.should_exit = True
         status, body = await client.answer()
         assert status == 500

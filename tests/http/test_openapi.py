@@ -70,8 +70,8 @@ def test_response_headers_are_documented(described: dict[str, Any]) -> None:
         for path, operation in operations(described)
     }
     units = {"X-Units-Cost", "X-Units-Balance"}
-    told = {"/me": units, "/chat/completions": units, "/tts": {*units, "X-Ignored-Fields"}}
-    assert {path: names for path, names in headers.items() if names} == told
+    expected = {"/me": units, "/chat/completions": units, "/tts": {*units, "X-Ignored-Fields"}}
+    assert {path: names for path, names in headers.items() if names} == expected
 
 
 def test_limits_are_documented(described: dict[str, Any]) -> None:

@@ -52,8 +52,8 @@ def test_a_malformed_request_is_logged_and_counted_without_its_content(make_serv
     for sent in (f"GET /{KEY}\r\n\r\n", f"{KEY} / HTTP/1.1\r\n\r\n", f"GET / HTTP/1.1\r\n{KEY}: x\r\n\r\n"):
         answer = refused(service, sent.encode())
         line = line_of(service, answer)
-        told = {name: line[name] for name in line if name not in ("time", "level", "logger", "request_id")}
-        assert told == {"status": 400, "error_type": "invalid_request_error"}
+        fields = {name: line[name] for name in line if name not in ("time", "level", "logger", "request_id")}
+        assert fields == {"status": 400, "error_type": "invalid_request_error"}
     assert counted(service, 'myna_requests_total{path="refused",status="400"}') == 3
     assert counted(service, 'myna_request_errors_total{path="refused",type="invalid_request_error"}') == 3
     assert KEY[5:] not in service.stderr
@@ -62,9 +62,9 @@ def test_a_malformed_request_is_logged_and_counted_without_its_content(make_serv
 def test_a_connection_over_the_limit_is_logged_and_counted(make_service: ServiceMaker) -> None:
     env = {"MYNA_CONNECTIONS_MAX": "1"}
     service = make_service(chat_url="parrot:", speech="none", env=env).start()
-    with Wire(service.root_url) as held:
-        held.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert held.answer("GET").status == 200
+    with Wire(service.root_url) as blocked:
+        blocked.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert blocked.answer("GET").status == 200
         answer = refused(service, f"GET /v1/{KEY} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         line = line_of(service, answer)
         assert (line["status"], line["error_type"]) == (503, "service_unavailable")

@@ -239,7 +239,7 @@ def test_expect_100_continue_is_refused_before_the_body_is_sent(edge: Edge, size
 
 
 def test_an_upgrade_to_http_2_is_ignored(edge: Edge) -> None:
-    """Java's client sends it with its first request, whatever the method."""
+    """Java's client sends it with its first request of any method."""
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAA")
     with edge.wire() as wire:
         assert ask(wire, edge, "GET /v1/me HTTP/1.1", *offer).status == 200

@@ -30,8 +30,8 @@ def test_during_shutdown_new_calls_are_refused_and_open_calls_finish(
     service = make_service(chat_url=upstream.url, speech="none").start()
     key = service.account().key().plain
     answers: list[Answer] = []
-    held = threading.Thread(target=lambda: answers.append(chat(service, key)))
-    held.start()
+    caller = threading.Thread(target=lambda: answers.append(chat(service, key)))
+    caller.start()
     upstream.wait_for_requests(1)
     service.terminate()
     wait_until(lambda: call("GET", f"{service.root_url}/readyz").status == 503, WAIT_S, "it is not ready")
@@ -41,7 +41,7 @@ def test_during_shutdown_new_calls_are_refused_and_open_calls_finish(
     assert (refused.status, refused.json["error"]["type"]) == (503, "service_unavailable")
     assert call("GET", f"{service.base_url}/me", key=key).json["stats"]["calls"] == 1
     upstream.release()
-    held.join(WAIT_S)
+    caller.join(WAIT_S)
     assert service.exit_code() == 0
     assert answers[0].status == 200
     assert service.command("audit").code == 0
@@ -78,11 +78,11 @@ def test_a_call_longer_than_the_grace_period_is_refunded_and_the_exit_code_is_0(
     account = service.account(units=5)
     key = account.key().plain
     answers: list[Answer] = []
-    held = threading.Thread(target=lambda: answers.append(chat(service, key)))
-    held.start()
+    caller = threading.Thread(target=lambda: answers.append(chat(service, key)))
+    caller.start()
     upstream.wait_for_requests(1)
     assert service.stop() == 0
-    held.join(WAIT_S)
+    caller.join(WAIT_S)
     assert (answers[0].status, answers[0].json["error"]["type"]) == (500, "server_error")
     assert service.cli("account", "show", account.name)["balance"] == 5
 
@@ -127,12 +127,12 @@ def check_a_killed_worker_is_replaced(pair: Service) -> None:
 def workers(service: Service) -> list[int]:
     """The worker processes, without the resource tracker of multiprocessing."""
     found = processes.children(service.pid)
-    return [pid for pid in found if "spawn_main" in processes.told(pid, "cmdline")]
+    return [pid for pid in found if "spawn_main" in processes.proc_file(pid, "cmdline")]
 
 
 def workers_that_served(service: Service) -> int:
     """Number of workers whose file of counters has a GET /me."""
-    environ = processes.told(workers(service)[0], "environ")
+    environ = processes.proc_file(workers(service)[0], "environ")
     (folder,) = re.findall(r"PROMETHEUS_MULTIPROC_DIR=([^\0]+)", environ)
     return sum(b"/v1/me" in file.read_bytes() for file in Path(folder).glob("counter_*.db"))
 

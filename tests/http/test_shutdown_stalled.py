@@ -88,7 +88,7 @@ def test_maintenance_that_does_not_end_does_not_delay_shutdown(
 
 @pytest.fixture
 def unread() -> Iterator[tuple[int, int]]:
-    """A pipe with a buffer of one page that nobody reads."""
+    """An unread pipe with a buffer of one page."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     yield reading, writing
@@ -97,7 +97,7 @@ def unread() -> Iterator[tuple[int, int]]:
         os.close(writing)
 
 
-def test_a_log_that_nobody_reads_delays_neither_calls_nor_shutdown(
+def test_an_unread_log_delays_neither_calls_nor_shutdown(
     make_service: ServiceMaker, unread: tuple[int, int]
 ) -> None:
     _, writing = unread

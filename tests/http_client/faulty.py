@@ -171,8 +171,8 @@ def dripping(start: bytes, drop: bytes, every_s: float) -> Behaviour:
     async def behave(peer: PeerConnection) -> None:
         await peer.receive()
         await peer.send(start)
-        leaving = asyncio.ensure_future(peer.until_the_client_disconnects())
-        while not (await asyncio.wait([leaving], timeout=every_s))[0]:
+        disconnected = asyncio.ensure_future(peer.until_the_client_disconnects())
+        while not (await asyncio.wait([disconnected], timeout=every_s))[0]:
             await peer.send(drop)
 
     return behave

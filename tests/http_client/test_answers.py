@@ -99,12 +99,12 @@ async def test_a_connection_waits_before_its_next_call(serve: Serve) -> None:
 async def test_an_origin_that_sent_unexpected_bytes_is_used_without_keep_alive(
     outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def once_too_much(peer: PeerConnection) -> None:
+    async def one_answer_too_many(peer: PeerConnection) -> None:
         while await peer.receive():
             await peer.send(answer(b"ok") * (2 if peer.number == 1 else 1))
 
     caplog.set_level(logging.WARNING)
-    server, other = serve(once_too_much), serve(answering(answer(b"ok")))
+    server, other = serve(one_answer_too_many), serve(answering(answer(b"ok")))
     for _ in range(4):
         await post(outbound, server.url)
         await post(outbound, other.url)

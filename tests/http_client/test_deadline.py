@@ -41,15 +41,15 @@ async def test_a_call_ends_at_its_deadline_for_any_server(
 
 async def test_the_deadline_includes_waiting_for_a_free_connection(serve: Serve) -> None:
     server, outbound = serve(silent), HttpClient(connections_max=1)
-    holder = asyncio.ensure_future(post(outbound, server.url))
+    first_call = asyncio.ensure_future(post(outbound, server.url))
     await server.until(lambda: len(server.requests) == 1)
 
     with pytest.raises(TimedOut, match="No connection was free"):
         await post(outbound, server.url, deadline_s=0.2)
 
     assert len(server.requests) == 1
-    holder.cancel()
-    await asyncio.wait([holder])
+    first_call.cancel()
+    await asyncio.wait([first_call])
     await outbound.close()
 
 

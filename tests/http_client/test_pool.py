@@ -107,12 +107,12 @@ async def test_a_post_does_not_use_an_idle_connection_that_its_server_closed(
 async def test_a_post_that_was_read_and_not_answered_is_not_sent_again(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    async def second_time_dead(peer: PeerConnection) -> None:
+    async def fails_second_request(peer: PeerConnection) -> None:
         await peer.receive()
         await peer.send(answer(b"ok"))
         await peer.receive()
 
-    server = serve(second_time_dead)
+    server = serve(fails_second_request)
     await post(outbound, server.url, b"one")
 
     with pytest.raises(ConnectionBroken, match="without an answer"):
@@ -171,7 +171,7 @@ async def test_a_connection_that_ends_before_its_first_use_releases_its_slot(
     await outbound.close()
 
 
-async def about_to_leave(
+async def about_to_send(
     outbound: HttpClient, serve: Serve
 ) -> tuple[ClientConnection, "asyncio.Task[ClientResponse]"]:
     """A reused connection, and a call over it of which no byte has been sent yet."""
@@ -187,7 +187,7 @@ async def about_to_leave(
 async def test_bytes_parsed_before_the_request_is_sent_are_not_its_answer(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    connection, calling = await about_to_leave(outbound, serve)
+    connection, calling = await about_to_send(outbound, serve)
     connection._parse(memoryview(answer(b"of another request")))
     assert (await calling).body == b"ok"
     assert connection not in outbound._open
@@ -227,6 +227,6 @@ def connections() -> set[int]:
 async def test_a_connection_that_ends_before_the_request_is_sent_is_replaced(
     outbound: HttpClient, serve: Serve
 ) -> None:
-    connection, calling = await about_to_leave(outbound, serve)
+    connection, calling = await about_to_send(outbound, serve)
     connection._transport._transport.abort()
     assert (await calling).body == b"ok"

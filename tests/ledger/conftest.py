@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.ledger.desk import Desk, desk_on
+from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import Books
 
 
 @pytest.fixture
-async def desk(books: Books) -> AsyncIterator[Desk]:
-    async with desk_on(books.db) as opened:
+async def service(books: Books) -> AsyncIterator[LedgerService]:
+    async with ledger_service_on(books.db) as opened:
         yield opened

@@ -21,67 +21,67 @@ from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
-from tests.ledger.desk import Desk, caller_of, desk_on, refusing
+from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, reserved, speech
+from tests.store.books import Books, idempotency_key_of, speech
 
 pytestmark = pytest.mark.anyio
 
 BAD_REQUEST = InvalidRequest("text: must not be blank.")
 
 
-async def test_a_call_is_charged_when_it_is_admitted(books: Books, desk: Desk) -> None:
-    holder = await books.holder(units=5)
+async def test_a_call_is_charged_when_it_is_admitted(books: Books, service: LedgerService) -> None:
+    customer = await books.customer(units=5)
 
-    call = await desk.admit(holder, desk.order(units=2, seconds=30.0))
+    call = await service.admit(customer, service.order(units=2, seconds=30.0))
 
-    assert (call.account_id, call.units, call.task_id) == (holder.account_id, 2, 0)
+    assert (call.account_id, call.units, call.task_id) == (customer.account_id, 2, 0)
     assert 0 < call.seconds_left <= 30
-    assert await books.balance(holder) == 3
+    assert await books.balance(customer) == 3
     async with call:
         await call.keep("an answer")
 
 
-async def test_a_task_is_created_with_its_call(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    async with await desk.admit(holder, desk.order(pays=Scope.TTS, task=speech())) as call:
+async def test_a_task_is_created_with_its_call(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer, service.order(pays=Scope.TTS, task=speech())) as call:
         assert await books.sql("SELECT id FROM tasks") == [(call.task_id,)]
 
 
-async def test_a_call_that_is_not_kept_is_refunded(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
+async def test_a_call_that_is_not_kept_is_refunded(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
     with pytest.raises(ZeroDivisionError):
-        async with await desk.admit(holder, desk.order(units=4)) as call:
-            assert await books.balance(holder) == 6
+        async with await service.admit(customer, service.order(units=4)) as call:
+            assert await books.balance(customer) == 6
             raise ZeroDivisionError
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
     assert await books.entries(call.id) == [(0, -4), (1, 4)]
 
 
-async def test_a_price_that_changed_before_the_charge_applies(books: Books, desk: Desk) -> None:
+async def test_a_price_that_changed_before_the_charge_applies(books: Books, service: LedgerService) -> None:
     """The process's configuration is stale; the charge detects it, and the request is planned again."""
-    holder = await books.holder(units=9)
+    customer = await books.customer(units=9)
     await config.change(books.db, "chat_units", "7")
 
-    call = await desk.admit(holder)
+    call = await service.admit(customer)
 
     assert call.units == 7
-    assert await books.balance(holder) == 2
+    assert await books.balance(customer) == 2
     async with call:
         pass
 
 
 async def test_a_late_refresh_does_not_restore_an_older_configuration(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await config_store.load(books.db)
     await config.change(books.db, "chat_units", "7")
     new = await config_store.load(books.db)
-    begun, released = asyncio.Event(), asyncio.Event()
+    started, released = asyncio.Event(), asyncio.Event()
 
     async def late(_: object) -> Config:
         monkeypatch.setattr(config_store, "load", early)
-        begun.set()
+        started.set()
         await released.wait()
         return old
 
@@ -89,102 +89,108 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
         return new
 
     monkeypatch.setattr(config_store, "load", late)
-    refreshing = asyncio.ensure_future(desk.config.refresh())
-    await begun.wait()
-    await desk.config.refresh()
+    refreshing = asyncio.ensure_future(service.config.refresh())
+    await started.wait()
+    await service.config.refresh()
     released.set()
     await refreshing
-    assert desk.config.current is new
-    assert desk.config.settings.chat_units == 7
+    assert service.config.current is new
+    assert service.config.settings.chat_units == 7
 
 
-async def test_a_refresh_after_a_restore_accepts_an_older_version(books: Books, desk: Desk) -> None:
-    before = desk.config.current.version
+async def test_a_refresh_after_a_restore_accepts_an_older_version(
+    books: Books, service: LedgerService
+) -> None:
+    before = service.config.current.version
     await config.change(books.db, "chat_units", "7")
-    await desk.config.refresh()
+    await service.config.refresh()
     await books.sql("UPDATE site SET version = $1", before)
     await books.sql("DELETE FROM settings")
-    await desk.config.refresh()
-    assert (desk.config.current.version, desk.config.settings.chat_units) == (before, 1)
+    await service.config.refresh()
+    assert (service.config.current.version, service.config.settings.chat_units) == (before, 1)
 
 
 async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
-    books: Books, desk: Desk
+    books: Books, service: LedgerService
 ) -> None:
     """Else it would carry the price of one version and the number of another."""
-    holder, old, prices = await books.holder(), desk.config.current, []
+    customer, old, prices = await books.customer(), service.config.current, []
     await config.change(books.db, "chat_units", "7")
-    await desk.config.refresh()
+    await service.config.refresh()
 
     async def plan() -> ChargeOrder:
         if not prices:
-            desk.config._replace(old)
-        prices.append(desk.config.settings.chat_units)
+            service.config._replace(old)
+        prices.append(service.config.settings.chat_units)
         return ChargeOrder(Scope.CHAT, prices[-1], 30.0)
 
-    async with await desk.admit(holder, plan) as call:
+    async with await service.admit(customer, plan) as call:
         assert call.units == prices[-1] == 7
     assert prices[0] == 1
 
 
-async def test_a_refusal_by_a_stale_configuration_is_decided_again(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
+async def test_a_refusal_by_a_stale_configuration_is_decided_again(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer()
     await config.change(books.db, "chat_units", "3")
 
     async def plan() -> ChargeOrder:
-        if desk.config.settings.chat_units != 3:
+        if service.config.settings.chat_units != 3:
             raise BAD_REQUEST
-        return await desk.order()()
+        return await service.order()()
 
-    async with await desk.admit(holder, plan) as call:
+    async with await service.admit(customer, plan) as call:
         assert call.units == 3
 
 
 @pytest.mark.parametrize("error", [BAD_REQUEST, NoSpeechChannel("no channel can speak")])
 async def test_a_revoked_key_gets_401_before_any_other_refusal(
-    books: Books, desk: Desk, error: InvalidRequest
+    books: Books, service: LedgerService, error: InvalidRequest
 ) -> None:
-    holder = await books.holder()
+    customer = await books.customer()
     with pytest.raises(type(error)):
-        await desk.charge(caller_of(holder), refusing(error))
-    await keys.revoke(books.db, holder.key_id)
+        await service.charge(caller_of(customer), refusing(error))
+    await keys.revoke(books.db, customer.key_id)
     with pytest.raises(Unauthorized, match="revoked"):
-        await desk.charge(caller_of(holder), refusing(error))
+        await service.charge(caller_of(customer), refusing(error))
 
 
-async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, desk: Desk) -> None:
-    holder = await books.holder(life_ms=60_000)
-    narrow = await books.second_key(holder, Scope.RECORDS)
-    revoked = await books.second_key(holder)
+async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, service: LedgerService) -> None:
+    customer = await books.customer(life_ms=60_000)
+    narrow = await books.second_key(customer, Scope.RECORDS)
+    revoked = await books.second_key(customer)
     await keys.revoke(books.db, revoked.key_id)
     with pytest.raises(Unauthorized, match="revoked"):
-        await desk.admit(revoked)
+        await service.admit(revoked)
     with pytest.raises(Unauthorized, match="chat scope"):
-        await desk.admit(narrow)
-    await accounts.set_enabled(books.db, holder.name, False)
+        await service.admit(narrow)
+    await accounts.set_enabled(books.db, customer.name, False)
     with pytest.raises(Unauthorized, match="disabled"):
-        await desk.admit(holder)
-    await accounts.set_enabled(books.db, holder.name, True)
+        await service.admit(customer)
+    await accounts.set_enabled(books.db, customer.name, True)
     await books.move_clock(60_000)
     with pytest.raises(Unauthorized, match="expired"):
-        await desk.admit(holder)
+        await service.admit(customer)
     assert await books.sql("SELECT id FROM calls") == []
 
 
-async def test_insufficient_units_and_exceeded_rates_are_refused(books: Books, desk: Desk) -> None:
-    holder = await books.holder(units=2, scopes=Scope.CHAT)
+async def test_insufficient_units_and_exceeded_rates_are_refused(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer(units=2, scopes=Scope.CHAT)
     with pytest.raises(InsufficientUnits, match="has 2 units and this call costs 3"):
-        await desk.admit(holder, desk.order(units=3))
+        await service.admit(customer, service.order(units=3))
     with pytest.raises(SpeechNotInScope):
-        await desk.admit(holder, desk.order(pays=Scope.TTS))
-    assert await books.balance(holder) == 2
+        await service.admit(customer, service.order(pays=Scope.TTS))
+    assert await books.balance(customer) == 2
 
 
 async def test_an_error_of_the_charge_is_not_taken_for_one_of_the_plan(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal has checked the key; a second check would only delay the error."""
-    holder, checks, verify = await books.holder(units=2), [0], keys.verify
+    customer, checks, verify = await books.customer(units=2), [0], keys.verify
 
     async def counted(*arguments: Any) -> Any:
         checks[0] += 1
@@ -192,121 +198,132 @@ async def test_an_error_of_the_charge_is_not_taken_for_one_of_the_plan(
 
     monkeypatch.setattr(keys, "verify", counted)
     with pytest.raises(InsufficientUnits):
-        await desk.admit(holder, desk.order(units=3))
+        await service.admit(customer, service.order(units=3))
     assert checks == [1]
 
 
 async def test_calls_over_the_queue_limit_are_refused_before_the_charge(books: Books) -> None:
-    holder = await books.holder()
-    async with desk_on(books.db, queue_max=0) as desk:
+    customer = await books.customer()
+    async with ledger_service_on(books.db, queue_max=0) as service:
         with pytest.raises(Overloaded):
-            await desk.admit(holder)
-    assert await books.balance(holder) == 10
+            await service.admit(customer)
+    assert await books.balance(customer) == 10
 
 
-async def test_a_retry_gets_the_stored_response(books: Books, desk: Desk) -> None:
-    holder, retry_key = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+async def test_a_retry_gets_the_stored_response(books: Books, service: LedgerService) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
-    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed("the answer")
-    assert await books.balance(holder) == 9
+    assert await service.charge(caller_of(customer, retry_key), service.order()) == Replayed("the answer")
+    assert await books.balance(customer) == 9
 
 
 async def test_a_stored_response_is_returned_if_its_account_cannot_be_read(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 "nothing was charged" would be wrong: the first call was."""
-    holder, retry_key = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
     async def unavailable(*_: object) -> None:
         raise DatabaseUnavailable
 
     monkeypatch.setattr(keys, "verify", unavailable)
-    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed("the answer")
+    assert await service.charge(caller_of(customer, retry_key), service.order()) == Replayed("the answer")
 
 
 async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refused(
-    books: Books, desk: Desk
+    books: Books, service: LedgerService
 ) -> None:
     """No channel is available and the balance is zero, but the response was paid for."""
-    holder, retry_key = await books.holder(units=1), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+    customer, retry_key = await books.customer(units=1), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("the answer")
 
     no_channel = refusing(NoSpeechChannel("no channel can speak"))
-    assert await desk.charge(caller_of(holder, retry_key), no_channel) == Replayed("the answer")
-    assert await desk.charge(caller_of(holder, retry_key), desk.order(units=50)) == Replayed("the answer")
+    assert await service.charge(caller_of(customer, retry_key), no_channel) == Replayed("the answer")
+    assert await service.charge(caller_of(customer, retry_key), service.order(units=50)) == Replayed(
+        "the answer"
+    )
     with pytest.raises(NoSpeechChannel):
-        await desk.charge(caller_of(holder, reserved(body="another")), no_channel)
+        await service.charge(caller_of(customer, idempotency_key_of(body="another")), no_channel)
 
 
-async def test_a_retry_of_a_response_too_large_to_store_is_refused(books: Books, desk: Desk) -> None:
+async def test_a_retry_of_a_response_too_large_to_store_is_refused(
+    books: Books, service: LedgerService
+) -> None:
     """Where the charge finds it, and where a new call would be refused before one."""
-    holder, retry_key = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("好" * (STORED_ANSWER_MAX_BYTES // 3 + 1))
 
     assert await books.answer(call.id) == [(NOT_STORED,)]
-    for plan in (desk.order(), refusing(NoSpeechChannel("no channel can speak"))):
-        retry = desk.charge(caller_of(holder, retry_key), plan)
-        told = await asyncio.gather(retry, return_exceptions=True)
-        assert [str(error) for error in told] == [TOO_LARGE_TO_REPEAT]
-    assert await books.balance(holder) == 9
-    assert await books.counters(holder) == (1, 1, 1)
+    for plan in (service.order(), refusing(NoSpeechChannel("no channel can speak"))):
+        retry = service.charge(caller_of(customer, retry_key), plan)
+        results = await asyncio.gather(retry, return_exceptions=True)
+        assert [str(error) for error in results] == [TOO_LARGE_TO_REPEAT]
+    assert await books.balance(customer) == 9
+    assert await books.counters(customer) == (1, 1, 1)
 
 
-async def test_the_largest_response_that_is_stored_is_replayed(books: Books, desk: Desk) -> None:
-    holder, retry_key, answer = await books.holder(), reserved(), "a" * STORED_ANSWER_MAX_BYTES
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+async def test_the_largest_response_that_is_stored_is_replayed(books: Books, service: LedgerService) -> None:
+    customer, retry_key, answer = await books.customer(), idempotency_key_of(), "a" * STORED_ANSWER_MAX_BYTES
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep(answer)
 
-    assert await desk.charge(caller_of(holder, retry_key), desk.order()) == Replayed(answer)
+    assert await service.charge(caller_of(customer, retry_key), service.order()) == Replayed(answer)
 
 
-async def test_a_retry_of_speech_requires_the_scope(books: Books, desk: Desk) -> None:
+async def test_a_retry_of_speech_requires_the_scope(books: Books, service: LedgerService) -> None:
     """Not by the charge, and not where the request is refused before one."""
-    holder, retry_key = await books.holder(), reserved()
-    narrow = await books.second_key(holder, Scope.CHAT)
-    spoken, no_channel = desk.order(pays=Scope.TTS), refusing(NoSpeechChannel("no channel can speak"))
-    async with await desk.admit(holder, spoken, retry_key) as call:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    narrow = await books.second_key(customer, Scope.CHAT)
+    spoken, no_channel = service.order(pays=Scope.TTS), refusing(NoSpeechChannel("no channel can speak"))
+    async with await service.admit(customer, spoken, retry_key) as call:
         with pytest.raises(NoSpeechChannel):  # and it doesn't wait for a response that it may not get
-            await asyncio.wait_for(desk.charge(caller_of(narrow, retry_key), no_channel), SOON_S)
+            await asyncio.wait_for(service.charge(caller_of(narrow, retry_key), no_channel), SOON_S)
         await call.keep("the audio's address")
     with pytest.raises(SpeechNotInScope):
-        await desk.charge(caller_of(narrow, retry_key), spoken)
+        await service.charge(caller_of(narrow, retry_key), spoken)
     with pytest.raises(NoSpeechChannel):
-        await desk.charge(caller_of(narrow, retry_key), no_channel)
-    assert await desk.charge(caller_of(holder, retry_key), no_channel) == Replayed("the audio's address")
+        await service.charge(caller_of(narrow, retry_key), no_channel)
+    assert await service.charge(caller_of(customer, retry_key), no_channel) == Replayed("the audio's address")
 
 
-async def test_a_retry_requires_a_valid_key(books: Books, desk: Desk) -> None:
-    holder, retry_key = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
+async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("the answer")
-    await keys.revoke(books.db, holder.key_id)
-    for plan in (desk.order(), refusing(BAD_REQUEST)):
+    await keys.revoke(books.db, customer.key_id)
+    for plan in (service.order(), refusing(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
-            await desk.charge(caller_of(holder, retry_key), plan)
+            await service.charge(caller_of(customer, retry_key), plan)
 
 
-async def test_another_request_with_the_same_idempotency_key_is_refused(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    async with await desk.admit(holder, idempotency_key=reserved()) as call:
+async def test_another_request_with_the_same_idempotency_key_is_refused(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer, idempotency_key=idempotency_key_of()) as call:
         with pytest.raises(InvalidRequest, match="Idempotency-Key"):
-            await desk.charge(caller_of(holder, reserved(body="another")), desk.order())
+            await service.charge(caller_of(customer, idempotency_key_of(body="another")), service.order())
         await call.keep("the answer")
 
 
-async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books, desk: Desk) -> None:
-    holder, retry_key = await books.holder(), reserved()
+async def test_a_retry_waits_for_the_first_call_of_another_process(
+    books: Books, service: LedgerService
+) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
     other = await books.open_again() if books.url else books.db
-    async with desk_on(other) as second, await desk.admit(holder, idempotency_key=retry_key) as call:
+    async with (
+        ledger_service_on(other) as second,
+        await service.admit(customer, idempotency_key=retry_key) as call,
+    ):
         retries = [
-            asyncio.ensure_future(at.charge(caller_of(holder, retry_key), at.order()))
-            for at in (desk, second)
+            asyncio.ensure_future(at.charge(caller_of(customer, retry_key), at.order()))
+            for at in (service, second)
         ]
         await asyncio.wait(retries, timeout=0.2)
         assert not any(retry.done() for retry in retries)
@@ -314,15 +331,15 @@ async def test_a_retry_waits_for_the_first_call_of_another_process(books: Books,
         assert await asyncio.gather(*retries) == [Replayed("the answer")] * 2
     if other is not books.db:
         await other.close()
-    assert await books.counters(holder) == (1, 1, 1)
+    assert await books.counters(customer) == (1, 1, 1)
 
 
-async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, desk: Desk) -> None:
-    holder, retry_key = await books.holder(), reserved()
-    async with await desk.admit(holder, idempotency_key=retry_key):
-        retry = asyncio.ensure_future(desk.admit(holder, idempotency_key=retry_key))
+async def test_a_retry_of_a_failed_call_becomes_a_new_call(books: Books, service: LedgerService) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
+    async with await service.admit(customer, idempotency_key=retry_key):
+        retry = asyncio.ensure_future(service.admit(customer, idempotency_key=retry_key))
         await asyncio.wait([retry], timeout=0.1)
         assert not retry.done()
     async with await retry as call:
         await call.keep("the answer")
-    assert await books.counters(holder) == (2, 1, 1)
+    assert await books.counters(customer) == (2, 1, 1)

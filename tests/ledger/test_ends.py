@@ -8,15 +8,15 @@ from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
 from myna.store.batch import CallState, Charged, End, EndOutcome
 from myna.telemetry import access_log, logs
-from tests.ledger.desk import Desk, desk_on
+from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
     AUDIO,
     Books,
     break_refunds,
     charge_of,
+    idempotency_key_of,
     mend_refunds,
     refund_of,
-    reserved,
     speech,
 )
 from tests.store.stalls import stalled_commits, until
@@ -26,39 +26,41 @@ pytestmark = pytest.mark.anyio
 PAST_EVERY_DEADLINE_MS = 3_600_000
 
 
-async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    async with await desk.admit(holder, desk.order(task=speech()), reserved()) as call:
+async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer, service.order(task=speech()), idempotency_key_of()) as call:
         await call.keep("the answer", audio=AUDIO)
     assert (await books.task(call.id))[:2] == (2, AUDIO.name)
     assert await books.answer(call.id) == [("the answer",)]
-    assert await books.counters(holder) == (1, 1, 1)
+    assert await books.counters(customer) == (1, 1, 1)
 
 
 async def test_a_response_is_stored_only_with_an_idempotency_key(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[End] = []
-    end = desk.commits.end
+    end = service.commits.end
 
     async def noted(operation: End, wait_s: float | None) -> EndOutcome:
         sent.append(operation)
         return await end(operation, wait_s)
 
-    monkeypatch.setattr(desk.commits, "end", noted)
-    holder = await books.holder()
-    for idempotency_key in (None, reserved()):
-        async with await desk.admit(holder, idempotency_key=idempotency_key) as call:
+    monkeypatch.setattr(service.commits, "end", noted)
+    customer = await books.customer()
+    for idempotency_key in (None, idempotency_key_of()):
+        async with await service.admit(customer, idempotency_key=idempotency_key) as call:
             await call.keep("the answer")
     assert [operation.answer for operation in sent] == [None, "the answer"]
 
 
-async def test_a_cancelled_call_is_refunded(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
+async def test_a_cancelled_call_is_refunded(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
     admitted = asyncio.Event()
 
     async def work() -> None:
-        async with await desk.admit(holder):
+        async with await service.admit(customer):
             admitted.set()
             await asyncio.Event().wait()
 
@@ -67,29 +69,29 @@ async def test_a_cancelled_call_is_refunded(books: Books, desk: Desk) -> None:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
 
 
-async def test_a_keep_after_the_refund_is_lost(books: Books, desk: Desk) -> None:
+async def test_a_keep_after_the_refund_is_lost(books: Books, service: LedgerService) -> None:
     """The sweep was faster: the units were refunded, so the answer must not be sent."""
-    holder = await books.holder()
+    customer = await books.customer()
     with pytest.raises(CallRefunded):
-        async with await desk.admit(holder) as call:
-            await books.end(refund_of(charge_of(holder, call_id=call.id), "swept"))
+        async with await service.admit(customer) as call:
+            await books.end(refund_of(charge_of(customer, call_id=call.id), "swept"))
             await call.keep("the answer")
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
     assert await books.entries(call.id) == [(0, -1), (1, 1)]
 
 
 async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither success nor refund is reported: the keep is still being sent, and is committed later."""
     monkeypatch.setattr(ledger_module, "DEADLINE_MARGIN_S", 0.2)
-    holder = await books.holder()
-    call = await desk.admit(holder, desk.order(seconds=0.1))
+    customer = await books.customer()
+    call = await service.admit(customer, service.order(seconds=0.1))
     async with stalled_commits(books):
-        other = asyncio.ensure_future(desk.commits.charge(refunded := charge_of(holder), 60))
+        other = asyncio.ensure_future(service.commits.charge(refunded := charge_of(customer), 60))
         with pytest.raises(CommitInDoubt):
             async with call:
                 await asyncio.wait([other], timeout=0.05)
@@ -101,12 +103,12 @@ async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     await until(ended, "the keep arrives")
     assert isinstance(await other, Charged)
     await books.end(refund_of(refunded))
-    assert await books.balance(holder) == 9
+    assert await books.balance(customer) == 9
 
 
-async def test_a_cancelled_keep_is_in_doubt(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    call = await desk.admit(holder)
+async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
+    call = await service.admit(customer)
 
     async def work() -> None:
         async with call:
@@ -122,85 +124,89 @@ async def test_a_cancelled_keep_is_in_doubt(books: Books, desk: Desk) -> None:
         return await books.state(call.id) == CallState.KEPT
 
     await until(kept, "the keep arrives")
-    assert await books.balance(holder) == 9
+    assert await books.balance(customer) == 9
 
 
-async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    left = await books.opened(holder, units=3, task=speech(), idempotency_key=reserved(), deadline_ms=1000)
-    assert await desk.ledger.sweep() == 0
+async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
+    left = await books.opened(
+        customer, units=3, task=speech(), idempotency_key=idempotency_key_of(), deadline_ms=1000
+    )
+    assert await service.ledger.sweep() == 0
     await books.move_clock(1001)
-    assert await desk.ledger.sweep() == 1
-    assert await desk.ledger.sweep() == 0
-    assert await books.balance(holder) == 10
+    assert await service.ledger.sweep() == 1
+    assert await service.ledger.sweep() == 0
+    assert await books.balance(customer) == 10
     assert await books.state(left.call_id) == CallState.REFUNDED
     assert (await books.task(left.call_id))[0] == 3
     assert await books.answer(left.call_id) == []
 
 
-async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    async with await desk.admit(holder) as call:
+async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer()
+    async with await service.admit(customer) as call:
         await books.move_clock(PAST_EVERY_DEADLINE_MS)
-        assert await desk.ledger.sweep() == 0
+        assert await service.ledger.sweep() == 0
         await call.keep("the answer")
-    assert await books.counters(holder) == (1, 1, 1)
+    assert await books.counters(customer) == (1, 1, 1)
 
 
-async def test_the_sweep_repeats_a_failed_refund(books: Books, desk: Desk) -> None:
+async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerService) -> None:
     """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
-    holder = await books.holder()
-    call = await desk.admit(holder)
+    customer = await books.customer()
+    call = await service.admit(customer)
     await break_refunds(books)
     with pytest.raises(Exception, match="out of order"):
         async with call:
             pass
     await mend_refunds(books)
     await books.move_clock(PAST_EVERY_DEADLINE_MS)
-    assert await desk.ledger.sweep() == 1
-    assert await books.balance(holder) == 10
+    assert await service.ledger.sweep() == 1
+    assert await books.balance(customer) == 10
 
 
-async def test_two_processes_that_sweep_at_once_refund_once(books: Books, desk: Desk) -> None:
-    holder = await books.holder(units=50)
+async def test_two_processes_that_sweep_at_once_refund_once(books: Books, service: LedgerService) -> None:
+    customer = await books.customer(units=50)
     for _ in range(20):
-        await books.opened(holder, deadline_ms=1)
+        await books.opened(customer, deadline_ms=1)
     await books.move_clock(10)
     other = await books.open_again() if books.url else books.db
-    async with desk_on(other) as second:
-        await asyncio.gather(*[at.ledger.sweep() for at in (desk, second, desk, second)])
+    async with ledger_service_on(other) as second:
+        await asyncio.gather(*[at.ledger.sweep() for at in (service, second, service, second)])
     if other is not books.db:
         await other.close()
-    assert await books.balance(holder) == 50
-    assert await books.counters(holder) == (20, 0, 0)
+    assert await books.balance(customer) == 50
+    assert await books.counters(customer) == (20, 0, 0)
 
 
-async def test_a_starting_process_refunds_every_open_call(books: Books, desk: Desk) -> None:
-    holder = await books.holder(units=10)
-    kept = await books.opened(holder)
+async def test_a_starting_process_refunds_every_open_call(books: Books, service: LedgerService) -> None:
+    customer = await books.customer(units=10)
+    kept = await books.opened(customer)
     await books.end(End(kept.call_id, CallState.KEPT))
     for _ in range(3):
-        await books.opened(holder, deadline_ms=PAST_EVERY_DEADLINE_MS)
-    assert await desk.ledger.recover() == 3
-    assert await desk.ledger.recover() == 0
-    assert await books.balance(holder) == 9
+        await books.opened(customer, deadline_ms=PAST_EVERY_DEADLINE_MS)
+    assert await service.ledger.recover() == 3
+    assert await service.ledger.recover() == 0
+    assert await books.balance(customer) == 9
 
 
 async def test_recovery_refunds_more_calls_than_one_sweep_takes(
-    books: Books, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "SWEEP_MAX", 4)
-    holder = await books.holder(units=10)
+    customer = await books.customer(units=10)
     for _ in range(10):
-        await books.opened(holder)
-    counts = [await desk.ledger.recover() for _ in range(4)]
+        await books.opened(customer)
+    counts = [await service.ledger.recover() for _ in range(4)]
     assert counts == [4, 4, 2, 0]
 
 
-async def test_finishing_waits_for_calls_that_still_run(books: Books, desk: Desk) -> None:
-    holder = await books.holder()
-    call = await desk.admit(holder)
-    finishing = asyncio.ensure_future(desk.ledger.finish(60))
+async def test_finishing_waits_for_calls_that_still_run(books: Books, service: LedgerService) -> None:
+    customer = await books.customer()
+    call = await service.admit(customer)
+    finishing = asyncio.ensure_future(service.ledger.finish(60))
     await asyncio.wait([finishing], timeout=0.05)
     assert not finishing.done()
     async with call:
@@ -208,18 +214,20 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, desk: Desk
     await finishing
 
 
-async def test_finishing_gives_up_at_its_deadline(books: Books, desk: Desk) -> None:
-    async with await desk.admit(await books.holder()):
-        await desk.ledger.finish(0.01)
+async def test_finishing_gives_up_at_its_deadline(books: Books, service: LedgerService) -> None:
+    async with await service.admit(await books.customer()):
+        await service.ledger.finish(0.01)
 
 
-async def test_a_call_keeps_its_request_and_the_channel_that_answered(books: Books, desk: Desk) -> None:
+async def test_a_call_keeps_its_request_and_the_channel_that_answered(
+    books: Books, service: LedgerService
+) -> None:
     details = access_log.begin()
     logs.request_id.set("a-request")
-    async with await desk.admit(await books.holder()) as kept:
+    async with await service.admit(await books.customer()) as kept:
         details.channel = "a channel"
         await kept.keep("the answer")
-    async with await desk.admit(await books.holder()) as refunded:
+    async with await service.admit(await books.customer()) as refunded:
         pass
     for call in (kept, refunded):
         row = await books.sql("SELECT request_id, channel FROM calls WHERE id = $1", call.id)

@@ -11,7 +11,7 @@ from myna.errors import CommandError
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
-from tests.ledger.desk import Desk
+from tests.ledger.ledger_service import LedgerService
 from tests.store.books import Books, books_of, charge_of
 from tests.store.postgres_proxy import proxy_to
 
@@ -19,62 +19,64 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) -> None:
-    holder = await books.holder(units=5)
-    assert (await accounts.grant(books.db, holder.name, 7, "a gift")).balance == 12
-    assert (await accounts.grant(books.db, holder.name, -12, "")).balance == 0
+    customer = await books.customer(units=5)
+    assert (await accounts.grant(books.db, customer.name, 7, "a gift")).balance == 12
+    assert (await accounts.grant(books.db, customer.name, -12, "")).balance == 0
     assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
 
 
 async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
-    holder = await books.holder(units=5)
+    customer = await books.customer(units=5)
     with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
-        await accounts.grant(books.db, holder.name, -6, "")
-    assert await books.balance(holder) == 5
+        await accounts.grant(books.db, customer.name, -6, "")
+    assert await books.balance(customer) == 5
 
 
 @pytest.mark.parametrize("units", [0, accounts.UNITS_MAX + 1, -accounts.UNITS_MAX - 1, accounts.UNITS_MAX])
 async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None:
-    holder = await books.holder(units=5)
+    customer = await books.customer(units=5)
     with pytest.raises(CommandError):
-        await accounts.grant(books.db, holder.name, units, "")
-    assert await books.balance(holder) == 5
+        await accounts.grant(books.db, customer.name, units, "")
+    assert await books.balance(customer) == 5
 
 
 async def test_concurrent_grants_of_both_signs_are_each_counted(books: Books) -> None:
-    holder = await books.holder(units=20)
+    customer = await books.customer(units=20)
     changes = [3, -4] * 15
 
     results = await asyncio.gather(
-        *[accounts.grant(books.db, holder.name, units, "") for units in changes], return_exceptions=True
+        *[accounts.grant(books.db, customer.name, units, "") for units in changes], return_exceptions=True
     )
 
     refused = sum(isinstance(result, CommandError) for result in results)
-    assert await books.balance(holder) == 20 + 15 * 3 - (15 - refused) * 4
+    assert await books.balance(customer) == 20 + 15 * 3 - (15 - refused) * 4
     assert all(isinstance(result, CommandError | AccountRow) for result in results)
 
 
-async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(books: Books, desk: Desk) -> None:
-    holder = await books.holder(units=10)
-    taking = [accounts.grant(books.db, holder.name, -1, "") for _ in range(15)]
-    charging = [desk.commits.charge(charge_of(holder), 10) for _ in range(15)]
+async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
+    books: Books, service: LedgerService
+) -> None:
+    customer = await books.customer(units=10)
+    taking = [accounts.grant(books.db, customer.name, -1, "") for _ in range(15)]
+    charging = [service.commits.charge(charge_of(customer), 10) for _ in range(15)]
 
     results = await asyncio.gather(*taking, *charging, return_exceptions=True)
 
     assert sum(isinstance(result, AccountRow | Charged) for result in results) == 10
-    assert await books.balance(holder) == 0
+    assert await books.balance(customer) == 0
 
 
 async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_path: Path) -> None:
     """The COMMIT happened and its reply was lost: an operator who tries again would grant twice."""
     async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
-        holder = await books.holder(units=5)
+        customer = await books.customer(units=5)
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommandError, match="is unknown"):
-            await accounts.grant(db, holder.name, 3, "")
+            await accounts.grant(db, customer.name, 3, "")
         assert proxy.dropped == 1
         await db.close()
-        assert await books.balance(holder) == 8
+        assert await books.balance(customer) == 8
 
 
 async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
@@ -82,15 +84,15 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
 ) -> None:
     """An operator who reads "try again" would grant twice."""
     async with books_of(postgres_url, tmp_path) as books, proxy_to(postgres_url) as proxy:
-        holder = await books.holder(units=5)
+        customer = await books.customer(units=5)
         db = await Postgresql.open(proxy.url)
         committed = db.transaction
 
-        async def lost_behind(work: Any) -> Any:
+        async def lose_reply(work: Any) -> Any:
             result = await committed(work)
             await proxy.close()
             return result
 
-        db.transaction = lost_behind  # type: ignore[method-assign]
-        assert (await accounts.grant(db, holder.name, 3, "")).balance == 8
+        db.transaction = lose_reply  # type: ignore[method-assign]
+        assert (await accounts.grant(db, customer.name, 3, "")).balance == 8
         await db.close()

@@ -40,13 +40,13 @@ from tests.rig.postgres import Postgres
 from tests.store.books import (
     AUDIO,
     Books,
-    Holder,
+    Customer,
     books_of,
     charge_of,
     charged_of,
+    idempotency_key_of,
     keep_of,
     refund_of,
-    reserved,
     speech,
 )
 
@@ -59,7 +59,7 @@ OPEN, KEPT, REFUNDED = CallState.OPEN, CallState.KEPT, CallState.REFUNDED
 class Key:
     """A key in the model; keys of one account share `purse`."""
 
-    holder: Holder
+    customer: Customer
     purse: dict[str, int]
     scopes: Scope
     revoked: bool = False
@@ -88,7 +88,7 @@ class Model:
         if paid.state is OPEN:
             paid.state = end.state
             order = paid.charge.idempotency_key
-            place = (paid.key.holder.account_id, order.key) if order else None
+            place = (paid.key.customer.account_id, order.key) if order else None
             if end.state is REFUNDED:
                 paid.key.purse["units"] += paid.charge.units
                 if place:
@@ -104,7 +104,7 @@ class Model:
         if not key.scopes & charge.pays:
             return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
         order = charge.idempotency_key
-        place = (key.holder.account_id, order.key if order else "")
+        place = (key.customer.account_id, order.key if order else "")
         if order and place in self.answers:
             fingerprint, _, answer = self.answers[place]
             if fingerprint != order.fingerprint:
@@ -118,7 +118,7 @@ class Model:
         self.calls.append(paid := Paid(charge, key))
         if order:
             self.answers[place] = (order.fingerprint, paid, None)
-        return charged_of(key.holder, key.purse["units"])
+        return charged_of(key.customer, key.purse["units"])
 
 
 charges = st.fixed_dictionaries(
@@ -156,10 +156,10 @@ class Machine(RuleBasedStateMachine):
     @initialize(units=st.lists(st.integers(0, 9), min_size=2, max_size=3))
     def open_accounts(self, units: list[int]) -> None:
         for amount in units:
-            holder = self.run(self.books.holder(amount))
+            customer = self.run(self.books.customer(amount))
             purse = {"units": amount, "disabled": 0}
-            self.model.keys.append(Key(holder, purse, Scope.CHAT | Scope.TTS | Scope.RECORDS))
-            second = self.run(self.books.second_key(holder, Scope.CHAT))
+            self.model.keys.append(Key(customer, purse, Scope.CHAT | Scope.TTS | Scope.RECORDS))
+            second = self.run(self.books.second_key(customer, Scope.CHAT))
             self.model.keys.append(Key(second, purse, Scope.CHAT))
 
     @rule(ending=st.lists(ends, max_size=4), charging=st.lists(charges, max_size=5))
@@ -183,7 +183,7 @@ class Machine(RuleBasedStateMachine):
             for paid in [calls[-1 - number % len(calls)]]
         ]  # fmt: skip
         asked = [(self.model.keys[wish["key"] % len(self.model.keys)], wish) for wish in charging]
-        batch_charges = [wished(key.holder, wish) for key, wish in asked]
+        batch_charges = [wished(key.customer, wish) for key, wish in asked]
 
         expected_ends = [self.model.end(end) for end in batch_ends]
         expected = [self.model.charge(key, new) for (key, _), new in zip(asked, batch_charges, strict=True)]
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         self.sent.append([new for new, outcome in pairs if isinstance(outcome, Charged)])
 
     @rule(back=st.integers(0, 3))
-    def send_charges_again(self, back: int) -> None:
+    def resend_charges(self, back: int) -> None:
         """Sends an earlier batch again, as after a lost reply to its COMMIT."""
         again = self.sent[-1 - back % len(self.sent)] if self.sent else []
         _, charged = self.run(self.books.db.commit_batch([], again))
@@ -207,22 +207,22 @@ class Machine(RuleBasedStateMachine):
         left = owner.purse["units"] + units
         if left < 0 or units == 0:
             with pytest.raises(CommandError):
-                self.run(accounts.grant(self.books.db, owner.holder.name, units, ""))
+                self.run(accounts.grant(self.books.db, owner.customer.name, units, ""))
         else:
             owner.purse["units"] = left
-            assert self.run(accounts.grant(self.books.db, owner.holder.name, units, "")).balance == left
+            assert self.run(accounts.grant(self.books.db, owner.customer.name, units, "")).balance == left
 
     @rule(key=st.integers(0, 5))
     def revoke(self, key: int) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.revoked = True
-        self.run(keys.revoke(self.books.db, owner.holder.key_id))
+        self.run(keys.revoke(self.books.db, owner.customer.key_id))
 
     @rule(key=st.integers(0, 5), enabled=st.booleans())
     def enable(self, key: int, enabled: bool) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.purse["disabled"] = int(not enabled)
-        self.run(accounts.set_enabled(self.books.db, owner.holder.name, enabled))
+        self.run(accounts.set_enabled(self.books.db, owner.customer.name, enabled))
 
     @rule()
     def pass_time_and_sweep(self) -> None:
@@ -234,29 +234,29 @@ class Machine(RuleBasedStateMachine):
         self.run(self.books.end(*[End(call_id, REFUNDED, reason="left open") for call_id in swept]))
 
     @invariant()
-    def the_books_are_as_the_model_has_them(self) -> None:
+    def the_database_equals_the_model(self) -> None:
         assert self.run(self.books.audit()) == []
         for key in self.model.keys:
-            assert self.run(self.books.balance(key.holder)) == key.purse["units"]
+            assert self.run(self.books.balance(key.customer)) == key.purse["units"]
             own = [paid for paid in self.model.calls if paid.key is key]
             cost = sum(paid.charge.units for paid in own if paid.state is not REFUNDED)
             kept = sum(paid.state is KEPT for paid in own)
-            assert self.run(self.books.counters(key.holder)) == (len(own), kept, cost)
+            assert self.run(self.books.counters(key.customer)) == (len(own), kept, cost)
 
     def teardown(self) -> None:
         self.run(self.opening.__aexit__(None, None, None))
 
 
-def wished(holder: Holder, wish: dict[str, Any]) -> Charge:
+def wished(customer: Customer, wish: dict[str, Any]) -> Charge:
     task: NewTask | None = speech(TaskStatus.PROCESSING) if wish["task"] and wish["order"] is None else None
     return charge_of(
-        holder,
+        customer,
         units=wish["units"],
         pays=wish["pays"],
         config_version=wish["version"],
         deadline_ms=LIFE_MS,
         task=task,
-        idempotency_key=reserved(wish["order"], wish["body"]) if wish["order"] else None,
+        idempotency_key=idempotency_key_of(wish["order"], wish["body"]) if wish["order"] else None,
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
-from tests.ledger.desk import Desk, Plan, caller_of, desk_on, refusing
-from tests.store.books import Books, reserved
+from tests.ledger.ledger_service import LedgerService, Plan, caller_of, ledger_service_on, refusing
+from tests.store.books import Books, idempotency_key_of
 from tests.store.stalls import stalled_commits
 
 pytestmark = pytest.mark.anyio
@@ -22,11 +22,11 @@ def counted(plan: Plan, count: list[int]) -> Plan:
     return counting
 
 
-async def test_a_waiting_retry_is_planned_once(books: Books, desk: Desk) -> None:
-    holder, retry_key, planned = await books.holder(), reserved(), [0]
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
-        plan = counted(desk.order(), planned)
-        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), plan))
+async def test_a_waiting_retry_is_planned_once(books: Books, service: LedgerService) -> None:
+    customer, retry_key, planned = await books.customer(), idempotency_key_of(), [0]
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
+        plan = counted(service.order(), planned)
+        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), plan))
         await asyncio.wait([retry], timeout=0.3)
         assert not retry.done()
         await call.keep("the answer")
@@ -34,11 +34,11 @@ async def test_a_waiting_retry_is_planned_once(books: Books, desk: Desk) -> None
     assert planned == [1]
 
 
-async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, desk: Desk) -> None:
-    holder, retry_key = await books.holder(), reserved()
+async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, service: LedgerService) -> None:
+    customer, retry_key = await books.customer(), idempotency_key_of()
     no_channel = refusing(NoSpeechChannel("no channel can speak"))
-    async with await desk.admit(holder, idempotency_key=retry_key) as call:
-        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), no_channel))
+    async with await service.admit(customer, idempotency_key=retry_key) as call:
+        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), no_channel))
         await asyncio.wait([retry], timeout=0.1)
         assert not retry.done()
         await call.keep("the answer")
@@ -46,12 +46,12 @@ async def test_a_retry_waits_where_a_new_call_would_be_refused(books: Books, des
 
 
 async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
-    books: Books, desk: Desk
+    books: Books, service: LedgerService
 ) -> None:
-    holder, retry_key = await books.holder(), reserved()
+    customer, retry_key = await books.customer(), idempotency_key_of()
     bad = refusing(InvalidRequest("text: must not be blank."))
-    async with await desk.admit(holder, idempotency_key=retry_key):
-        retry = asyncio.ensure_future(desk.charge(caller_of(holder, retry_key), bad))
+    async with await service.admit(customer, idempotency_key=retry_key):
+        retry = asyncio.ensure_future(service.charge(caller_of(customer, retry_key), bad))
         await asyncio.wait([retry], timeout=0.1)
         assert not retry.done()
     with pytest.raises(InvalidRequest, match="blank"):
@@ -59,14 +59,14 @@ async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
 
 
 async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
-    holder = await books.holder()
+    customer = await books.customer()
     for _ in range(5):
-        await books.opened(holder, units=1, deadline_ms=1000)
+        await books.opened(customer, units=1, deadline_ms=1000)
     await books.move_clock(1001)
-    async with desk_on(books.db, charge_wait_s=0.1) as desk:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         async with stalled_commits(books):
             for _ in range(4):
-                assert await desk.ledger.sweep() == 0
-            assert desk.commits.waiting <= 4  # the first is in the stalled batch
-        assert await desk.ledger.sweep() in range(6)
-    assert await books.balance(holder) == 10
+                assert await service.ledger.sweep() == 0
+            assert service.commits.waiting <= 4  # the first is in the stalled batch
+        assert await service.ledger.sweep() in range(6)
+    assert await books.balance(customer) == 10

@@ -26,7 +26,7 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_an_audit_runs_when_due_and_sets_the_metrics(books: Books, service: Service) -> None:
-    await books.end(keep_of(await books.opened(await books.holder(units=5))))
+    await books.end(keep_of(await books.opened(await books.customer(units=5))))
     await books.move_clock(1)  # the call's id is below the fence
     await service.jobs.audit()
     assert await audit_metrics() == (0, 1, 2)

@@ -38,7 +38,7 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_the_sweep_refunds_with_unreadable_settings(books: Books, service: Service) -> None:
-    call = await books.opened(await books.holder(), deadline_ms=-1)
+    call = await books.opened(await books.customer(), deadline_ms=-1)
     await books.sql(UNREADABLE, "chat_units", "a lot")
     await service.jobs.sweep()
     assert await books.state(call.call_id) == CallState.REFUNDED
@@ -46,7 +46,7 @@ async def test_the_sweep_refunds_with_unreadable_settings(books: Books, service:
 
 
 async def test_the_sweep_reads_no_configuration(books: Books, service: Service) -> None:
-    call = await books.opened(await books.holder(), deadline_ms=-1)
+    call = await books.opened(await books.customer(), deadline_ms=-1)
     await books.sql("ALTER TABLE settings RENAME TO elsewhere")
     service.jobs.start()
     await until(lambda: _refunded(books, call.call_id), "the call is refunded")
@@ -125,7 +125,7 @@ def exists(path: Path) -> bool:
 
 async def _old_audio(books: Books, folder: Path) -> Path:
     """The file of a task that was completed two days ago."""
-    call = await books.opened(await books.holder(), task=speech())
+    call = await books.opened(await books.customer(), task=speech())
     await books.end(keep_of(call, None, OLD_AUDIO))
     await books.sql("UPDATE tasks SET ended_at = ended_at - $1", 2 * DAY_MS)
     path = write(folder / "audio" / "aa" / OLD_AUDIO.name, 1)

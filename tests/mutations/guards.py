@@ -16,7 +16,7 @@ GRANTS = "myna/store/queries/ledger.py"
 
 CHARGE = "tests/store/test_charge.py::test_"
 BATCHES = "tests/store/test_batch.py::test_"
-RETRIES = "tests/store/test_reservations.py::test_"
+RETRIES = "tests/store/test_idempotency_keys.py::test_"
 TASKS = "tests/store/test_task_rows.py::test_"
 SCHEMA = "tests/store/test_guards.py::test_"
 GROUP = "tests/store/test_group_commit.py::test_"

@@ -7,7 +7,7 @@ POLLS = "myna/store/queries/farm/polls.py"
 REFUSALS = "myna/store/queries/farm/refusals.py"
 TASKS = "myna/farm/tasks.py"
 
-OPINION = "tests/tasks/test_second_opinion.py::test_"
+OPINION = "tests/tasks/test_final_failures.py::test_"
 NONE_LEFT = OPINION + "a_refused_voice_fails_after_the_grace_period_without_another_node"
 NO_OTHER = OPINION + "a_refused_task_without_another_able_node_is_refunded_at_once"
 
@@ -120,7 +120,7 @@ OF_REFUSALS = (
     guard(
         "a refuted refusal is counted",
         REFUSALS,
-        "await queue.begin_cooldown(db, number, handed_back=False)",
+        "await queue.begin_cooldown(db, number, returned=False)",
         "pass",
         OPINION + "a_refused_job_completed_by_another_node_is_a_failure_of_the_first[sqlite]",
     ),

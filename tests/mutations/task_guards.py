@@ -276,14 +276,14 @@ REQUEUEING = (
     guard(
         "a returned job costs no try",
         TASKS,
-        "tries_returned=int(failure.handed_back)",
+        "tries_returned=int(failure.returned)",
         "tries_returned=0",
         ENDS + "a_returned_job_does_not_use_a_try[sqlite]",
     ),
     guard(
         "a job returned in its last try is requeued",
         TASKS,
-        "if failure.handed_back or not (last or",
+        "if failure.returned or not (last or",
         "if not (last or",
         ENDS + "a_job_returned_in_its_last_try_keeps_that_try[sqlite]",
     ),

@@ -7,7 +7,7 @@ TASKS = "myna/farm/tasks.py"
 VOICES = "myna/voices.py"
 
 OWN_VOICES = "tests/tasks/test_own_voices.py::test_"
-COOLDOWN = "tests/tasks/test_resting.py::test_"
+COOLDOWN = "tests/tasks/test_cooldown.py::test_"
 LOCKED_JOBS = "tests/store/test_locked_jobs.py::test_"
 
 OF_VOICES = (

@@ -22,7 +22,7 @@ from tests.rig.compute_node import VoicesOf
 from tests.rig.disks import read_only
 from tests.rig.farm_site import FarmSite
 
-BACK = "it answers again"
+RECOVERED = "it answers again"
 
 
 def test_a_node_reconnects_to_a_restarted_service(pair: Pair) -> None:
@@ -30,7 +30,7 @@ def test_a_node_reconnects_to_a_restarted_service(pair: Pair) -> None:
     pair.node.wait_logged("Trying again.")
     pair.site.start()
     pair.site.wait_completed(pair.site.order())
-    pair.node.wait_logged(BACK)
+    pair.node.wait_logged(RECOVERED)
     assert pair.node.messages("connected to") == []
 
 
@@ -41,12 +41,12 @@ def test_an_outage_is_logged_once(pair: Pair, voices: VoicesOf) -> None:
     job = site.order()
     site.wait(lambda: bool(site.beats_of(job)), "the job is leased")
     site.unavailable, tries = True, site.requests
-    site.tell()
+    site.notify()
     site.wait(lambda: site.requests > tries + 8, "polls and beats are tried again")
-    speaking.go_on()
+    speaking.resume()
     site.unavailable = False
     site.wait_completed(job)
-    pair.node.wait_logged(BACK)
+    pair.node.wait_logged(RECOVERED)
     assert pair.node.messages("Trying again.") == ["the service: The database is unavailable. Trying again."]
 
 
@@ -100,7 +100,7 @@ def test_a_disabled_node_drops_its_jobs(farm_site: FarmSite, joined: NodeWith) -
     job = farm_site.order()
     farm_site.wait(lambda: not farm_site.faults["complete"], "the audio is on its way")
     farm_site.admits = False
-    farm_site.tell()
+    farm_site.notify()
     node.wait_logged(f"task {job.id}: dropped: the service refuses this node's credential")
     node.wait_logged("The operator has disabled this node.")
 

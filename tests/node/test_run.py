@@ -39,7 +39,7 @@ def test_speed_and_voice_are_those_of_the_job(pair: Pair) -> None:
 def test_hello_has_the_capabilities_of_the_node(pair: Pair) -> None:
     hello = pair.site.hellos[-1]
     assert [voice.voice_id for voice in hello.voices] == [voice.voice_id for voice in VOICES]
-    assert (hello.slots, hello.clones, hello.leaving) == (1, [], False)
+    assert (hello.slots, hello.clones, hello.shutting_down) == (1, [], False)
     assert hello.chars_per_s > 0
     assert hello.version
 
@@ -62,7 +62,7 @@ def test_as_many_jobs_run_concurrently_as_there_are_slots(
     farm_site.wait(lambda: all(farm_site.beats_of(job) for job in jobs[:2]), "two jobs are leased")
     assert [lease.jobs for lease in farm_site.leases] == [2, 1]
     assert not farm_site.beats_of(jobs[2])
-    stopped.go_on()
+    stopped.resume()
     for job in jobs:
         assert seconds_of(farm_site.wait_completed(job)) > 0
 
@@ -82,7 +82,7 @@ def test_the_log_has_neither_texts_nor_the_credential(pair: Pair) -> None:
 
 def test_a_text_without_sound_is_a_final_failure(pair: Pair) -> None:
     failure = pair.site.wait_failed(pair.site.order("…"))
-    assert (failure.final, failure.handed_back) == (True, False)
+    assert (failure.final, failure.returned) == (True, False)
     assert "…" not in failure.reason
 
 
@@ -155,7 +155,7 @@ def test_beats_renew_the_lease_of_a_long_job(farm_site: FarmSite, joined: NodeWi
     speaking.stop()
     job = farm_site.order()
     farm_site.wait(lambda: len(farm_site.beats_of(job)) > 40, "more beats than a lease lasts")
-    speaking.go_on()
+    speaking.resume()
     farm_site.wait_completed(job)
     assert node.messages("dropped") == []
 

@@ -177,7 +177,7 @@ class Voices:
             self._stopped.append(pid)
         return self._stopped
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         for pid in self._stopped:
             processes.send(pid, signal.SIGCONT)
         self._stopped.clear()
@@ -197,4 +197,4 @@ def voices() -> Iterator[VoicesOf]:
 
     yield of
     for one in made:
-        one.go_on()
+        one.resume()

@@ -64,7 +64,7 @@ class FarmSite:
         self.beats: list[Heartbeat] = []
         self.failed: list[Failure] = []
         self.completed: dict[Key, bytes] = {}
-        self._brought: dict[Key, list[bytes]] = defaultdict(list)
+        self._uploaded: dict[Key, list[bytes]] = defaultdict(list)
         self.requests = 0
         self.references: dict[str, bytes] = {}
         self.fetched: list[str] = []
@@ -72,7 +72,7 @@ class FarmSite:
         self.cancelled: set[Key] = set()
         self.faults: dict[str, list[str]] = defaultdict(list)
         self._queue: list[Job] = []
-        self._held: dict[Key, Job] = {}
+        self._leased: dict[Key, Job] = {}
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
         self._server: _Server | None = None
@@ -95,14 +95,14 @@ class FarmSite:
         if server is not None:
             server.shutdown()
             server.hang_up()
-            self.tell()
+            self.notify()
             server.server_close()  # waits for open polls: one left over would take a job of the next start
 
     @property
-    def stands(self) -> bool:
+    def is_running(self) -> bool:
         return self._server is not None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notifies open polls of a change."""
         with self._changed:
             self._changed.notify_all()
@@ -134,7 +134,7 @@ class FarmSite:
 
     def uploads_of(self, job: Job) -> list[bytes]:
         """Every audio that was accepted for the job, also where the answer was lost."""
-        return self._brought[key_of(job)]
+        return self._uploaded[key_of(job)]
 
     def wait_failed(self, job: Job) -> Failure:
         """Waits for the failure of the job, and returns it."""
@@ -142,10 +142,10 @@ class FarmSite:
         return self.failures_of(job)[0]
 
     def failures_of(self, job: Job) -> list[Failure]:
-        return [failure for failure in self.failed if key_of(failure.held) == key_of(job)]
+        return [failure for failure in self.failed if key_of(failure.lease) == key_of(job)]
 
     def beats_of(self, job: Job) -> list[Heartbeat]:
-        return [beat for beat in self.beats if key_of(beat.held) == key_of(job)]
+        return [beat for beat in self.beats if key_of(beat.lease) == key_of(job)]
 
     # Answers to nodes: a status and a struct or bytes
 
@@ -175,7 +175,7 @@ class FarmSite:
 
     def _hello(self, hello: Hello) -> tuple[int, Any]:
         self.hellos.append(hello)
-        self.tell()
+        self.notify()
         return 200, Welcome("box", self.lease_s, self.beat_s, self.poll_max_s)
 
     def _lease(self, lease: Lease) -> tuple[int, Any]:
@@ -183,39 +183,39 @@ class FarmSite:
         with self._changed:
             self.leases.append(lease)
             forget, self.forget = [name for name in self.forget if name in lease.references], []
-            while not self._queue and not forget and self.stands and self.admits:
+            while not self._queue and not forget and self.is_running and self.admits:
                 left = until - time.monotonic()
-                if left <= 0 or self.hellos[-1].leaving:
+                if left <= 0 or self.hellos[-1].shutting_down:
                     break
                 self._changed.wait(left)
             if not self.admits:
                 return 401, "The operator has disabled this node."
             jobs, self._queue = self._queue[: lease.jobs], self._queue[lease.jobs :]
-            self._held |= {key_of(job): job for job in jobs}
+            self._leased |= {key_of(job): job for job in jobs}
         return 200, Leased(jobs, forget)
 
     def _beat(self, beats: Heartbeats) -> tuple[int, Any]:
         self.beats += beats.beats
         over = self.cancelled | self.completed.keys()
-        cancel = [beat.held for beat in beats.beats if key_of(beat.held) in over]
+        cancel = [beat.lease for beat in beats.beats if key_of(beat.lease) in over]
         return 200, HeartbeatsAnswer(self.lease_s, cancel)
 
     def _fail(self, failure: Failure) -> tuple[int, Any]:
-        if key_of(failure.held) not in self._held:
-            return 409, "The node doesn't hold this job."
+        if key_of(failure.lease) not in self._leased:
+            return 409, "The node has no lease of this job."
         self.failed.append(failure)
         return 200, Done()
 
     def _complete(self, headers: dict[str, str], audio: bytes) -> tuple[int, Any]:
         kind, number, epoch, token = headers[JOB_HEADER].split(" ")
-        held = LeaseProof(cast(JobKind, kind), int(number), int(epoch), token)
-        job = self._held.get(key_of(held))
-        if job is None or job.token != token or key_of(held) in self.cancelled:
-            return 409, "The node doesn't hold this job."
+        proof = LeaseProof(cast(JobKind, kind), int(number), int(epoch), token)
+        job = self._leased.get(key_of(proof))
+        if job is None or job.token != token or key_of(proof) in self.cancelled:
+            return 409, "The node has no lease of this job."
         if hashlib.sha256(audio).hexdigest() != headers[SHA256_HEADER]:
             return 400, "The body isn't what was announced."
-        self._brought[key_of(held)].append(audio)
-        self.completed[key_of(held)] = audio
+        self._uploaded[key_of(proof)].append(audio)
+        self.completed[key_of(proof)] = audio
         return 200, Done()
 
     _work: dict[str, tuple[Any, Callable[..., tuple[int, Any]]]] = {  # noqa: RUF012  a constant
@@ -274,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         fault, _, argument = (site.faults[path].pop(0) if site.faults[path] else "").partition(":")
         if fault in ("cut", "hang"):
-            wait_until(lambda: fault == "cut" or not site.stands, 60, "the site ends")
+            wait_until(lambda: fault == "cut" or not site.is_running, 60, "the site ends")
             return self._hang_up()
         if fault == "status":
             return self._say(int(argument), f"This is fault {argument}.")
@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, b"<html>" if fault == "not-json" else b'{"ok": "maybe"}', "text/html")
         headers = {name.lower(): value for name, value in self.headers.items()}
         status, answer = site.answer(path, headers, parts.query, body)
-        if fault == "lose" or not site.stands:
+        if fault == "lose" or not site.is_running:
             return self._hang_up()
         return self._say(status, answer)
 

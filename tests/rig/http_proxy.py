@@ -25,7 +25,7 @@ Fault = Literal["lose", "cut", "hold"]
 class HttpProxy:
     """Forwards all requests to `port` of this machine, except one that `fail_next` names.
 
-    `failed` is set after its fault; `status_line` is the first line of the answer to a held request.
+    `failed` is set after its fault; `status_line` is the first line of the answer to a blocked request.
     """
 
     def __init__(self, port: int) -> None:
@@ -46,7 +46,7 @@ class HttpProxy:
         self._fault, self._failing = fault, request.encode()
 
     def release(self) -> None:
-        """Sends the held request to the server."""
+        """Sends the blocked request to the server."""
         self._released.set()
 
     def close(self) -> None:

@@ -118,7 +118,7 @@ class Postgres:
 class _Session:
     """One connection for all databases that are created and dropped; a connection costs more than either.
 
-    It has a thread and an event loop of its own, so that a test may use it while its own loop runs.
+    It runs an event loop in another thread, so that a test may use it while the loop of the test runs.
     """
 
     def __init__(self, url: str) -> None:

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 
-def told(pid: int, file: str) -> str:
+def proc_file(pid: int, file: str) -> str:
     """The text of /proc/PID/FILE; empty for a process that doesn't exist.
 
     Its folder is removed when it is reaped (FileNotFoundError). A file of it that was opened before can't be
@@ -20,7 +20,7 @@ def told(pid: int, file: str) -> str:
 def state(pid: int) -> str:
     """One letter as proc_pid_stat(5) has them: `R` runs, `S` sleeps, `T` stopped, `Z` waits to be reaped;
     empty for a process that doesn't exist."""
-    fields = told(pid, "stat").rpartition(")")[2].split()
+    fields = proc_file(pid, "stat").rpartition(")")[2].split()
     return fields[0] if fields else ""
 
 
@@ -31,7 +31,7 @@ def runs(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """The child processes of the main thread that it has not reaped."""
-    return [int(child) for child in told(pid, f"task/{pid}/children").split()]
+    return [int(child) for child in proc_file(pid, f"task/{pid}/children").split()]
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -59,13 +59,13 @@ class Repeating:
     def close(self) -> None:
         """Ends every connection, and waits for the threads."""
         for end in (self._listener, *tuple(self._open)):
-            with _unless_gone():
+            with _ignore_disconnects():
                 end.shutdown(socket.SHUT_RDWR)
         for thread in tuple(self._threads):
             thread.join(END_DEADLINE_S)
 
     def _accept(self) -> None:
-        with self._listener, _unless_gone():
+        with self._listener, _ignore_disconnects():
             while True:
                 client, _ = self._listener.accept()
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -77,7 +77,7 @@ class Repeating:
 
     def _serve(self, client: socket.socket) -> None:
         owed = b""
-        with client, _unless_gone():
+        with client, _ignore_disconnects():
             while (body := _request(client)) is not None:
                 self.requests += 1
                 reply = self._reply(body)
@@ -100,7 +100,7 @@ class Repeating:
 
 
 @contextmanager
-def _unless_gone() -> Iterator[None]:
+def _ignore_disconnects() -> Iterator[None]:
     """Suppresses the error of a connection that the other side, or `close`, has ended."""
     try:
         yield

@@ -11,17 +11,21 @@ from tests.rig import processes
 
 
 @pytest.fixture
-def gone() -> int:
+def ended_pid() -> int:
     """The pid of a process that ended and was reaped."""
     ended = subprocess.Popen(["true"])
     ended.wait()
     return ended.pid
 
 
-def test_a_process_that_ended_has_no_state(gone: int) -> None:
-    assert (processes.told(gone, "comm"), processes.state(gone), processes.children(gone)) == ("", "", [])
-    assert not processes.runs(gone)
-    processes.send(gone, signal.SIGTERM)
+def test_a_process_that_ended_has_no_state(ended_pid: int) -> None:
+    assert (
+        processes.proc_file(ended_pid, "comm"),
+        processes.state(ended_pid),
+        processes.children(ended_pid),
+    ) == ("", "", [])
+    assert not processes.runs(ended_pid)
+    processes.send(ended_pid, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
@@ -43,7 +47,7 @@ def test_an_open_proc_file_cannot_be_read_after_the_process_is_reaped() -> None:
         running.wait()
         with pytest.raises(ProcessLookupError):
             comm.read()
-    assert processes.told(running.pid, "comm") == ""
+    assert processes.proc_file(running.pid, "comm") == ""
 
 
 def test_a_running_process_has_state_and_children() -> None:

@@ -73,7 +73,7 @@ def test_a_dripping_call_sends_bytes_without_end(upstream: Upstream) -> None:
     wait_until(lambda: upstream.abandoned == 1 and upstream.open_now == 0, 60, "the line is free")
 
 
-def test_a_held_call_is_answered_after_its_release(upstream: Upstream) -> None:
+def test_a_blocked_call_is_answered_after_its_release(upstream: Upstream) -> None:
     answers: list[Answer] = []
     asking = threading.Thread(target=lambda: answers.append(ask(upstream, "fault=hold")))
     asking.start()

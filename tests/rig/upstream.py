@@ -5,7 +5,7 @@ last user message or the text to speak, if it starts with `fault=NAME` or `fault
 first space); else what `behave` set; else `echo`. The faults:
 
 echo            answer with the last user message            tool-calls   answer with a tool call, no content
-say:TEXT        answer with TEXT                             status:N     an error whose body holds a secret
+say:TEXT        answer with TEXT                             status:N     an error whose body has a secret
 count           answer "一二三 abc": three Han characters    redirect     307 to a trap on the same socket
 odd             answer with a NUL, an emoji, quotes, \\       hang         read the request, never answer
 empty           content ""                                   hold[:N]     echo, or status:N, after `release()`
@@ -46,7 +46,7 @@ TOOL_CALLS = [
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """A request as it arrived. Header names are lower case; `json` is None if the body isn't JSON."""
 
     method: str
@@ -65,7 +65,7 @@ class Upstream:
     def __init__(self) -> None:
         self.key = SECRET
         self.model = "upstream-model"
-        self.requests: list[Seen] = []
+        self.requests: list[ReceivedRequest] = []
         self.trapped = 0
         self.open_now = 0
         self.open_max = 0
@@ -89,10 +89,10 @@ class Upstream:
         self._fault = fault
 
     def release(self) -> None:
-        """Answer every held request, now and from now on, until `hold_again`."""
+        """Answer every blocked request, now and from now on, until `block_again`."""
         self._loop.call_soon_threadsafe(self._released.set)
 
-    def hold_again(self) -> None:
+    def block_again(self) -> None:
         self._loop.call_soon_threadsafe(self._released.clear)
 
     def forget(self) -> None:
@@ -101,7 +101,7 @@ class Upstream:
         self.trapped = self.abandoned = 0
         self.open_max = self.open_now
         self.behave()
-        self.hold_again()
+        self.block_again()
 
     def wait_for_requests(self, count: int, deadline_s: float = 60) -> None:
         wait_until(lambda: len(self.requests) >= count, deadline_s, f"{count} requests upstream")
@@ -135,7 +135,9 @@ class Upstream:
             self.open_now -= 1
             writer.close()
 
-    async def _answer(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, seen: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Do what the request's fault says; true if the connection may be used again."""
         if seen.path.endswith("/trap"):
             self.trapped += 1
@@ -160,9 +162,9 @@ class Upstream:
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
             )
-        hung_up = asyncio.ensure_future(reader.read(1))
-        while not hung_up.done():
-            await asyncio.wait([hung_up], timeout=0.05)
+        disconnected = asyncio.ensure_future(reader.read(1))
+        while not disconnected.done():
+            await asyncio.wait([disconnected], timeout=0.05)
             if fault == "drip":
                 writer.write(b" ")
                 await writer.drain()
@@ -177,7 +179,7 @@ async def _pour(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-async def _read(reader: asyncio.StreamReader) -> Seen | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     """One request, or None where the client is done."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -188,8 +190,10 @@ async def _read(reader: asyncio.StreamReader) -> Seen | None:
     fields = (line.partition(":") for line in lines[1:] if line)
     headers = {name.lower(): value.strip() for name, _, value in fields}
     if headers.get("transfer-encoding") == "chunked":
-        return Seen(method, path, headers, await _chunks(reader))
-    return Seen(method, path, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+        return ReceivedRequest(method, path, headers, await _chunks(reader))
+    return ReceivedRequest(
+        method, path, headers, await reader.readexactly(int(headers.get("content-length", "0")))
+    )
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
@@ -201,12 +205,12 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     return body
 
 
-def _fault_of(seen: Seen, default: str) -> str:
+def _fault_of(seen: ReceivedRequest, default: str) -> str:
     text = _last_user_text(seen)
     return text.removeprefix("fault=").split(" ")[0] if text.startswith("fault=") else default
 
 
-def _last_user_text(seen: Seen) -> str:
+def _last_user_text(seen: ReceivedRequest) -> str:
     if not seen.body:
         return ""
     if "input" in seen.json:
@@ -218,7 +222,7 @@ def _last_user_text(seen: Seen) -> str:
     return content or ""
 
 
-def _bytes_of(fault: str, argument: str, seen: Seen) -> bytes:
+def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
     """The whole answer of a fault that needs no waiting, possibly not HTTP at all."""
     if fault == "close":
         return b""
@@ -238,7 +242,7 @@ def _bytes_of(fault: str, argument: str, seen: Seen) -> bytes:
     return _http(200, _body_of(fault, argument, seen))
 
 
-def _body_of(fault: str, argument: str, seen: Seen) -> bytes:
+def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
     if fault == "no-choices":
         return json.dumps(_completion(seen, "") | {"choices": []}).encode()
     if fault == "broken":
@@ -261,7 +265,7 @@ def _body_of(fault: str, argument: str, seen: Seen) -> bytes:
     return json.dumps(_completion(seen, said.get(fault, _last_user_text(seen)))).encode()
 
 
-def _completion(seen: Seen, content: Any, finish_reason: str = "stop") -> dict[str, Any]:
+def _completion(seen: ReceivedRequest, content: Any, finish_reason: str = "stop") -> dict[str, Any]:
     message = {"role": "assistant", "content": content}
     return {
         "id": "chatcmpl-of-the-upstream",

@@ -17,7 +17,7 @@ SOON_S = float(os.environ.get("MYNA_TEST_SOON_S", "60"))
 it often doesn't happen, set it lower."""
 SERVER_PORTS = range(10_000, 32_768)
 _PAUSE = threading.Event()
-_given: set[int] = set()
+_used: set[int] = set()
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, every_s: float = 0.01) -> None:
@@ -30,15 +30,15 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str, *, e
 
 
 def free_port() -> int:
-    """A TCP port on the loopback that nobody listens on, and that no other test is given, in this process or
+    """A TCP port on the loopback without a listener, which no other test is given, in this process or
     another, as long as this process lives. Linux gives no port as low to clients, so no connection takes it
     before, or between, the starts of a server."""
     while True:
         port = SERVER_PORTS.start + secrets.randbelow(len(SERVER_PORTS))
-        if port not in _given:
+        if port not in _used:
             with socket.socket() as probe, contextlib.suppress(OSError):
                 fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-                _given.add(port)
+                _used.add(port)
                 probe.bind(("127.0.0.1", port))
                 return port
 

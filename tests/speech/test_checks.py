@@ -15,7 +15,7 @@ from myna.errors import InvalidRequest, UpstreamFailed
 from myna.speech.plan import check_text, read_speed
 from myna.speech.synthesize import error_for
 
-MUTE = NothingSpoken("m")
+NO_SOUND = NothingSpoken("m")
 UNFIT = UnsupportedUtterance("u")
 BUSY = EngineBusy("b")
 DOWN = EngineUnavailable("d")
@@ -67,7 +67,7 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failures", "told"),
+    ("failures", "expected"),
     [
         ([], UpstreamFailed),
         ([DOWN], UpstreamFailed),
@@ -76,14 +76,14 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
         ([EngineFailed("x")], UpstreamFailed),
         ([BUSY], UpstreamFailed),
         ([BUSY, BUSY], UpstreamFailed),
-        ([MUTE], InvalidRequest),
-        ([MUTE, UNFIT], InvalidRequest),
-        ([MUTE, BUSY], UpstreamFailed),
+        ([NO_SOUND], InvalidRequest),
+        ([NO_SOUND, UNFIT], InvalidRequest),
+        ([NO_SOUND, BUSY], UpstreamFailed),
         ([BUSY, DOWN], UpstreamFailed),
-        ([DOWN, MUTE], UpstreamFailed),
+        ([DOWN, NO_SOUND], UpstreamFailed),
     ],
 )
 def test_the_most_severe_failure_decides_the_error(
-    failures: list[EngineFailed], told: type[Exception]
+    failures: list[EngineFailed], expected: type[Exception]
 ) -> None:
-    assert type(error_for(failures)) is told
+    assert type(error_for(failures)) is expected

@@ -34,7 +34,7 @@ def files(service: Service) -> list[Path]:
 
 
 @pytest.fixture
-def behind_a_url(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Service]:
+def openai_service(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Service]:
     """A service whose only voice is an upstream that lists none, so it is asked for the classic ones."""
     upstream.behave("status:404")
     service = make_service(
@@ -47,20 +47,20 @@ def behind_a_url(make_service: ServiceMaker, upstream: Upstream) -> Iterator[Ser
 
 
 def test_a_busy_channel_is_500_refunded_and_opens_no_circuit(
-    behind_a_url: Service, upstream: Upstream
+    openai_service: Service, upstream: Upstream
 ) -> None:
-    speak = speaker(behind_a_url)
+    speak = speaker(openai_service)
     upstream.behave("status:429")
     for _ in range(FAILURES_MAX + 1):
         answer = speak("hello")
         assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
-    assert balance(behind_a_url) == 20
+    assert balance(openai_service) == 20
 
 
 def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(
-    behind_a_url: Service, upstream: Upstream
+    openai_service: Service, upstream: Upstream
 ) -> None:
-    speak = speaker(behind_a_url)
+    speak = speaker(openai_service)
     upstream.behave("status:500")
     assert [speak("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
     asked = len(upstream.requests)
@@ -68,14 +68,14 @@ def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(
     assert rested.status == 503
     assert "No speech channel" in rested.json["error"]["message"]
     assert len(upstream.requests) == asked
-    assert balance(behind_a_url) == 20
-    assert behind_a_url.stderr.count("***") >= FAILURES_MAX
-    assert upstream.key not in behind_a_url.stderr
+    assert balance(openai_service) == 20
+    assert openai_service.stderr.count("***") >= FAILURES_MAX
+    assert upstream.key not in openai_service.stderr
 
 
-def test_without_an_available_channel_every_voice_is_503(behind_a_url: Service, upstream: Upstream) -> None:
+def test_without_an_available_channel_every_voice_is_503(openai_service: Service, upstream: Upstream) -> None:
     upstream.behave("status:500")
-    known, unknown = (speaker(behind_a_url, voice_id=name) for name in ("alloy", "nobody"))
+    known, unknown = (speaker(openai_service, voice_id=name) for name in ("alloy", "nobody"))
     assert [known("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
     for speak in (known, unknown):
         for text in ("hello", ""):
@@ -122,9 +122,9 @@ def test_texts_over_the_queue_limit_are_503_before_the_charge(make_service: Serv
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_text_that_the_channel_refuses_opens_no_circuit(
-    behind_a_url: Service, upstream: Upstream, status: int
+    openai_service: Service, upstream: Upstream, status: int
 ) -> None:
-    speak = speaker(behind_a_url)
+    speak = speaker(openai_service)
     upstream.behave(f"status:{status}")
     asked = len(upstream.requests)
     assert [speak("hello").status for _ in range(FAILURES_MAX + 1)] == [500] * (FAILURES_MAX + 1)

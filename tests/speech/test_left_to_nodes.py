@@ -23,10 +23,10 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.voices import VoiceChoice
-from tests.ledger.desk import Desk, desk_on
+from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, speech
 from tests.store.postgres_proxy import proxy_to
-from tests.tasks.works import shown, works_on
+from tests.tasks.task_service import proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
@@ -37,28 +37,28 @@ async def stays() -> None:
 
 
 VOICE = speech().voice_id
-NOBODY_THERE = "http://127.0.0.1:9"
+CLOSED_PORT_URL = "http://127.0.0.1:9"
 
 
 class SpeechService:
     """A service whose channel speaks nothing, so its tasks go to nodes; `tasks` may have its own database."""
 
-    def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
+    def __init__(self, books: Books, service: LedgerService, tasks: Tasks) -> None:
         self.outbound = HttpClient(connections_max=1)
         engine = OpenAISpeech(
-            self.outbound, DiskExecutor(), url=NOBODY_THERE, key=None, model="m", answer_max_bytes=1
+            self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
         )
         channel = SpeechChannel("a channel", engine, (), up=True)
         choice = VoiceChoice(EngineVoice(VOICE, "A voice", "female", "zh-CN"), (channel,), frozenset({1}))
         self.plan = SpeechPlan(CheckedSpeech("hello", VOICE, 1.0, 5.0, 60.0), choice, 2.0, 1800)
         settings = Settings()
         channels = Channels(settings, {}, self.outbound, None)
-        space, quota = FreeSpace(books.folder, 0), Quota(books.db, desk.config)
+        space, quota = FreeSpace(books.folder, 0), Quota(books.db, service.config)
         planner = Planner(
-            books.db, desk.ledger, desk.config, channels, Capacity(books.db), space, quota, try_s=5.0
+            books.db, service.ledger, service.config, channels, Capacity(books.db), space, quota, try_s=5.0
         )
         audio = AudioStore(books.folder / "audio")
-        self.speaks = Synthesizer(settings, desk.ledger, desk.config, channels, tasks, planner, audio)
+        self.speaks = Synthesizer(settings, service.ledger, service.config, channels, tasks, planner, audio)
 
     async def deliver(self, call: Call) -> None:
         """As POST /tts does."""
@@ -76,14 +76,14 @@ async def test_a_call_that_cannot_be_left_to_nodes_is_refunded(
 ) -> None:
     """The error does not say that nothing was charged: it was."""
     books = postgres_books
-    holder = await books.holder()
-    away = await books.open_again()
-    await away.close()
-    async with desk_on(books.db) as desk:
-        call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
+    customer = await books.customer()
+    unavailable = await books.open_again()
+    await unavailable.close()
+    async with ledger_service_on(books.db) as service:
+        call = await service.admit(customer, service.order(task=speech(TaskStatus.PROCESSING)))
         with pytest.raises(UpstreamFailed):
-            await SpeechService(books, desk, Tasks(away, lease_s=30)).deliver(call)
-    assert await books.balance(holder) == 10
+            await SpeechService(books, service, Tasks(unavailable, lease_s=30)).deliver(call)
+    assert await books.balance(customer) == 10
 
 
 async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
@@ -91,16 +91,16 @@ async def test_a_call_left_to_nodes_with_a_lost_reply_is_refunded(
 ) -> None:
     """The COMMIT that left the task to the nodes went through; the refund fails the task."""
     books = postgres_books
-    holder = await books.holder()
-    async with desk_on(books.db) as desk, proxy_to(books.url) as proxy:
+    customer = await books.customer()
+    async with ledger_service_on(books.db) as service, proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
-        call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
+        call = await service.admit(customer, service.order(task=speech(TaskStatus.PROCESSING)))
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(UpstreamFailed, match="refunded"):
-            await SpeechService(books, desk, Tasks(db, lease_s=30)).deliver(call)
+            await SpeechService(books, service, Tasks(db, lease_s=30)).deliver(call)
         assert proxy.dropped == 1
         await db.close()
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
     assert (await books.task(call.id))[0] == TaskStatus.FAILED
 
 
@@ -109,8 +109,12 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
 ) -> None:
     """The call is kept, so no error may say that it was refunded."""
     books = postgres_books
-    async with works_on(books) as other, desk_on(books.db) as desk, proxy_to(books.url) as proxy:
-        node, holder = await other.node(VOICE), await books.holder()
+    async with (
+        task_service_on(books) as other,
+        ledger_service_on(books.db) as service,
+        proxy_to(books.url) as proxy,
+    ):
+        node, customer = await other.node(VOICE), await books.customer()
         db = await Postgresql.open(proxy.url)
         tasks = Tasks(db, lease_s=30)
         queue_for_nodes = tasks.queue_for_nodes
@@ -120,14 +124,14 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
                 return await queue_for_nodes(*asked)
             finally:
                 (job,) = await other.tasks.lease(node, 1, 10)
-                assert await other.tasks.complete(node, shown(job), AUDIO)
+                assert await other.tasks.complete(node, proof_of(job), AUDIO)
 
         monkeypatch.setattr(tasks, "queue_for_nodes", slowly)
-        call = await desk.admit(holder, desk.order(task=speech(TaskStatus.PROCESSING)))
+        call = await service.admit(customer, service.order(task=speech(TaskStatus.PROCESSING)))
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommitInDoubt):
-            await SpeechService(books, desk, tasks).deliver(call)
+            await SpeechService(books, service, tasks).deliver(call)
         assert proxy.dropped == 1
         await db.close()
-    assert await books.balance(holder) == 9
+    assert await books.balance(customer) == 9
     assert await books.state(call.id) == CallState.KEPT

@@ -108,9 +108,9 @@ def test_a_client_that_disconnects_while_its_text_waits_is_refunded_and_its_slot
         with paused_speech(service):
             spoken = [clients.enter_context(asking(service, key)) for _ in children(service.pid)]
             wait_until(lambda: charged(service) == len(spoken), WAIT_S, "all processes have one")
-            leaving = asking(service, key)
+            disconnecting = asking(service, key)
             wait_until(lambda: charged(service) == len(spoken) + 1, WAIT_S, "one more waits")
-            leaving.socket.close()
+            disconnecting.socket.close()
             wait_until(lambda: charged(service) == len(spoken), WAIT_S, "it is refunded")
             instead = clients.enter_context(asking(service, key))
             wait_until(lambda: charged(service) == len(spoken) + 1, WAIT_S, "another has its place")
@@ -124,9 +124,9 @@ def test_a_client_that_disconnects_while_its_text_is_spoken_pays(make_service: S
     service = make_service(program=ON_TWO_CORES, chat_url="parrot:").start()
     key = service.account(units=100).key().plain
     with paused_speech(service):
-        leaving = asking(service, key)
+        disconnecting = asking(service, key)
         wait_until(lambda: charged(service) == 1, WAIT_S, "a process has it")
-        leaving.socket.close()
+        disconnecting.socket.close()
 
     def ended() -> bool:
         return bool(call("GET", f"{service.base_url}/me", key=key).json["stats"]["ok_calls"] == 1)

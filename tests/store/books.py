@@ -44,8 +44,8 @@ DIFFERENT_AUDIO = Audio("fedcba9876543210fedcba9876543210.mp3", 6, b"t" * 32)
 KEY_REFUSED = ChargeRefused(RefusalReason.KEY)
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """An account with one key."""
+class Customer(msgspec.Struct, frozen=True):
+    """An account with one API key."""
 
     account_id: int
     name: str
@@ -104,15 +104,15 @@ class Books:
                 f" RETURN {now} + {self._moved_ms}; END $x$"
             )
 
-    async def holder(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Holder:
-        account = await accounts.add(self.db, f"holder-{new_id().hex()}", "", False, units)
+    async def customer(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Customer:
+        account = await accounts.add(self.db, f"customer-{new_id().hex()}", "", False, units)
         issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms)
-        return Holder(account.id, account.name, issued.id, keys.hash_of(issued.key))
+        return Customer(account.id, account.name, issued.id, keys.hash_of(issued.key))
 
-    async def second_key(self, holder: Holder, scopes: Scope = EVERY_SCOPE) -> Holder:
+    async def second_key(self, customer: Customer, scopes: Scope = EVERY_SCOPE) -> Customer:
         """The same account with another key."""
-        issued = await keys.issue(self.db, holder.account_id, "another key", scopes, 0)
-        return Holder(holder.account_id, holder.name, issued.id, keys.hash_of(issued.key))
+        issued = await keys.issue(self.db, customer.account_id, "another key", scopes, 0)
+        return Customer(customer.account_id, customer.name, issued.id, keys.hash_of(issued.key))
 
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
         """Commits these charges in one batch."""
@@ -122,19 +122,19 @@ class Books:
         """Commits these ends in one batch."""
         return (await self.db.commit_batch(ends, []))[0]
 
-    async def opened(self, holder: Holder, **changes: Any) -> Charge:
+    async def opened(self, customer: Customer, **changes: Any) -> Charge:
         """Commits a charge and returns it."""
-        new = charge_of(holder, **changes)
+        new = charge_of(customer, **changes)
         (outcome,) = await self.charge(new)
         assert isinstance(outcome, Charged), outcome
         return new
 
-    async def balance(self, holder: Holder) -> int:
-        return (await accounts.find(self.db, holder.name)).balance
+    async def balance(self, customer: Customer) -> int:
+        return (await accounts.find(self.db, customer.name)).balance
 
-    async def counters(self, holder: Holder) -> tuple[int, int, int]:
-        """Calls, delivered calls and cost of the holder's key."""
-        return structs.astuple(await key_store.usage(self.db, holder.key_id))  # type: ignore[return-value]
+    async def counters(self, customer: Customer) -> tuple[int, int, int]:
+        """Calls, delivered calls and cost of the customer's key."""
+        return structs.astuple(await key_store.usage(self.db, customer.key_id))  # type: ignore[return-value]
 
     async def entries(self, call_id: bytes) -> list[tuple[int, int]]:
         """Kind and units of the call's ledger entries."""
@@ -209,14 +209,14 @@ async def _migrated() -> bytes:
         return file.read_bytes()
 
 
-def charged_of(holder: Holder, balance: int, task_id: int = 0) -> Charged:
+def charged_of(customer: Customer, balance: int, task_id: int = 0) -> Charged:
     """The outcome of a charge after which the account has this `balance`."""
-    return Charged(holder.account_id, holder.key_id, balance, task_id)
+    return Charged(customer.account_id, customer.key_id, balance, task_id)
 
 
-def charge_of(holder: Holder, **changes: Any) -> Charge:
+def charge_of(customer: Customer, **changes: Any) -> Charge:
     """A chat call of one unit with a deadline of a minute; `changes` are fields of `Charge`."""
-    plain = Charge(new_id(), holder.key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, FIRST_VERSION)
+    plain = Charge(new_id(), customer.key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, FIRST_VERSION)
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -228,7 +228,7 @@ def refund_of(call: Charge, reason: str = "") -> End:
     return End(call.call_id, CallState.REFUNDED, reason=reason)
 
 
-def reserved(key: str = "an order", body: str = "a body") -> IdempotencyKey:
+def idempotency_key_of(key: str = "an order", body: str = "a body") -> IdempotencyKey:
     return IdempotencyKey(key, body.encode().ljust(32, b"."))
 
 

@@ -29,11 +29,11 @@ async def test_the_migration_keeps_audio_for_90_days_on_a_new_site(books: Books)
 
 
 async def test_the_migration_keeps_audio_forever_on_a_site_with_speech(books: Books) -> None:
-    await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
+    await books.opened(await books.customer(), task=speech(TaskStatus.PROCESSING))
     assert (await upgraded(books)).audio_keep_days == 0
 
 
 async def test_the_migration_keeps_the_operators_setting(books: Books) -> None:
-    await books.opened(await books.holder(), task=speech(TaskStatus.PROCESSING))
+    await books.opened(await books.customer(), task=speech(TaskStatus.PROCESSING))
     await config.change(books.db, "audio_keep_days", "7")
     assert (await upgraded(books)).audio_keep_days == 7

@@ -38,21 +38,21 @@ async def audit_ready(books: Books) -> None:
     """The schema and one call of each state: open, kept, refunded, and with tasks; queued and leased jobs of
     nodes, and cloned voices of each status."""
     await migrate(books.db)
-    holder = await books.holder(units=100)
+    customer = await books.customer(units=100)
     for task in (None, speech()):
-        await books.opened(holder, task=task)
+        await books.opened(customer, task=task)
         await books.end(
-            keep_of(await books.opened(holder, units=2, task=task), None, AUDIO if task else None)
+            keep_of(await books.opened(customer, units=2, task=task), None, AUDIO if task else None)
         )
-        await books.end(refund_of(await books.opened(holder, units=3, task=task)))
+        await books.end(refund_of(await books.opened(customer, units=3, task=task)))
     for _ in range(2):
-        await books.opened(holder, task=speech(TaskStatus.QUEUED))
+        await books.opened(customer, task=speech(TaskStatus.QUEUED))
     await books.sql(
-        f"UPDATE tasks SET {HELD}, lease_until = deadline WHERE id = (SELECT max(id) FROM tasks)", b"t" * 32
+        f"UPDATE tasks SET {LEASED}, lease_until = deadline WHERE id = (SELECT max(id) FROM tasks)", b"t" * 32
     )
-    for voice_id in ("queued", "held", "ready", "failed"):
-        await books.sql(CLONE, voice_id, holder.account_id, b"s" * 32)
-    await books.sql(f"UPDATE clones SET {HELD}, lease_until = 1 WHERE voice_id = 'held'", b"t" * 32)
+    for voice_id in ("queued", "leased", "ready", "failed"):
+        await books.sql(CLONE, voice_id, customer.account_id, b"s" * 32)
+    await books.sql(f"UPDATE clones SET {LEASED}, lease_until = 1 WHERE voice_id = 'leased'", b"t" * 32)
     await books.sql(
         "UPDATE clones SET status = 2, preview = 'a.mp3', preview_sha256 = $1 WHERE voice_id = 'ready'",
         b"s" * 32,
@@ -61,7 +61,7 @@ async def audit_ready(books: Books) -> None:
     assert await books.audit() == []
 
 
-HELD = "status = 1, node_id = 7, epoch = 1, tries = 1, token_hash = $1"
+LEASED = "status = 1, node_id = 7, epoch = 1, tries = 1, token_hash = $1"
 CLONE = """INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,
     sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)
     VALUES ($1, $2, '小明', 'zh', '你好', 'a.wav', 8, $3, 3500, 'its owner', 'yes', 1, 1)"""
@@ -125,14 +125,14 @@ BREAKS = {
     "UPDATE key_usage SET ok_calls = ok_calls + 1": COUNTERS,
     "UPDATE key_usage SET cost = cost - 1": COUNTERS,
 }
-OF_WHAT_WAITS = {
+OF_QUEUED = {
     "node_id = 7": QUEUED_OR_LOCAL,
     "token_hash = $1": QUEUED_OR_LOCAL,
     "lease_until = 1": QUEUED_OR_LOCAL,
     f"epoch = {TRIES_MAX}, tries = {TRIES_MAX}": TRIES,
     "tries = -1": TRIES,
 }
-OF_WHAT_IS_HELD = {
+OF_LEASES = {
     "node_id = 0": IS_LEASED,
     "token_hash = $1": IS_LEASED,
     "epoch = 0": IS_LEASED,
@@ -141,10 +141,10 @@ OF_WHAT_IS_HELD = {
     f"epoch = 9, tries = {TRIES_MAX + 1}": TRIES,
 }
 OF_CLONES = {QUEUED_OR_LOCAL: CLONE_QUEUED, IS_LEASED: CLONE_LEASED, TRIES: CLONE_TRIES}
-for change, rule in OF_WHAT_WAITS.items():
+for change, rule in OF_QUEUED.items():
     BREAKS[f"UPDATE tasks SET {change} WHERE status = 0"] = rule
     BREAKS[f"UPDATE clones SET {change} WHERE status = 0"] = OF_CLONES[rule]
-for change, rule in OF_WHAT_IS_HELD.items():
+for change, rule in OF_LEASES.items():
     BREAKS[f"UPDATE tasks SET {change} WHERE status = 1 AND lease_until > 0"] = rule
     BREAKS[f"UPDATE clones SET {change} WHERE status = 1 AND lease_until > 0"] = OF_CLONES[rule]
 
@@ -163,7 +163,7 @@ async def test_the_audit_finds_each_broken_rule(broken: Books, statement: str) -
 
 async def test_a_breach_counts_all_rows_and_shows_the_first(broken: Books) -> None:
     for _ in range(SHOWN_MAX + 5):
-        await broken.holder(units=1)
+        await broken.customer(units=1)
     await broken.sql("UPDATE accounts SET balance = 2 WHERE balance = 1")
     (breach,) = await broken.audit()
     assert breach.count == SHOWN_MAX + 5
@@ -173,14 +173,14 @@ async def test_a_breach_counts_all_rows_and_shows_the_first(broken: Books) -> No
 
 async def test_missing_short_and_altered_audio_is_found(books: Books, tmp_path: Path) -> None:
     store = AudioStore(tmp_path / "audio")
-    holder = await books.holder()
+    customer = await books.customer()
     paths = []
     for _ in range(4):
         name, path = store.new()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"sound")
         audio = Audio(name, 5, hashlib.sha256(b"sound").digest())
-        await books.end(keep_of(await books.opened(holder, task=speech()), None, audio))
+        await books.end(keep_of(await books.opened(customer, task=speech()), None, audio))
         paths.append(path)
     assert (await audit.run(books.db, store, full=True, hash_audio=True)).breaches == []
 

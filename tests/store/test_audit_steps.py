@@ -18,8 +18,8 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import audit_state
 from myna.store.queries.audit import FIRST, Counts
 from myna.store.sqlite import clock_ms
-from tests.ledger.desk import desk_on
-from tests.store.books import FIRST_VERSION, Books, Holder, charge_of, keep_of, refund_of, speech
+from tests.ledger.ledger_service import ledger_service_on
+from tests.store.books import FIRST_VERSION, Books, Customer, charge_of, keep_of, refund_of, speech
 from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio
@@ -50,12 +50,12 @@ def rules(report: Report) -> list[str]:
     return [breach.rule for breach in report.breaches]
 
 
-async def calls(books: Books, holder: Holder, count: int) -> list[Charge]:
+async def calls(books: Books, customer: Customer, count: int) -> list[Charge]:
     """`count` calls that ended, every third refunded. Each has its own millisecond, so ids ascend."""
     made = []
     for _ in range(count):
         await next_millisecond()
-        made.append(await books.opened(holder, config_version=await version(books)))
+        made.append(await books.opened(customer, config_version=await version(books)))
     for number, call in enumerate(made):
         await books.end(refund_of(call) if number % 3 == 2 else keep_of(call))
     return made
@@ -73,13 +73,13 @@ async def version(books: Books) -> int:
 
 
 async def test_an_audit_reads_what_is_new_since_the_last_one(books: Books, store: AudioStore) -> None:
-    holder = await books.holder(units=100)
-    await calls(books, holder, 10)
+    customer = await books.customer(units=100)
+    await calls(books, customer, 10)
     first = await audited(books, store)
     assert (first.breaches, first.accounts, first.keys) == ([], 1, 1)
     assert (first.checked, first.before) == (Counts(10, 14, 0, 0), Counts())
 
-    await calls(books, holder, 2)
+    await calls(books, customer, 2)
     second = await audited(books, store)
     assert second.breaches == []
     assert (second.checked, second.before) == (Counts(2, 2, 0, 0), Counts(10, 14, 0, 0))
@@ -92,12 +92,12 @@ async def test_an_audit_reads_what_is_new_since_the_last_one(books: Books, store
 async def test_calls_older_than_the_oldest_open_call_are_below_the_checkpoint(
     books: Books, store: AudioStore
 ) -> None:
-    holder = await books.holder(units=100)
-    await calls(books, holder, 4)
+    customer = await books.customer(units=100)
+    await calls(books, customer, 4)
     await next_millisecond()  # within one, ids are in no order
-    open_call = await books.opened(holder)
+    open_call = await books.opened(customer)
     await next_millisecond()
-    await calls(books, holder, 4)
+    await calls(books, customer, 4)
     await audited(books, store)
     assert (await audited(books, store)).checked.calls == 5
     await books.end(keep_of(open_call))
@@ -106,10 +106,10 @@ async def test_calls_older_than_the_oldest_open_call_are_below_the_checkpoint(
 
 
 async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Books, store: AudioStore) -> None:
-    holder, other = await books.holder(units=100), await books.holder(units=100)
-    await calls(books, holder, 4)
+    customer, other = await books.customer(units=100), await books.customer(units=100)
+    await calls(books, customer, 4)
     broken = (await calls(books, other, 4))[0]
-    await calls(books, holder, 8)
+    await calls(books, customer, 8)
     await books.sql("UPDATE calls SET units = 7 WHERE id = $1", broken.call_id)
     for _ in range(3):
         found = await audited(books, store)
@@ -125,13 +125,13 @@ async def test_a_breach_is_found_by_every_audit_until_it_is_repaired(books: Book
 
 
 async def test_balances_and_counters_of_any_age_are_checked(books: Books, store: AudioStore) -> None:
-    holders = [await books.holder(units=100) for _ in range(5)]
-    for holder in holders:
-        await calls(books, holder, 2)
+    customers = [await books.customer(units=100) for _ in range(5)]
+    for customer in customers:
+        await calls(books, customer, 2)
     await audited(books, store)
-    for holder in (holders[0], holders[4]):
-        await books.sql("UPDATE accounts SET balance = balance - 1 WHERE id = $1", holder.account_id)
-        await books.sql("UPDATE key_usage SET cost = cost + 1 WHERE key_id = $1", holder.key_id)
+    for customer in (customers[0], customers[4]):
+        await books.sql("UPDATE accounts SET balance = balance - 1 WHERE id = $1", customer.account_id)
+        await books.sql("UPDATE key_usage SET cost = cost + 1 WHERE key_id = $1", customer.key_id)
     found = await audited(books, store)
     assert [breach.count for breach in found.breaches] == [2, 2]
     await books.sql("UPDATE accounts SET balance = 98")
@@ -142,8 +142,8 @@ async def test_balances_and_counters_of_any_age_are_checked(books: Books, store:
 async def test_a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_ones(
     books: Books, store: AudioStore
 ) -> None:
-    holder = await books.holder(units=100)
-    first = (await calls(books, holder, 9))[0]
+    customer = await books.customer(units=100)
+    first = (await calls(books, customer, 9))[0]
     await audited(books, store)
     await books.sql("UPDATE calls SET units = 2 WHERE id = $1", first.call_id)
     assert (await audited(books, store)).breaches == []
@@ -159,7 +159,7 @@ async def test_a_change_below_the_checkpoint_is_found_by_a_full_audit_and_later_
 async def test_a_checkpoint_that_differs_is_found_and_deleted(
     books: Books, store: AudioStore, change: str
 ) -> None:
-    await calls(books, await books.holder(units=100), 9)
+    await calls(books, await books.customer(units=100), 9)
     await audited(books, store)
     column = change.split()[-1]
     await books.sql(f"UPDATE {change} = {column} + 1")
@@ -169,8 +169,8 @@ async def test_a_checkpoint_that_differs_is_found_and_deleted(
 
 
 async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store: AudioStore) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
     name, path = store.new()
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     await asyncio.to_thread(path.write_bytes, b"sound")
@@ -186,24 +186,24 @@ async def test_audio_is_checked_once_and_by_every_full_audit(books: Books, store
 async def test_a_charge_decided_under_an_older_fence_is_decided_again_above_it(
     books: Books, store: AudioStore
 ) -> None:
-    holder = await books.holder(units=100)
-    async with desk_on(books.db) as desk:
-        await desk.admit(holder)
+    customer = await books.customer(units=100)
+    async with ledger_service_on(books.db) as service:
+        await service.admit(customer)
         await audited(books, store)
-        (outcome,) = await books.charge(charge_of(holder, config_version=FIRST_VERSION))
+        (outcome,) = await books.charge(charge_of(customer, config_version=FIRST_VERSION))
         assert outcome == ChargeRefused(RefusalReason.STALE)
         await _fence_in(books, YEAR_MS)  # as if this process's clock were a year late
-        call = await desk.admit(holder)
+        call = await service.admit(customer)
         ((fence,),) = await books.sql("SELECT closed_before FROM site")
         assert call.id >= bytes(fence) > first_of(clock_ms())
         for (call_id,) in await books.sql("SELECT id FROM calls WHERE state = 0"):
-            await books.end(keep_of(charge_of(holder, call_id=bytes(call_id))))
+            await books.end(keep_of(charge_of(customer, call_id=bytes(call_id))))
 
 
 async def test_a_grant_is_never_below_the_fence(books: Books) -> None:
-    holder = await books.holder(units=100)
+    customer = await books.customer(units=100)
     await _fence_in(books, YEAR_MS)
-    await accounts.grant(books.db, holder.name, 5, "")
+    await accounts.grant(books.db, customer.name, 5, "")
     ((newest,),) = await books.sql("SELECT call_id FROM ledger WHERE kind = 2 AND units = 5")
     assert millis_of(bytes(newest)) > clock_ms() + YEAR_MS // 2
 
@@ -216,8 +216,8 @@ async def test_a_range_with_an_open_transaction_is_not_closed(
     postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, store = postgres_books, AudioStore(tmp_path)
-    holder, other = await books.holder(units=100), await books.holder(units=100)
-    await calls(books, holder, 3)
+    customer, other = await books.customer(units=100), await books.customer(units=100)
+    await calls(books, customer, 3)
     granted, committing = asyncio.Event(), asyncio.Event()
 
     async def late(connection: Transaction) -> None:
@@ -270,10 +270,10 @@ async def test_concurrent_audits_under_load_find_no_breach(books: Books, store: 
                 found.append(await audit.run(db, store, full=full))
         return found
 
-    holders = [await books.holder(units=10_000) for _ in range(2)]
+    customers = [await books.customer(units=10_000) for _ in range(2)]
     traffic = [
-        asyncio.create_task(_calls_until(over, db, books, holder))
-        for db, holder in zip((books.db, second), holders, strict=True)
+        asyncio.create_task(_calls_until(over, db, books, customer))
+        for db, customer in zip((books.db, second), customers, strict=True)
     ]
     reports = await asyncio.gather(
         audits(books.db, full=False), audits(second, full=False), audits(second, full=True)
@@ -286,11 +286,11 @@ async def test_concurrent_audits_under_load_find_no_breach(books: Books, store: 
     await second.close()
 
 
-async def _calls_until(over: asyncio.Event, db: Database, books: Books, holder: Holder) -> int:
+async def _calls_until(over: asyncio.Event, db: Database, books: Books, customer: Customer) -> int:
     """Makes calls on this connection until the event; returns how many ended."""
     done = 0
     while not over.is_set():
-        charge = charge_of(holder, config_version=await version(books))
+        charge = charge_of(customer, config_version=await version(books))
         (outcome,) = (await db.commit_batch([], [charge]))[1]
         if isinstance(outcome, Charged):
             await asyncio.sleep(0)
@@ -301,20 +301,20 @@ async def _calls_until(over: asyncio.Event, db: Database, books: Books, holder: 
 
 async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books, store: AudioStore) -> None:
     """The clock was set back: new ids are above that fence, and some are from before."""
-    holder = await books.holder(units=100)
+    customer = await books.customer(units=100)
     await _fence_in(books, YEAR_MS)
     fence = await audit_state.fence(books.db)
     ahead = first_of(millis_of(fence) + 3_600_000)
     for call_id in (new_id(fence), new_id(fence), ahead):
-        call = await books.opened(holder, call_id=call_id, config_version=await version(books))
+        call = await books.opened(customer, call_id=call_id, config_version=await version(books))
         await books.end(keep_of(call))
     first = await audited(books, store)
     assert (first.breaches, first.checked.calls) == ([], 3)
     assert (await audited(books, store)).checked.calls == 0
-    async with desk_on(books.db) as desk:
-        call = await desk.admit(holder)
-        assert call.id > ahead
-        await desk.ledger.refund(call.id, "")
+    async with ledger_service_on(books.db) as service:
+        admitted = await service.admit(customer)
+        assert admitted.id > ahead
+        await service.ledger.refund(admitted.id, "")
     assert (await audited(books, store)).checked.calls == 1
     assert (await audited(books, store)).checked.calls == 0
 
@@ -322,7 +322,7 @@ async def test_a_fence_in_the_future_closes_calls_that_ended_since(books: Books,
 async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
     postgres_books: Books, store: AudioStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await calls(postgres_books, await postgres_books.holder(units=100), 9)
+    await calls(postgres_books, await postgres_books.customer(units=100), 9)
     async with proxy_to(postgres_books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         with monkeypatch.context() as brief:
@@ -337,7 +337,7 @@ async def test_an_audit_on_a_dead_connection_ends_and_another_process_does_it(
 
 
 async def test_a_range_is_summed_up_once(books: Books, store: AudioStore) -> None:
-    await calls(books, await books.holder(units=100), 3)
+    await calls(books, await books.customer(units=100), 3)
     end = await audit.close(books.db)
     counts = Counts(3, 5, 0, 0)
 

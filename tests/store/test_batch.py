@@ -17,31 +17,31 @@ DONE, LOST = EndOutcome.DONE, EndOutcome.LOST
 
 
 async def test_a_batch_charges_in_order_and_a_refusal_affects_no_other(books: Books) -> None:
-    holder = await books.holder(units=2)
-    dear, cheap, late = (charge_of(holder, units=units) for units in (3, 1, 2))
+    customer = await books.customer(units=2)
+    dear, cheap, late = (charge_of(customer, units=units) for units in (3, 1, 2))
 
     outcomes = await books.charge(dear, cheap, late)
 
-    granted = charged_of(holder, 1)
+    granted = charged_of(customer, 1)
     assert outcomes == [ChargeRefused(RefusalReason.UNITS, 2), granted, ChargeRefused(RefusalReason.UNITS, 1)]
-    assert await books.balance(holder) == 1
+    assert await books.balance(customer) == 1
 
 
 async def test_charges_of_one_batch_never_exceed_the_balance(books: Books) -> None:
-    holder = await books.holder(units=100)
-    other = await books.second_key(holder)
+    customer = await books.customer(units=100)
+    other = await books.second_key(customer)
 
-    outcomes = await books.charge(*[charge_of(key) for _ in range(100) for key in (holder, other)])
+    outcomes = await books.charge(*[charge_of(key) for _ in range(100) for key in (customer, other)])
 
     assert [isinstance(outcome, Charged) for outcome in outcomes] == [True] * 100 + [False] * 100
-    assert await books.balance(holder) == 0
-    assert await books.counters(holder) == await books.counters(other) == (50, 0, 50)
+    assert await books.balance(customer) == 0
+    assert await books.counters(customer) == await books.counters(other) == (50, 0, 50)
 
 
 async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None:
-    rich, poor = await books.holder(units=5), await books.holder(units=1)
+    rich, poor = await books.customer(units=5), await books.customer(units=1)
 
-    outcomes = await books.charge(*[charge_of(holder) for holder in (poor, rich, poor, rich)])
+    outcomes = await books.charge(*[charge_of(customer) for customer in (poor, rich, poor, rich)])
 
     assert outcomes == [
         charged_of(poor, 0), charged_of(rich, 4),
@@ -54,11 +54,11 @@ async def test_a_batch_leaks_no_memory(books: Books) -> None:
     """CPython keeps up to two thousand freed tuples of each size below twenty for reuse. A tuple that was
     resized is kept there and never reused."""
     batches, wide = 40, 13
-    holder = await books.holder(units=wide)
+    customer = await books.customer(units=wide)
 
     async def grown() -> int:
         orders = [
-            [charge_of(holder) for _ in range(wide)] for _ in range(batches)
+            [charge_of(customer) for _ in range(wide)] for _ in range(batches)
         ]  # ids are generated in advance
         before = sys.getallocatedblocks()
         for calls in orders:
@@ -76,105 +76,105 @@ async def test_a_batch_leaks_no_memory(books: Books) -> None:
 
 
 async def test_a_keep_changes_no_balance(books: Books) -> None:
-    holder = await books.holder(units=10)
-    call = await books.opened(holder, units=4)
+    customer = await books.customer(units=10)
+    call = await books.opened(customer, units=4)
 
     assert await books.end(keep_of(call)) == [DONE]
 
-    assert await books.balance(holder) == 6
+    assert await books.balance(customer) == 6
     assert await books.entries(call.call_id) == [(0, -4)]
-    assert await books.counters(holder) == (1, 1, 4)
+    assert await books.counters(customer) == (1, 1, 4)
 
 
 async def test_a_refund_returns_the_units_of_its_call(books: Books) -> None:
-    holder = await books.holder(units=10)
-    call, _ = await books.opened(holder, units=4), await books.opened(holder, units=2)
+    customer = await books.customer(units=10)
+    call, _ = await books.opened(customer, units=4), await books.opened(customer, units=2)
 
     assert await books.end(refund_of(call)) == [DONE]
 
-    assert await books.balance(holder) == 8
+    assert await books.balance(customer) == 8
     assert await books.entries(call.call_id) == [(0, -4), (1, 4)]
-    assert await books.counters(holder) == (2, 0, 2)
+    assert await books.counters(customer) == (2, 0, 2)
 
 
 async def test_refunds_of_a_batch_can_be_spent_by_its_charges(books: Books) -> None:
-    holder = await books.holder(units=3)
-    call = await books.opened(holder, units=3)
+    customer = await books.customer(units=3)
+    call = await books.opened(customer, units=3)
 
-    ended, charged = await books.db.commit_batch([refund_of(call)], [charge_of(holder, units=3)])
+    ended, charged = await books.db.commit_batch([refund_of(call)], [charge_of(customer, units=3)])
 
     assert ended == [DONE]
-    assert charged == [charged_of(holder, 0)]
-    assert await books.balance(holder) == 0
+    assert charged == [charged_of(customer, 0)]
+    assert await books.balance(customer) == 0
 
 
 @pytest.mark.parametrize("keep_first", [True, False])
 async def test_the_first_of_a_keep_and_a_refund_in_one_batch_wins(books: Books, keep_first: bool) -> None:
-    holder = await books.holder(units=1)
-    call = await books.opened(holder)
+    customer = await books.customer(units=1)
+    call = await books.opened(customer)
     ends = [keep_of(call), refund_of(call)]
 
     outcomes = await books.end(*(ends if keep_first else reversed(ends)))
 
     assert outcomes == [DONE, LOST]
     assert await books.state(call.call_id) == (CallState.KEPT if keep_first else CallState.REFUNDED)
-    assert await books.balance(holder) == (0 if keep_first else 1)
+    assert await books.balance(customer) == (0 if keep_first else 1)
 
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_call_ends_once(books: Books, kept: bool) -> None:
-    holder = await books.holder(units=5)
-    call = await books.opened(holder, units=2)
+    customer = await books.customer(units=5)
+    call = await books.opened(customer, units=2)
     wanted, opposite = (keep_of(call), refund_of(call)) if kept else (refund_of(call), keep_of(call))
     await books.end(wanted)
 
     assert await books.end(opposite) == [LOST]
     assert await books.end(wanted, wanted) == [DONE, DONE]
 
-    assert await books.balance(holder) == (3 if kept else 5)
-    assert await books.counters(holder) == ((1, 1, 2) if kept else (1, 0, 0))
+    assert await books.balance(customer) == (3 if kept else 5)
+    assert await books.counters(customer) == ((1, 1, 2) if kept else (1, 0, 0))
 
 
 async def test_calls_of_one_batch_end_once(books: Books) -> None:
-    holder = await books.holder(units=5)
-    calls = [await books.opened(holder, units=2) for _ in range(2)]
+    customer = await books.customer(units=5)
+    calls = [await books.opened(customer, units=2) for _ in range(2)]
     await books.end(*map(refund_of, calls))
 
     assert await books.end(*map(keep_of, calls)) == [LOST, LOST]
 
-    assert await books.balance(holder) == 5
-    assert await books.counters(holder) == (2, 0, 0)
+    assert await books.balance(customer) == 5
+    assert await books.counters(customer) == (2, 0, 0)
 
 
 async def test_the_end_of_an_unknown_call_is_lost(books: Books) -> None:
-    holder = await books.holder()
-    assert await books.end(keep_of(charge_of(holder)), refund_of(charge_of(holder))) == [LOST, LOST]
+    customer = await books.customer()
+    assert await books.end(keep_of(charge_of(customer)), refund_of(charge_of(customer))) == [LOST, LOST]
 
 
 async def test_a_batch_that_is_sent_again_counts_once(books: Books) -> None:
     """Its first COMMIT may have happened although the reply was lost."""
-    holder = await books.holder(units=10)
-    open_before = await books.opened(holder, units=3)
-    batch = [refund_of(open_before)], [charge_of(holder, units=2), charge_of(holder, units=9)]
+    customer = await books.customer(units=10)
+    open_before = await books.opened(customer, units=3)
+    batch = [refund_of(open_before)], [charge_of(customer, units=2), charge_of(customer, units=9)]
 
     first = await books.db.commit_batch(*batch)
     again = await books.db.commit_batch(*batch)
 
-    assert first == again == ([DONE], [charged_of(holder, 8), ChargeRefused(RefusalReason.UNITS, 8)])
-    assert await books.balance(holder) == 8
-    assert await books.counters(holder) == (2, 0, 2)
+    assert first == again == ([DONE], [charged_of(customer, 8), ChargeRefused(RefusalReason.UNITS, 8)])
+    assert await books.balance(customer) == 8
+    assert await books.counters(customer) == (2, 0, 2)
 
 
 async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
     books: Books,
 ) -> None:
-    holder = await books.holder(units=2)
-    call = await books.opened(holder, units=2)
-    await books.sql("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
+    customer = await books.customer(units=2)
+    call = await books.opened(customer, units=2)
+    await books.sql("UPDATE keys SET revoked_at = 1 WHERE id = $1", customer.key_id)
 
-    assert await books.charge(call) == [charged_of(holder, 0)]
-    assert await books.balance(holder) == 0
-    assert await books.counters(holder) == (1, 0, 2)
+    assert await books.charge(call) == [charged_of(customer, 0)]
+    assert await books.balance(customer) == 0
+    assert await books.counters(customer) == (1, 0, 2)
 
 
 async def test_an_empty_batch_changes_nothing(books: Books) -> None:
@@ -193,9 +193,9 @@ async def scans(books: Books) -> dict[str, tuple[int, int]]:
 async def test_a_batch_never_reads_all_open_calls(postgres_books: Books) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
     books = postgres_books
-    holder = await books.holder(units=2000)
+    customer = await books.customer(units=2000)
     for _ in range(5):
-        calls = [charge_of(holder) for _ in range(300)]
+        calls = [charge_of(customer) for _ in range(300)]
         await books.charge(*calls)
         assert await books.end(*[keep_of(call) for call in calls]) == [DONE] * len(calls)
 
@@ -211,11 +211,11 @@ async def test_a_batch_does_not_use_plans_made_for_empty_tables(
     monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", 0.0)
     books = postgres_books
     batches, size = 300, 10
-    holder = await books.holder(units=batches * size)
+    customer = await books.customer(units=batches * size)
     await books.sql("ANALYZE")
     before: list[Charge] = []
     for _ in range(batches):
-        calls = [charge_of(holder) for _ in range(size)]
+        calls = [charge_of(customer) for _ in range(size)]
         await books.db.commit_batch([keep_of(call) for call in before], calls)
         before = calls
 
@@ -226,13 +226,13 @@ async def test_a_batch_does_not_use_plans_made_for_empty_tables(
 async def test_plans_are_discarded_only_after_their_lifetime(
     postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db, holder = cast(Postgresql, postgres_books.db), await postgres_books.holder()
+    db, customer = cast(Postgresql, postgres_books.db), await postgres_books.customer()
     writer, asked = await db._writer.connection(), []
     writer.add_query_logger(lambda query: asked.append(query.query))
-    for life_s, anew in ((3600.0, 0), (0.0, 3)):
+    for life_s, expected in ((3600.0, 0), (0.0, 3)):
         monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", life_s)
-        await db.commit_batch([], [charge_of(holder)])
+        await db.commit_batch([], [charge_of(customer)])
         asked.clear()
         for _ in range(3):
-            await db.commit_batch([], [charge_of(holder)])
-        assert asked.count("DISCARD PLANS") == anew
+            await db.commit_batch([], [charge_of(customer)])
+        assert asked.count("DISCARD PLANS") == expected

@@ -36,7 +36,7 @@ def _own_tables(books: Books, ends: list[End], charges: list[Charge]) -> list[st
 @pytest.mark.parametrize("spoken", [False, True])
 async def test_a_batch_of_one_call_needs_no_temporary_table(tmp_path: Path, spoken: bool) -> None:
     async with books_of("", tmp_path) as books:
-        call = charge_of(await books.holder(), task=speech() if spoken else None)
+        call = charge_of(await books.customer(), task=speech() if spoken else None)
         assert _own_tables(books, [], [call]) == []
         assert _own_tables(books, [keep_of(call, None, AUDIO if spoken else None)], []) == []
         assert await books.state(call.call_id) == 1

@@ -6,7 +6,16 @@ from msgspec import structs
 from myna import accounts, config, keys
 from myna.keys import Scope
 from myna.store.batch import Charged, ChargeOutcome, ChargeRefused, RefusalReason, Replayed
-from tests.store.books import KEY_REFUSED, Books, charge_of, charged_of, keep_of, refund_of, reserved, speech
+from tests.store.books import (
+    KEY_REFUSED,
+    Books,
+    charge_of,
+    charged_of,
+    idempotency_key_of,
+    keep_of,
+    refund_of,
+    speech,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -17,135 +26,139 @@ async def nothing_moved(books: Books) -> bool:
 
 
 async def test_a_charge_takes_its_units_and_opens_its_call(books: Books) -> None:
-    holder = await books.holder(units=10)
+    customer = await books.customer(units=10)
 
-    (outcome,) = await books.charge(call := charge_of(holder, units=3))
+    (outcome,) = await books.charge(call := charge_of(customer, units=3))
 
-    assert outcome == charged_of(holder, 7)
-    assert await books.balance(holder) == 7
+    assert outcome == charged_of(customer, 7)
+    assert await books.balance(customer) == 7
     assert await books.entries(call.call_id) == [(0, -3)]
     assert await books.state(call.call_id) == 0
-    assert await books.counters(holder) == (1, 0, 3)
+    assert await books.counters(customer) == (1, 0, 3)
 
 
 async def test_the_deadline_of_a_call_counts_from_its_commit(books: Books) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, deadline_ms=12_345)
+    customer = await books.customer()
+    call = await books.opened(customer, deadline_ms=12_345)
     assert await books.sql("SELECT deadline - created_at FROM calls WHERE id = $1", call.call_id) == [
         (12_345,)
     ]
 
 
 async def test_an_unknown_key_is_refused(books: Books) -> None:
-    holder = await books.holder()
-    assert await books.charge(charge_of(holder, key_hash=b"?" * 32)) == [KEY_REFUSED]
+    customer = await books.customer()
+    assert await books.charge(charge_of(customer, key_hash=b"?" * 32)) == [KEY_REFUSED]
     assert await nothing_moved(books)
 
 
 async def test_a_revoked_key_is_refused(books: Books) -> None:
-    holder = await books.holder()
-    await keys.revoke(books.db, holder.key_id)
-    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    customer = await books.customer()
+    await keys.revoke(books.db, customer.key_id)
+    assert await books.charge(charge_of(customer)) == [KEY_REFUSED]
     assert await nothing_moved(books)
 
 
 async def test_a_key_is_refused_from_the_moment_it_expires(books: Books) -> None:
-    holder = await books.holder(life_ms=60_000)
-    call = await books.opened(holder)
+    customer = await books.customer(life_ms=60_000)
+    call = await books.opened(customer)
     await books.move_clock(60_000)
-    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    assert await books.charge(charge_of(customer)) == [KEY_REFUSED]
     assert await books.end(keep_of(call)) == ["done"]
-    assert await books.counters(holder) == (1, 1, 1)
+    assert await books.counters(customer) == (1, 1, 1)
 
 
 async def test_the_key_of_a_disabled_account_is_refused_until_it_is_enabled(books: Books) -> None:
-    holder = await books.holder()
-    await accounts.set_enabled(books.db, holder.name, False)
-    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    customer = await books.customer()
+    await accounts.set_enabled(books.db, customer.name, False)
+    assert await books.charge(charge_of(customer)) == [KEY_REFUSED]
     assert await nothing_moved(books)
-    await accounts.set_enabled(books.db, holder.name, True)
-    assert isinstance((await books.charge(charge_of(holder)))[0], Charged)
+    await accounts.set_enabled(books.db, customer.name, True)
+    assert isinstance((await books.charge(charge_of(customer)))[0], Charged)
 
 
 async def test_a_key_without_the_endpoints_scope_is_refused(books: Books) -> None:
-    holder = await books.holder(scopes=Scope.TTS | Scope.RECORDS)
-    assert await books.charge(charge_of(holder, scope=int(Scope.CHAT), pays=int(Scope.TTS))) == [KEY_REFUSED]
+    customer = await books.customer(scopes=Scope.TTS | Scope.RECORDS)
+    assert await books.charge(charge_of(customer, scope=int(Scope.CHAT), pays=int(Scope.TTS))) == [
+        KEY_REFUSED
+    ]
     assert await nothing_moved(books)
 
 
 async def test_a_rate_without_its_scope_is_refused(books: Books) -> None:
-    holder = await books.holder(scopes=Scope.CHAT)
-    assert await books.charge(charge_of(holder, pays=int(Scope.TTS))) == [ChargeRefused(RefusalReason.RATE)]
+    customer = await books.customer(scopes=Scope.CHAT)
+    assert await books.charge(charge_of(customer, pays=int(Scope.TTS))) == [ChargeRefused(RefusalReason.RATE)]
     assert await nothing_moved(books)
 
 
 async def test_a_charge_under_another_configuration_is_stale(books: Books) -> None:
-    holder = await books.holder()
+    customer = await books.customer()
     await config.change(books.db, "chat_units", "2")
-    assert await books.charge(charge_of(holder)) == [ChargeRefused(RefusalReason.STALE)]
+    assert await books.charge(charge_of(customer)) == [ChargeRefused(RefusalReason.STALE)]
     assert await nothing_moved(books)
 
 
 async def test_a_charge_over_the_balance_is_refused(books: Books) -> None:
-    holder = await books.holder(units=2)
-    assert await books.charge(charge_of(holder, units=3)) == [ChargeRefused(RefusalReason.UNITS, 2)]
+    customer = await books.customer(units=2)
+    assert await books.charge(charge_of(customer, units=3)) == [ChargeRefused(RefusalReason.UNITS, 2)]
     assert await nothing_moved(books)
-    assert await books.balance(holder) == 2
+    assert await books.balance(customer) == 2
 
 
 async def test_the_last_unit_can_be_spent(books: Books) -> None:
-    holder = await books.holder(units=1)
-    assert await books.charge(charge_of(holder), charge_of(holder)) == [
-        charged_of(holder, 0), ChargeRefused(RefusalReason.UNITS, 0),
+    customer = await books.customer(units=1)
+    assert await books.charge(charge_of(customer), charge_of(customer)) == [
+        charged_of(customer, 0), ChargeRefused(RefusalReason.UNITS, 0),
     ]  # fmt: skip
-    assert await books.balance(holder) == 0
+    assert await books.balance(customer) == 0
 
 
 async def test_a_free_call_is_opened_with_a_balance_of_zero(books: Books) -> None:
-    holder = await books.holder(units=0)
-    call = await books.opened(holder, units=0)
+    customer = await books.customer(units=0)
+    call = await books.opened(customer, units=0)
     assert await books.end(keep_of(call)) == ["done"]
-    assert await books.counters(holder) == (1, 1, 0)
+    assert await books.counters(customer) == (1, 1, 0)
 
 
 async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> None:
     """Key, then rate, then idempotency key, then configuration, then units; here all are wrong at once.
     A rate that was decided under an old configuration is decided again."""
-    good = await books.holder(units=1)
+    good = await books.customer(units=1)
     poor = await books.second_key(good, Scope.CHAT)
-    order = reserved()
+    order = idempotency_key_of()
     stale, unpaid = {"config_version": 0}, {"pays": int(Scope.TTS)}
     dear = {**stale, "units": 9}
     first = await books.opened(good, idempotency_key=order)
 
-    async def told(**changes: object) -> ChargeOutcome:
+    async def outcome(**changes: object) -> ChargeOutcome:
         return (await books.charge(charge_of(poor, **changes)))[0]
 
-    assert await told(key_hash=b"?" * 32, idempotency_key=order, **dear, **unpaid) == KEY_REFUSED
-    assert await told(idempotency_key=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
-    assert await told(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
-    assert await told(idempotency_key=reserved(body="another"), **dear) == ChargeRefused(RefusalReason.REUSED)
-    assert await told(idempotency_key=order, **dear) == ChargeRefused(RefusalReason.PENDING)
+    assert await outcome(key_hash=b"?" * 32, idempotency_key=order, **dear, **unpaid) == KEY_REFUSED
+    assert await outcome(idempotency_key=order, **dear, **unpaid) == ChargeRefused(RefusalReason.STALE)
+    assert await outcome(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await outcome(idempotency_key=idempotency_key_of(body="another"), **dear) == ChargeRefused(
+        RefusalReason.REUSED
+    )
+    assert await outcome(idempotency_key=order, **dear) == ChargeRefused(RefusalReason.PENDING)
     await books.end(keep_of(first, "the answer"))
-    assert await told(idempotency_key=order, **dear) == Replayed("the answer")
-    assert await told(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
-    assert await told(**dear) == ChargeRefused(RefusalReason.STALE)
-    assert await told(units=9) == ChargeRefused(RefusalReason.UNITS, 0)
+    assert await outcome(idempotency_key=order, **dear) == Replayed("the answer")
+    assert await outcome(idempotency_key=order, **unpaid, units=9) == ChargeRefused(RefusalReason.RATE)
+    assert await outcome(**dear) == ChargeRefused(RefusalReason.STALE)
+    assert await outcome(units=9) == ChargeRefused(RefusalReason.UNITS, 0)
     assert await books.counters(poor) == (0, 0, 0)
 
 
 async def test_a_charge_returns_its_account_and_balance(books: Books) -> None:
-    holder = await books.holder(units=10)
-    calls = [charge_of(holder, units=units) for units in (3, 2)]
+    customer = await books.customer(units=10)
+    calls = [charge_of(customer, units=units) for units in (3, 2)]
 
-    assert await books.charge(*calls) == [charged_of(holder, 7), charged_of(holder, 5)]
+    assert await books.charge(*calls) == [charged_of(customer, 7), charged_of(customer, 5)]
     await books.end(refund_of(calls[1]))
-    assert await books.charge(calls[0]) == [charged_of(holder, 7)], "sent again: what is there now"
+    assert await books.charge(calls[0]) == [charged_of(customer, 7)], "sent again: what is there now"
 
 
 async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
-    holder = await books.holder()
-    kept, other, refunded = [await books.opened(holder, request_id=f"req-{n}") for n in range(3)]
+    customer = await books.customer()
+    kept, other, refunded = [await books.opened(customer, request_id=f"req-{n}") for n in range(3)]
     await books.end(
         structs.replace(keep_of(kept), channel="main"),
         structs.replace(keep_of(other), channel="spare"),
@@ -157,7 +170,7 @@ async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
 
 
 async def test_a_refused_charge_creates_no_task(books: Books) -> None:
-    holder = await books.holder(units=0)
-    await books.charge(charge_of(holder, task=speech(), idempotency_key=reserved()))
+    customer = await books.customer(units=0)
+    await books.charge(charge_of(customer, task=speech(), idempotency_key=idempotency_key_of()))
     assert await books.sql("SELECT id FROM tasks") == []
     assert await books.sql("SELECT key FROM reservations") == []

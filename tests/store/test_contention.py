@@ -14,7 +14,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from myna.store.queries import accounts
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, refund_of, speech
+from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
 
@@ -47,19 +47,19 @@ async def locked(books: Books, call: Charge, what: str) -> AsyncIterator[None]:
         await session.close()
 
 
-async def spend(commits: GroupCommit, holder: Holder, calls: int) -> None:
-    """Makes this number of calls of the holder one after the other; half of them are kept."""
+async def spend(commits: GroupCommit, customer: Customer, calls: int) -> None:
+    """Makes this number of calls of the customer one after the other; half of them are kept."""
     for number in range(calls):
-        call = charge_of(holder)
+        call = charge_of(customer)
         charged = await commits.charge(call, SOON_S)
-        assert charged == charged_of(holder, charged.balance)  # type: ignore[union-attr]
+        assert charged == charged_of(customer, charged.balance)  # type: ignore[union-attr]
         end = keep_of(call) if number % 2 else refund_of(call)
         assert await commits.end(end, SOON_S) is EndOutcome.DONE
 
 
-async def ordered(books: Books, holder: Holder) -> Charge:
+async def ordered(books: Books, customer: Customer) -> Charge:
     """An open call whose task waits for a node."""
-    return await books.opened(holder, task=speech(TaskStatus.QUEUED))
+    return await books.opened(customer, task=speech(TaskStatus.QUEUED))
 
 
 @pytest.mark.parametrize("what", ["account", "task"])
@@ -69,7 +69,7 @@ async def test_a_locked_account_delays_no_other_account(
     """A batch that waited for the lock would wait for ten minutes."""
     monkeypatch.setattr(postgresql_batch, "LOCK_TIMEOUT_MS", FOR_LONG_MS)
     books = postgres_books
-    stuck, free = await books.holder(), await books.holder(units=CALLS)
+    stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await ordered(books, stuck)
     commits = GroupCommit(books.db, queue_max=2000)
     commits.start()
@@ -85,11 +85,11 @@ async def test_a_locked_account_delays_no_other_account(
 async def test_other_calls_of_an_account_do_not_wait_for_its_task(
     postgres_books: Books, commits: GroupCommit
 ) -> None:
-    holder = await postgres_books.holder(units=CALLS)
-    call = await ordered(postgres_books, holder)
+    customer = await postgres_books.customer(units=CALLS)
+    call = await ordered(postgres_books, customer)
     async with locked(postgres_books, call, "task"):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
-        await spend(commits, holder, CALLS - 1)
+        await spend(commits, customer, CALLS - 1)
         assert not ending.done()
     assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
     assert (await postgres_books.task(call.call_id))[0] == TaskStatus.FAILED
@@ -100,7 +100,7 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
 ) -> None:
     books = postgres_books
     assert isinstance(books.db, Postgresql)
-    stuck, free = await books.holder(), await books.holder(units=CALLS)
+    stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await books.opened(stuck)
     writer = await books.db._writer.connection()
     async with locked(books, call, "call"):
@@ -117,28 +117,28 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
 
 async def test_a_charge_of_a_locked_account_times_out(postgres_books: Books, commits: GroupCommit) -> None:
     books = postgres_books
-    holder = await books.holder()
-    call = await books.opened(holder)
+    customer = await books.customer()
+    call = await books.opened(customer)
     async with locked(books, call, "account"):
         with pytest.raises(TimeoutError):
-            await commits.charge(charge_of(holder), 0.2)
-    await spend(commits, holder, 2)
-    assert await books.balance(holder) == 8
+            await commits.charge(charge_of(customer), 0.2)
+    await spend(commits, customer, 2)
+    assert await books.balance(customer) == 8
 
 
 async def test_two_processes_charge_one_account_without_starving(
     postgres_books: Books, commits: GroupCommit
 ) -> None:
     books = postgres_books
-    holder = await books.holder(units=10_000)
+    customer = await books.customer(units=10_000)
     other = await books.open_again()
     beside = GroupCommit(other, queue_max=2000)
     beside.start()
-    await asyncio.gather(*[spend(each, holder, CALLS) for each in (commits, beside) for _ in range(4)])
+    await asyncio.gather(*[spend(each, customer, CALLS) for each in (commits, beside) for _ in range(4)])
     await beside.close(SOON_S)
     await other.close()
     calls = 8 * CALLS
-    assert await books.counters(holder) == (calls, calls // 2, calls // 2)
+    assert await books.counters(customer) == (calls, calls // 2, calls // 2)
 
 
 async def test_charges_of_a_locked_account_are_retried_together_and_refused_uncharged(
@@ -146,7 +146,7 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
 ) -> None:
     """Each try waits LOCK_TIMEOUT_MS, so halving them would keep another contended account waiting."""
     books = postgres_books
-    stuck, brief = await books.holder(units=CALLS + 1), await books.holder(units=CALLS)
+    stuck, brief = await books.customer(units=CALLS + 1), await books.customer(units=CALLS)
     call, other = await books.opened(stuck), await books.opened(brief)
     async with locked(books, call, "account"):
         waiting = [asyncio.ensure_future(commits.charge(charge_of(stuck), 2.0)) for _ in range(CALLS)]
@@ -162,14 +162,14 @@ async def test_charges_of_a_locked_account_are_retried_together_and_refused_unch
     assert await books.balance(stuck) == CALLS
 
 
-async def test_a_transaction_waits_for_a_held_account_for_a_bounded_time(postgres_books: Books) -> None:
+async def test_a_transaction_waits_for_a_locked_account_for_a_bounded_time(postgres_books: Books) -> None:
     """It keeps one of a few connections meanwhile, which other accounts need."""
     books = postgres_books
-    holder = await books.holder()
-    call = await books.opened(holder)
+    customer = await books.customer()
+    call = await books.opened(customer)
 
     async def change(db: Transaction) -> None:
-        await accounts.lock(db, holder.account_id)
+        await accounts.lock(db, customer.account_id)
 
     async with locked(books, call, "account"):
         with pytest.raises(books.db.locked):

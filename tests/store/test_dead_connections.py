@@ -62,13 +62,13 @@ async def test_a_dead_connection_is_given_up_at_the_deadline_and_replaced(
         with pytest.raises(DatabaseUnavailable):
             await use(db)
 
-    async def works() -> bool:
+    async def connected() -> bool:
         with contextlib.suppress(DatabaseUnavailable):
             await use(db)
             return True
         return False
 
-    await until(works, "the pool has connections that live", IN_TIME_S)
+    await until(connected, "the pool has connections that live", IN_TIME_S)
 
 
 async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, proxy: PostgresProxy) -> None:
@@ -104,16 +104,16 @@ async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, p
 
 async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books) -> None:
     """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
-    holder = await postgres_books.holder()
+    customer = await postgres_books.customer()
     async with proxy_to(postgres_books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         commits = GroupCommit(db, queue_max=100)
         commits.start()
-        await commits.charge(charge_of(holder), IN_TIME_S)
+        await commits.charge(charge_of(customer), IN_TIME_S)
         proxy.silence()
-        charge = charge_of(holder)
+        charge = charge_of(customer)
         charged = await commits.charge(charge, 2 * IN_TIME_S)
-        assert charged == charged_of(holder, 8)
+        assert charged == charged_of(customer, 8)
         await commits.close(IN_TIME_S)
         await db.close()
-    assert await postgres_books.balance(holder) == 8
+    assert await postgres_books.balance(customer) == 8

@@ -15,7 +15,7 @@ from myna.store.batch import CallState, Charge, Charged, ChargeOutcome, End, End
 from myna.store.group_commit import GroupCommit
 from tests.rig.clocks import MonotonicClock
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, Holder, charge_of, charged_of, keep_of, refund_of
+from tests.store.books import Books, Customer, charge_of, charged_of, keep_of, refund_of
 from tests.store.stalls import queued, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
@@ -40,23 +40,23 @@ async def refunded(books: Books, call_id: bytes) -> None:
 
 async def test_each_caller_gets_its_own_outcome(books: Books, commits: GroupCommit) -> None:
     commits.start()
-    holders = [await books.holder(units=units) for units in (5, 0, 50)]
+    customers = [await books.customer(units=units) for units in (5, 0, 50)]
 
-    async def spend(holder: Holder) -> bool:
-        call = charge_of(holder)
+    async def spend(customer: Customer) -> bool:
+        call = charge_of(customer)
         if not isinstance(await commits.charge(call, SOON_S), Charged):
             return False
         return await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
 
-    for holder, delivered in zip(holders, (5, 0, 20), strict=True):
-        outcomes = await asyncio.gather(*[spend(holder) for _ in range(20)])
+    for customer, delivered in zip(customers, (5, 0, 20), strict=True):
+        outcomes = await asyncio.gather(*[spend(customer) for _ in range(20)])
         assert outcomes.count(True) == delivered
-        assert await books.counters(holder) == (delivered, delivered, delivered)
+        assert await books.counters(customer) == (delivered, delivered, delivered)
 
 
 async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, commits: GroupCommit) -> None:
-    holder = await books.holder(units=group_commit.BATCH_MAX + 10)
-    calls = [charge_of(holder) for _ in range(group_commit.BATCH_MAX + 20)]
+    customer = await books.customer(units=group_commit.BATCH_MAX + 10)
+    calls = [charge_of(customer) for _ in range(group_commit.BATCH_MAX + 20)]
     waiting = [asyncio.ensure_future(commits.charge(call, SOON_S)) for call in calls]
     await queued(commits, len(calls))
     commits.start()
@@ -64,13 +64,13 @@ async def test_more_callers_than_one_batch_takes_are_all_served(books: Books, co
     assert [isinstance(outcome, Charged) for outcome in outcomes] == [True] * (len(calls) - 10) + [False] * 10
 
 
-async def arriving_turn_by_turn(commits: GroupCommit, holder: Holder) -> None:
+async def arriving_turn_by_turn(commits: GroupCommit, customer: Customer) -> None:
     """Charges: two at the start, and one more in each iteration of the event loop."""
-    waiting = [commits._enqueue(charge_of(holder)).future for _ in range(2)]
+    waiting = [commits._enqueue(charge_of(customer)).future for _ in range(2)]
     commits.start()
     for _ in range(ARRIVING - 2):
         await asyncio.sleep(0)
-        waiting.append(commits._enqueue(charge_of(holder)).future)
+        waiting.append(commits._enqueue(charge_of(customer)).future)
     assert [type(outcome) for outcome in await asyncio.gather(*waiting)] == [Charged] * ARRIVING
 
 
@@ -104,7 +104,7 @@ async def test_a_batch_gathers_operations_on_sqlite_for_a_limited_time(
     first: int,
 ) -> None:
     monkeypatch.setattr(group_commit, "GATHER_MAX_S", gather_max_s)
-    await arriving_turn_by_turn(commits, await books.holder(units=ARRIVING))
+    await arriving_turn_by_turn(commits, await books.customer(units=ARRIVING))
     assert batches[0] == first
 
 
@@ -112,20 +112,20 @@ async def test_a_batch_gathers_operations_on_sqlite_for_a_limited_time(
 async def test_a_single_operation_is_committed_at_once(
     books: Books, commits: GroupCommit, batches: list[int]
 ) -> None:
-    holder = await books.holder()
-    waiting = [commits._enqueue(charge_of(holder)).future]
+    customer = await books.customer()
+    waiting = [commits._enqueue(charge_of(customer)).future]
     commits.start()
     await asyncio.sleep(0)
-    waiting.append(commits._enqueue(charge_of(holder)).future)
+    waiting.append(commits._enqueue(charge_of(customer)).future)
     await asyncio.gather(*waiting)
     assert batches == [1, 1]
 
 
 async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, commits: GroupCommit) -> None:
-    holder = await books.holder(units=100)
-    before = await books.opened(holder)
-    calls = [charge_of(holder) for _ in range(20)]
-    calls[13] = charge_of(holder, units=-1)
+    customer = await books.customer(units=100)
+    before = await books.opened(customer)
+    calls = [charge_of(customer) for _ in range(20)]
+    calls[13] = charge_of(customer, units=-1)
     waiting = [asyncio.ensure_future(commits.charge(call, SOON_S)) for call in calls]
     waiting_end = asyncio.ensure_future(commits.end(refund_of(before), SOON_S))
     await queued(commits, 21)
@@ -136,38 +136,38 @@ async def test_an_operation_that_fails_on_its_data_fails_alone(books: Books, com
     assert isinstance(outcomes.pop(13), apsw.Error | asyncpg.PostgresError)
     assert {type(outcome) for outcome in outcomes} == {Charged}
     assert await waiting_end is EndOutcome.DONE
-    assert await books.balance(holder) == 100 - 19
-    assert isinstance(await commits.charge(charge_of(holder), SOON_S), Charged)
+    assert await books.balance(customer) == 100 - 19
+    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
 
 
 async def test_a_full_queue_refuses_a_charge_before_it_is_sent(books: Books) -> None:
-    holder = await books.holder()
+    customer = await books.customer()
     commits = GroupCommit(books.db, queue_max=3)
-    before = await books.opened(holder)
-    waiting = [asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S)) for _ in range(3)]
+    before = await books.opened(customer)
+    waiting = [asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S)) for _ in range(3)]
     await queued(commits, 3)
 
     with pytest.raises(Overloaded):
-        await commits.charge(charge_of(holder), SOON_S)
+        await commits.charge(charge_of(customer), SOON_S)
     ending = asyncio.ensure_future(commits.end(keep_of(before), SOON_S))  # an end is never refused
     await queued(commits, 4)
 
     commits.start()
     await asyncio.gather(*waiting)
     assert await ending is EndOutcome.DONE
-    assert await books.counters(holder) == (4, 1, 4)
+    assert await books.counters(customer) == (4, 1, 4)
     await commits.close(SOON_S)
 
 
 async def test_a_charge_cancelled_before_it_was_sent_is_never_sent(
     books: Books, commits: GroupCommit
 ) -> None:
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     with pytest.raises(TimeoutError):
         await commits.charge(call, 0.01)
     commits.start()
-    assert isinstance(await commits.charge(charge_of(holder), SOON_S), Charged)
+    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
     assert await books.state(call.call_id) is None
 
 
@@ -179,8 +179,8 @@ async def test_a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent(
     async def refused(*, contended: bool = False) -> None:
         raise ConnectionRefusedError
 
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     connect = books.db.ready
     monkeypatch.setattr(books.db, "ready", refused)
     monkeypatch.setattr(books.db, "unavailable", (ConnectionRefusedError,))
@@ -188,12 +188,12 @@ async def test_a_charge_cancelled_while_it_waits_for_a_connection_is_never_sent(
     with pytest.raises(TimeoutError):
         await commits.charge(call, 0.3)
     monkeypatch.setattr(books.db, "ready", connect)
-    assert isinstance(await commits.charge(charge_of(holder), SOON_S), Charged)
+    assert isinstance(await commits.charge(charge_of(customer), SOON_S), Charged)
     assert await books.state(call.call_id) is None
 
 
 async def test_a_cancelled_end_is_sent(books: Books, commits: GroupCommit) -> None:
-    call = await books.opened(await books.holder())
+    call = await books.opened(await books.customer())
     with pytest.raises(TimeoutError):
         await commits.end(refund_of(call), 0.01)
     commits.start()
@@ -203,8 +203,8 @@ async def test_a_cancelled_end_is_sent(books: Books, commits: GroupCommit) -> No
 async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
     books: Books, commits: GroupCommit
 ) -> None:
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, 60))
     await queued(commits, 1)
     async with stalled_commits(books) as stalled:
@@ -215,12 +215,12 @@ async def test_a_charge_committed_after_its_cancellation_is_refunded_at_once(
         with pytest.raises(CommitInDoubt):
             await waiting
     await refunded(books, call.call_id)
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
 
 
 async def test_no_charge_is_answered_before_its_commit(books: Books, commits: GroupCommit) -> None:
-    holder = await books.holder()
-    waiting = asyncio.ensure_future(commits.charge(charge_of(holder), 60))
+    customer = await books.customer()
+    waiting = asyncio.ensure_future(commits.charge(charge_of(customer), 60))
     await queued(commits, 1)
     async with stalled_commits(books) as stalled:
         commits.start()
@@ -228,15 +228,15 @@ async def test_no_charge_is_answered_before_its_commit(books: Books, commits: Gr
         await stalled()
         await asyncio.wait([waiting], timeout=0.1)
         assert not waiting.done()
-        assert await books.balance(holder) == 10
-    assert await waiting == charged_of(holder, 9)
+        assert await books.balance(customer) == 10
+    assert await waiting == charged_of(customer, 9)
 
 
 async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
     books: Books, commits: GroupCommit
 ) -> None:
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, 60))
     await queued(commits, 1)
     answer = commits._queue[0].future
@@ -249,15 +249,15 @@ async def test_a_charge_cancelled_while_its_result_is_set_is_refunded(
     with pytest.raises(CommitInDoubt):
         await waiting
     await refunded(books, call.call_id)
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
 
 
 async def test_an_answer_that_arrives_at_the_deadline_is_returned(
     books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = MonotonicClock(monkeypatch, "myna.aio.timeouts", "myna.store.group_commit")
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
     await queued(commits, 1)
     answer = commits._queue[0].future
@@ -268,11 +268,11 @@ async def test_an_answer_that_arrives_at_the_deadline_is_returned(
     end = time.monotonic() + 2 * TICK_S
     while time.monotonic() < end:  # the loop is kept busy, so that answer and deadline come together
         pass
-    assert await waiting == charged_of(holder, 9)
+    assert await waiting == charged_of(customer, 9)
 
 
 async def test_queued_operations_are_committed_at_shutdown(books: Books, commits: GroupCommit) -> None:
-    call = await books.opened(await books.holder())
+    call = await books.opened(await books.customer())
     ending = asyncio.ensure_future(commits.end(keep_of(call), SOON_S))
     await queued(commits, 1)
     commits.start()
@@ -283,16 +283,18 @@ async def test_queued_operations_are_committed_at_shutdown(books: Books, commits
 
 async def test_the_audit_finds_no_breach_under_load(books: Books, commits: GroupCommit) -> None:
     commits.start()
-    holders = [await books.holder(units=30) for _ in range(4)]
+    customers = [await books.customer(units=30) for _ in range(4)]
     over = asyncio.Event()
 
-    async def spend(holder: Holder, keeps: bool) -> None:
+    async def spend(customer: Customer, keeps: bool) -> None:
         while not over.is_set():
-            call = charge_of(holder)
+            call = charge_of(customer)
             if isinstance(await commits.charge(call, SOON_S), Charged):
                 await commits.end(keep_of(call) if keeps else refund_of(call), SOON_S)
 
-    spending = [asyncio.ensure_future(spend(holder, n % 2 == 0)) for holder in holders for n in range(5)]
+    spending = [
+        asyncio.ensure_future(spend(customer, n % 2 == 0)) for customer in customers for n in range(5)
+    ]
     for _ in range(10):
         assert await books.audit() == []
     over.set()

@@ -21,10 +21,10 @@ REFUSED = (apsw.Error, asyncpg.PostgresError)
     ["UPDATE ledger SET units = 0", "UPDATE ledger SET memo = 'forged'", "DELETE FROM ledger"],
 )
 async def test_the_ledger_is_append_only(books: Books, statement: str) -> None:
-    holder = await books.holder(units=7)
+    customer = await books.customer(units=7)
     with pytest.raises(REFUSED, match="append-only"):
         await books.sql(statement)
-    assert await books.sql("SELECT units FROM ledger WHERE account_id = $1", holder.account_id) == [(7,)]
+    assert await books.sql("SELECT units FROM ledger WHERE account_id = $1", customer.account_id) == [(7,)]
 
 
 async def test_the_ledger_cannot_be_truncated_on_postgresql(postgres_books: Books) -> None:
@@ -33,14 +33,14 @@ async def test_the_ledger_cannot_be_truncated_on_postgresql(postgres_books: Book
 
 
 async def test_no_statement_makes_a_balance_negative(books: Books) -> None:
-    holder = await books.holder(units=7)
+    customer = await books.customer(units=7)
     with pytest.raises(REFUSED, match=r"balance"):
-        await books.sql("UPDATE accounts SET balance = balance - 8 WHERE id = $1", holder.account_id)
-    assert await books.balance(holder) == 7
+        await books.sql("UPDATE accounts SET balance = balance - 8 WHERE id = $1", customer.account_id)
+    assert await books.balance(customer) == 7
 
 
 async def test_a_call_has_one_entry_of_a_kind(books: Books) -> None:
-    call = await books.opened(await books.holder())
+    call = await books.opened(await books.customer())
     with pytest.raises(REFUSED, match=r"(?i)unique"):
         await books.sql(
             "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 0, 1, -1, 1)",
@@ -51,7 +51,7 @@ async def test_a_call_has_one_entry_of_a_kind(books: Books) -> None:
 @pytest.mark.parametrize("completed", [True, False])
 @pytest.mark.parametrize("status", [0, 1, 2, 3])
 async def test_an_ended_task_never_changes_its_status(books: Books, completed: bool, status: int) -> None:
-    call = await books.opened(await books.holder(), task=speech())
+    call = await books.opened(await books.customer(), task=speech())
     await books.end(keep_of(call, None, AUDIO) if completed else refund_of(call))
     before = await books.task(call.call_id)
     with pytest.raises(REFUSED, match="does not move"):
@@ -60,28 +60,28 @@ async def test_an_ended_task_never_changes_its_status(books: Books, completed: b
 
 
 async def test_units_are_never_negative_in_a_charge(books: Books) -> None:
-    holder = await books.holder(units=1)
+    customer = await books.customer(units=1)
     with pytest.raises(REFUSED):
-        await books.charge(charge_of(holder, units=-5))
-    assert await books.balance(holder) == 1
+        await books.charge(charge_of(customer, units=-5))
+    assert await books.balance(customer) == 1
 
 
 async def test_a_failed_batch_changes_nothing(books: Books) -> None:
-    holder = await books.holder(units=10)
-    call = await books.opened(holder)
+    customer = await books.customer(units=10)
+    call = await books.opened(customer)
     with pytest.raises(REFUSED):
-        await books.db.commit_batch([refund_of(call)], [charge_of(holder), charge_of(holder, units=-5)])
-    assert await books.balance(holder) == 9
+        await books.db.commit_batch([refund_of(call)], [charge_of(customer), charge_of(customer, units=-5)])
+    assert await books.balance(customer) == 9
     assert await books.state(call.call_id) == 0
     assert await books.sql("SELECT count(*) FROM calls") == [(1,)]
 
 
 async def test_a_negative_grant_is_limited_by_the_balance(books: Books) -> None:
-    holder = await books.holder(units=5)
+    customer = await books.customer(units=5)
 
     async def grant(units: int) -> int | None:
         return await books.db.transaction(
-            lambda connection: ledger.grant(connection, holder.account_id, units, "a memo")
+            lambda connection: ledger.grant(connection, customer.account_id, units, "a memo")
         )
 
     assert await grant(-6) is None
@@ -94,15 +94,15 @@ async def test_a_negative_grant_is_limited_by_the_balance(books: Books) -> None:
 @pytest.mark.parametrize("accounts", [1, 2])
 async def test_no_batch_makes_a_balance_negative(books: Books, accounts: int) -> None:
     """The batch's own decision, the condition of its statement and the schema's check each prevent it."""
-    holders = [await books.holder(units=2) for _ in range(accounts)]
+    customers = [await books.customer(units=2) for _ in range(accounts)]
     with contextlib.suppress(*REFUSED, AssertionError):
-        await books.charge(*[charge_of(holder, units=3) for holder in holders])
-    assert [await books.balance(holder) for holder in holders] == [2] * accounts
+        await books.charge(*[charge_of(customer, units=3) for customer in customers])
+    assert [await books.balance(customer) for customer in customers] == [2] * accounts
 
 
 @pytest.mark.parametrize("statement", ["UPDATE calls SET state = 3", "UPDATE tasks SET status = 4"])
 async def test_unknown_states_are_refused(books: Books, statement: str) -> None:
-    call = await books.opened(await books.holder(), task=speech())
+    call = await books.opened(await books.customer(), task=speech())
     with pytest.raises(REFUSED, match=r"(?i)check"):
         await books.sql(statement)
     assert await books.state(call.call_id) == 0

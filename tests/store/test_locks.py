@@ -10,7 +10,7 @@ from myna import accounts, keys
 from myna.store import postgresql_batch
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database
-from tests.store.books import KEY_REFUSED, Books, Holder, charge_of, charged_of
+from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, charged_of
 from tests.store.stalls import stalled_commits, until
 
 pytestmark = pytest.mark.anyio
@@ -41,13 +41,13 @@ async def session_waits(books: Books) -> None:
 
 async def test_two_processes_never_spend_one_unit_twice(postgres_books: Books, other: Database) -> None:
     books = postgres_books
-    holder = await books.holder(units=1)
+    customer = await books.customer(units=1)
     async with stalled_commits(books) as stalled:
-        first = asyncio.ensure_future(books.charge(charge_of(holder)))
+        first = asyncio.ensure_future(books.charge(charge_of(customer)))
         await stalled()
-        second = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
+        second = asyncio.ensure_future(other.commit_batch([], [charge_of(customer)], contended=True))
         await session_waits(books)
-    assert await first == [charged_of(holder, 0)]
+    assert await first == [charged_of(customer, 0)]
     assert (await second)[1] == [ChargeRefused(RefusalReason.UNITS, 0)]
 
 
@@ -55,37 +55,37 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
     postgres_books: Books, other: Database
 ) -> None:
     books = postgres_books
-    holder = await books.holder()
-    hand = await asyncpg.connect(books.url)
-    async with hand.transaction():
-        await hand.execute("UPDATE accounts SET balance = balance WHERE id = $1", holder.account_id)
-        await hand.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", holder.key_id)
-        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)], contended=True))
+    customer = await books.customer()
+    session = await asyncpg.connect(books.url)
+    async with session.transaction():
+        await session.execute("UPDATE accounts SET balance = balance WHERE id = $1", customer.account_id)
+        await session.execute("UPDATE keys SET revoked_at = 1 WHERE id = $1", customer.key_id)
+        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(customer)], contended=True))
         await session_waits(books)
-    await hand.close()
+    await session.close()
     assert (await charging)[1] == [KEY_REFUSED]
 
 
-async def revoke(db: Database, holder: Holder) -> None:
-    await keys.revoke(db, holder.key_id)
+async def revoke(db: Database, customer: Customer) -> None:
+    await keys.revoke(db, customer.key_id)
 
 
-async def disable(db: Database, holder: Holder) -> None:
-    await accounts.set_enabled(db, holder.name, False)
+async def disable(db: Database, customer: Customer) -> None:
+    await accounts.set_enabled(db, customer.name, False)
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])
 async def test_a_revocation_waits_for_the_charges_before_it(
-    postgres_books: Books, other: Database, refuse: Callable[[Database, Holder], Awaitable[None]]
+    postgres_books: Books, other: Database, refuse: Callable[[Database, Customer], Awaitable[None]]
 ) -> None:
     books = postgres_books
-    holder = await books.holder()
+    customer = await books.customer()
     async with stalled_commits(books) as stalled:
-        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(holder)]))
+        charging = asyncio.ensure_future(other.commit_batch([], [charge_of(customer)]))
         await stalled()
-        refusing = asyncio.ensure_future(refuse(books.db, holder))
+        refusing = asyncio.ensure_future(refuse(books.db, customer))
         await asyncio.wait([refusing], timeout=0.2)
         assert not refusing.done()
-    assert (await charging)[1] == [charged_of(holder, 9)]
+    assert (await charging)[1] == [charged_of(customer, 9)]
     await refusing
-    assert await books.charge(charge_of(holder)) == [KEY_REFUSED]
+    assert await books.charge(charge_of(customer)) == [KEY_REFUSED]

@@ -57,10 +57,10 @@ async def test_the_migration_replaces_list_checks_by_ranges(
     await migrate(old)
     lists = ["(state IN (0, 1, 2)),", "(kind IN (0, 1, 2)),", "(status IN (0, 1, 2, 3)),"]
     assert await _checks(old) == lists
-    holder = await books.holder(units=0)
-    call = charge_of(holder, units=2)
+    customer = await books.customer(units=0)
+    call = charge_of(customer, units=2)
     for statement in OLD_ROWS:
-        await books.sql(statement, call.call_id, holder.account_id, holder.key_id)
+        await books.sql(statement, call.call_id, customer.account_id, customer.key_id)
     beside = SqliteConnection(tmp_path / "myna.sqlite", clock_ms, read_only=False).raw
     assert _lists_are_built(beside)
     monkeypatch.undo()
@@ -78,9 +78,9 @@ async def test_the_migration_replaces_list_checks_by_ranges(
             await books.sql(statement)
     await books.end(keep_of(call, None, AUDIO))
     assert await books.sql("PRAGMA integrity_check") == [("ok",)]
-    assert await books.balance(holder) == 3
+    assert await books.balance(customer) == 3
     with pytest.raises(apsw.ConstraintError):
-        await books.charge(charge_of(holder, units=-1))
+        await books.charge(charge_of(customer, units=-1))
     assert await books.audit() == []
     await old.close()
 

@@ -34,25 +34,25 @@ async def read(books: Books) -> dict[str, int]:
 
 async def test_a_batch_reads_only_the_current_balance(postgres_books: Books) -> None:
     books = postgres_books
-    holder = await books.holder(units=100)
-    calls = [await books.opened(holder) for _ in range(3)]
+    customer = await books.customer(units=100)
+    calls = [await books.opened(customer) for _ in range(3)]
     await books.end(keep_of(calls[0]))
     dump = await asyncpg.connect(books.url)
-    hand = await asyncpg.connect(books.url)
+    session = await asyncpg.connect(books.url)
     async with dump.transaction(isolation="repeatable_read"):
         await dump.fetch("SELECT * FROM accounts")
-        await hand.execute("SET synchronous_commit = off")
-        await hand.execute(CHANGE)
+        await session.execute("SET synchronous_commit = off")
+        await session.execute(CHANGE)
         before = await read(books)
 
-        await books.db.commit_batch([keep_of(calls[1]), refund_of(calls[2])], [charge_of(holder)])
+        await books.db.commit_batch([keep_of(calls[1]), refund_of(calls[2])], [charge_of(customer)])
 
         after = await read(books)
         for index in ("accounts_pkey", "key_usage_pkey"):
             assert after[index] - before[index] <= ENTRIES_MAX, index
-        found = await hand.fetch("SELECT 1 FROM accounts WHERE id = $1", holder.account_id)
+        found = await session.fetch("SELECT 1 FROM accounts WHERE id = $1", customer.account_id)
         assert len(found) == 1
     await dump.close()
-    await hand.close()
-    assert await books.balance(holder) == 97
-    assert await books.counters(holder) == (4, 2, 3)
+    await session.close()
+    assert await books.balance(customer) == 97
+    assert await books.counters(customer) == (4, 2, 3)

@@ -19,7 +19,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, Holder, books_of, charge_of, charged_of, keep_of, refund_of
+from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import locked_account, stalled_commits, until
 
@@ -45,9 +45,9 @@ def on_postgresql(books: Books) -> Postgresql:
     return books.db
 
 
-async def spend(commits: GroupCommit, holder: Holder) -> None:
+async def spend(commits: GroupCommit, customer: Customer) -> None:
     """One call from charge to keep."""
-    call = charge_of(holder)
+    call = charge_of(customer)
     assert isinstance(await commits.charge(call, SOON_S), Charged)
     assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
 
@@ -56,16 +56,16 @@ async def spend(commits: GroupCommit, holder: Holder) -> None:
 async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, lost: str) -> None:
     """The server committed, and its reply is lost. The same ids are sent again."""
     books = postgres_books
-    holder = await books.holder(units=10)
+    customer = await books.customer(units=10)
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         async with committing(db) as commits:
-            await spend(commits, holder)
-            call = charge_of(holder, units=3)
+            await spend(commits, customer)
+            call = charge_of(customer, units=3)
 
             if lost == "charge":
                 proxy.drop_next_reply()
-            assert await commits.charge(call, SOON_S) == charged_of(holder, 6)
+            assert await commits.charge(call, SOON_S) == charged_of(customer, 6)
             if lost != "charge":
                 proxy.drop_next_reply()
             end = refund_of(call) if lost == "refund" else keep_of(call)
@@ -73,15 +73,15 @@ async def test_a_commit_whose_reply_was_lost_counts_once(postgres_books: Books, 
 
             assert proxy.dropped == 1
         await db.close()
-    assert await books.balance(holder) == (9 if lost == "refund" else 6)
-    assert await books.counters(holder) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
+    assert await books.balance(customer) == (9 if lost == "refund" else 6)
+    assert await books.counters(customer) == ((2, 1, 1) if lost == "refund" else (2, 2, 4))
 
 
 async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_books: Books) -> None:
     """The connection ends during its COMMIT, then its account is locked, then it is cancelled."""
     books = postgres_books
-    holder = await books.holder()
-    call = charge_of(holder)
+    customer = await books.customer()
+    call = charge_of(customer)
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         async with committing(db) as commits:
@@ -99,7 +99,7 @@ async def test_a_charge_in_doubt_is_refunded_after_its_cancellation(postgres_boo
 
             await until(refunded, "the charge is refunded")
         await db.close()
-    assert await books.balance(holder) == 10
+    assert await books.balance(customer) == 10
 
 
 def deferred(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
@@ -120,31 +120,31 @@ def retried(commits: GroupCommit) -> Callable[[], Awaitable[bool]]:
 
 async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(postgres_books: Books) -> None:
     books = postgres_books
-    holder = await books.holder()
+    customer = await books.customer()
     async with committing(on_postgresql(books)) as commits:
-        call = charge_of(holder)
+        call = charge_of(customer)
         async with stalled_commits(books) as stalled:
             waiting = asyncio.ensure_future(commits.charge(call, SOON_S))
             pid = await stalled()
             await books.sql("SELECT pg_terminate_backend($1)", pid)
-        assert await waiting == charged_of(holder, 9)
+        assert await waiting == charged_of(customer, 9)
         assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
-    assert await books.balance(holder) == 9
+    assert await books.balance(customer) == 9
 
 
 async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books) -> None:
     """After every few calls the writer's backend is terminated in the middle of its work, until that happened
     often enough."""
     books = postgres_books
-    holders = [await books.holder(units=10_000) for _ in range(3)]
+    customers = [await books.customer(units=10_000) for _ in range(3)]
     other = await asyncpg.connect(books.url)
-    through: list[Holder] = []
+    through: list[Customer] = []
     ended_at = [0]
 
-    async def lane(holder: Holder) -> None:
+    async def lane(customer: Customer) -> None:
         while len(ended_at) <= ENDED_WRITERS:
-            await spend(commits, holder)
-            through.append(holder)
+            await spend(commits, customer)
+            through.append(customer)
 
     async def end_a_writer() -> bool:
         if len(through) >= ended_at[-1] + 10 and await other.fetch(END_WRITER):
@@ -152,14 +152,14 @@ async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books
         return spending.done()
 
     async with committing(on_postgresql(books)) as commits:
-        spending = asyncio.gather(*[lane(holder) for holder in holders for _ in range(6)])
+        spending = asyncio.gather(*[lane(customer) for customer in customers for _ in range(6)])
         await until(end_a_writer, "everything is spent", 60)
         await spending
     await other.close()
-    for holder in holders:
-        spent = through.count(holder)
-        assert await books.counters(holder) == (spent, spent, spent)
-        assert await books.balance(holder) == 10_000 - spent
+    for customer in customers:
+        charged = through.count(customer)
+        assert await books.counters(customer) == (charged, charged, charged)
+        assert await books.balance(customer) == 10_000 - charged
 
 
 async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
@@ -177,24 +177,24 @@ async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
 async def spend_across_a_stop(
     books: Books, process: subprocess.Popen[bytes], folder: Path
 ) -> subprocess.Popen[bytes]:
-    holder = await books.holder(units=10)
+    customer = await books.customer(units=10)
     async with committing(on_postgresql(books)) as commits:
-        await spend(commits, holder)
-        open_call = await books.opened(holder)
+        await spend(commits, customer)
+        open_call = await books.opened(customer)
         process.send_signal(signal.SIGQUIT)
         process.wait(60)
 
-        charge = charge_of(holder)
+        charge = charge_of(customer)
         charging = asyncio.ensure_future(commits.charge(charge, 60))
         keeping = asyncio.ensure_future(commits.end(keep_of(open_call), 60))
         with pytest.raises((TimeoutError, CommitInDoubt)):  # whether the dead connection took it or not
-            await commits.charge(charge_of(holder), 0.2)
+            await commits.charge(charge_of(customer), 0.2)
         process = await asyncio.to_thread(started_again, process, folder)
 
         assert isinstance(await charging, Charged)
         assert await keeping is EndOutcome.DONE
         assert await commits.end(refund_of(charge), SOON_S) is EndOutcome.DONE
-    assert await books.balance(holder) == 8
+    assert await books.balance(customer) == 8
     return process
 
 
@@ -206,7 +206,7 @@ def started_again(process: subprocess.Popen[bytes], folder: Path) -> subprocess.
 
 async def test_a_locked_account_stops_no_other_account(postgres_books: Books) -> None:
     books = postgres_books
-    stuck, free = await books.holder(), await books.holder(units=10_000)
+    stuck, free = await books.customer(), await books.customer(units=10_000)
     stuck_call = await books.opened(stuck)
     loop = asyncio.get_running_loop()
     async with committing(on_postgresql(books)) as commits:
@@ -225,11 +225,11 @@ async def test_a_locked_account_stops_no_other_account(postgres_books: Books) ->
 
 async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Books) -> None:
     books = postgres_books
-    holder = await books.holder()
-    call = await books.opened(holder)
+    customer = await books.customer()
+    call = await books.opened(customer)
     commits = GroupCommit(books.db, queue_max=10)
     commits.start()
-    async with locked_account(books, holder):
+    async with locked_account(books, customer):
         ending = asyncio.ensure_future(commits.end(refund_of(call), SOON_S))
         closing = asyncio.ensure_future(commits.close(SOON_S))
         await asyncio.wait([closing], timeout=0.5)
@@ -240,32 +240,32 @@ async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Bo
 
 async def test_charges_wait_for_a_table_lock(postgres_books: Books) -> None:
     books = postgres_books
-    holder = await books.holder()
+    customer = await books.customer()
     other = await asyncpg.connect(books.url)
     async with committing(on_postgresql(books)) as commits:
         async with other.transaction():
             await other.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
-            charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+            charging = asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S))
             await asyncio.wait([charging], timeout=0.5)
             assert not charging.done()
-        assert await charging == charged_of(holder, 9)
+        assert await charging == charged_of(customer, 9)
     await other.close()
 
 
 async def test_charges_wait_for_a_read_only_server(postgres_books: Books) -> None:
     """As after a failover, while the old primary still answers."""
     books = postgres_books
-    holder = await books.holder()
+    customer = await books.customer()
     name = books.url.rsplit("/", 1)[1]
     other = await asyncpg.connect(books.url)
     async with committing(on_postgresql(books)) as commits:
         await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-        charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+        charging = asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S))
         await asyncio.wait([charging], timeout=0.5)
         assert not charging.done()
         await other.execute("SET default_transaction_read_only = off")
         await other.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
-        assert await charging == charged_of(holder, 9)
+        assert await charging == charged_of(customer, 9)
     await other.close()
 
 
@@ -282,13 +282,13 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
         nonlocal rings
         rings += 1
 
-    async def muted(*args: Any, **settings: Any) -> Any:
+    async def slow_connect(*args: Any, **settings: Any) -> Any:
         connection = await connect(*args, **settings)
         monkeypatch.setattr(asyncpg, "connect", connect)
         proxy.silence()
         return connection
 
-    async def told() -> bool:
+    async def notified() -> bool:
         """Each listener notifies once by itself."""
         before = rings
         for _ in range(3):
@@ -300,12 +300,12 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
     async with proxy_to(postgres_url) as proxy:
         db = await Postgresql.open(proxy.url)
         if early:
-            monkeypatch.setattr(asyncpg, "connect", muted)
+            monkeypatch.setattr(asyncpg, "connect", slow_connect)
         stop = await db.listen("news", ring)
-        await until(told, "news are heard")
+        await until(notified, "notifications arrive")
         if not early:
             proxy.silence()
-            await until(told, "news are heard again")
+            await until(notified, "notifications arrive again")
         await stop()
         db._pool.terminate()
     await teller.close()

@@ -16,7 +16,7 @@ from myna.store.group_commit import GroupCommit
 from myna.store.sqlite import Sqlite
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.waiting import SOON_S
-from tests.store.books import Books, Holder, charge_of, charged_of, keep_of
+from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
@@ -36,19 +36,19 @@ async def test_charges_wait_for_a_locked_database(
     sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 20)
-    holder = await sqlite_books.holder()
+    customer = await sqlite_books.customer()
     db = await sqlite_books.open_again()
     commits = GroupCommit(db, queue_max=10)
     commits.start()
     other = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
     other.execute("BEGIN IMMEDIATE")
 
-    charging = asyncio.ensure_future(commits.charge(charge_of(holder), SOON_S))
+    charging = asyncio.ensure_future(commits.charge(charge_of(customer), SOON_S))
     await asyncio.wait([charging], timeout=0.3)
     assert not charging.done()
     other.execute("ROLLBACK")
 
-    assert await charging == charged_of(holder, 9)
+    assert await charging == charged_of(customer, 9)
     other.close()
     await commits.close(SOON_S)
     await db.close()
@@ -58,27 +58,27 @@ async def test_a_handover_lock_that_fails_or_stays_locked_stops_no_call(
     sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.05)
-    holder = await sqlite_books.holder()
+    customer = await sqlite_books.customer()
     lock, mark = sqlite_books.folder / "write.lock", sqlite_books.folder / "write.request"
     lock.unlink(missing_ok=True)
     lock.mkdir()
     mark.touch()
-    assert await commits.charge(charge_of(holder), SOON_S) == charged_of(holder, 9)
+    assert await commits.charge(charge_of(customer), SOON_S) == charged_of(customer, 9)
     lock.rmdir()
     with FileLock(lock):
         mark.touch()
-        assert await commits.charge(charge_of(holder), SOON_S) == charged_of(holder, 8)
+        assert await commits.charge(charge_of(customer), SOON_S) == charged_of(customer, 8)
 
 
 @contextlib.asynccontextmanager
-async def load(commits: GroupCommit, holder: Holder, lanes: int = 64) -> AsyncIterator[list[int]]:
+async def load(commits: GroupCommit, customer: Customer, lanes: int = 64) -> AsyncIterator[list[int]]:
     """Full load from `lanes` callers; counts the calls in the list's only number."""
     over = asyncio.Event()
     counted = [0]
 
     async def lane() -> None:
         while not over.is_set():
-            call = charge_of(holder)
+            call = charge_of(customer)
             assert isinstance(await commits.charge(call, SOON_S), Charged)
             assert await commits.end(keep_of(call), SOON_S) is EndOutcome.DONE
             counted[0] += 1
@@ -92,8 +92,8 @@ async def load(commits: GroupCommit, holder: Holder, lanes: int = 64) -> AsyncIt
 async def test_a_command_writes_while_the_server_is_under_full_load(
     sqlite_books: Books, commits: GroupCommit, commands: CommandLine
 ) -> None:
-    holder = await sqlite_books.holder(units=1_000_000)
-    poor = await sqlite_books.holder(units=0)
+    customer = await sqlite_books.customer(units=1_000_000)
+    poor = await sqlite_books.customer(units=0)
     env = {**os.environ, "MYNA_DATA": str(sqlite_books.folder)}
 
     def grant() -> tuple[float, Ended]:
@@ -102,7 +102,7 @@ async def test_a_command_writes_while_the_server_is_under_full_load(
         return time.monotonic() - began, ended
 
     await asyncio.to_thread(commands.run, ["version"], env, sqlite_books.folder)  # imports once
-    async with load(commits, holder) as counted:
+    async with load(commits, customer) as counted:
         took_s = []
         for granted in range(8):
 
@@ -125,10 +125,10 @@ async def test_the_wal_stays_short_under_continuous_writing(
     db = await sqlite_books.open_again()
     commits = GroupCommit(db, queue_max=2000)
     commits.start()
-    holder = await sqlite_books.holder(units=1_000_000)
+    customer = await sqlite_books.customer(units=1_000_000)
     log = sqlite_books.folder / "myna.sqlite-wal"
 
-    async with load(commits, holder, lanes=16) as counted:
+    async with load(commits, customer, lanes=16) as counted:
 
         async def many() -> bool:
             return counted[0] > 3000
@@ -151,13 +151,13 @@ async def test_a_long_read_blocks_no_writer(
     assert isinstance(db, Sqlite)
     own = GroupCommit(db, queue_max=2000)
     own.start()
-    holder = await sqlite_books.holder(units=100_000)
+    customer = await sqlite_books.customer(units=100_000)
     reader = apsw.Connection(str(sqlite_books.folder / "myna.sqlite"))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM accounts").fetchall()
 
     for _ in range(200):
-        assert isinstance(await own.charge(charge_of(holder), SOON_S), Charged)
+        assert isinstance(await own.charge(charge_of(customer), SOON_S), Charged)
 
     reader.execute("COMMIT")
     reader.close()

@@ -12,7 +12,7 @@ from myna.store.queries.farm import queue, refusals
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
 from tests.store.books import AUDIO, Books, books_of
-from tests.tasks.works import Works, shown, works_on
+from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +48,8 @@ QUESTIONS: dict[str, Question] = {
 
 
 @pytest.fixture
-async def works(tmp_path: Path) -> AsyncIterator[Works]:
-    async with books_of("", tmp_path) as books, works_on(books) as opened:
+async def service(tmp_path: Path) -> AsyncIterator[TaskService]:
+    async with books_of("", tmp_path) as books, task_service_on(books) as opened:
         yield opened
         for table in ("tasks", "clones"):  # the inserted rows have no ledger entries
             await books.sql(f"DELETE FROM {table} WHERE status <> 1")
@@ -76,13 +76,13 @@ async def fill(books: Books, number: int) -> None:
 
 
 @pytest.mark.parametrize("what", QUESTIONS)
-async def test_the_cost_of_a_query_does_not_depend_on_other_rows(works: Works, what: str) -> None:
-    books: Any = works.books
-    maker, holder = await works.node(clones=["zh"]), await books.holder()
-    await works.clone(holder, sample=b"s" * 32)
-    await works.tasks.complete(maker, shown(await works.leased(maker)), AUDIO)
-    await works.nodes.drain((await works.nodes.list())[0].node.name)
-    await works.node()
+async def test_the_cost_of_a_query_does_not_depend_on_other_rows(service: TaskService, what: str) -> None:
+    books: Any = service.books
+    maker, customer = await service.node(clones=["zh"]), await books.customer()
+    await service.clone(customer, sample=b"s" * 32)
+    await service.tasks.complete(maker, proof_of(await service.leased(maker)), AUDIO)
+    await service.nodes.drain((await service.nodes.list())[0].node.name)
+    await service.node()
     await fill(books, FEW)
     few = await steps(books, QUESTIONS[what])
     for table in ("tasks", "clones"):

@@ -54,7 +54,7 @@ def put(store: AudioStore, content: bytes) -> str:
 
 @pytest.fixture
 async def source(sqlite_books: Books, tmp_path: Path) -> Source:
-    call = await sqlite_books.opened(await sqlite_books.holder(), task=speech())
+    call = await sqlite_books.opened(await sqlite_books.customer(), task=speech())
     name = put(AudioStore(tmp_path / "data" / "audio"), SOUND)
     audio = Audio(name, len(SOUND), hashlib.sha256(SOUND).digest())
     await sqlite_books.end(keep_of(call, None, audio))

@@ -9,7 +9,7 @@ from myna.store import migrate
 from myna.store.database import Database, Transaction, connect
 from myna.store.tables import tables
 from myna.store.tables.tables import Table, TableQueries
-from tests.store.books import Books, charge_of, reserved
+from tests.store.books import Books, charge_of, idempotency_key_of
 
 pytestmark = pytest.mark.anyio
 HASHED_KEYS = 13
@@ -75,12 +75,14 @@ async def test_an_older_schema_is_completed_with_its_rows(
     await books.db.transaction(build)
     assert await migrate.migrate(books.db) == migrate.newest(books.db.dialect)
     assert [tuple(row) for row in await books.db.fetch("SELECT id, name FROM accounts")] == [(7, "old")]
-    assert (await books.holder()).account_id == 10
+    assert (await books.customer()).account_id == 10
 
 
 async def test_idempotency_keys_of_an_older_schema_are_replaced_by_their_hashes(books: Books) -> None:
     """A retry after the migration finds its stored response."""
-    await books.charge(charge_of(await books.holder(units=5), idempotency_key=reserved("caf\xe9")))
+    await books.charge(
+        charge_of(await books.customer(units=5), idempotency_key=idempotency_key_of("caf\xe9"))
+    )
     ((sql,),) = [[sql] for number, sql in migrate.known(books.db.dialect) if number == HASHED_KEYS]
     await books.db.transaction(lambda connection: connection.run_script(sql))
     expected = hashlib.sha256("caf\xe9".encode("latin-1")).hexdigest()

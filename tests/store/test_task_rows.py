@@ -8,12 +8,12 @@ from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
     Books,
-    Holder,
+    Customer,
     charge_of,
     charged_of,
+    idempotency_key_of,
     keep_of,
     refund_of,
-    reserved,
     speech,
 )
 
@@ -22,62 +22,62 @@ pytestmark = pytest.mark.anyio
 COMPLETED = (2, AUDIO.name, AUDIO.size_bytes, AUDIO.sha256, "")
 
 
-async def only_task(books: Books, holder: Holder) -> tasks.TaskRow:
-    (row,) = await tasks.page(books.db, holder.account_id, 2**53, 10)
+async def only_task(books: Books, customer: Customer) -> tasks.TaskRow:
+    (row,) = await tasks.page(books.db, customer.account_id, 2**53, 10)
     return row
 
 
 async def test_a_charge_creates_its_task_and_returns_its_id(books: Books) -> None:
-    holder = await books.holder()
-    (outcome,) = await books.charge(charge_of(holder, task=speech(TaskStatus.PROCESSING, "你好 👋")))
-    row = await only_task(books, holder)
-    assert outcome == charged_of(holder, 9, row.id)
+    customer = await books.customer()
+    (outcome,) = await books.charge(charge_of(customer, task=speech(TaskStatus.PROCESSING, "你好 👋")))
+    row = await only_task(books, customer)
+    assert outcome == charged_of(customer, 9, row.id)
     assert (row.status, row.text, row.chars, row.audio) == (1, "你好 👋", 4, "")
     assert await books.sql("SELECT voice_id, speed FROM tasks") == [("a voice", 1.5)]
 
 
 async def test_a_charge_sent_again_returns_the_same_task(books: Books) -> None:
-    holder = await books.holder()
-    call = charge_of(holder, task=speech(), idempotency_key=reserved())
+    customer = await books.customer()
+    call = charge_of(customer, task=speech(), idempotency_key=idempotency_key_of())
     assert await books.charge(call) == await books.charge(call)
-    assert (await only_task(books, holder)).status == 1
+    assert (await only_task(books, customer)).status == 1
 
 
 async def test_a_keep_completes_the_task_with_its_audio(books: Books) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech(), idempotency_key=reserved())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech(), idempotency_key=idempotency_key_of())
     await books.end(keep_of(call, "the answer", AUDIO))
     assert await books.task(call.call_id) == COMPLETED
     assert await books.answer(call.call_id) == [("the answer",)]
-    assert (await only_task(books, holder)).audio == AUDIO.name
+    assert (await only_task(books, customer)).audio == AUDIO.name
 
 
 @pytest.mark.parametrize("status", [TaskStatus.QUEUED, TaskStatus.PROCESSING])
 async def test_a_refund_fails_the_task_with_its_reason(books: Books, status: TaskStatus) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech(status))
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech(status))
     await books.end(refund_of(call, "it was too loud"))
     assert await books.task(call.call_id) == (3, "", 0, b"", "it was too loud")
 
 
 async def test_a_refund_without_a_reason_fails_the_task_too(books: Books) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
     await books.end(refund_of(call))
     assert await books.task(call.call_id) == (3, "", 0, b"", "")
 
 
 async def test_each_task_of_a_batch_ends_with_its_own_call(books: Books) -> None:
-    holder, other = await books.holder(), await books.holder()
-    calls = [await books.opened(who, task=speech()) for who in (holder, other, holder)]
+    customer, other = await books.customer(), await books.customer()
+    calls = [await books.opened(who, task=speech()) for who in (customer, other, customer)]
     await books.end(refund_of(calls[0], "one"), keep_of(calls[1], None, AUDIO), refund_of(calls[2], "three"))
     assert [(await books.task(call.call_id))[4] for call in calls] == ["one", "", "three"]
     assert [(await books.task(call.call_id))[0] for call in calls] == [3, 2, 3]
 
 
 async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
     await books.end(refund_of(call, "too late"))
     assert await books.end(keep_of(call, None, AUDIO)) == ["lost"]
     assert await books.task(call.call_id) == (3, "", 0, b"", "too late")
@@ -85,8 +85,8 @@ async def test_a_completion_after_a_refund_changes_nothing(books: Books) -> None
 
 @pytest.mark.parametrize("in_one_batch", [True, False])
 async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_batch: bool) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
     first, second = keep_of(call, None, AUDIO), keep_of(call, None, DIFFERENT_AUDIO)
     if in_one_batch:
         await books.end(first, second)
@@ -100,16 +100,16 @@ async def test_two_completions_of_one_task_keep_one_audio(books: Books, in_one_b
 async def test_the_reason_of_the_first_of_two_refunds_in_one_batch_counts(
     books: Books, reasons: tuple[str, str]
 ) -> None:
-    holder = await books.holder()
-    call = await books.opened(holder, task=speech())
+    customer = await books.customer()
+    call = await books.opened(customer, task=speech())
     await books.end(*[refund_of(call, reason) for reason in reasons])
     assert (await books.task(call.call_id))[4] == reasons[0]
 
 
 async def test_a_task_is_only_shown_to_its_account(books: Books) -> None:
-    holder, stranger = await books.holder(), await books.holder()
-    await books.opened(holder, task=speech())
-    row = await only_task(books, holder)
-    assert await tasks.of_account(books.db, holder.account_id, row.id) == row
-    assert await tasks.of_account(books.db, stranger.account_id, row.id) is None
-    assert await tasks.page(books.db, stranger.account_id, 2**53, 10) == []
+    customer, unrelated = await books.customer(), await books.customer()
+    await books.opened(customer, task=speech())
+    row = await only_task(books, customer)
+    assert await tasks.of_account(books.db, customer.account_id, row.id) == row
+    assert await tasks.of_account(books.db, unrelated.account_id, row.id) is None
+    assert await tasks.page(books.db, unrelated.account_id, 2**53, 10) == []

@@ -32,12 +32,12 @@ async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
 ) -> None:
     """It would leave the indexes alone where less than 2 % of the table's pages have something to remove."""
     books, ended, calls = postgres_books, 30_000, 300
-    holder = await books.holder(units=calls)
+    customer = await books.customer(units=calls)
     await books.sql(FILL, ended)
     writer = await books.db._writer.connection()  # type: ignore[attr-defined]
     await writer.execute("ALTER TABLE calls SET (autovacuum_enabled = off)")
     await writer.execute("VACUUM ANALYZE calls")
-    batch = [charge_of(holder) for _ in range(calls)]
+    batch = [charge_of(customer) for _ in range(calls)]
     await books.charge(*batch)
     await books.end(*[keep_of(call) for call in batch])
 

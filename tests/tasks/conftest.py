@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.store.books import Books
-from tests.tasks.works import Works, works_on
+from tests.tasks.task_service import TaskService, task_service_on
 
 
 @pytest.fixture
-async def works(books: Books) -> AsyncIterator[Works]:
-    async with works_on(books) as opened:
+async def service(books: Books) -> AsyncIterator[TaskService]:
+    async with task_service_on(books) as opened:
         yield opened
 
 
 @pytest.fixture
-async def postgres_works(postgres_books: Books) -> AsyncIterator[Works]:
-    async with works_on(postgres_books) as opened:
+async def postgres_service(postgres_books: Books) -> AsyncIterator[TaskService]:
+    async with task_service_on(postgres_books) as opened:
         yield opened

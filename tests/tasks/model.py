@@ -20,14 +20,14 @@ class Node:
 
     voices: tuple[str, ...]
     languages: tuple[str, ...] = ()
-    works: bool = True
+    enabled: bool = True
     failures: int = 0
-    rests_until: int = 0
+    cooldown_until: int = 0
     heard_at: int = 0
 
-    def cool_down(self, now: int, *, handed_back: bool) -> None:
-        self.failures += not handed_back
-        self.rests_until = now + min(60, 2**self.failures)
+    def cool_down(self, now: int, *, returned: bool) -> None:
+        self.failures += not returned
+        self.cooldown_until = now + min(60, 2**self.failures)
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class Task(Work):
 
     call_id: bytes = b""
     voice_id: str = ""
-    copies: bool = False
+    has_key: bool = False
     draft: str | None = None
     answer: str | None = None
     deadline: int = 0
@@ -80,10 +80,10 @@ class Task(Work):
         return self.status == LEASED and not self.lease_until
 
     @property
-    def reserved(self) -> bool:
-        return self.copies and self.status != FAILED
+    def has_stored_response(self) -> bool:
+        return self.has_key and self.status != FAILED
 
-    def drafted(self, draft: str | None) -> None:
+    def set_draft(self, draft: str | None) -> None:
         if draft is not None:
             self.draft = draft.replace(TASK_PLACEHOLDER, str(self.id))
             self.answer = None if AUDIO_PLACEHOLDER in self.draft else self.draft
@@ -118,14 +118,14 @@ class Model:
     def order(self, task: Task, life_s: int, draft: str | None) -> None:
         self.units[task.account_id] -= 1
         task.deadline = self.now + life_s
-        task.drafted(draft)
+        task.set_draft(draft)
         self.tasks.append(task)
 
     def queue_for_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
         if not task.spoken_by_service:
             return False
         task.status, task.deadline = QUEUED, self.now + life_s
-        task.drafted(draft)
+        task.set_draft(draft)
         return True
 
     def keep(self, task: Task, audio: str, answer: str | None) -> bool:
@@ -177,12 +177,12 @@ class Model:
     def _place(self, job: Work) -> tuple[int, int, int]:
         return (self.turns.get(job.account_id, 0), job.id if job.kind == "task" else 0, job.account_id)
 
-    def heard_now(self, node_id: int) -> None:
+    def node_called(self, node_id: int) -> None:
         self.nodes[node_id].heard_at = self.now
 
     def _can(self, node_id: int, job: Work) -> bool:
         node = self.nodes[node_id]
-        if node.rests_until > self.now or job.status != QUEUED:
+        if node.cooldown_until > self.now or job.status != QUEUED:
             return False
         if isinstance(job, Task) and job.deadline <= self.now:
             return False
@@ -191,7 +191,7 @@ class Model:
     def _able(self, node_id: int, job: Work) -> bool:
         """Whether the node is enabled, has the capabilities for the job and has not refused it."""
         node = self.nodes[node_id]
-        if not node.works or node_id in job.refused_by:
+        if not node.enabled or node_id in job.refused_by:
             return False
         if isinstance(job, Voice):
             return job.language in node.languages
@@ -233,24 +233,24 @@ class Model:
             self.nodes[lease.node_id].failures = 0
             for node_id in lease.job.refused_by:
                 if node_id in self.nodes:
-                    self.nodes[node_id].cool_down(self.now, handed_back=False)
+                    self.nodes[node_id].cool_down(self.now, returned=False)
             self.end(lease.job, kept=True)
             return True
         return False if self.completed(lease) and lease.job.audio == audio else None
 
-    def fail(self, lease: Lease, final: bool, handed_back: bool) -> bool:
+    def fail(self, lease: Lease, final: bool, returned: bool) -> bool:
         """False if the lease is stale."""
         if not self.valid(lease):
             return False
         job = lease.job
         if not final:
-            self.nodes[lease.node_id].cool_down(self.now, handed_back=handed_back)
+            self.nodes[lease.node_id].cool_down(self.now, returned=returned)
         last = job.tries >= TRIES_MAX
-        if final and not handed_back and not last:
+        if final and not returned and not last:
             job.refused_by.append(lease.node_id)
             final = not self._another(job)
-        if handed_back or not (final or last):
-            self._put_back(job, int(handed_back))
+        if returned or not (final or last):
+            self._requeue(job, int(returned))
         else:
             self.end(job, kept=False)
         return True
@@ -267,11 +267,11 @@ class Model:
         if put == "remove":
             del self.nodes[node_id]
         else:
-            self.nodes[node_id].works = put == "enable"
+            self.nodes[node_id].enabled = put == "enable"
         if put in ("disable", "remove"):
             for job in self.jobs:
                 if job.status == LEASED and job.node_id == node_id:
-                    self._put_back(job, 1)
+                    self._requeue(job, 1)
 
     # ---- sweeps and restarts
 
@@ -281,14 +281,14 @@ class Model:
             asked = voice.refused_by and voice.leased_at <= self.now - OPINION_GRACE_S
             if voice.status == QUEUED and asked and not self._another(voice):
                 self.end(voice, kept=False)
-        lapsed = [job for job in self.jobs if job.status == LEASED and 0 < job.lease_until <= self.now]
-        spent = [job for job in lapsed if job.tries >= TRIES_MAX]
-        for job in lapsed:
-            if job in spent:
+        expired = [job for job in self.jobs if job.status == LEASED and 0 < job.lease_until <= self.now]
+        exhausted = [job for job in expired if job.tries >= TRIES_MAX]
+        for job in expired:
+            if job in exhausted:
                 self.end(job, kept=False)
             else:
-                self._put_back(job, 0)
-        return len(lapsed) - len(spent), sum(isinstance(job, Task) for job in spent)
+                self._requeue(job, 0)
+        return len(expired) - len(exhausted), sum(isinstance(job, Task) for job in exhausted)
 
     def overdue(self, by_s: int = 0) -> list[Task]:
         return [task for task in self.tasks if task.status < DONE and task.deadline + by_s < self.now]
@@ -307,6 +307,6 @@ class Model:
             else:
                 self.units[job.account_id] += 1
 
-    def _put_back(self, job: Work, tries_returned: int) -> None:
+    def _requeue(self, job: Work, tries_returned: int) -> None:
         job.status, job.node_id, job.lease_until = QUEUED, 0, 0
         job.tries -= tries_returned

@@ -17,7 +17,7 @@ from myna.store.files.samples import SampleStore
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
 from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
-from tests.tasks.works import FREE, VOICE, Works
+from tests.tasks.task_service import FREE, VOICE, TaskService
 
 pytestmark = pytest.mark.anyio
 
@@ -51,59 +51,61 @@ class Client:
 
 
 @pytest.fixture
-def farm(works: Works) -> FarmApi:
-    folder, inspector = works.books.folder, Inspector()
+def farm(service: TaskService) -> FarmApi:
+    folder, inspector = service.books.folder, Inspector()
     audio, samples = AudioStore(folder / "audio"), SampleStore(folder / "samples")
     return FarmApi(
-        Settings(), works.desk.db, works.nodes, works.tasks, audio, samples, inspector, works.space
+        Settings(), service.db, service.nodes, service.tasks, audio, samples, inspector, service.space
     )
 
 
-async def join_node(works: Works) -> tuple[int, str]:
+async def join_node(service: TaskService) -> tuple[int, str]:
     """Joins a node with VOICE. Returns its id and its credential."""
-    admitted = await works.nodes.join((await works.nodes.enroll("it")).token, "1")
-    node = await works.nodes.verify(f"Bearer {admitted.credential}".encode())
-    await works.nodes.hello(node, Hello([NodeVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False))
+    admitted = await service.nodes.join((await service.nodes.enroll("it")).token, "1")
+    node = await service.nodes.verify(f"Bearer {admitted.credential}".encode())
+    await service.nodes.hello(
+        node, Hello([NodeVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False)
+    )
     return node.id, admitted.credential
 
 
-async def wait_requeued(works: Works) -> None:
+async def wait_requeued(service: TaskService) -> None:
     """Waits until the job is queued, before its lease expires and without using a try."""
 
     async def queued() -> bool:
         columns = "status, node_id, lease_until, length(token_hash), epoch, tries"
-        return await works.books.sql(f"SELECT {columns} FROM tasks") == [(0, *FREE, 1, 0)]
+        return await service.books.sql(f"SELECT {columns} FROM tasks") == [(0, *FREE, 1, 0)]
 
     await until(queued, "the job is requeued")
 
 
 async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
-    works: Works, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(works)
+    _, credential = await join_node(service)
     client, looking = Client(credential, WAIT_S), asyncio.Event()
     verify = Nodes.verify
 
     async def slow(nodes: Nodes, authorization: bytes | None) -> Any:
-        if await works.books.sql("SELECT 1 FROM tasks WHERE status = 1"):
+        if await service.books.sql("SELECT 1 FROM tasks WHERE status = 1"):
             looking.set()
             await asyncio.Event().wait()
         return await verify(nodes, authorization)
 
     monkeypatch.setattr(Nodes, "verify", slow)
-    await works.ordered(await works.books.holder())
+    await service.ordered(await service.books.customer())
     answering = asyncio.create_task(farm.lease(client.request()))
     await asyncio.wait_for(looking.wait(), LONG_S)
     client.disconnected.set()
     assert (await asyncio.wait_for(answering, LONG_S)).body == b'{"jobs":[],"forget":[]}'
-    await wait_requeued(works)
+    await wait_requeued(service)
 
 
 async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
-    works: Works, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(works)
-    client, lease = Client(credential, WAIT_S), works.tasks.lease
+    _, credential = await join_node(service)
+    client, lease = Client(credential, WAIT_S), service.tasks.lease
 
     async def leasing(node_id: int, jobs: int, wait_s: float) -> Sequence[Any]:
         found = await lease(node_id, jobs, wait_s)
@@ -111,14 +113,14 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
         await asyncio.sleep(0)
         return found
 
-    monkeypatch.setattr(works.tasks, "lease", leasing)
+    monkeypatch.setattr(service.tasks, "lease", leasing)
     monkeypatch.setattr(
-        farm._node_auth, "verify", known(await works.nodes.verify(b"Bearer " + credential.encode()))
+        farm._node_auth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
     )
-    await works.ordered(await works.books.holder())
+    await service.ordered(await service.books.customer())
     response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
     assert response.body == b'{"jobs":[],"forget":[]}'
-    await wait_requeued(works)
+    await wait_requeued(service)
 
 
 def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
@@ -131,76 +133,76 @@ def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
 
 
 async def test_a_job_is_requeued_if_its_poll_is_cancelled_as_it_is_leased(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, holder, transaction = await works.node(), await works.books.holder(), works.desk.db.transaction
+    node, customer, transaction = await service.node(), await service.books.customer(), service.db.transaction
     polls: list[asyncio.Task[Any]] = []
 
-    async def then_cancelled(work: Any) -> Any:
-        monkeypatch.setattr(works.desk.db, "transaction", transaction)
+    async def cancel_after(work: Any) -> Any:
+        monkeypatch.setattr(service.db, "transaction", transaction)
         done = await transaction(work)
         polls[0].cancel()
         return done
 
-    monkeypatch.setattr(works.desk.db, "transaction", then_cancelled)
-    await works.ordered(holder)
-    polls.append(asyncio.create_task(works.tasks.lease(node, 1, LONG_S)))
+    monkeypatch.setattr(service.db, "transaction", cancel_after)
+    await service.ordered(customer)
+    polls.append(asyncio.create_task(service.tasks.lease(node, 1, LONG_S)))
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(polls[0], LONG_S)
-    await wait_requeued(works)
+    await wait_requeued(service)
 
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_job_is_requeued_if_its_lease_is_cancelled(
-    works: Works, committed: bool, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the COMMIT has passed or not."""
-    node, transaction, begun = await works.node(), works.desk.db.transaction, asyncio.Event()
-    call = await works.ordered(await works.books.holder())
+    node, transaction, started = await service.node(), service.db.transaction, asyncio.Event()
+    call = await service.ordered(await service.books.customer())
 
     async def stalled(work: Any) -> Any:
-        monkeypatch.setattr(works.desk.db, "transaction", transaction)
+        monkeypatch.setattr(service.db, "transaction", transaction)
         if committed:
             await transaction(work)
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(works.desk.db, "transaction", stalled)
-    leasing = asyncio.create_task(works.tasks.lease(node, 1, 0))
-    await asyncio.wait_for(begun.wait(), LONG_S)
+    monkeypatch.setattr(service.db, "transaction", stalled)
+    leasing = asyncio.create_task(service.tasks.lease(node, 1, 0))
+    await asyncio.wait_for(started.wait(), LONG_S)
     leasing.cancel()
     await asyncio.gather(leasing, return_exceptions=True)
     if committed:
-        await wait_requeued(works)
-    assert (await works.status(call), await works.tries(call)) == (0, 0)
+        await wait_requeued(service)
+    assert (await service.status(call), await service.tries(call)) == (0, 0)
 
 
 async def test_a_slow_requeue_is_abandoned_at_its_timeout(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = await works.node()
-    _, job = await works.held(node)
+    node = await service.node()
+    _, job = await service.lease_new(node)
 
     async def stalled(_: Any) -> Any:
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "transaction", stalled)
+        patched.setattr(service.db, "transaction", stalled)
         patched.setattr("myna.farm.tasks.REQUEUE_S", 0.05)
-        await asyncio.wait_for(works.tasks.requeue(node, [job]), LONG_S)
+        await asyncio.wait_for(service.tasks.requeue(node, [job]), LONG_S)
 
 
 async def test_a_failed_requeue_is_logged(
-    works: Works, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    service: TaskService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = await works.node()
-    call, job = await works.held(node)
+    node = await service.node()
+    call, job = await service.lease_new(node)
 
     async def failing(_: Any) -> Any:
-        raise works.desk.db.unavailable[0]
+        raise service.db.unavailable[0]
 
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "transaction", failing)
-        await works.tasks.requeue(node, [job])
+        patched.setattr(service.db, "transaction", failing)
+        await service.tasks.requeue(node, [job])
     assert "stay leased until their leases expire" in caplog.text
-    assert await works.status(call) == 1
+    assert await service.status(call) == 1

@@ -1,11 +1,11 @@
-"""Fair queueing: leases are round robin over accounts, whatever each has queued."""
+"""Fair queueing: leases are round robin over accounts, regardless of the lengths of their queues."""
 
 import itertools
 
 import pytest
 
-from tests.store.books import AUDIO, Books, Holder
-from tests.tasks.works import Works, shown
+from tests.store.books import AUDIO, Books, Customer
+from tests.tasks.task_service import TaskService, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ MANY_TASKS = (
 )
 
 
-async def many_tasks(books: Books, holder: Holder, count: int) -> None:
+async def many_tasks(books: Books, customer: Customer, count: int) -> None:
     """Inserts charged tasks with a few statements."""
     if books.url:
         made = {"id": "decode(lpad(to_hex($1 * 1000000 + n), 32, '0'), 'hex')"}
@@ -35,52 +35,52 @@ async def many_tasks(books: Books, holder: Holder, count: int) -> None:
         counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}"
         made["numbers"] = f"(WITH RECURSIVE s(n) AS ({counted}) SELECT n FROM s)"
     calls, *rest = MANY_TASKS
-    await books.sql(calls.format(**made), holder.account_id, holder.key_id)
+    await books.sql(calls.format(**made), customer.account_id, customer.key_id)
     for statement in rest:
         await books.sql(
-            statement, *([holder.account_id, count] if "$2" in statement else [holder.account_id])
+            statement, *([customer.account_id, count] if "$2" in statement else [customer.account_id])
         )
 
 
-async def test_a_long_queue_of_one_account_does_not_delay_others(works: Works) -> None:
+async def test_a_long_queue_of_one_account_does_not_delay_others(service: TaskService) -> None:
     """The node has one slot, which is always used. A first order waits for at most two jobs."""
-    node, busy = await works.node(slots=1), await works.books.holder(units=QUEUED_TASKS)
-    await many_tasks(works.books, busy, QUEUED_TASKS)
+    node, busy = await service.node(slots=1), await service.books.customer(units=QUEUED_TASKS)
+    await many_tasks(service.books, busy, QUEUED_TASKS)
     came: dict[str, int] = {}
     waited: dict[str, int] = {}
     for ended, arrivals in enumerate(itertools.cycle(ARRIVALS)):
-        job = await works.leased(node)
+        job = await service.leased(node)
         if job.text in came:
             waited[job.text] = ended - came[job.text]
         if len(waited) == OTHERS:
             break
         for _ in range(min(arrivals, OTHERS - len(came))):  # during the job
-            newcomer = await works.books.holder()
-            await works.ordered(newcomer, text=newcomer.name)
+            newcomer = await service.books.customer()
+            await service.ordered(newcomer, text=newcomer.name)
             came[newcomer.name] = ended
-        assert await works.tasks.complete(node, shown(job), AUDIO)
+        assert await service.tasks.complete(node, proof_of(job), AUDIO)
     assert max(waited.values()) < 3
-    assert await works.books.balance(busy) == 0
+    assert await service.books.balance(busy) == 0
 
 
-async def test_leases_are_round_robin_over_accounts(works: Works) -> None:
-    node, holders = await works.node(), [await works.books.holder(units=20) for _ in range(3)]
-    for holder, count in zip(holders, (9, 3, 3), strict=True):
+async def test_leases_are_round_robin_over_accounts(service: TaskService) -> None:
+    node, customers = await service.node(), [await service.books.customer(units=20) for _ in range(3)]
+    for customer, count in zip(customers, (9, 3, 3), strict=True):
         for _ in range(count):
-            await works.ordered(holder, text=holder.name)
-    turns = [(await works.leased(node)).text for _ in range(15)]
-    names = [holder.name for holder in holders]
+            await service.ordered(customer, text=customer.name)
+    turns = [(await service.leased(node)).text for _ in range(15)]
+    names = [customer.name for customer in customers]
     assert turns == [*names * 3, *[names[0]] * 6]
 
 
-async def test_an_idle_account_is_served_first_without_accumulating_turns(works: Works) -> None:
-    node, (steady, rare) = await works.node(), [await works.books.holder(units=30) for _ in range(2)]
+async def test_an_idle_account_is_served_first_without_accumulating_turns(service: TaskService) -> None:
+    node, (steady, rare) = await service.node(), [await service.books.customer(units=30) for _ in range(2)]
     for _ in range(10):
-        await works.ordered(steady, text="steady")
-    await works.ordered(rare, text="rare")
-    assert [(await works.leased(node)).text for _ in range(6)] == ["steady", "rare", *["steady"] * 4]
+        await service.ordered(steady, text="steady")
+    await service.ordered(rare, text="rare")
+    assert [(await service.leased(node)).text for _ in range(6)] == ["steady", "rare", *["steady"] * 4]
     for _ in range(3):
-        await works.ordered(rare, text="rare")
-    assert [(await works.leased(node)).text for _ in range(5)] == [
+        await service.ordered(rare, text="rare")
+    assert [(await service.leased(node)).text for _ in range(5)] == [
         "rare", "steady", "rare", "steady", "rare",
     ]  # fmt: skip

@@ -35,9 +35,9 @@ from myna.store.queries import clones
 from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
 from tests.rig.postgres import Postgres
-from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Holder, books_of, keep_of, reserved
+from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Customer, books_of, idempotency_key_of, keep_of
 from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
-from tests.tasks.works import Works, failure, shown, works_on
+from tests.tasks.task_service import TaskService, failure, proof_of, task_service_on
 
 T = TypeVar("T")
 Said = tuple[Job, Lease]
@@ -65,7 +65,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.holders: list[Holder] = []
+        self.customers: list[Customer] = []
         self.nodes: list[int] = []
         self.leased: list[Said] = []
         self.calls: dict[int, Charge] = {}
@@ -73,23 +73,24 @@ class Machine(RuleBasedStateMachine):
         self.opened = contextlib.AsyncExitStack()
         self.books: Books = self.run(self.opened.enter_async_context(type(self).new_books()))
         self.process = contextlib.AsyncExitStack()
-        self.works: Works = self.run(self.process.enter_async_context(works_on(self.books, lease_s=LEASE_S)))
+        service = task_service_on(self.books, lease_s=LEASE_S)
+        self.service: TaskService = self.run(self.process.enter_async_context(service))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time anew
+        return self.runner.get_loop().run_until_complete(work)  # `Runner.run` minds Ctrl-C each time
 
     @initialize(units=st.lists(st.integers(2, 20), min_size=2, max_size=3))
     def open_accounts_and_enroll_nodes(self, units: list[int]) -> None:
         self.run(self.books.stop_clock())
         for amount in units:
-            holder = self.run(self.books.holder(amount))
-            self.holders.append(holder)
-            self.model.units[holder.account_id] = amount
+            customer = self.run(self.books.customer(amount))
+            self.customers.append(customer)
+            self.model.units[customer.account_id] = amount
         self.nodes = [self._enrolled(number) for number in range(len(NODES))]
 
     def _enrolled(self, number: int) -> int:
         node = NODES[number]
-        offer = self.works.node(*node.voices, clones=node.languages, name=f"node {number}")
+        offer = self.service.node(*node.voices, clones=node.languages, name=f"node {number}")
         node_id = self.run(offer)
         self.model.nodes[node_id] = Node(node.voices, node.languages, heard_at=self.model.now)
         return node_id
@@ -134,27 +135,27 @@ class Machine(RuleBasedStateMachine):
 
     def order(self, draw: Draw) -> None:
         """The voice is public, or of no node, or a cloned one of the account."""
-        holder = self._payer(draw)
-        own = [voice.voice_id for voice in self.model.voices if voice.account_id == holder.account_id]
+        customer = self._payer(draw)
+        own = [voice.voice_id for voice in self.model.voices if voice.account_id == customer.account_id]
         voice = draw(among(["a", "a", "b", "c", *own]))
         draft, life_s = draw(among(DRAFTS)), draw(among(LIVES_S))
         idempotency_key = self._idempotency_key(bool(draft))
         changes = {"idempotency_key": idempotency_key, "draft": draft, "deadline_ms": life_s * 1000}
-        call = self.run(self.works.ordered(holder, voice, **changes))
-        self._ordered(call, Task(0, holder.account_id, voice_id=voice, copies=bool(draft)), life_s, draft)
+        call = self.run(self.service.ordered(customer, voice, **changes))
+        self._ordered(call, Task(0, customer.account_id, voice_id=voice, has_key=bool(draft)), life_s, draft)
 
     def begin(self, draw: Draw) -> None:
         """The service itself speaks."""
-        holder, copies = self._payer(draw), draw(st.booleans())
-        idempotency_key = self._idempotency_key(copies)
-        call = self.run(self.works.begun(holder, "a", idempotency_key=idempotency_key, deadline_ms=200_000))
-        self._ordered(call, Task(0, holder.account_id, LEASED, voice_id="a", copies=copies), 200, None)
+        customer, has_key = self._payer(draw), draw(st.booleans())
+        key = self._idempotency_key(has_key)
+        call = self.run(self.service.started_here(customer, "a", idempotency_key=key, deadline_ms=200_000))
+        self._ordered(call, Task(0, customer.account_id, LEASED, voice_id="a", has_key=has_key), 200, None)
 
-    def _payer(self, draw: Draw) -> Holder:
-        return draw(among([holder for holder in self.holders if self.model.units[holder.account_id]]))
+    def _payer(self, draw: Draw) -> Customer:
+        return draw(among([customer for customer in self.customers if self.model.units[customer.account_id]]))
 
     def _idempotency_key(self, wanted: bool) -> IdempotencyKey | None:
-        return reserved(f"order {next(self.numbers)}") if wanted else None
+        return idempotency_key_of(f"order {next(self.numbers)}") if wanted else None
 
     def _ordered(self, call: Charge, task: Task, life_s: int, draft: str | None) -> None:
         ((task.id,),) = self._rows("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
@@ -165,23 +166,23 @@ class Machine(RuleBasedStateMachine):
         """A task that has ended or has been taken over stays unchanged."""
         spoken_by_service = [task for task in self.model.tasks if task.spoken_by_service]
         task = draw(among([*spoken_by_service, *self.model.tasks[-5:]]))
-        draft, life_s = draw(among(DRAFTS)) if task.copies else None, draw(among(LIVES_S))
-        left = self.works.tasks.queue_for_nodes(task.account_id, task.call_id, life_s, draft)
+        draft, life_s = draw(among(DRAFTS)) if task.has_key else None, draw(among(LIVES_S))
+        left = self.service.tasks.queue_for_nodes(task.account_id, task.call_id, life_s, draft)
         assert self.run(left) is self.model.queue_for_nodes(task, life_s, draft)
 
     def speak(self, draw: Draw) -> None:
         """The service itself completes the task."""
         task = draw(among([task for task in self.model.tasks if task.spoken_by_service]))
-        answer = SERVICE_ANSWER if task.copies else None
+        answer = SERVICE_ANSWER if task.has_key else None
         (outcome,) = self.run(self.books.end(keep_of(self.calls[task.id], answer, AUDIO)))
         assert (outcome is EndOutcome.DONE) is self.model.keep(task, AUDIO.name, answer)
 
     def order_a_voice(self, draw: Draw) -> None:
-        holder, language = draw(among(self.holders)), draw(among(["zh", "zh", "en", "de"]))
+        customer, language = draw(among(self.customers)), draw(among(["zh", "zh", "en", "de"]))
         sample = next(self.numbers).to_bytes(32)
-        voice_id = self.run(self.works.clone(holder, language, sample))
+        voice_id = self.run(self.service.clone(customer, language, sample))
         ((clone_id,),) = self._rows("SELECT id FROM clones WHERE voice_id = $1", voice_id)
-        self.model.voices.append(Voice(clone_id, holder.account_id, voice_id=voice_id, language=language))
+        self.model.voices.append(Voice(clone_id, customer.account_id, voice_id=voice_id, language=language))
 
     def delete_a_voice(self, draw: Draw) -> None:
         voice = draw(among(self.model.voices))
@@ -198,7 +199,7 @@ class Machine(RuleBasedStateMachine):
 
     def lease(self, draw: Draw) -> list[Said]:
         node_id, jobs = draw(among(self.nodes)), draw(st.integers(1, 3))
-        found = self.run(self.works.tasks.lease(node_id, jobs, 0))
+        found = self.run(self.service.tasks.lease(node_id, jobs, 0))
         expected = self.model.lease(node_id, jobs)
         assert [(job.kind, job.id, job.epoch) for job in found] == [
             (one.kind, one.id, one.epoch) for one in expected
@@ -231,9 +232,9 @@ class Machine(RuleBasedStateMachine):
         job, lease = self._some_lease(draw)
         asking = draw(among([lease.node_id, lease.node_id, *self.nodes]))
         wrong = draw(among([{}, {}, {"epoch": job.epoch + 1}, {"token": "0" * 32}]))
-        goes_on = self.run(self.works.beats(asking, shown(job, **wrong)))
-        assert goes_on is (self.model.valid(lease) and asking == lease.node_id and not wrong)
-        if goes_on:
+        renewed = self.run(self.service.beats(asking, proof_of(job, **wrong)))
+        assert renewed is (self.model.valid(lease) and asking == lease.node_id and not wrong)
+        if renewed:
             self.model.renew(lease.job)
 
     def complete(self, draw: Draw) -> None:
@@ -242,32 +243,32 @@ class Machine(RuleBasedStateMachine):
 
     def _complete(self, said: Said, audio: Audio) -> None:
         job, lease = said
-        taken = self.run(self.works.tasks.has_lease(lease.node_id, shown(job)))
-        assert taken is (self.model.valid(lease) or self.model.completed(lease))
+        accepted = self.run(self.service.tasks.has_lease(lease.node_id, proof_of(job)))
+        assert accepted is (self.model.valid(lease) or self.model.completed(lease))
         expected = self.model.complete(lease, audio.name)
         with pytest.raises(StaleLease) if expected is None else contextlib.nullcontext():
-            assert self.run(self.works.tasks.complete(lease.node_id, shown(job), audio)) is expected
+            assert self.run(self.service.tasks.complete(lease.node_id, proof_of(job), audio)) is expected
 
     def fail(self, draw: Draw) -> None:
         self._fail(self._some_lease(draw), draw(st.booleans()), draw(st.booleans()))
 
-    def _fail(self, said: Said, final: bool, handed_back: bool) -> None:
+    def _fail(self, said: Said, final: bool, returned: bool) -> None:
         job, lease = said
-        expected = self.model.fail(lease, final, handed_back)
-        why = failure(job, final=final, handed_back=handed_back)
+        expected = self.model.fail(lease, final, returned)
+        why = failure(job, final=final, returned=returned)
         with contextlib.nullcontext() if expected else pytest.raises(StaleLease):
-            self.run(self.works.tasks.fail(lease.node_id, why))
+            self.run(self.service.tasks.fail(lease.node_id, why))
 
     def fetch_sample(self, draw: Draw) -> None:
         voice, node_id = draw(among(self.model.voices)), draw(among(self.nodes))
         ((sample, sha256),) = self._rows("SELECT sample, sample_sha256 FROM clones WHERE id = $1", voice.id)
         expected = sample if self.model.may_fetch_sample(node_id, voice) else None
-        assert self.run(self.works.tasks.reference(node_id, sha256)) == expected
+        assert self.run(self.service.tasks.reference(node_id, sha256)) == expected
 
     def beat_nodes(self, _: Draw) -> None:
         self.run(self.books.sql("UPDATE nodes SET heard_at = now_ms()"))
         for node_id in self.nodes:
-            self.model.heard_now(node_id)
+            self.model.node_called(node_id)
 
     def refuse(self, draw: Draw) -> None:
         """Online nodes report a final failure of their jobs."""
@@ -278,7 +279,7 @@ class Machine(RuleBasedStateMachine):
     def change_node(self, draw: Draw) -> None:
         """A removed node joins again."""
         number, put = draw(among(range(len(NODES)))), draw(among(PUTS))
-        self.run(getattr(self.works.nodes, put)(f"node {number}"))
+        self.run(getattr(self.service.nodes, put)(f"node {number}"))
         self.model.put(self.nodes[number], put)
         if put == "remove":
             self.nodes[number] = self._enrolled(number)
@@ -295,26 +296,26 @@ class Machine(RuleBasedStateMachine):
             self._sweep()
 
     def sweep_leases(self, _: Draw) -> None:
-        assert self.run(self.works.sweep_leases()) == self.model.sweep_leases()
+        assert self.run(self.service.sweep_leases()) == self.model.sweep_leases()
 
     def sweep(self, _: Draw) -> None:
         self._sweep()
 
     def _sweep(self) -> None:
-        assert self.run(self.works.desk.ledger.sweep()) == self.model.refund(self.model.overdue())
+        assert self.run(self.service.ledger.sweep()) == self.model.refund(self.model.overdue())
 
     def restart_process(self, _: Draw) -> None:
         """As after a crash. On SQLite, with one process, tasks that the service itself spoke are refunded."""
         self.run(self._restart())
         if self.books.db.single_process:
             lost = [task for task in self.model.tasks if task.spoken_by_service]
-            assert self.run(self.works.desk.ledger.recover()) == self.model.refund(lost)
+            assert self.run(self.service.ledger.recover()) == self.model.refund(lost)
 
     async def _restart(self) -> None:
         await self.process.aclose()
         await self.books.db.close()
         self.books.db = await self.books.open_again()
-        self.works = await self.process.enter_async_context(works_on(self.books, lease_s=LEASE_S))
+        self.service = await self.process.enter_async_context(task_service_on(self.books, lease_s=LEASE_S))
 
     # ---- invariants
 
@@ -334,7 +335,7 @@ class Machine(RuleBasedStateMachine):
         cooldowns = await self._fetched("SELECT id, failures FROM nodes ORDER BY id")
         assert cooldowns == [(node_id, node.failures) for node_id, node in sorted(self.model.nodes.items())]
         answers = dict(await self._fetched("SELECT call_id, answer FROM reservations"))
-        assert answers == {task.call_id: task.answer for task in self.model.tasks if task.reserved}
+        assert answers == {task.call_id: task.answer for task in self.model.tasks if task.has_stored_response}
 
     def _rows(self, sql: str, *args: object) -> list[tuple[Any, ...]]:
         return self.run(self._fetched(sql, *args))

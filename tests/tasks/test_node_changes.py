@@ -11,8 +11,8 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
-from tests.store.books import Holder
-from tests.tasks.works import Works
+from tests.store.books import Customer
+from tests.tasks.task_service import TaskService
 
 pytestmark = pytest.mark.anyio
 
@@ -37,93 +37,97 @@ class Reads:
         monkeypatch.setattr(config_store, "load_nodes", counted_nodes)
 
 
-async def row_of(works: Works, name: str) -> NodeRow:
-    return next(known.node for known in await works.nodes.list() if known.node.name == name)
+async def row_of(service: TaskService, name: str) -> NodeRow:
+    return next(known.node for known in await service.nodes.list() if known.node.name == name)
 
 
-async def says(works: Works, voice: str, *, name: str = "node", leaving: bool = False) -> None:
+async def says(service: TaskService, voice: str, *, name: str = "node", shutting_down: bool = False) -> None:
     """Sends a hello of the node with this voice."""
     voices = [NodeVoice(voice, voice, "female", "zh-CN")]
-    await works.nodes.hello(await row_of(works, name), Hello(voices, [], 1, 10.0, "1", leaving))
+    await service.nodes.hello(await row_of(service, name), Hello(voices, [], 1, 10.0, "1", shutting_down))
 
 
-async def chats(works: Works, holder: Holder) -> Call:
-    async with await works.desk.admit(holder, works.desk.order(units=1, seconds=30.0)) as call:
+async def chats(service: TaskService, customer: Customer) -> Call:
+    async with await service.ledger_service.admit(
+        customer, service.ledger_service.order(units=1, seconds=30.0)
+    ) as call:
         await call.keep("an answer")
     return call
 
 
 async def test_chat_does_not_reload_the_configuration_when_voices_of_nodes_change(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await works.node(name="node")
-    holder = await works.books.holder()
-    await works.desk.config.refresh()
+    await service.node(name="node")
+    customer = await service.books.customer()
+    await service.config.refresh()
     reads = Reads(monkeypatch)
     for number in range(CHANGES_AT_ONCE - 1):
-        await says(works, f"voice-{number}")
-        await chats(works, holder)
+        await says(service, f"voice-{number}")
+        await chats(service, customer)
     assert (reads.configuration, reads.nodes) == (0, 0)
-    assert await works.books.balance(holder) == 10 - (CHANGES_AT_ONCE - 1)
+    assert await service.books.balance(customer) == 10 - (CHANGES_AT_ONCE - 1)
 
 
 async def test_a_change_by_the_operator_reloads_the_configuration(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await works.node(name="node")
-    holder = await works.books.holder()
-    await works.desk.config.refresh()
+    await service.node(name="node")
+    customer = await service.books.customer()
+    await service.config.refresh()
     reads = Reads(monkeypatch)
-    await config.change(works.books.db, "chat_units", "7")
-    await chats(works, holder)
+    await config.change(service.books.db, "chat_units", "7")
+    await chats(service, customer)
     assert reads.configuration == 1
 
 
-async def test_speech_uses_the_current_voices_of_nodes(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    await works.node("old", name="node")
-    holder = await works.books.holder()
-    await works.admitted(holder, "old")
+async def test_speech_uses_the_current_voices_of_nodes(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.node("old", name="node")
+    customer = await service.books.customer()
+    await service.admitted(customer, "old")
     reads = Reads(monkeypatch)
-    await says(works, "new")
-    await works.admitted(holder, "new")
+    await says(service, "new")
+    await service.admitted(customer, "new")
     with pytest.raises(InvalidRequest):
-        await works.admitted(holder, "old")
+        await service.admitted(customer, "old")
     assert (reads.configuration, reads.nodes) == (0, 1)
-    await works.nodes.disable("node")
+    await service.nodes.disable("node")
     with pytest.raises(InvalidRequest):
-        await works.admitted(holder, "new")
+        await service.admitted(customer, "new")
 
 
-async def test_the_first_node_is_used_by_the_next_call(works: Works) -> None:
-    holder = await works.books.holder()
-    await works.desk.config.refresh()
-    assert works.desk.config.current.nodes_version == 0
-    await works.node("first")
-    await works.admitted(holder, "first")
+async def test_the_first_node_is_used_by_the_next_call(service: TaskService) -> None:
+    customer = await service.books.customer()
+    await service.config.refresh()
+    assert service.config.current.nodes_version == 0
+    await service.node("first")
+    await service.admitted(customer, "first")
 
 
-async def test_changes_of_a_nodes_voices_are_rate_limited(works: Works) -> None:
-    await works.node("voice-0", name="node")
+async def test_changes_of_a_nodes_voices_are_rate_limited(service: TaskService) -> None:
+    await service.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
-        await says(works, f"voice-{number}")
-    before = await config_store.load(works.books.db)
+        await says(service, f"voice-{number}")
+    before = await config_store.load(service.books.db)
     for _ in range(3):
         with pytest.raises(Unavailable):
-            await says(works, "too-soon")
-    assert await config_store.load(works.books.db) == before
-    await says(works, f"voice-{CHANGES_AT_ONCE - 1}")  # no change
-    await works.books.move_clock(CHANGE_EVERY_MS)
-    await says(works, "in-time")
+            await says(service, "too-soon")
+    assert await config_store.load(service.books.db) == before
+    await says(service, f"voice-{CHANGES_AT_ONCE - 1}")  # no change
+    await service.books.move_clock(CHANGE_EVERY_MS)
+    await says(service, "in-time")
     with pytest.raises(Unavailable):
-        await says(works, "too-soon")
-    assert [row.voice_id for row in (await config_store.load(works.books.db)).node_voices] == ["in-time"]
+        await says(service, "too-soon")
+    assert [row.voice_id for row in (await config_store.load(service.books.db)).node_voices] == ["in-time"]
 
 
-async def test_a_leaving_node_is_not_rate_limited_and_keeps_its_voices(works: Works) -> None:
-    await works.node("voice-0", name="node")
+async def test_a_node_that_shuts_down_is_not_rate_limited_and_keeps_its_voices(service: TaskService) -> None:
+    await service.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):
-        await says(works, f"voice-{number}")
-    before = await config_store.load(works.books.db)
-    await says(works, "too-soon", leaving=True)
-    assert await config_store.load(works.books.db) == before
-    assert not (await row_of(works, "node")).online
+        await says(service, f"voice-{number}")
+    before = await config_store.load(service.books.db)
+    await says(service, "too-soon", shutting_down=True)
+    assert await config_store.load(service.books.db) == before
+    assert not (await row_of(service, "node")).online

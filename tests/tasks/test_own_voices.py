@@ -7,73 +7,75 @@ from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
-from tests.store.books import AUDIO, Holder
-from tests.tasks.works import Works, shown
+from tests.store.books import AUDIO, Customer
+from tests.tasks.task_service import TaskService, proof_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def ready(works: Works, holder: Holder, node: int) -> str:
+async def ready(service: TaskService, customer: Customer, node: int) -> str:
     """Clones a voice with the node and returns its id."""
-    voice_id = await works.clone(holder)
-    await works.tasks.complete(node, shown(await works.leased(node)), AUDIO)
+    voice_id = await service.clone(customer)
+    await service.tasks.complete(node, proof_of(await service.leased(node)), AUDIO)
     return voice_id
 
 
-async def test_a_cloned_voice_is_usable_only_by_its_account(works: Works) -> None:
-    node, owner, stranger = (
-        await works.node(clones=["zh"]),
-        await works.books.holder(),
-        await works.books.holder(),
+async def test_a_cloned_voice_is_usable_only_by_its_account(service: TaskService) -> None:
+    node, owner, other_customer = (
+        await service.node(clones=["zh"]),
+        await service.books.customer(),
+        await service.books.customer(),
     )
-    voice_id = await ready(works, owner, node)
+    voice_id = await ready(service, owner, node)
     with pytest.raises(InvalidRequest, match="no such voice"):
-        await works.admitted(stranger, voice_id)
-    assert await works.books.balance(stranger) == 10
-    await works.admitted(owner, voice_id)
-    assert (await works.leased(node)).voice_id == voice_id
+        await service.admitted(other_customer, voice_id)
+    assert await service.books.balance(other_customer) == 10
+    await service.admitted(owner, voice_id)
+    assert (await service.leased(node)).voice_id == voice_id
 
 
-async def test_a_node_that_offers_a_cloned_voice_does_not_publish_it(works: Works) -> None:
+async def test_a_node_that_offers_a_cloned_voice_does_not_publish_it(service: TaskService) -> None:
     """A hello with such a voice is refused. Even with the row in the database the voice stays private."""
-    node, owner, stranger = (
-        await works.node(clones=["zh"]),
-        await works.books.holder(),
-        await works.books.holder(),
+    node, owner, other_customer = (
+        await service.node(clones=["zh"]),
+        await service.books.customer(),
+        await service.books.customer(),
     )
-    voice_id = await ready(works, owner, node)
-    liar = await works.node(voice_id)
+    voice_id = await ready(service, owner, node)
+    liar = await service.node(voice_id)
     with pytest.raises(InvalidRequest, match="no such voice"):
-        await works.admitted(stranger, voice_id)
-    await works.ordered(stranger, voice_id)
-    job = await works.leased(liar)
+        await service.admitted(other_customer, voice_id)
+    await service.ordered(other_customer, voice_id)
+    job = await service.leased(liar)
     assert (job.voice_id, job.reference) == (voice_id, None)
-    assert await works.tasks.reference(liar, b"s" * 32) is None
+    assert await service.tasks.reference(liar, b"s" * 32) is None
 
 
-async def test_a_pending_voice_is_unknown_to_its_account(works: Works) -> None:
-    await works.node(clones=["zh"])
-    owner = await works.books.holder()
+async def test_a_pending_voice_is_unknown_to_its_account(service: TaskService) -> None:
+    await service.node(clones=["zh"])
+    owner = await service.books.customer()
     with pytest.raises(InvalidRequest, match="no such voice"):
-        await works.admitted(owner, await works.clone(owner))
+        await service.admitted(owner, await service.clone(owner))
 
 
 async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
-    works: Works,
+    service: TaskService,
 ) -> None:
-    node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
-    voice_id = await ready(works, owner, node)
-    await works.node(clones=["en"])
-    await works.nodes.drain("the node")
+    node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
+    voice_id = await ready(service, owner, node)
+    await service.node(clones=["en"])
+    await service.nodes.drain("the node")
     with pytest.raises(NoSpeechChannel):
-        await works.admitted(owner, voice_id)
-    assert await works.books.balance(owner) == 10
+        await service.admitted(owner, voice_id)
+    assert await service.books.balance(owner) == 10
 
 
-async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language(works: Works) -> None:
-    node, owner = await works.node(clones=["zh"], name="the node"), await works.books.holder()
-    voice_id, db = await ready(works, owner, node), works.books.db
-    for put, there in ((works.nodes.drain, []), (works.nodes.enable, [voice_id])):
+async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language(
+    service: TaskService,
+) -> None:
+    node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
+    voice_id, db = await ready(service, owner, node), service.books.db
+    for put, there in ((service.nodes.drain, []), (service.nodes.enable, [voice_id])):
         await put("the node")
         config = await config_store.load(db)
         own, nodes = await clones.ready(db, owner.account_id), await Capacity(db).nodes(config)

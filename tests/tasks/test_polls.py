@@ -9,7 +9,7 @@ import pytest
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
 from tests.store.stalls import until
-from tests.tasks.works import FREE, Works, shown
+from tests.tasks.task_service import FREE, TaskService, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -23,16 +23,16 @@ LONG_S = SOON_S
 
 
 @pytest.fixture
-def queries(works: Works, monkeypatch: pytest.MonkeyPatch) -> Queries:
+def queries(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> Queries:
     """Records the queries outside transactions with their arguments."""
     found: Queries = []
-    fetch = works.desk.db.fetch
+    fetch = service.db.fetch
 
     async def noted(sql: str, *args: object) -> Sequence[Sequence[Any]]:
         found.append((sql, args))
         return await fetch(sql, *args)
 
-    monkeypatch.setattr(works.desk.db, "fetch", noted)
+    monkeypatch.setattr(service.db, "fetch", noted)
     return found
 
 
@@ -48,9 +48,11 @@ async def wait_for(condition: Callable[[], bool], what: str) -> None:
     await until(true, what, LONG_S)
 
 
-async def start_polls(works: Works, nodes: Sequence[int], wait_s: float = LONG_S) -> list[asyncio.Task[Any]]:
+async def start_polls(
+    service: TaskService, nodes: Sequence[int], wait_s: float = LONG_S
+) -> list[asyncio.Task[Any]]:
     """Starts polls that wait for a job."""
-    polls = [asyncio.create_task(works.tasks.lease(node, 1, wait_s)) for node in nodes]
+    polls = [asyncio.create_task(service.tasks.lease(node, 1, wait_s)) for node in nodes]
     await asyncio.sleep(0)  # each task runs its first step
     return polls
 
@@ -61,218 +63,220 @@ async def cancel_all(polls: Sequence[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*polls, return_exceptions=True)
 
 
-async def test_many_open_polls_share_one_query_per_notification(works: Works, queries: Queries) -> None:
+async def test_many_open_polls_share_one_query_per_notification(
+    service: TaskService, queries: Queries
+) -> None:
     """Each notification wakes all polls. On a slow machine there may be a few queries after it, but never one
     for each of MANY polls."""
-    nodes = [await works.node() for _ in range(MANY)]
-    polls = await start_polls(works, nodes)
-    await works.ordered(await works.books.holder(), "a voice of no node")
+    nodes = [await service.node() for _ in range(MANY)]
+    polls = await start_polls(service, nodes)
+    await service.ordered(await service.books.customer(), "a voice of no node")
     counted = 0
     for _ in range(NOTIFICATIONS):
         queries.clear()
-        works.tasks.notify_nodes()
+        service.tasks.notify_nodes()
         await wait_for(lambda: queue_queries(queries) > 0, "the queue is queried")
         counted += queue_queries(queries)
     assert counted < NOTIFICATIONS * MANY / 8
     await cancel_all(polls)
 
 
-async def test_only_nodes_able_to_do_a_job_query_the_queue(works: Works, queries: Queries) -> None:
-    others, able = [await works.node("another voice") for _ in range(MANY)], await works.node()
-    polls = await start_polls(works, [*others, able])
+async def test_only_nodes_able_to_do_a_job_query_the_queue(service: TaskService, queries: Queries) -> None:
+    others, able = [await service.node("another voice") for _ in range(MANY)], await service.node()
+    polls = await start_polls(service, [*others, able])
     queries.clear()
-    await works.ordered(await works.books.holder())
-    works.tasks.notify_nodes()
+    await service.ordered(await service.books.customer())
+    service.tasks.notify_nodes()
     assert len(await polls[-1]) == 1
     assert {args[0] for sql, args in queries if sql.startswith("\nWITH RECURSIVE") and args} == {able}
     await cancel_all(polls)
 
 
-async def test_a_second_poll_of_a_node_ends_the_first(works: Works) -> None:
-    node, holder = await works.node(), await works.books.holder()
-    first, second = await start_polls(works, [node, node])
-    await works.ordered(holder)
-    works.tasks.notify_nodes()
+async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService) -> None:
+    node, customer = await service.node(), await service.books.customer()
+    first, second = await start_polls(service, [node, node])
+    await service.ordered(customer)
+    service.tasks.notify_nodes()
     assert len(await second) == 1
     assert await asyncio.wait_for(first, LONG_S) == []
 
 
-async def test_polls_get_jobs_in_the_order_of_their_arrival(works: Works) -> None:
-    nodes, holder = [await works.node() for _ in range(3)], await works.books.holder()
-    polls = await start_polls(works, nodes)
+async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService) -> None:
+    nodes, customer = [await service.node() for _ in range(3)], await service.books.customer()
+    polls = await start_polls(service, nodes)
     for poll in polls:
-        await works.ordered(holder)
-        works.tasks.notify_nodes()
+        await service.ordered(customer)
+        service.tasks.notify_nodes()
         assert len(await poll) == 1
         assert sum(poll.done() for poll in polls) == polls.index(poll) + 1
 
 
 @pytest.mark.parametrize("verb", ["disable", "drain", "remove"])
-async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(works: Works, verb: str) -> None:
-    node = await works.node(name="it")
-    (poll,) = await start_polls(works, [node])
-    await getattr(works.nodes, verb)("it")
+async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: TaskService, verb: str) -> None:
+    node = await service.node(name="it")
+    (poll,) = await start_polls(service, [node])
+    await getattr(service.nodes, verb)("it")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
-async def test_the_poll_of_a_node_that_joins_again_ends(works: Works, queries: Queries) -> None:
-    await works.books.stop_clock()
-    node = await works.node(name="it")
-    (poll,) = await start_polls(works, [node])
+async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, queries: Queries) -> None:
+    await service.books.stop_clock()
+    node = await service.node(name="it")
+    (poll,) = await start_polls(service, [node])
 
     def checks() -> int:
         return sum("joined_at FROM nodes" in sql for sql, _ in queries)
 
     queries.clear()
     await wait_for(lambda: checks() > 1, "the poll has been seen")
-    await works.books.move_clock(1)
-    await works.nodes.join((await works.nodes.enroll("it", again=True)).token, "1")
+    await service.books.move_clock(1)
+    await service.nodes.join((await service.nodes.enroll("it", again=True)).token, "1")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
 async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, holder = await works.node(), await works.books.holder()
-    transaction, begun, goes_on = works.desk.db.transaction, asyncio.Event(), asyncio.Event()
+    node, customer = await service.node(), await service.books.customer()
+    transaction, started, resumed = service.db.transaction, asyncio.Event(), asyncio.Event()
 
     async def slow(work: Any) -> Any:
-        begun.set()
-        await goes_on.wait()
+        started.set()
+        await resumed.wait()
         return await transaction(work)
 
-    monkeypatch.setattr(works.desk.db, "transaction", slow)  # before the order, since any query may lease it
-    call = await works.ordered(holder)
-    (poll,) = await start_polls(works, [node])
-    await wait_for(begun.is_set, "the job is being leased")
+    monkeypatch.setattr(service.db, "transaction", slow)  # before the order, since any query may lease it
+    call = await service.ordered(customer)
+    (poll,) = await start_polls(service, [node])
+    await wait_for(started.is_set, "the job is being leased")
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
-    goes_on.set()
+    resumed.set()
     columns = "node_id, lease_until, length(token_hash), epoch, tries"
     query = f"SELECT {columns} FROM tasks WHERE call_id = $1"
 
     async def requeued() -> bool:
-        return tuple((await works.books.sql(query, call.call_id))[0]) == (*FREE, 1, 0)
+        return tuple((await service.books.sql(query, call.call_id))[0]) == (*FREE, 1, 0)
 
     await until(requeued, "the job is requeued")
-    (job,) = await works.tasks.lease(node, 1, 5)
-    assert await works.tasks.complete(node, shown(job), AUDIO)
+    (job,) = await service.tasks.lease(node, 1, 5)
+    assert await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
 async def test_a_poll_ends_at_its_timeout_if_its_lease_finds_nothing(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, begun, goes_on = await works.node(), asyncio.Event(), asyncio.Event()
+    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
 
     async def nothing(_: Any) -> list[Any]:
-        begun.set()
-        await goes_on.wait()
+        started.set()
+        await resumed.wait()
         return []
 
     async def poll() -> list[Any]:
         """Polls until one reaches its timeout during a lease."""
         found: list[Any] = []
-        while not begun.is_set():
-            found = await works.tasks.lease(node, 1, SHORT_S)
+        while not started.is_set():
+            found = await service.tasks.lease(node, 1, SHORT_S)
         return found
 
-    await works.ordered(await works.books.holder())
+    await service.ordered(await service.books.customer())
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "transaction", nothing)
+        patched.setattr(service.db, "transaction", nothing)
         polling = asyncio.create_task(poll())
-        await wait_for(begun.is_set, "the job is being leased")
+        await wait_for(started.is_set, "the job is being leased")
         await asyncio.sleep(SHORT_S)  # past the timeout of the poll, which began before
-        goes_on.set()
+        resumed.set()
         assert await asyncio.wait_for(polling, LONG_S) == []
 
 
 async def test_a_poll_raises_if_the_database_is_disconnected(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = await works.node()
-    (poll,) = await start_polls(works, [node])
+    node = await service.node()
+    (poll,) = await start_polls(service, [node])
 
     async def failing(*_: object) -> Any:
-        raise works.desk.db.unavailable[0]
+        raise service.db.unavailable[0]
 
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "fetch", failing)
-        with pytest.raises(works.desk.db.unavailable):
+        patched.setattr(service.db, "fetch", failing)
+        with pytest.raises(service.db.unavailable):
             await asyncio.wait_for(poll, LONG_S)
-    assert await works.tasks.lease(node, 1, 0.1) == []
+    assert await service.tasks.lease(node, 1, 0.1) == []
 
 
 async def test_a_poll_ends_at_its_timeout_while_its_lease_is_stalled(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs that are leased after the timeout are requeued."""
-    node, transaction, goes_on = await works.node(), works.desk.db.transaction, asyncio.Event()
-    holder, served = await works.books.holder(), 0
+    node, transaction, resumed = await service.node(), service.db.transaction, asyncio.Event()
+    customer, served = await service.books.customer(), 0
 
     async def stalled(work: Any) -> Any:
         nonlocal served
         served += 1
-        await goes_on.wait()
-        monkeypatch.setattr(works.desk.db, "transaction", transaction)
+        await resumed.wait()
+        monkeypatch.setattr(service.db, "transaction", transaction)
         return await transaction(work)
 
     monkeypatch.setattr("myna.farm.polls.LATE_MAX_S", SHORT_S)
-    monkeypatch.setattr(works.desk.db, "transaction", stalled)
-    call = await works.ordered(holder)
+    monkeypatch.setattr(service.db, "transaction", stalled)
+    call = await service.ordered(customer)
     while not served:
-        assert await asyncio.wait_for(works.tasks.lease(node, 1, SHORT_S), LONG_S) == []
-    goes_on.set()
+        assert await asyncio.wait_for(service.tasks.lease(node, 1, SHORT_S), LONG_S) == []
+    resumed.set()
 
     async def requeued() -> bool:
         columns = "epoch, status, tries"
-        rows = await works.books.sql(f"SELECT {columns} FROM tasks WHERE call_id = $1", call.call_id)
+        rows = await service.books.sql(f"SELECT {columns} FROM tasks WHERE call_id = $1", call.call_id)
         return rows == [(1, 0, 0)]
 
     await until(requeued, "the job is requeued")
 
 
 async def test_a_poll_that_ends_late_does_not_end_another(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, begun, goes_on = await works.node(), asyncio.Event(), asyncio.Event()
+    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
 
     async def nothing(_: Any) -> None:
-        begun.set()
-        await goes_on.wait()
+        started.set()
+        await resumed.wait()
 
     async def poll() -> None:
-        while not begun.is_set():
-            await works.tasks.lease(node, 1, SHORT_S)
+        while not started.is_set():
+            await service.tasks.lease(node, 1, SHORT_S)
 
-    (other,) = await start_polls(works, [await works.node("another voice")])
-    await works.ordered(await works.books.holder())
+    (other,) = await start_polls(service, [await service.node("another voice")])
+    await service.ordered(await service.books.customer())
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "transaction", nothing)
+        patched.setattr(service.db, "transaction", nothing)
         patched.setattr("myna.farm.polls.LATE_MAX_S", SHORT_S)
         await asyncio.wait_for(poll(), LONG_S)
-        goes_on.set()
+        resumed.set()
         await asyncio.sleep(SHORT_S)
     assert not other.done()
-    await works.ordered(await works.books.holder(), "another voice")
-    works.tasks.notify_nodes()
+    await service.ordered(await service.books.customer(), "another voice")
+    service.tasks.notify_nodes()
     assert len(await asyncio.wait_for(other, LONG_S)) == 1
 
 
 async def test_a_cancelled_query_does_not_end_later_polls(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, holder, cancelled = await works.node(), await works.books.holder(), asyncio.Event()
-    transaction = works.desk.db.transaction
+    node, customer, cancelled = await service.node(), await service.books.customer(), asyncio.Event()
+    transaction = service.db.transaction
 
     async def failing(_: Any) -> Any:
         cancelled.set()
-        monkeypatch.setattr(works.desk.db, "transaction", transaction)
+        monkeypatch.setattr(service.db, "transaction", transaction)
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(works.desk.db, "transaction", failing)
-    await works.ordered(holder)
-    (poll,) = await start_polls(works, [node])
+    monkeypatch.setattr(service.db, "transaction", failing)
+    await service.ordered(customer)
+    (poll,) = await start_polls(service, [node])
     assert await asyncio.wait_for(poll, LONG_S) == []
     assert cancelled.is_set()
-    (poll,) = await start_polls(works, [node])
+    (poll,) = await start_polls(service, [node])
     assert len(await asyncio.wait_for(poll, LONG_S)) == 1

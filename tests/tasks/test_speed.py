@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from myna.store.queries.farm import capacity, polls, queue
+from tests.tasks.task_service import TaskService
 from tests.tasks.test_fairness import many_tasks
-from tests.tasks.works import Works
 
 pytestmark = pytest.mark.anyio
 
@@ -29,29 +29,29 @@ async def median_ms(work: Callable[[], Awaitable[object]]) -> float:
 
 
 @pytest.mark.parametrize("accounts", [1, 100])
-async def test_a_lease_on_a_long_queue_is_fast(works: Works, accounts: int) -> None:
-    books = works.books
-    node, unable = await works.node(), await works.node("another voice")
+async def test_a_lease_on_a_long_queue_is_fast(service: TaskService, accounts: int) -> None:
+    books = service.books
+    node, unable = await service.node(), await service.node("another voice")
     for _ in range(accounts):
-        holder = await books.holder(units=TASKS // accounts)
-        await many_tasks(books, holder, TASKS // accounts)
+        customer = await books.customer(units=TASKS // accounts)
+        await many_tasks(books, customer, TASKS // accounts)
 
-    lease = await median_ms(lambda: works.tasks.lease(node, 1, 0))
-    look = await median_ms(lambda: queue.next_jobs(books.db, unable, 1))
-    outlook_ms = await median_ms(lambda: capacity.queued(books.db))
+    lease = await median_ms(lambda: service.tasks.lease(node, 1, 0))
+    next_job_ms = await median_ms(lambda: queue.next_jobs(books.db, unable, 1))
+    capacity_ms = await median_ms(lambda: capacity.queued(books.db))
 
-    assert max(lease, look, outlook_ms) < GENEROUS_MS, (lease, look, outlook_ms)
+    assert max(lease, next_job_ms, capacity_ms) < GENEROUS_MS, (lease, next_job_ms, capacity_ms)
 
 
-async def test_a_lease_past_many_refused_tasks_is_fast(works: Works) -> None:
+async def test_a_lease_past_many_refused_tasks_is_fast(service: TaskService) -> None:
     """The refused tasks are the oldest of the queue, so each lease skips them."""
-    books = works.books
-    node, other = await works.node(), await works.node()
-    await many_tasks(books, await books.holder(units=TASKS), TASKS)
+    books = service.books
+    node, other = await service.node(), await service.node()
+    await many_tasks(books, await books.customer(units=TASKS), TASKS)
     await books.sql(f"UPDATE tasks SET refused_by = ',{node},' WHERE id <= {REFUSED}")
 
-    lease = await median_ms(lambda: works.tasks.lease(node, 1, 0))
-    others = await median_ms(lambda: works.tasks.lease(other, 1, 0))
+    lease = await median_ms(lambda: service.tasks.lease(node, 1, 0))
+    others = await median_ms(lambda: service.tasks.lease(other, 1, 0))
     able = await median_ms(lambda: polls.able(books.db))
 
     assert max(lease, others, able) < GENEROUS_MS, (lease, others, able)

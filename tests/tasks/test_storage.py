@@ -12,21 +12,21 @@ from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
-from tests.store.books import Holder, keep_of
+from tests.store.books import Customer, keep_of
 from tests.store.postgres_proxy import proxy_to
-from tests.tasks.works import Works
+from tests.tasks.task_service import TaskService
 
 pytestmark = pytest.mark.anyio
 
 MIB = 2**20
 
 
-async def stores(works: Works, holder: Holder, size_bytes: int) -> int:
+async def stores(service: TaskService, customer: Customer, size_bytes: int) -> int:
     """Charges and completes a task with audio of this size. Returns its id."""
     audio = Audio(f"{size_bytes:032x}.mp3", size_bytes, b"s" * 32)
-    charge = await works.begun(holder)
-    await works.books.end(keep_of(charge, None, audio))
-    ((task_id,),) = await works.books.sql("SELECT id FROM tasks WHERE call_id = $1", charge.call_id)
+    charge = await service.started_here(customer)
+    await service.books.end(keep_of(charge, None, audio))
+    ((task_id,),) = await service.books.sql("SELECT id FROM tasks WHERE call_id = $1", charge.call_id)
     return int(task_id)
 
 
@@ -35,108 +35,116 @@ def no_query_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARE_MAX", 1e9)
 
 
-async def test_below_the_disk_reserve_nothing_is_charged(works: Works) -> None:
-    await works.node()
-    holder = await works.books.holder(units=1)
-    works.space = FreeSpace(works.books.folder, 2**50)
-    await works.space.refresh()
+async def test_below_the_disk_reserve_nothing_is_charged(service: TaskService) -> None:
+    await service.node()
+    customer = await service.books.customer(units=1)
+    service.space = FreeSpace(service.books.folder, 2**50)
+    await service.space.refresh()
     with pytest.raises(DiskFull):
-        await works.admitted(holder)
-    assert await works.books.balance(holder) == 1
-    assert await works.books.sql("SELECT count(*) FROM tasks") == [(0,)]
-    works.space = FreeSpace(works.books.folder, 1)
-    await works.space.refresh()
-    await works.admitted(holder)
-    assert await works.books.balance(holder) == 0
+        await service.admitted(customer)
+    assert await service.books.balance(customer) == 1
+    assert await service.books.sql("SELECT count(*) FROM tasks") == [(0,)]
+    service.space = FreeSpace(service.books.folder, 1)
+    await service.space.refresh()
+    await service.admitted(customer)
+    assert await service.books.balance(customer) == 0
 
 
-async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(works: Works) -> None:
-    await works.node()
-    await config.change(works.desk.db, "account_storage_mib", "1")
-    full, other = await works.books.holder(units=10), await works.books.holder(units=10)
-    await stores(works, full, MIB - 1)
-    await stores(works, other, 5)
-    await works.desk.config.refresh()
-    await works.quota.refresh()
-    await works.admitted(full)
+async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(
+    service: TaskService,
+) -> None:
+    await service.node()
+    await config.change(service.db, "account_storage_mib", "1")
+    full, other = await service.books.customer(units=10), await service.books.customer(units=10)
+    await stores(service, full, MIB - 1)
+    await stores(service, other, 5)
+    await service.config.refresh()
+    await service.quota.refresh()
+    await service.admitted(full)
 
-    await stores(works, full, 1)
-    await works.quota.refresh()
-    units = await works.books.balance(full)
+    await stores(service, full, 1)
+    await service.quota.refresh()
+    units = await service.books.balance(full)
     with pytest.raises(
         StorageQuotaReached, match=r"stores 1 MiB .* may store 1; nothing was charged"
     ) as refused:
-        await works.admitted(full)
+        await service.admitted(full)
     assert "Ask the operator" in str(refused.value)  # waiting does not help if audio is never removed
     assert "Wait" not in str(refused.value)
-    assert await works.books.balance(full) == units
-    await works.admitted(other)
+    assert await service.books.balance(full) == units
+    await service.admitted(other)
 
 
-async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_refused(works: Works) -> None:
+async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_refused(
+    service: TaskService,
+) -> None:
     """Calls in progress when the quota is reached are delivered."""
-    await works.node()
-    await config.change(works.desk.db, "account_storage_mib", "1")
-    holder = await works.books.holder(units=10)
-    await stores(works, holder, MIB - 1)
-    await works.desk.config.refresh()
-    await works.quota.refresh()
-    await asyncio.gather(works.admitted(holder), works.admitted(holder))
-    assert await works.books.balance(holder) == 7
-    await stores(works, holder, MIB)
-    await works.quota.refresh()
-    refused = await asyncio.gather(works.admitted(holder), works.admitted(holder), return_exceptions=True)
+    await service.node()
+    await config.change(service.db, "account_storage_mib", "1")
+    customer = await service.books.customer(units=10)
+    await stores(service, customer, MIB - 1)
+    await service.config.refresh()
+    await service.quota.refresh()
+    await asyncio.gather(service.admitted(customer), service.admitted(customer))
+    assert await service.books.balance(customer) == 7
+    await stores(service, customer, MIB)
+    await service.quota.refresh()
+    refused = await asyncio.gather(
+        service.admitted(customer), service.admitted(customer), return_exceptions=True
+    )
     assert [type(error) for error in refused] == [StorageQuotaReached] * 2
-    assert await works.books.balance(holder) == 6
+    assert await service.books.balance(customer) == 6
 
 
-async def test_removed_audio_or_a_larger_quota_allows_new_orders(works: Works) -> None:
-    await works.node()
-    await config.change(works.desk.db, "account_storage_mib", "1")
-    holder = await works.books.holder(units=10)
-    task_id = await stores(works, holder, 2 * MIB)
-    await works.desk.config.refresh()
-    await works.quota.refresh()
+async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskService) -> None:
+    await service.node()
+    await config.change(service.db, "account_storage_mib", "1")
+    customer = await service.books.customer(units=10)
+    task_id = await stores(service, customer, 2 * MIB)
+    await service.config.refresh()
+    await service.quota.refresh()
     with pytest.raises(StorageQuotaReached):
-        await works.admitted(holder)
+        await service.admitted(customer)
 
     for mib in ("3", "0"):  # at once, without another query
-        await config.change(works.desk.db, "account_storage_mib", mib)
-        await works.admitted(holder)
-    await config.change(works.desk.db, "account_storage_mib", "1")
-    await works.desk.config.refresh()
+        await config.change(service.db, "account_storage_mib", mib)
+        await service.admitted(customer)
+    await config.change(service.db, "account_storage_mib", "1")
+    await service.config.refresh()
     with pytest.raises(StorageQuotaReached):
-        await works.admitted(holder)
+        await service.admitted(customer)
 
-    await works.desk.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))
-    assert await storage.of_account(works.desk.db, holder.account_id) == 0
-    await works.quota.refresh()
-    await works.admitted(holder)
+    await service.db.transaction(lambda connection: tasks.mark_audio_removed(connection, task_id))
+    assert await storage.of_account(service.db, customer.account_id) == 0
+    await service.quota.refresh()
+    await service.admitted(customer)
 
 
-async def test_samples_and_previews_count_until_their_voice_is_deleted(works: Works) -> None:
-    holder = await works.books.holder()
-    voice_id = await works.clone(holder)
+async def test_samples_and_previews_count_until_their_voice_is_deleted(service: TaskService) -> None:
+    customer = await service.books.customer()
+    voice_id = await service.clone(customer)
     sizes = "UPDATE clones SET sample_bytes = 2000000, preview_bytes = 100 WHERE voice_id = $1"
-    await works.books.sql(sizes, voice_id)
-    assert await storage.reached(works.desk.db, 2000100) == {holder.account_id: 2000100}
-    assert await storage.reached(works.desk.db, 2000101) == {}
-    await works.books.sql("DELETE FROM clones WHERE voice_id = $1", voice_id)
-    assert await storage.of_account(works.desk.db, holder.account_id) == 0
+    await service.books.sql(sizes, voice_id)
+    assert await storage.reached(service.db, 2000100) == {customer.account_id: 2000100}
+    assert await storage.reached(service.db, 2000101) == {}
+    await service.books.sql("DELETE FROM clones WHERE voice_id = $1", voice_id)
+    assert await storage.of_account(service.db, customer.account_id) == 0
 
 
-async def test_a_slow_quota_query_runs_less_often(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await query_times_s(works, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
+async def test_a_slow_quota_query_runs_less_often(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await query_times_s(service, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
 
 
 async def test_a_stalled_quota_query_delays_the_next_by_at_most_ten_minutes(
-    works: Works, monkeypatch: pytest.MonkeyPatch
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await query_times_s(works, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
+    assert await query_times_s(service, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
 
 
 async def query_times_s(
-    works: Works, monkeypatch: pytest.MonkeyPatch, *, takes_s: float, rounds: int
+    service: TaskService, monkeypatch: pytest.MonkeyPatch, *, takes_s: float, rounds: int
 ) -> list[float]:
     """The start times of the queries, if one is requested every five seconds and each takes `takes_s`."""
     now_s, times_s = [0.0], []
@@ -147,9 +155,9 @@ async def query_times_s(
         return {}
 
     monkeypatch.setattr(module, "SHARE_MAX", 0.02)
-    quota = Quota(works.desk.db, works.desk.config, lambda: now_s[0])
+    quota = Quota(service.db, service.config, lambda: now_s[0])
     with monkeypatch.context() as patched:
-        patched.setattr(works.desk.db, "snapshot", slow)
+        patched.setattr(service.db, "snapshot", slow)
         for _ in range(rounds):
             await quota.refresh()
             now_s[0] += 5.0
@@ -157,9 +165,9 @@ async def query_times_s(
 
 
 async def test_a_quota_query_on_a_dead_connection_ends(
-    postgres_works: Works, monkeypatch: pytest.MonkeyPatch
+    postgres_service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, cache = postgres_works.books, postgres_works.desk.config
+    books, cache = postgres_service.books, postgres_service.config
     await config.change(books.db, "account_storage_mib", "1")
     await cache.refresh()
     async with proxy_to(books.url) as proxy:

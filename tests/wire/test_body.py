@@ -321,13 +321,13 @@ def test_ignored_fields_are_listed_as_a_valid_header_value(names: list[str], tol
 
 
 def test_only_the_first_ignored_fields_are_read() -> None:
-    looked_at = []
+    compared = []
 
     class Fields(dict[str, Any]):
         def __iter__(self) -> Iterator[str]:
             for name in super().__iter__():
-                looked_at.append(name)
+                compared.append(name)
                 yield name
 
     assert ignored(Fields.fromkeys(f"好{n}" for n in range(1000)), Order) == "1000 more"
-    assert len(looked_at) == NAMES_MAX
+    assert len(compared) == NAMES_MAX

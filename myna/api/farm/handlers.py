@@ -122,7 +122,7 @@ class FarmApi:
 
     async def beat(self, request: Request) -> Response:
         node, body = await self._node_auth.node_and_body(request, Heartbeats)
-        if node.heard_at:  # a node that is leaving may still have jobs, and stays offline
+        if node.heard_at:  # a node that shuts down may still have jobs, and stays offline
             await self._node_auth.in_time(self._nodes.record_request(node))
         cancel = await self._node_auth.in_time(self._tasks.beat(node.id, body.beats))
         return _answer(HeartbeatsAnswer(self._lease_s, cancel))

@@ -115,7 +115,7 @@ class TooManyChanges(Exception):
 
 
 async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
-    """Records what a node can do and when it was heard; False if the node was removed. The offer of a leaving
+    """Records what a node can do and when it was heard; False if the node was removed. The offer of a
     node is not changed. Its own speed is used until jobs were measured. Raises TooManyChanges."""
     rows = await db.fetch(
         "UPDATE nodes SET slots = $2, version = $3,"
@@ -125,9 +125,9 @@ async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     )  # fmt: skip
     if not rows:
         return False
-    heard_at = "0" if offered.leaving else "now_ms()"
+    heard_at = "0" if offered.shutting_down else "now_ms()"
     await db.fetch(f"UPDATE nodes SET heard_at = {heard_at} WHERE id = $1", node_id)
-    if offered.leaving:
+    if offered.shutting_down:
         return True
     differs = await _replace_voices(db, node_id, offered.voices)
     differs |= await _replace_clones(db, node_id, sorted(offered.clones))

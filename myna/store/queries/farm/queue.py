@@ -329,10 +329,10 @@ async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) ->
 # ---- cooldown of nodes
 
 
-async def begin_cooldown(db: Transaction, node_id: int, *, handed_back: bool) -> None:
+async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool) -> None:
     """The node gets no job for a while, so that another node gets this one: exponential backoff by its
     consecutive failures, a minute at most. A job that the node handed back is not a failure."""
-    failed = 0 if handed_back else 1
+    failed = 0 if returned else 1
     await db.fetch(
         "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"
         " THEN 1 << (failures + $2) ELSE 60 END, failures = failures + $2 WHERE id = $1",

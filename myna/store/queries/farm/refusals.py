@@ -70,4 +70,4 @@ async def record_success(db: Transaction, kind: Kind, job_id: int, node_id: int)
         await queue.lock_node(db, number)  # in one order, so that two transactions can't deadlock
     await queue.end_cooldown(db, node_id)
     for number in refused_by:
-        await queue.begin_cooldown(db, number, handed_back=False)
+        await queue.begin_cooldown(db, number, returned=False)

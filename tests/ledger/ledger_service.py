@@ -11,12 +11,12 @@ from myna.store.batch import IdempotencyKey, NewTask, Replayed
 from myna.store.database import Database
 from myna.store.group_commit import GroupCommit
 from tests.rig.waiting import SOON_S
-from tests.store.books import Holder
+from tests.store.books import Customer
 
 Plan = Callable[[], Awaitable[ChargeOrder]]
 
 
-class Desk:
+class LedgerService:
     """The parts of one process that move units."""
 
     def __init__(self, db: Database, config: ConfigCache, *, charge_wait_s: float, queue_max: int) -> None:
@@ -51,20 +51,20 @@ class Desk:
 
     async def admit(
         self,
-        holder: Holder,
+        customer: Customer,
         plan: Plan | None = None,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Call:
         """A call that was charged."""
-        call = await self.charge(caller_of(holder, idempotency_key), plan or self.order())
+        call = await self.charge(caller_of(customer, idempotency_key), plan or self.order())
         assert isinstance(call, Call)
         return call
 
 
 def caller_of(
-    holder: Holder, idempotency_key: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
+    customer: Customer, idempotency_key: IdempotencyKey | None = None, scope: Scope = Scope.CHAT
 ) -> UnverifiedCaller:
-    return UnverifiedCaller(holder.key_hash, scope, idempotency_key)
+    return UnverifiedCaller(customer.key_hash, scope, idempotency_key)
 
 
 def refusing(error: MynaError) -> Plan:
@@ -77,8 +77,10 @@ def refusing(error: MynaError) -> Plan:
 
 
 @contextlib.asynccontextmanager
-async def desk_on(db: Database, *, charge_wait_s: float = 5.0, queue_max: int = 1000) -> AsyncIterator[Desk]:
-    desk = Desk(db, await ConfigCache.read(db), charge_wait_s=charge_wait_s, queue_max=queue_max)
-    desk.commits.start()
-    yield desk
-    await desk.commits.close(SOON_S)
+async def ledger_service_on(
+    db: Database, *, charge_wait_s: float = 5.0, queue_max: int = 1000
+) -> AsyncIterator[LedgerService]:
+    service = LedgerService(db, await ConfigCache.read(db), charge_wait_s=charge_wait_s, queue_max=queue_max)
+    service.commits.start()
+    yield service
+    await service.commits.close(SOON_S)

@@ -26,8 +26,8 @@ from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
 from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
-from tests.ledger.desk import Desk, desk_on
-from tests.store.books import Books, Holder
+from tests.ledger.ledger_service import LedgerService, ledger_service_on
+from tests.store.books import Books, Customer
 
 VOICE = "a voice"
 TEXT = "你好，世界"
@@ -40,14 +40,19 @@ FREE = (0, 0, 0)
 """Node, end of the lease and length of the token of a job without a lease."""
 
 
-class Works:
-    """One process: its ledger (`desk`), its queue (`tasks`) and the administration of nodes (`nodes`)."""
+class TaskService:
+    """One process: its ledger, its queue (`tasks`) and the administration of nodes (`nodes`)."""
 
-    def __init__(self, books: Books, desk: Desk, tasks: Tasks) -> None:
-        self.books, self.desk, self.tasks = books, desk, tasks
-        self.nodes = Nodes(desk.db)
+    def __init__(self, books: Books, ledger_service: LedgerService, tasks: Tasks) -> None:
+        self.books = books
+        self.ledger_service = ledger_service
+        self.db = ledger_service.db
+        self.config = ledger_service.config
+        self.ledger = ledger_service.ledger
+        self.tasks = tasks
+        self.nodes = Nodes(self.db)
         self.space = FreeSpace(books.folder, 0)
-        self.quota = Quota(desk.db, desk.config)
+        self.quota = Quota(self.db, self.config)
 
     async def node(
         self,
@@ -67,46 +72,47 @@ class Works:
         await self.nodes.hello(node, Hello(offered, clones, slots, chars_per_s, "1", False))
         return node.id
 
-    async def ordered(self, holder: Holder, voice: str = VOICE, text: str = TEXT, **changes: Any) -> Charge:
+    async def ordered(
+        self, customer: Customer, voice: str = VOICE, text: str = TEXT, **changes: Any
+    ) -> Charge:
         """Charges a unit for a queued task. `changes` are fields of `Charge`."""
-        return await self._charged(holder, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
+        return await self._charged(customer, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
 
     async def admitted(
-        self, holder: Holder, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED
+        self, customer: Customer, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED
     ) -> Call:
         """Admits a call for speech by a node, as POST /tts does. Its task is queued."""
         channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
-        desk = self.desk
-        capacity = Capacity(desk.db)
+        capacity = Capacity(self.db)
         planner = Planner(
-            desk.db, desk.ledger, desk.config, channels, capacity, self.space, self.quota, try_s=5.0
+            self.db, self.ledger, self.config, channels, capacity, self.space, self.quota, try_s=5.0
         )
-        caller = UnverifiedCaller(holder.key_hash, Scope.TTS)
+        caller = UnverifiedCaller(customer.key_hash, Scope.TTS)
 
         async def planned() -> ChargeOrder:
             plan = await planner.plan(caller, CheckedSpeech(text, voice, 1.0, 5.0, node_s), Slot())
             return ChargeOrder(Scope.TTS, 1, plan.seconds, plan.task)
 
-        admitted = await desk.charge(caller, planned)
+        admitted = await self.ledger_service.charge(caller, planned)
         assert not isinstance(admitted, Replayed)
         async with admitted as call:
             call.hand_over()
         return call
 
-    async def begun(self, holder: Holder, voice: str = VOICE, **changes: Any) -> Charge:
+    async def started_here(self, customer: Customer, voice: str = VOICE, **changes: Any) -> Charge:
         """Charges a unit for a task that the service itself speaks."""
-        return await self._charged(holder, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
+        return await self._charged(customer, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
 
-    async def _charged(self, holder: Holder, task: NewTask, changes: dict[str, Any]) -> Charge:
+    async def _charged(self, customer: Customer, task: NewTask, changes: dict[str, Any]) -> Charge:
         tts, version = int(Scope.TTS), (await config_store.load(self.books.db)).version
         plain = {"scope": tts, "pays": tts, "deadline_ms": DEADLINE_MS, "config_version": version}
-        return await self.books.opened(holder, **plain | changes, task=task)
+        return await self.books.opened(customer, **plain | changes, task=task)
 
-    async def clone(self, holder: Holder, language: str = "zh", sample: bytes = b"s" * 32) -> str:
+    async def clone(self, customer: Customer, language: str = "zh", sample: bytes = b"s" * 32) -> str:
         """Orders a cloned voice and returns its id."""
         voice_id = f"clone-{new_id().hex()}"
         what = ("小明", language, "你好", f"{voice_id}.wav", 8, sample, 3500, "its owner", CONSENT)
-        new = NewClone(voice_id, holder.account_id, *what)
+        new = NewClone(voice_id, customer.account_id, *what)
 
         async def work(connection: Transaction) -> bool:
             return await clones.add(connection, new, CLONES_MAX)
@@ -123,19 +129,21 @@ class Works:
     async def end_cooldown(self, node_id: int) -> None:
         await self.books.sql("UPDATE nodes SET rests_until = 0 WHERE id = $1", node_id)
 
-    async def held(self, node_id: int, holder: Holder | None = None, **changes: Any) -> tuple[Charge, Job]:
+    async def lease_new(
+        self, node_id: int, customer: Customer | None = None, **changes: Any
+    ) -> tuple[Charge, Job]:
         """Orders a task and leases it to this node."""
-        call = await self.ordered(holder or await self.books.holder(), **changes)
+        call = await self.ordered(customer or await self.books.customer(), **changes)
         return call, await self.leased(node_id)
 
-    async def beats(self, node_id: int, held: LeaseProof, progress: float = 0.0) -> bool:
+    async def beats(self, node_id: int, proof: LeaseProof, progress: float = 0.0) -> bool:
         """Sends a beat. Returns whether the lease is valid."""
-        return not await self.tasks.beat(node_id, [Heartbeat(held, progress)])
+        return not await self.tasks.beat(node_id, [Heartbeat(proof, progress)])
 
     async def sweep_leases(self) -> tuple[int, int]:
         """Runs the sweep of leases. Returns the numbers of requeued and of refunded jobs."""
-        put_back = await self.tasks.requeue_expired()
-        return put_back, await self.desk.ledger.refund_all(
+        requeued = await self.tasks.requeue_expired()
+        return requeued, await self.ledger.refund_all(
             dict.fromkeys(await self.tasks.exhausted(), TRIES_EXHAUSTED)
         )
 
@@ -144,7 +152,7 @@ class Works:
         await self.leased(node_id)
         await self.books.move_clock(LEASE_MS + 1)
 
-    async def holder_of(self, call: Charge) -> tuple[int, int, int]:
+    async def lease_of(self, call: Charge) -> tuple[int, int, int]:
         """Node, end of the lease and length of the token of the call's task."""
         (row,) = await self.books.sql(
             "SELECT node_id, lease_until, length(token_hash) FROM tasks WHERE call_id = $1", call.call_id
@@ -165,22 +173,22 @@ class Works:
         return row.status, row.reason, row.preview
 
 
-def shown(job: Job, **changes: Any) -> LeaseProof:
+def proof_of(job: Job, **changes: Any) -> LeaseProof:
     """The proof of the lease of a job. `changes` are fields of `LeaseProof`."""
     return msgspec.structs.replace(LeaseProof(job.kind, job.id, job.epoch, job.token), **changes)
 
 
-def failure(job: Job, *, final: bool = False, handed_back: bool = False) -> Failure:
-    return Failure(shown(job), "it was too loud", final, handed_back)
+def failure(job: Job, *, final: bool = False, returned: bool = False) -> Failure:
+    return Failure(proof_of(job), "it was too loud", final, returned)
 
 
 @contextlib.asynccontextmanager
-async def works_on(
+async def task_service_on(
     books: Books, db: Database | None = None, lease_s: float = LEASE_S
-) -> AsyncIterator[Works]:
+) -> AsyncIterator[TaskService]:
     """Opens the parts of one process on the database of the books, or on another connection to it."""
-    async with desk_on(db or books.db) as desk:
-        tasks = Tasks(desk.db, lease_s=lease_s)
+    async with ledger_service_on(db or books.db) as ledger_service:
+        tasks = Tasks(ledger_service.db, lease_s=lease_s)
         await tasks.start()
-        yield Works(books, desk, tasks)
+        yield TaskService(books, ledger_service, tasks)
         await tasks.close()

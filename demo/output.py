@@ -1,4 +1,4 @@
-"""What the demo prints on: short aligned lines, coloured on a terminal alone."""
+"""Prints the output of the demo: short aligned lines, coloured only on a terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from rich.text import Text
 INDENT = "   "
 
 
-class Paper:
-    """Prints steps and what comes of them. A line is never wrapped, so that it can be copied whole."""
+class Output:
+    """Prints steps and their results. Lines are not wrapped, so that each can be copied."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a terminal that can't write Han still gets the rest
+            sys.stdout.reconfigure(errors="replace")  # a terminal that can't write Han gets question marks
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._steps = 0
 
@@ -24,7 +24,7 @@ class Paper:
         self._console.print(text, style="bold")
 
     def step(self, text: str, how: str) -> None:
-        """The next numbered step, and by which command or path it's done."""
+        """Prints the next numbered step and `how`, its command or path."""
         self._steps += 1
         self._console.print(Text.assemble("\n", (f"{self._steps}  {text}", "bold"), (f"  {how}", "cyan")))
 
@@ -32,7 +32,7 @@ class Paper:
         self._console.print(INDENT + text, style=style)
 
     def paste(self, *lines: str) -> None:
-        """Lines to copy: at the very left, nothing before them."""
+        """Prints lines to copy, without indentation."""
         self._console.print("", *lines, "", sep="\n", style="green")
 
     def rows(self, *rows: Sequence[str]) -> None:
@@ -45,7 +45,7 @@ class Paper:
             self._console.print(Text.assemble(INDENT, (first, "dim"), "".join(rest).rstrip()))
 
     def failure(self, text: str, notes: Sequence[str] = ()) -> None:
-        """What went wrong, and what there is to know of it."""
+        """Prints an error and its notes."""
         self._console.print(Text.assemble("\n", ("It didn't work: ", "bold red"), text))
         for line in notes:
             self.say(line, "dim")

@@ -1,0 +1,196 @@
+"""The estimated wait of a new task, and refusals before the charge."""
+
+import pytest
+
+from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
+from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
+from myna.store.queries import config as config_store
+from myna.store.queries.farm.capacity import ONLINE_MS
+from tests.store.books import AUDIO, Customer
+from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def wait_s(service: TaskService, customer: Customer, chars: int = 100, voice: str = VOICE) -> float:
+    """The estimated wait by a new query of the queue."""
+    capacity, config = Capacity(service.books.db), await config_store.load(service.books.db)
+    nodes = await capacity.nodes(config)
+    able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
+    return await capacity.wait_s(customer.account_id, chars, able, nodes, config)
+
+
+async def test_on_an_empty_queue_the_estimate_is_the_time_of_the_slowest_node(service: TaskService) -> None:
+    await service.node(slots=4, chars_per_s=50.0)
+    await service.node(slots=1, chars_per_s=20.0)
+    assert await wait_s(service, await service.books.customer()) == pytest.approx(5.0)
+
+
+async def test_an_unmeasured_node_has_the_default_speed(service: TaskService) -> None:
+    await service.node(slots=1)
+    assert await wait_s(service, await service.books.customer()) == pytest.approx(100 / DEFAULT_CHARS_PER_S)
+
+
+async def test_queued_tasks_of_the_account_are_ahead_of_its_next_task(service: TaskService) -> None:
+    await service.node(slots=2, chars_per_s=10.0)
+    customer = await service.books.customer()
+    for _ in range(3):
+        await service.ordered(customer, text=HUNDRED)
+    assert await wait_s(service, customer) == pytest.approx(300 / 20 + 10)
+
+
+async def test_leased_tasks_are_ahead_until_they_are_completed(service: TaskService) -> None:
+    node, customer = await service.node(slots=2, chars_per_s=10.0), await service.books.customer()
+    _, job = await service.lease_new(node, customer, text=HUNDRED)
+    assert await wait_s(service, customer) == pytest.approx(100 / 20 + 10)
+    await service.tasks.complete(node, proof_of(job), AUDIO)
+    await service.books.sql("UPDATE nodes SET chars_per_s = 10")
+    assert await wait_s(service, customer) == pytest.approx(10)
+
+
+async def test_of_a_long_queue_one_task_is_ahead_of_another_accounts_first(service: TaskService) -> None:
+    await service.node(slots=1, chars_per_s=10.0)
+    busy, newcomer = await service.books.customer(units=50), await service.books.customer()
+    for _ in range(50):
+        await service.ordered(busy, text=HUNDRED)
+    assert await wait_s(service, busy) == pytest.approx(5000 / 10 + 10)
+    assert await wait_s(service, newcomer) == pytest.approx(100 / 10 + 10)
+    await service.ordered(newcomer, text=HUNDRED)
+    assert await wait_s(service, newcomer) == pytest.approx((100 + 200) / 10 + 10)
+
+
+async def test_tasks_in_other_voices_are_ahead_only_on_nodes_with_both_voices(service: TaskService) -> None:
+    await service.node(VOICE, slots=1, chars_per_s=10.0)
+    await service.node(VOICE, "another voice", slots=1, chars_per_s=10.0)
+    await service.node("another voice", slots=2, chars_per_s=10.0)
+    customer = await service.books.customer()
+    await service.ordered(customer, "another voice", HUNDRED * 3)  # the second node speaks a third of it
+    assert await wait_s(service, customer) == pytest.approx(100 / 20 + 10)
+    await service.ordered(customer, "a voice of nobody", HUNDRED)
+    assert await wait_s(service, customer) == pytest.approx(100 / 20 + 10)
+
+
+async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskService) -> None:
+    await service.books.stop_clock()
+    node, customer = await service.node(), await service.books.customer()
+    speeds = []
+    for seconds in (10, 20):
+        _, job = await service.lease_new(node, customer, text=HUNDRED)
+        await service.books.move_clock(seconds * 1000)
+        await service.tasks.complete(node, proof_of(job), AUDIO)
+        speeds += [row[0] for row in await service.books.sql("SELECT chars_per_s FROM nodes")]
+    assert speeds == [pytest.approx(10, rel=0.1), pytest.approx(10 * 0.8 + 5 * 0.2, rel=0.1)]
+
+
+async def test_a_short_text_does_not_measure_the_speed(service: TaskService) -> None:
+    node = await service.node()
+    _, job = await service.lease_new(node, text="短")
+    await service.books.move_clock(10_000)
+    await service.tasks.complete(node, proof_of(job), AUDIO)
+    assert await service.books.sql("SELECT chars_per_s FROM nodes") == [(0.0,)]
+
+
+async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: TaskService) -> None:
+    capacity, books = Capacity(service.books.db), service.books
+    await service.node(name="disabled")
+    await service.node(name="draining")
+    there = await service.node()
+    await service.nodes.disable("disabled")
+    await service.nodes.drain("draining")
+    assert set(await capacity.nodes(await config_store.load(books.db))) == {there}
+    await books.move_clock(ONLINE_MS + 1)
+    assert await capacity.nodes(await config_store.load(books.db)) == {}
+
+
+async def test_tasks_ordered_since_the_last_query_are_ahead(service: TaskService) -> None:
+    await service.node(slots=1, chars_per_s=10.0)
+    customer = await service.books.customer()
+    capacity, config = Capacity(service.books.db), await config_store.load(service.books.db)
+    nodes = await capacity.nodes(config)
+    before = await capacity.wait_s(customer.account_id, 100, set(nodes), nodes, config)
+    capacity.count_new_task(customer.account_id, VOICE, 50)
+    after = await capacity.wait_s(customer.account_id, 100, set(nodes), nodes, config)
+    assert (before, after) == (pytest.approx(10), pytest.approx(15))
+
+
+# ---- refusals
+
+
+async def test_an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not(
+    service: TaskService,
+) -> None:
+    await service.node(slots=1, chars_per_s=10.0)
+    busy, newcomer = await service.books.customer(), await service.books.customer()
+    for ahead in range(2):
+        await service.admitted(busy)
+        assert await service.books.balance(busy) == 9 - ahead
+    with pytest.raises(NoSpeechChannel, match="try again later") as refused:
+        await service.admitted(busy)
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    assert await service.books.balance(busy) == 8
+    assert await service.books.sql("SELECT count(*) FROM calls") == [(2,)]
+
+    await service.admitted(newcomer)
+
+    assert await service.books.balance(newcomer) == 9
+    with pytest.raises(NoSpeechChannel):
+        await service.admitted(newcomer)
+
+
+async def test_a_task_estimated_past_its_deadline_is_refused(service: TaskService) -> None:
+    await service.node(slots=1, chars_per_s=10.0)
+    customer = await service.books.customer()
+    with pytest.raises(NoSpeechChannel) as refused:
+        await service.admitted(customer, node_s=4.5)
+    assert refused.value.headers == {"Retry-After": "6"}  # estimated 10 s, maximum 4.5 s
+    with pytest.raises(NoSpeechChannel):
+        await service.admitted(customer, node_s=9.0)
+    assert await service.books.balance(customer) == 10
+    await service.admitted(customer, node_s=11.0)
+
+
+async def test_without_an_online_node_nothing_is_charged(service: TaskService) -> None:
+    await service.node(slots=1, chars_per_s=10.0)
+    customer = await service.books.customer()
+    await service.books.move_clock(ONLINE_MS + 1)
+    with pytest.raises(NoSpeechChannel):
+        await service.admitted(customer)
+    assert await service.books.balance(customer) == 10
+
+
+async def test_queued_tasks_per_account_are_limited(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("myna.speech.plan.TASKS_MAX", 2)
+    await service.node(slots=4, chars_per_s=1000.0)
+    busy, other = await service.books.customer(), await service.books.customer()
+    for _ in range(2):
+        await service.admitted(busy)
+    with pytest.raises(Overloaded, match="as many texts waiting for compute nodes") as refused:
+        await service.admitted(busy)
+    assert refused.value.headers == {"Retry-After": "1"}
+    await service.admitted(other)
+    assert [await service.books.balance(customer) for customer in (busy, other)] == [8, 9]
+
+
+async def test_a_text_over_the_limit_is_refused_before_its_sound_is_estimated(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.node(slots=4, chars_per_s=1000.0)
+    customer = await service.books.customer()
+
+    async def nowhere(*_: object) -> None:
+        raise AssertionError("a refused text needs no thread")
+
+    monkeypatch.setattr("myna.speech.plan.asyncio.to_thread", nowhere)
+    with pytest.raises(InvalidRequest, match="has 1000000 characters"):
+        await service.admitted(customer, text=" " * 1_000_000)
+    assert await service.books.balance(customer) == 10
+
+
+async def test_a_text_with_too_much_sound_is_refused(service: TaskService) -> None:
+    await service.node(slots=4, chars_per_s=1000.0)
+    customer = await service.books.customer()
+    with pytest.raises(InvalidRequest, match="minutes of sound"):
+        await service.admitted(customer, text="ﷺ" * 1000)
+    assert await service.books.balance(customer) == 10

@@ -1,0 +1,214 @@
+"""A final failure of one node is not final for the task while another able node is online."""
+
+import asyncio
+
+import pytest
+
+from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
+from myna.store.batch import CallState
+from myna.store.queries.farm import polls
+from myna.wire.farm import TRIES_MAX, Job
+from tests.store.books import AUDIO
+from tests.tasks.task_service import DEADLINE_MS, FREE, VOICE, TaskService, failure, proof_of
+
+pytestmark = pytest.mark.anyio
+
+ONLINE_MS = 40_000
+SWEPT_MS = 60_000
+
+
+async def refuse(service: TaskService, node: int) -> Job:
+    """The node leases its next job and reports a final failure."""
+    job = await service.leased(node)
+    await service.tasks.fail(node, failure(job, final=True))
+    return job
+
+
+async def failures(service: TaskService, *nodes: int) -> list[int]:
+    found = dict(await service.books.sql("SELECT id, failures FROM nodes"))
+    return [found[node] for node in nodes]
+
+
+async def test_a_refused_task_is_completed_by_another_node(service: TaskService) -> None:
+    customer, refuser, other = await service.books.customer(), await service.node(), await service.node()
+    call = await service.ordered(customer)
+    await refuse(service, refuser)
+    assert (await service.status(call), await service.tries(call)) == (0, 1)
+    assert await service.lease_of(call) == FREE
+    assert await service.books.balance(customer) == 9
+    assert await service.tasks.lease(refuser, 1, 0) == []
+    assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
+    assert await service.books.state(call.call_id) == CallState.KEPT
+
+
+async def test_a_task_refused_by_all_nodes_is_refunded(service: TaskService) -> None:
+    customer, nodes = await service.books.customer(), [await service.node() for _ in range(2)]
+    call = await service.ordered(customer)
+    for node in nodes:
+        assert await service.status(call) == 0
+        await refuse(service, node)
+    assert await service.status(call) == 3
+    assert await service.books.entries(call.call_id) == [(0, -1), (1, 1)]
+    assert await service.books.balance(customer) == 10
+    assert await failures(service, *nodes) == [0, 0]
+
+
+async def test_refusals_use_tries(service: TaskService) -> None:
+    customer, nodes = await service.books.customer(), [await service.node() for _ in range(TRIES_MAX + 1)]
+    call = await service.ordered(customer)
+    for node in nodes[:TRIES_MAX]:
+        assert await service.status(call) == 0
+        await refuse(service, node)
+    assert await service.status(call) == 3
+    assert await service.books.balance(customer) == 10
+
+
+@pytest.mark.parametrize("why", ["offline", "disabled", "draining", "another voice", "a language"])
+async def test_a_refused_task_without_another_able_node_is_refunded_at_once(
+    service: TaskService, why: str
+) -> None:
+    customer, refuser = await service.books.customer(), await service.node()
+    voice, languages = (why if why == "another voice" else VOICE), (["zh"] if why == "a language" else [])
+    other = await service.node(*([] if languages else [voice]), clones=languages, name="other")
+    call = await service.ordered(customer)
+    if why == "offline":
+        await service.books.sql("UPDATE nodes SET heard_at = now_ms() - $2 WHERE id = $1", other, ONLINE_MS)
+    if why == "disabled":
+        await service.nodes.disable("other")
+    if why == "draining":
+        await service.nodes.drain("other")
+    await refuse(service, refuser)
+    assert await service.status(call) == 3
+    assert await service.books.balance(customer) == 10
+
+
+async def test_a_refused_voice_is_completed_by_another_node(service: TaskService) -> None:
+    customer = await service.books.customer()
+    refuser, other = [await service.node(clones=["zh"]) for _ in range(2)]
+    voice_id = await service.clone(customer)
+    await refuse(service, refuser)
+    assert (await service.clone_row(voice_id))[0] == 0
+    assert await service.tasks.lease(refuser, 1, 0) == []
+    assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
+    assert (await service.clone_row(voice_id))[:2] == (2, "")
+    assert await failures(service, refuser, other) == [1, 0]
+
+
+@pytest.mark.parametrize("other_online", [False, True])
+async def test_a_refused_voice_fails_after_the_grace_period_without_another_node(
+    service: TaskService, other_online: bool
+) -> None:
+    refuser, other = [await service.node(clones=["zh"]) for _ in range(2)]
+    voice_id, never_refused = [await service.clone(await service.books.customer()) for _ in range(2)]
+    await refuse(service, refuser)
+    await service.books.sql("UPDATE nodes SET heard_at = 0 WHERE id = $1", other)
+    await service.sweep_leases()
+    assert await service.clone_row(voice_id) == (0, "it was too loud", "")  # the other node may be restarting
+
+    await service.books.move_clock(REFUSED_CLONE_WAIT_MS + 1)
+    if other_online:
+        await service.books.sql("UPDATE nodes SET heard_at = now_ms() WHERE id = $1", other)
+    await service.sweep_leases()
+    assert await service.clone_row(voice_id) == (0 if other_online else 3, "it was too loud", "")
+    assert await service.clone_row(never_refused) == (0, "", "")
+
+
+async def test_a_refused_task_past_its_deadline_fails_with_the_reason_of_the_node(
+    service: TaskService,
+) -> None:
+    customer, refuser = await service.books.customer(), await service.node()
+    await service.node()
+    call = await service.ordered(customer)
+    await refuse(service, refuser)
+    await service.books.move_clock(DEADLINE_MS + SWEPT_MS)
+    assert await service.ledger.sweep() == 1
+    assert await service.books.task(call.call_id) == (3, "", 0, b"", "it was too loud")
+    assert await service.books.balance(customer) == 10
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+async def test_a_refused_voice_fails_if_no_other_node_clones_its_language(
+    service: TaskService, language: str
+) -> None:
+    refuser, other = await service.node(clones=["zh"]), await service.node(clones=[language])
+    voice_id = await service.clone(await service.books.customer())
+    await refuse(service, refuser)
+    assert (await service.clone_row(voice_id))[0] == (0 if language == "zh" else 3)
+    if language == "zh":
+        await refuse(service, other)
+        assert (await service.clone_row(voice_id))[:2] == (3, "it was too loud")
+
+
+async def test_a_refused_task_in_a_cloned_voice_is_leased_to_another_node(
+    service: TaskService,
+) -> None:
+    customer, (refuser, other) = (
+        await service.books.customer(),
+        [await service.node(clones=["zh"]) for _ in range(2)],
+    )
+    voice_id = await service.clone(customer)
+    await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
+    call = await service.ordered(customer, voice_id)
+    await refuse(service, refuser)
+    assert await service.status(call) == 0
+    assert await polls.able(service.db) == {other}
+    assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
+
+
+async def test_a_refused_job_completed_by_another_node_is_a_failure_of_the_first(
+    service: TaskService,
+) -> None:
+    await service.books.stop_clock()
+    customer, refuser, other = await service.books.customer(), await service.node(), await service.node()
+    for count in (1, 2):
+        await service.ordered(customer)
+        await refuse(service, refuser)
+        assert await failures(service, refuser, other) == [count - 1, 0]
+        assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)
+        assert await failures(service, refuser, other) == [count, 0]
+    await service.ordered(customer)
+    assert await service.tasks.lease(refuser, 1, 0) == []
+    await service.books.move_clock(4000)
+    assert len(await service.tasks.lease(refuser, 1, 0)) == 1
+
+
+async def test_two_nodes_completing_each_others_refused_jobs_do_not_deadlock(service: TaskService) -> None:
+    """Both transactions update both nodes."""
+    customer, (one, other) = await service.books.customer(units=20), [await service.node() for _ in range(2)]
+    for _ in range(5):
+        calls = [await service.ordered(customer) for _ in range(2)]
+        await refuse(service, one)
+        await service.end_cooldown(other)
+        first, second = await service.tasks.lease(other, 2, 0)
+        await service.tasks.fail(other, failure(second, final=True))
+        second = await service.leased(one)
+        assert await asyncio.gather(
+            service.tasks.complete(one, proof_of(second), AUDIO),
+            service.tasks.complete(other, proof_of(first), AUDIO),
+        ) == [True, True]
+        assert [await service.status(call) for call in calls] == [2, 2]
+
+
+async def test_a_refused_task_does_not_block_other_tasks_of_its_account_and_voice(
+    service: TaskService,
+) -> None:
+    customer, refuser, other = await service.books.customer(), await service.node(), await service.node()
+    first, second = [await service.ordered(customer) for _ in range(2)]
+    refused = await refuse(service, refuser)
+    assert (await service.leased(refuser)).id != refused.id
+    assert (await service.leased(other)).id == refused.id
+    assert [await service.status(call) for call in (first, second)] == [1, 1]
+
+
+async def test_a_poll_is_not_woken_for_a_job_its_node_refused(service: TaskService) -> None:
+    customer = await service.books.customer()
+    refuser, other, cloner = await service.node(), await service.node(), await service.node(clones=["zh"])
+    await service.ordered(customer)
+    assert await polls.able(service.db) == {refuser, other}
+    await refuse(service, refuser)
+    assert await polls.able(service.db) == {other}
+    second_cloner = await service.node(clones=["zh"])
+    await service.clone(customer)
+    assert await polls.able(service.db) == {other, cloner, second_cloner}
+    await refuse(service, cloner)
+    assert await polls.able(service.db) == {other, second_cloner}

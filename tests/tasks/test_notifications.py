@@ -1,0 +1,168 @@
+"""Notifications: polls and waiters for the end of a task, in the same process and in others."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+import asyncpg
+import pytest
+
+from myna.farm import polls
+from myna.store import notifications
+from tests.store.books import AUDIO, Books
+from tests.store.stalls import until
+from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+SOON_S = 60.0
+LONG_S = 3600.0
+ROUNDS = 10
+
+
+@pytest.fixture(autouse=True)
+def no_query_without_a_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except every 50 ms on SQLite, which has no notifications."""
+    monkeypatch.setattr(polls, "CHECK_EVERY_S", LONG_S)
+    monkeypatch.setattr(notifications, "POLL_NOTIFIED_S", LONG_S)
+
+
+@contextlib.asynccontextmanager
+async def another_process(service: TaskService) -> AsyncIterator[TaskService]:
+    """The parts of another server on PostgreSQL, of the command line on SQLite."""
+    books = Books(service.books.url, service.books.folder)
+    books.db = await service.books.open_again(serving=False)
+    async with task_service_on(books) as other:
+        yield other
+    await books.db.close()
+
+
+async def result_after(waiting: Awaitable[T], happen: Awaitable[object]) -> T:
+    """Starts `waiting`, runs `happen` and returns the result of `waiting`."""
+    heard = asyncio.ensure_future(waiting)
+    await asyncio.wait([heard], timeout=0.03)
+    assert not heard.done()
+    await happen
+    return await asyncio.wait_for(heard, SOON_S)
+
+
+async def test_a_new_task_notifies_polls_of_the_same_process(service: TaskService) -> None:
+    node, customer = await service.node(), await service.books.customer(units=ROUNDS)
+
+    async def order() -> None:
+        await service.ordered(customer)
+        service.tasks.notify_nodes()
+
+    for _ in range(ROUNDS):
+        await result_after(service.tasks.lease(node, 1, LONG_S), order())
+
+
+async def test_a_new_task_notifies_polls_of_another_process(service: TaskService) -> None:
+    """On SQLite the other process is the command line, which sends no notification."""
+    node, customer = await service.node(), await service.books.customer(units=ROUNDS)
+    async with another_process(service) as other:
+        for _ in range(ROUNDS):
+            await result_after(service.tasks.lease(node, 1, LONG_S), other.ordered(customer))
+
+
+async def test_a_new_voice_notifies_polls(service: TaskService) -> None:
+    node, customer = await service.node(clones=["zh"]), await service.books.customer()
+    async with another_process(service) as other:
+        (job,) = await result_after(service.tasks.lease(node, 1, LONG_S), other.clone(customer))
+    assert job.kind == "clone"
+
+
+async def test_a_returned_job_notifies_polls_of_every_process(service: TaskService) -> None:
+    node, waiting = await service.node(), await service.node()
+    _, job = await service.lease_new(node)
+    async with another_process(service) as other:
+        for at in (service, other):
+            (again,) = await result_after(
+                at.tasks.lease(waiting, 1, LONG_S), service.tasks.fail(node, failure(job, returned=True))
+            )
+            await service.tasks.fail(waiting, failure(again, returned=True))
+            await service.end_cooldown(waiting)
+            job = await service.leased(node)
+
+
+async def test_an_expired_lease_notifies_polls_of_every_process(service: TaskService) -> None:
+    node, waiting = await service.node(), await service.node()
+    async with another_process(service) as other:
+        for at in (service, other):
+            await service.lease_new(node)
+            await service.books.move_clock(LEASE_MS + 1)
+            (again,) = await result_after(at.tasks.lease(waiting, 1, LONG_S), service.sweep_leases())
+            await service.tasks.complete(waiting, proof_of(again), AUDIO)
+
+
+@pytest.mark.parametrize("completed", [True, False])
+async def test_the_end_of_a_task_notifies_its_waiters_in_every_process(
+    service: TaskService, completed: bool
+) -> None:
+    node = await service.node()
+    async with another_process(service) as other:
+        for at in (service, other):
+            _, job = await service.lease_new(node)
+            reported = failure(job, final=True)
+            end = (
+                service.tasks.complete(node, proof_of(job), AUDIO)
+                if completed
+                else service.tasks.fail(node, reported)
+            )
+            row = await result_after(at.tasks.wait_for_end(job.id, LONG_S), end)
+            assert row is not None
+            assert (row.status, row.audio) == ((2, AUDIO.name) if completed else (3, ""))
+
+
+async def test_a_refund_notifies_waiters_of_the_task(service: TaskService) -> None:
+    node = await service.node()
+    call, job = await service.lease_new(node)
+    refund = service.ledger.refund_all({call.call_id: "too late"})
+    row = await result_after(service.tasks.wait_for_end(job.id, LONG_S), refund)
+    assert row is not None
+    assert row.status == 3
+
+
+async def test_a_poll_without_a_job_ends_at_its_timeout(service: TaskService) -> None:
+    node = await service.node()
+    began = time.monotonic()
+    assert await service.tasks.lease(node, 1, 0.2) == []
+    assert 0.2 <= time.monotonic() - began < SOON_S
+
+
+async def test_closing_ends_all_waiters(service: TaskService) -> None:
+    node = await service.node()
+    _, job = await service.lease_new(node)
+    leasing = asyncio.ensure_future(service.tasks.lease(node, 1, LONG_S))
+    waiting = asyncio.ensure_future(service.tasks.wait_for_end(job.id, LONG_S))
+    await asyncio.wait([leasing, waiting], timeout=0.05)
+    await service.tasks.close()
+    assert await asyncio.wait_for(asyncio.gather(leasing, waiting), SOON_S) == [[], None]
+
+
+async def test_a_disconnected_listener_reconnects(postgres_service: TaskService) -> None:
+    service = postgres_service
+    node, customer = await service.node(), await service.books.customer()
+    listeners = (
+        "FROM pg_stat_activity WHERE application_name = 'myna-listener' AND datname = current_database()"
+    )
+    connection = await asyncpg.connect(service.books.url)
+
+    async def listening() -> bool:
+        return await connection.fetchval(f"SELECT count(*) {listeners} AND wait_event = 'ClientRead'") == 2
+
+    await until(listening, "both listeners have connected")
+    before = {row[0] for row in await connection.fetch(f"SELECT pid {listeners}")}
+    await connection.execute(f"SELECT pg_terminate_backend(pid) {listeners}")
+
+    async def others_listen() -> bool:
+        now = {row[0] for row in await connection.fetch(f"SELECT pid {listeners} AND query LIKE 'LISTEN%'")}
+        return len(now) == 2 and not now & before
+
+    await until(others_listen, "both listeners have reconnected")
+    await connection.close()
+    async with another_process(service) as other:
+        await result_after(service.tasks.lease(node, 1, LONG_S), other.ordered(customer))
