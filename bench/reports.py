@@ -62,8 +62,8 @@ def comparison_rows(table: dict[str, Any]) -> Table:
             ratio = f"{row['calls_s'] / floor[many]['calls_s']:.2f}" if many in floor else "—"
             database = f" + {row['database_cpu_s_per_1000']:.3f}" if row["database_cpu_s_per_1000"] else ""
             figures = f"{row['calls_s']:,.0f}", ratio, f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"
-            spent = f"{row['cpu_s_per_1000']:.3f}{database}", f"{table['peak_bytes'][name] / MEGA:.0f}"
-            rows.append([name, many, *figures, *spent, f"{row['failed_share']:.1%}"])
+            cpu_s = f"{row['cpu_s_per_1000']:.3f}{database}", f"{table['peak_bytes'][name] / MEGA:.0f}"
+            rows.append([name, many, *figures, *cpu_s, f"{row['failed_share']:.1%}"])
     rows += [[name, "missing", *[""] * 7] for name in table["missing"]]
     head = "contender | conn | calls/s | of floor | p50 ms | p99 ms | CPU s/1,000 | peak MB | failed"
     return Table(head.split(" | "), rows)

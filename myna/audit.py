@@ -136,8 +136,8 @@ class _Audit:
         self._breaches += differences
         if self._full and self._breaches:  # so that every later audit finds it too
             await self._db.transaction(audit_state.drop)
-        strange = unreadable(await config_store.load(self._db))
-        self._breaches += breach_of(SETTINGS_RULE, list(map(str, strange)))
+        unreadable_settings = unreadable(await config_store.load(self._db))
+        self._breaches += breach_of(SETTINGS_RULE, list(map(str, unreadable_settings)))
         return Report(
             breaches=_merged(self._breaches),
             full=self._full,

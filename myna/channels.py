@@ -20,12 +20,13 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
-from myna.settings import Settings, can_name_a_key, is_base_url
+from myna.settings import Settings, can_name_a_key
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
 from myna.telemetry import metrics
+from myna.urls import is_base_url
 
 log = logging.getLogger(__name__)
 

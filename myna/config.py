@@ -25,20 +25,20 @@ Change = Callable[[Transaction], Awaitable[bool]]
 """A change of the configuration in an open transaction; False where there was nothing to change."""
 
 
-class Setting(Struct, frozen=True):
+class SiteSetting(Struct, frozen=True):
     """What a setting means, and how its text is parsed. `parse` raises ValueError with what it must be."""
 
     meaning: str
     parse: Callable[[str], object]
 
 
-def _whole(least: int, most: int, meaning: str) -> Setting:
+def _whole(least: int, most: int, meaning: str) -> SiteSetting:
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
             raise ValueError(f"must be a whole number from {least} to {most}")
         return int(text)
 
-    return Setting(meaning, parse)
+    return SiteSetting(meaning, parse)
 
 
 def _owner(text: str) -> str:
@@ -58,8 +58,8 @@ class SiteSettings(Struct, frozen=True):
 
     tts_max_chars: Annotated[int, _whole(1, 100_000, "characters of the longest text of a request")] = 1000
     tts_max_sound_s: Annotated[int, _whole(1, 36_000, "seconds of sound that one text may make")] = 1800
-    owner: Annotated[str, Setting("the owner label of GET /models", _owner)] = "myna"
-    language: Annotated[str, Setting("the language of status texts: zh or en", _language)] = "zh"
+    owner: Annotated[str, SiteSetting("the owner label of GET /models", _owner)] = "myna"
+    language: Annotated[str, SiteSetting("the language of status texts: zh or en", _language)] = "zh"
     chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
     tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
@@ -67,7 +67,7 @@ class SiteSettings(Struct, frozen=True):
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
 
 
-SETTINGS: dict[str, Setting] = {
+SETTINGS: dict[str, SiteSetting] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(SiteSettings, include_extras=True).items()
 }
 
@@ -170,7 +170,7 @@ def check(name: str, value: str) -> None:
     try:
         SETTINGS[name].parse(value)
     except ValueError as error:
-        raise CommandError(f"{name}: {error}.") from None
+        raise CommandError(f"{name}: {error}; it is {value[:_SHOWN_CHARS]!r}.") from None
 
 
 async def change(db: Database, name: str, value: str) -> None:

@@ -80,7 +80,7 @@ def hash_of(plain: str) -> bytes:
 
 
 def unverified(authorization: bytes | None, scope: Scope) -> UnverifiedCaller:
-    """The caller of a request with this Authorization header. Raises Unauthorized if it holds no key."""
+    """The caller of a request with this Authorization header. Raises Unauthorized if it has no key."""
     if authorization is None:
         raise Unauthorized("There is no API key; send it as 'Authorization: Bearer <key>'.")
     match = _BEARER.fullmatch(authorization)

@@ -14,12 +14,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.inspect import FloatType, IntType, type_info
 
 from myna.errors import ConfigError
+from myna.urls import is_base_url, is_database_url, is_origin, without_login
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
@@ -31,6 +32,8 @@ OTHER_PREFIXES = (KEY_PREFIX, PREFIX + "TEST_")
 """Prefixes of variables that aren't settings: the keys of channels, and variables of the tests."""
 SQLITE_FILE = "myna.sqlite"
 """In the data folder."""
+SHOWN_CHARS = 60
+"""Of a wrong value in an error message."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -46,8 +49,8 @@ REPLACED = {
 
 
 class Setting(Struct, frozen=True):
-    """What a setting means. For a string also which values are valid, and the error message for others.
-    A secret is masked wherever settings are shown."""
+    """What a setting means. For a string also which values are valid, and `requirement`, which the error of
+    another value names. A secret is masked wherever settings are shown."""
 
     meaning: str
     valid: Callable[[str], bool] = lambda value: True
@@ -56,44 +59,42 @@ class Setting(Struct, frozen=True):
 
 
 def _not_blank(meaning: str) -> Setting:
-    return Setting(meaning, lambda value: bool(value.strip()), "must not be blank.")
+    return Setting(meaning, lambda value: bool(value.strip()), "must not be blank")
 
 
 def _word(meaning: str, *words: str) -> Setting:
-    return Setting(meaning, lambda value: value in words, f"must be {', '.join(words[:-1])} or {words[-1]}.")
+    return Setting(meaning, lambda value: value in words, f"must be {', '.join(words[:-1])} or {words[-1]}")
 
 
 def _secret(meaning: str) -> Setting:
     def fits_a_header(value: str) -> bool:
         return value.isascii() and " " not in value
 
-    return Setting(
-        meaning, fits_a_header, "contains a character that can't be sent in a header.", secret=True
-    )
+    return Setting(meaning, fits_a_header, "contains a character that can't be sent in a header", secret=True)
 
 
 def _origin(meaning: str) -> Setting:
-    requirement = "must be http://HOST or https://HOST, with a port or without."
-    return Setting(meaning, lambda value: not value or _is_origin(value), requirement)
+    requirement = "must be http://HOST or https://HOST, with a port or without"
+    return Setting(meaning, lambda value: not value or is_origin(value), requirement)
 
 
 def _origins(meaning: str) -> Setting:
-    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas."
-    return Setting(meaning, lambda value: all(map(_is_origin, _listed(value))), requirement)
+    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas"
+    return Setting(meaning, lambda value: all(map(is_origin, _listed(value))), requirement)
 
 
 def _base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:
     words = ", ".join(word for word in or_one_of if word)
-    requirement = f"must be {words}, http://… or https://…, without a query."
+    requirement = f"must be {words}, http://… or https://…, without a query"
     return Setting(meaning, lambda value: value in or_one_of or is_base_url(value), requirement)
 
 
 def _database_url(meaning: str) -> Setting:
     requirement = (
         "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
-        " neither a letter nor a digit is written as % and two hex digits."
+        " neither a letter nor a digit is written as % and two hex digits"
     )
-    return Setting(meaning, lambda value: not value or _is_database_url(value), requirement, secret=True)
+    return Setting(meaning, lambda value: not value or is_database_url(value), requirement, secret=True)
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +127,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "auto (kokoro if its model is installed, and espeak), kokoro, espeak, none, sherpa:/FOLDER of a"
             " model, or an OpenAI-compatible base URL that speaks",
             lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
-            "must be auto, kokoro, espeak, none, KIND:/FOLDER, http://… or https://…, without a query.",
+            "must be auto, kokoro, espeak, none, sherpa:/FOLDER of a model, http://… or https://…, without a query",
         ),
     ] = "auto"
     speech_key: Annotated[str, _secret("the key of the speech URL")] = ""
@@ -266,26 +267,6 @@ def shown(name: str, value: object) -> object:
     return without_login(value) if isinstance(value, str) else value
 
 
-def without_login(url: str) -> str:
-    """The URL without its user name and password; other text is returned unchanged."""
-    scheme, separator, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    if not separator or "@" not in authority:
-        return url
-    return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
-
-
-def is_base_url(value: str) -> bool:
-    """Whether it is an http or https URL with a host and without a query, to which a path can be added."""
-    if not _VISIBLE.fullmatch(value) or "?" in value or "#" in value:
-        return False
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port or IPv6 address
-        return False
-
-
 def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict[str, Any]]:
     named = environ.get(CONFIG_VARIABLE, "")
     path = file or Path(named or DEFAULT_FILE)
@@ -295,14 +276,24 @@ def _read_file(environ: Mapping[str, str], file: Path | None) -> tuple[str, dict
         if named or file:
             raise ConfigError(f"{CONFIG_VARIABLE}: there is no file {path}.") from None
         return "", {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: can't be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML{toml_position(error)}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 from byte {error.start} on.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}.") from None
     for name in found:
         if name in REPLACED:
             raise ConfigError(f"{path}: {name}: {REPLACED[name]}")
         if name not in SETTINGS:
             raise ConfigError(f"{path}: there is no setting {name!r}.{_nearest(name, SETTINGS)}")
     return str(path), found
+
+
+def toml_position(error: tomllib.TOMLDecodeError) -> str:
+    """Where the parser found the error: ` at line 3, column 8`; empty if it does not say."""
+    found = re.search(r"\bat (line \d+, column \d+|end of document)", str(error))
+    return f" at {found[1]}" if found else ""
 
 
 def can_name_a_key(name: str) -> bool:
@@ -334,24 +325,41 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {prefix}{found[0]}?" if found else ""
 
 
-_VISIBLE = re.compile(r"[\x21-\x7e]+")
 _LOCAL_SPEECH = re.compile(r"auto|kokoro|espeak|none|(?!https?:)[a-z]+:/(?!/).+")
-_HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 
 def checked(label: str, name: str, raw: object) -> Any:
-    """The value in its type and form. Raises ConfigError, which never repeats a secret value."""
+    """The value in its type. Raises ConfigError with the label, the required form, and the value unless
+    it may contain a secret."""
     try:
         value = msgspec.convert(raw, _TYPES[name], strict=False)
-    except msgspec.ValidationError as error:
-        shown_raw = "" if SETTINGS[name].secret else f" (it is {raw!r})"
-        raise ConfigError(f"{label}: {error}{shown_raw}.") from None
+    except msgspec.ValidationError:
+        raise ConfigError(f"{label}: must be {_form(name)}{_it_is(name, raw)}.") from None
     if isinstance(value, str):
         if not value.isprintable():
             raise ConfigError(f"{label}: contains a line break or another unprintable character.")
         if not SETTINGS[name].valid(value):
-            raise ConfigError(f"{label}: {SETTINGS[name].requirement}")
+            raise ConfigError(f"{label}: {SETTINGS[name].requirement}{_it_is(name, raw)}.")
     return value
+
+
+def _form(name: str) -> str:
+    """The type and the range of a setting in words."""
+    kind = type_info(_TYPES[name])
+    if isinstance(kind, IntType):
+        return f"a whole number from {kind.ge} to {kind.le}"
+    if isinstance(kind, FloatType):
+        return f"a number of seconds greater than {kind.gt:g} and at most {kind.le:g}"
+    return "text"
+
+
+def _it_is(name: str, raw: object) -> str:
+    """The wrong value. Nothing for a secret and for a text with @, which may be a URL with a password."""
+    if SETTINGS[name].secret or "@" in str(raw):
+        return ""
+    return (
+        f"; it is {str(raw)[:SHOWN_CHARS]!r}" if isinstance(raw, str) else f"; it is {str(raw)[:SHOWN_CHARS]}"
+    )
 
 
 def _check_together(settings: Settings) -> None:
@@ -374,20 +382,6 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _is_origin(url: str) -> bool:
-    return is_base_url(url) and "@" not in url and not urlsplit(url).path
-
-
-def _is_database_url(url: str) -> bool:
-    """Checks scheme and ports here: the error of the driver would contain a password that it parses as a
-    port."""
-    scheme, separator, rest = url.partition("://")
-    if scheme not in ("postgresql", "postgres") or not separator or not _VISIBLE.fullmatch(rest):
-        return False
-    hosts = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
-    return all(_HOST_AND_PORT.fullmatch(host) for host in hosts.split(","))
 
 
 def _listed(value: str) -> list[str]:

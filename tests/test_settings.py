@@ -8,7 +8,8 @@ import pytest
 
 from myna import settings
 from myna.errors import ConfigError
-from myna.settings import SETTINGS, Settings, is_base_url, load, without_login
+from myna.settings import SETTINGS, Settings, load
+from myna.urls import is_base_url, without_login
 
 ANY = "0.0.0.0"  # noqa: S104 - nothing is bound here
 SECRET = "s3cr3t-w0rd"
@@ -103,8 +104,39 @@ def test_the_error_of_an_environment_value_names_it_without_secrets(name: str) -
 @pytest.mark.parametrize("name", WRONG)
 def test_the_error_of_a_value_of_another_type_in_the_file_names_it(name: str) -> None:
     toml(f"{name} = [1]")
-    with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: Expected"):
+    form = r"(text|a whole number from \d+ to \d+|a number of seconds greater than 0 and at most \d+)"
+    value = "" if SETTINGS[name].secret else r"; it is \[1\]"
+    with pytest.raises(ConfigError, match=rf"^{name} in myna\.toml: must be {form}{value}\.$"):
         load({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("PORT", "abc", "must be a whole number from 1 to 65535; it is 'abc'."),
+        ("PORT", "0", "must be a whole number from 1 to 65535; it is '0'."),
+        ("LEASE_S", "soon", "must be a number of seconds greater than 0 and at most 600; it is 'soon'."),
+        ("LOG_LEVEL", "loud", "must be debug, info, warning or error; it is 'loud'."),
+        ("HOST", " ", "must not be blank; it is ' '."),
+        ("CHAT_URL", "parrot", "must be parrot:, http://… or https://…, without a query; it is 'parrot'."),
+        (
+            "SPEECH",
+            "festival",
+            "must be auto, kokoro, espeak, none, sherpa:/FOLDER of a model, http://… or https://…, without a query;"
+            " it is 'festival'.",
+        ),
+        (
+            "PUBLIC_URL",
+            f"http://u:{SECRET}@x",
+            "must be http://HOST or https://HOST, with a port or without.",
+        ),
+        ("CHAT_KEY", f"{SECRET} x", "contains a character that can't be sent in a header."),
+    ],
+)
+def test_the_error_of_a_value_has_the_expected_form_and_the_value(name: str, value: str, error: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load({f"MYNA_{name}": value})
+    assert str(raised.value) == f"MYNA_{name}: {error}"
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["alone", "hidden by the environment"])
@@ -157,8 +189,8 @@ def test_the_environment_overrides_the_file_and_the_file_the_default() -> None:
     toml('port = 81\nhost = "::1"')
     chosen, sources = load({"MYNA_PORT": "82", "MYNA_QUEUE_MAX": ""})
     assert (chosen.port, chosen.host, chosen.queue_max) == (82, "::1", Settings().queue_max)
-    told = {source.name: source.source for source in sources}
-    assert (told["port"], told["host"], told["queue_max"]) == ("environment", "myna.toml", "default")
+    printed = {source.name: source.source for source in sources}
+    assert (printed["port"], printed["host"], printed["queue_max"]) == ("environment", "myna.toml", "default")
 
 
 def test_a_configured_settings_file_must_exist() -> None:
@@ -179,7 +211,7 @@ def test_an_invalid_settings_file_is_a_one_line_error(text: str) -> None:
 
 def test_a_settings_file_in_another_encoding_is_a_one_line_error() -> None:
     Path("myna.toml").write_bytes(b'chat_model = "\xff"')
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="is not UTF-8 from byte 14 on"):
         load({})
 
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "models": "myna.cli.models:app",
     "settings": "myna.cli.config:settings",
 }
-"""The function or app of each command. A process imports only the module of its own command."""
+"""The function or app of each command. A process imports only the module of the command that it runs."""
 
 
 def build() -> App:

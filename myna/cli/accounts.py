@@ -1,22 +1,34 @@
 """myna account add|show|list|rename|disable|enable|grant"""
 
-from cyclopts import App
+from typing import Annotated
+
+from cyclopts import App, Parameter
 
 from myna import accounts
 from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
 from myna.store.queries.accounts import AccountRow
 
 app = App(name="account", help="Accounts and their units.")
+Name = Annotated[str, Parameter(help="The name of the account.")]
 
 
 @app.command
-def add(name: str, *, units: Whole = 0, email: str = "", operator: bool = False, json: Json = False) -> None:
+def add(
+    name: Name,
+    *,
+    units: Annotated[Whole, Parameter(help="Units that the account starts with.")] = 0,
+    email: Annotated[str, Parameter(help="An e-mail address, which is only stored and shown.")] = "",
+    operator: Annotated[
+        bool, Parameter(help="Label it as the operator's account; the label has no effect.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Create an account, optionally with units."""
     show(_shown(with_database(lambda db: accounts.add(db, name, email, operator, units), json=json)), json)
 
 
 @app.command(name="show")
-def show_one(name: str, *, json: Json = False) -> None:
+def show_one(name: Name, *, json: Json = False) -> None:
     """Show an account and its balance."""
     show(_shown(with_database(lambda db: accounts.find(db, name), json=json)), json)
 
@@ -29,25 +41,33 @@ def list_all(*, json: Json = False) -> None:
 
 
 @app.command
-def rename(name: str, new: str, /, *, json: Json = False) -> None:
+def rename(
+    name: Name, new: Annotated[str, Parameter(help="Its new name.")], /, *, json: Json = False
+) -> None:
     """Rename an account. Its keys and units stay."""
     show(_shown(with_database(lambda db: accounts.rename(db, name, new), json=json)), json)
 
 
 @app.command
-def disable(name: str, *, json: Json = False) -> None:
+def disable(name: Name, *, json: Json = False) -> None:
     """Disable an account: all its keys are refused."""
     _switch(name, False, json)
 
 
 @app.command
-def enable(name: str, *, json: Json = False) -> None:
+def enable(name: Name, *, json: Json = False) -> None:
     """Enable a disabled account."""
     _switch(name, True, json)
 
 
 @app.command
-def grant(name: str, units: Whole, *, memo: str = "", json: Json = False) -> None:
+def grant(
+    name: Name,
+    units: Annotated[Whole, Parameter(help="Units to add; a negative number removes units.")],
+    *,
+    memo: Annotated[str, Parameter(help="A note that the ledger stores with the grant.")] = "",
+    json: Json = False,
+) -> None:
     """Grant units to an account; a negative number takes them back."""
     show(_shown(with_database(lambda db: accounts.grant(db, name, units, memo), json=json)), json)
 

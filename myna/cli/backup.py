@@ -36,7 +36,7 @@ COUNTED = {
     "tasks": "tasks",
 }
 """The tables whose rows are counted in the output, each with its name there."""
-File = Annotated[Path, Parameter(name="FILE")]
+File = Annotated[Path, Parameter(name="FILE", help="The backup, a tar file.")]
 _SQLITE_FILES = ("", "-wal", "-shm")
 
 

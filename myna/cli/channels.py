@@ -6,10 +6,10 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from myna import channels
 from myna.channels import Channel, Channels
@@ -21,14 +21,19 @@ from myna.engines.registry import site_engines
 from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.sandbox.confinement import AllowedPaths
-from myna.settings import without_login
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits
 from myna.store.queries import config as store
 from myna.store.queries.circuits import CircuitRow
 from myna.store.queries.config import ChannelRow, Config
+from myna.urls import without_login
 
 app = App(name="channel", help="Upstream channels for chat and speech.")
+Name = Annotated[str, Parameter(help="The name of the channel.")]
+Url = Annotated[str, Parameter(help="An OpenAI-compatible base URL, or parrot: for chat.")]
+Model = Annotated[str, Parameter(help="The model to request.")]
+KeyEnv = Annotated[str, Parameter(help="The environment variable that contains the key.")]
+Priority = Annotated[Whole, Parameter(help="Channels with a lower number are tried first.")]
 
 PROBE = "Say hello."
 PROBE_TEXT = "Hello."
@@ -36,13 +41,13 @@ PROBE_TEXT = "Hello."
 
 @app.command
 def add(
-    kind: Literal["chat", "speech"],
-    name: str,
-    url: str,
+    kind: Annotated[Literal["chat", "speech"], Parameter(help="What the channel does.")],
+    name: Name,
+    url: Url,
     *,
-    model: str = "",
-    key_env: str = "",
-    priority: Whole = 100,
+    model: Model = "",
+    key_env: KeyEnv = "",
+    priority: Priority = 100,
     json: Json = False,
 ) -> None:
     """Add a channel; those with a lower priority number are tried first."""
@@ -98,7 +103,7 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
 
 
 @app.command
-def test(name: str, *, json: Json = False) -> None:
+def test(name: Name, *, json: Json = False) -> None:
     """Send a channel a test request and print the result."""
 
     async def work(db: Database) -> dict[str, object]:
@@ -117,12 +122,12 @@ def test(name: str, *, json: Json = False) -> None:
 
 @app.command(name="set")
 def change(
-    name: str,
+    name: Name,
     *,
-    url: str | None = None,
-    model: str | None = None,
-    key_env: str | None = None,
-    priority: Whole | None = None,
+    url: Url | None = None,
+    model: Model | None = None,
+    key_env: KeyEnv | None = None,
+    priority: Priority | None = None,
     json: Json = False,
 ) -> None:
     """Change a channel; options that are not given stay as they are."""
@@ -156,19 +161,19 @@ def change(
 
 
 @app.command
-def enable(name: str, *, json: Json = False) -> None:
+def enable(name: Name, *, json: Json = False) -> None:
     """Enable a channel."""
     _switch(name, True, json)
 
 
 @app.command
-def disable(name: str, *, json: Json = False) -> None:
+def disable(name: Name, *, json: Json = False) -> None:
     """Disable a channel until it is enabled."""
     _switch(name, False, json)
 
 
 @app.command
-def remove(name: str, *, json: Json = False) -> None:
+def remove(name: Name, *, json: Json = False) -> None:
     """Delete a channel."""
     _change(name, lambda connection: store.remove_channel(connection, name), json)
     show({"name": name, "removed": True}, json)

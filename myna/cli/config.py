@@ -18,6 +18,7 @@ from myna.store.queries.audit import Counts
 from myna.store.queries.config import Config
 
 settings = App(name="settings", help="Site settings and process settings.")
+Name = Annotated[str, Parameter(help="The name of a site setting in `myna settings list`.")]
 
 
 @settings.command(name="list")
@@ -37,7 +38,7 @@ def list_settings(*, json: Json = False) -> None:
 
 
 @settings.command(name="get")
-def get_setting(name: str, *, json: Json = False) -> None:
+def get_setting(name: Name, *, json: Json = False) -> None:
     """Print one site setting."""
     _show_setting(with_database(store.load, json=json), name, json)
 
@@ -58,7 +59,9 @@ def _warn(stored: Config, only: str | None = None) -> None:
 
 
 @settings.command(name="set")
-def set_setting(name: str, value: str, *, json: Json = False) -> None:
+def set_setting(
+    name: Name, value: Annotated[str, Parameter(help="Its new value.")], *, json: Json = False
+) -> None:
     """Change one site setting; running servers use it at once."""
     config.check(name, value)
 

@@ -15,10 +15,16 @@ from myna.store.database import Queries
 from myna.store.queries import history
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
 
-Limit = Annotated[Whole, Parameter(validator=Number(gte=1, lte=10_000))]
+Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
 
 
-def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = False) -> None:
+def ledger(
+    account: Annotated[str, Parameter(help="The name of the account.")],
+    *,
+    limit: Limit = 50,
+    before: Annotated[str, Parameter(help="List entries older than this `entry` of the list.")] = "",
+    json: Json = False,
+) -> None:
     """Show the ledger entries of an account, newest first."""
     last = _entry(before) if before else None
 
@@ -35,11 +41,11 @@ def ledger(account: str, *, limit: Limit = 50, before: str = "", json: Json = Fa
 
 def calls(
     *,
-    request_id: str = "",
-    account: str = "",
-    call: str = "",
+    request_id: Annotated[str, Parameter(help="List the calls of the request with this X-Request-Id.")] = "",
+    account: Annotated[str, Parameter(help="List the calls of this account.")] = "",
+    call: Annotated[str, Parameter(help="Show the call with this id.")] = "",
     limit: Limit = 50,
-    before: str = "",
+    before: Annotated[str, Parameter(help="List calls older than this `call` of the list.")] = "",
     json: Json = False,
 ) -> None:
     """Show calls, newest first: those of a request, of an account, or one."""

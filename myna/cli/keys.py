@@ -14,13 +14,14 @@ from myna.store.queries import keys as store
 from myna.store.queries.keys import KeyRow, KeyUsage
 
 app = App(name="key", help="API keys.")
+Account = Annotated[str, Parameter(help="The name of the account.")]
 
 
 @app.command
 def issue(
-    account: str,
+    account: Account,
     *,
-    name: str,
+    name: Annotated[str, Parameter(help="A name for the key, such as its purpose.")],
     scope: Annotated[list[str], Parameter(negative="", help="chat, tts or records; may be given often.")],
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     json: Json = False,
@@ -37,7 +38,7 @@ def issue(
 
 
 @app.command(name="list")
-def list_all(account: str, *, json: Json = False) -> None:
+def list_all(account: Account, *, json: Json = False) -> None:
     """List the keys of an account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
@@ -53,7 +54,15 @@ def list_all(account: str, *, json: Json = False) -> None:
 
 @app.command
 def revoke(
-    key_id: Annotated[int, Parameter(name="ID", converter=whole_number, validator=Number(gte=1, lte=2**53))],
+    key_id: Annotated[
+        int,
+        Parameter(
+            name="ID",
+            help="The id of the key in `myna key list`.",
+            converter=whole_number,
+            validator=Number(gte=1, lte=2**53),
+        ),
+    ],
     /,
     *,
     json: Json = False,

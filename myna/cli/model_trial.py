@@ -5,7 +5,9 @@ import json as json_text
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from myna.cli.console import Json, Whole, show
 from myna.engines.interface import EngineFailed, EngineVoice, SpeechResult, Utterance
@@ -19,7 +21,13 @@ TRIAL_S = 600.0
 NAMED_MAX = 10
 
 
-def add(folder: Path, *, threads: Whole = 2, save: Path | None = None, json: Json = False) -> None:
+def add(
+    folder: Annotated[Path, Parameter(help="The folder of the unpacked model.")],
+    *,
+    threads: Annotated[Whole, Parameter(help=f"Threads of the model, 1 to {THREADS_MAX}.")] = 2,
+    save: Annotated[Path | None, Parameter(help="Save the spoken sentence as this mp3 file.")] = None,
+    json: Json = False,
+) -> None:
     """Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml."""
     if not 1 <= threads <= THREADS_MAX:
         raise ConfigError(f"The threads must be from 1 to {THREADS_MAX}.")

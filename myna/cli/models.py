@@ -19,6 +19,7 @@ from myna.models.installed import MODELS
 app = App(name="models", help="Neural voices: fetch and list models, and test one for a compute node.")
 app.command("myna.cli.model_trial:add", name="add")
 
+Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
 MB = 1_000_000
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -26,7 +27,7 @@ INTERRUPTED = 130
 
 @app.command
 def get(
-    name: str,
+    name: Name,
     /,
     *,
     from_: Annotated[
@@ -60,7 +61,7 @@ def get(
 
 
 @app.command
-def remove(name: str, /, *, json: Json = False) -> None:
+def remove(name: Name, /, *, json: Json = False) -> None:
     """Remove a model from the data folder, and what an interrupted download left."""
     model = _published(name)
     folder, _ = _in_data_folder(name)

@@ -35,7 +35,14 @@ Config = Annotated[str, Parameter(help="The node.toml to use, instead of the dat
 
 
 @app.command
-def join(url: str, token: str, *, data: Data = "", again: bool = False, json: Json = False) -> None:
+def join(
+    url: Annotated[str, Parameter(help="The public URL of the service.")],
+    token: Annotated[str, Parameter(help="The join token that `myna node enroll` printed.")],
+    *,
+    data: Data = "",
+    again: Annotated[bool, Parameter(help="Replace the credential of this machine.")] = False,
+    json: Json = False,
+) -> None:
     """Make this machine a compute node of the service at URL, with a TOKEN from its operator."""
     address = credentials.site_url(url)
     folder = _folder(data)

@@ -1,8 +1,9 @@
 """myna node enroll|list|disable|enable|drain|remove"""
 
 from collections.abc import Awaitable, Callable
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from msgspec import structs
 
 from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
@@ -17,10 +18,16 @@ app = App(
     name="node",
     help="Compute nodes: machines that speak for the site. On the node's machine: join, run, check.",
 )
+Name = Annotated[str, Parameter(help="The name of the node.")]
 
 
 @app.command
-def enroll(name: str, *, again: bool = False, json: Json = False) -> None:
+def enroll(
+    name: Name,
+    *,
+    again: Annotated[bool, Parameter(help="Replace the credential of a node that has joined.")] = False,
+    json: Json = False,
+) -> None:
     """Create a token with which a machine joins as a compute node. It is printed once, not stored, and works
     once, within an hour."""
     invited = with_database(lambda db: Nodes(db).enroll(name, again=again), json=json)
@@ -39,25 +46,25 @@ def list_all(*, json: Json = False) -> None:
 
 
 @app.command
-def disable(name: str, *, json: Json = False) -> None:
+def disable(name: Name, *, json: Json = False) -> None:
     """Disable a node: its requests are refused and its tasks requeued."""
     _change(name, "disabled", lambda nodes: nodes.disable(name), json)
 
 
 @app.command
-def enable(name: str, *, json: Json = False) -> None:
+def enable(name: Name, *, json: Json = False) -> None:
     """Enable a node that is disabled or draining."""
     _change(name, "enabled", lambda nodes: nodes.enable(name), json)
 
 
 @app.command
-def drain(name: str, *, json: Json = False) -> None:
+def drain(name: Name, *, json: Json = False) -> None:
     """Drain a node: it finishes its tasks and gets no more."""
     _change(name, "draining", lambda nodes: nodes.drain(name), json)
 
 
 @app.command
-def remove(name: str, *, json: Json = False) -> None:
+def remove(name: Name, *, json: Json = False) -> None:
     """Delete a node; its tasks are requeued."""
     _change(name, "removed", lambda nodes: nodes.remove(name), json)
 

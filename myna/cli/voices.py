@@ -4,6 +4,7 @@ import contextlib
 import getpass
 import os
 import stat
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from myna.clones import CloneRequest
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
 from myna.engines.registry import site_engines
-from myna.errors import CommandError
+from myna.errors import CommandError, ConfigError
 from myna.farm.nodes import Nodes, NodeState
 from myna.http_client import HttpClient
 from myna.sandbox.confinement import AllowedPaths
@@ -32,11 +33,15 @@ from myna.store.states import CloneStatus
 from myna.voice_overrides import PublicVoice
 
 app = App(name="voice", help="Public voices, and voices cloned by accounts.")
-VoiceId = Annotated[str, Parameter(name="ID")]
+VoiceId = Annotated[str, Parameter(name="ID", help="The id of the voice in `myna voice list`.")]
 
 
 @app.command(name="list")
-def list_all(*, account: str = "", json: Json = False) -> None:
+def list_all(
+    *,
+    account: Annotated[str, Parameter(help="List the cloned voices of this account only.")] = "",
+    json: Json = False,
+) -> None:
     """List public voices with their engines, and cloned voices; --account for those of one account."""
 
     async def work(db: Database) -> list[dict[str, object]]:
@@ -69,14 +74,25 @@ def show_again(voice_id: VoiceId, /, *, json: Json = False) -> None:
 
 
 @app.command
-def rename(voice_id: VoiceId, name: str, /, *, json: Json = False) -> None:
+def rename(
+    voice_id: VoiceId,
+    name: Annotated[str, Parameter(help="Its new name.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
     """Rename a public voice; "" restores its original name."""
     _override(lambda db, channels: voice_overrides.rename(db, channels, voice_id, name), json)
     show({"voice_id": voice_id, "name": name}, json)
 
 
 @app.command
-def order(voice_ids: Annotated[list[str], Parameter(name="ID")], /, *, json: Json = False) -> None:
+def order(
+    voice_ids: Annotated[list[str], Parameter(name="ID", help="The ids of public voices.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
     """List these public voices first, in this order; the first one is the default."""
     _override(lambda db, channels: voice_overrides.order(db, channels, voice_ids), json)
     show({"voice_ids": voice_ids}, json)
@@ -84,14 +100,14 @@ def order(voice_ids: Annotated[list[str], Parameter(name="ID")], /, *, json: Jso
 
 @app.command
 def clone(
-    account: str,
+    account: Annotated[str, Parameter(help="The account that the voice belongs to.")],
     *,
-    name: str,
-    language: Annotated[str, Parameter(help="What is spoken in the sample: zh, yue, en, …")],
+    name: Annotated[str, Parameter(help="The name of the voice.")],
+    language: Annotated[str, Parameter(help="The language of the sample: zh, yue, en, …")],
     sample: Annotated[Path, Parameter(help="A recording of 3 to 60 s of one voice.")],
-    transcript: Annotated[str, Parameter(help="What is said in it, word by word.")],
+    transcript: Annotated[str, Parameter(help="The words spoken in the sample, exactly.")],
     consent: Annotated[
-        bool, Parameter(negative="", help=f"State that this is so, and have it recorded: {clones.CONSENT}")
+        bool, Parameter(negative="", help=f"Confirm and record this statement: {clones.CONSENT}")
     ] = False,
     consent_by: Annotated[str, Parameter(help="Who gives the consent; default: the account.")] = "",
     json: Json = False,
@@ -145,12 +161,18 @@ def _override(change: Callable[[Database, Channels], Awaitable[None]], json: boo
 
 @contextlib.asynccontextmanager
 async def _channels() -> AsyncIterator[Channels]:
-    """The channels with their stored voices. Sends no request and starts no process."""
+    """The channels with their stored voices. Sends no request and starts no process.
+
+    Without the engine of MYNA_SPEECH, prints a warning: the voices of nodes and other channels don't need it.
+    """
+    settings, limits = read_settings(), EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
+    try:
+        local = site_engines(settings.speech, settings.data_folder, limits)
+    except ConfigError as error:
+        print(f"myna: warning: {error} Its voices are left out.", file=sys.stderr)
+        settings, local = structs.replace(settings, speech="none"), {}
     http_client = HttpClient(connections_max=1)
     try:
-        settings = read_settings()
-        limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
-        local = site_engines(settings.speech, settings.data_folder, limits)
         yield Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
     finally:
         await http_client.close()

@@ -67,7 +67,7 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client of a call. An engine without a queue of its own ignores it.
+    """The client of a call. An engine without a queue ignores it.
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the

@@ -16,7 +16,7 @@ from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.openai.config import OpenAIConfig
 from myna.engines.sherpa.config import SherpaConfig
 from myna.errors import ConfigError
-from myna.settings import is_base_url
+from myna.urls import is_base_url
 
 AUTO: Final = "auto"
 """Kokoro if its model is in the data folder, and espeak."""
@@ -49,7 +49,10 @@ def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
     try:
         return {FROM_FOLDER: msgspec.convert({"kind": kind, "folder": folder}, EngineConfig)}
     except msgspec.ValidationError:
-        raise ConfigError(f"MYNA_SPEECH: {kind!r} is no kind of engine that speaks from a folder.") from None
+        kinds = [name for name, config in KINDS.items() if "folder" in config.__struct_fields__]
+        known = ", ".join(f"{name}:/FOLDER" for name in kinds)
+        message = f"{kind!r} is no engine that speaks from a folder; there are {known}"
+        raise ConfigError(f"MYNA_SPEECH: {message}.") from None
 
 
 def site_engines(speech: str, data_folder: Path, limits: EngineLimits) -> dict[str, Engine]:

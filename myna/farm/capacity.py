@@ -70,8 +70,8 @@ class Capacity:
 
 
 def _ahead(account_id: int, queued: list[Queued]) -> Counter[str]:
-    """The characters that will be spoken before a new task of the account, by voice: those of its own tasks,
-    and of as many tasks of each other account, at that account's average length."""
+    """The characters that will be spoken before a new task of the account, by voice: those of its earlier
+    tasks, and of as many tasks of each other account, at that account's average length."""
     tasks: defaultdict[int, int] = defaultdict(int)
     for row in queued:
         tasks[row.account_id] += row.tasks

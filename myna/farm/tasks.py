@@ -28,7 +28,7 @@ from myna.store.notifications import Notifications
 from myna.store.queries import accounts, tasks
 from myna.store.queries.farm import capacity as capacity_store
 from myna.store.queries.farm import queue, refusals
-from myna.store.queries.farm.queue import CLONE, TASK, LeasedJob, NextJob, Proof
+from myna.store.queries.farm.queue import CLONE, TASK, LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
 from myna.telemetry import metrics
 from myna.wire.farm import SLOTS_MAX, TRIES_MAX, Failure, Heartbeat, Job, JobReference, LeaseProof
@@ -315,7 +315,7 @@ def _proof(node_id: int, lease: LeaseProof) -> Proof:
     )
 
 
-def _job(leased: LeasedJob, token: str) -> Job:
+def _job(leased: LeasedRow, token: str) -> Job:
     reference = None
     if leased.reference:
         row = leased.reference

@@ -22,7 +22,18 @@ READ_MAX_BYTES: Final = 16_384
 BODY_BYTES_PER_FRAMING_BYTE: Final = 4
 
 Sink = Callable[[bytes], object]
+"""Receives the body of an accepted response: `sink(part)` is called for each part as it arrives, in order.
+
+A part has 1 to READ_MAX_BYTES bytes. All parts together have at most `answer_max_bytes`: at a larger body the
+call raises AnswerTooLarge and passes no further part. The return value is ignored. The function runs on the
+event loop and must not block. An exception that it raises closes the connection and is raised by the call."""
 Accept = Callable[[int, Mapping[str, str]], bool]
+"""Decides whether the body of a response goes to the sink. Without it every body does.
+
+`accept(status, headers)` is called once, when the headers of the final response have arrived. `status` is at
+least 200. Names in `headers` are lower-case; duplicate headers are joined by `, `. If it returns False, the
+body is returned in `ClientResponse.body` instead, truncated to 64 KiB. The function runs on the event loop
+and must not block. An exception that it raises closes the connection and is raised by the call."""
 
 # Linux reports a closed connection with POLLRDHUP, other systems with POLLHUP or not at all.
 _ENDED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)

@@ -27,7 +27,7 @@ from myna.engines.registry import KINDS, EngineConfig
 from myna.errors import ConfigError
 from myna.node.engines import JOB_MAX_S, too_many_voices
 from myna.node.requirements import pattern_requirement
-from myna.settings import usable_cores
+from myna.settings import toml_position, usable_cores
 from myna.wire import validation_errors
 from myna.wire.farm import SLOTS_MAX
 
@@ -64,8 +64,12 @@ def load(paths: Sequence[Path]) -> NodeConfig:
         return _config(NodeFile(), Path())
     try:
         return _config(_file(tomllib.loads(path.read_text(encoding="utf-8-sig"))), path.parent)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: can't be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML{toml_position(error)}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 from byte {error.start} on.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}.") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 

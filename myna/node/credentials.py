@@ -12,7 +12,7 @@ import msgspec
 
 from myna.errors import CommandError
 from myna.files.atomic_file import AtomicFile
-from myna.settings import is_base_url
+from myna.urls import is_base_url
 
 FILE: Final = "node.json"
 

@@ -10,7 +10,7 @@ def columns(shape: type[Struct], table: str = "", **computed: str) -> str:
     TypeError if `computed` has a name that is no field.
     """
     fields = shape.__struct_fields__
-    if strange := computed.keys() - set(fields):
-        raise TypeError(f"{shape.__name__} has no field {', '.join(sorted(strange))}")
+    if unknown := computed.keys() - set(fields):
+        raise TypeError(f"{shape.__name__} has no field {', '.join(sorted(unknown))}")
     prefix = f"{table}." if table else ""
     return ", ".join(computed.get(field, prefix + field) for field in fields)

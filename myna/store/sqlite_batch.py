@@ -324,8 +324,8 @@ def _refusal(
         return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
     if charge.idempotency_key:
         oldest = now - IDEMPOTENCY_KEY_LIFE_MS
-        reserved = (key.account.account_id, charge.idempotency_key.key, oldest)
-        for fingerprint, answer in db.execute(_READ_STORED, reserved).fetchall():
+        wanted = (key.account.account_id, charge.idempotency_key.key, oldest)
+        for fingerprint, answer in db.execute(_READ_STORED, wanted).fetchall():
             if fingerprint != charge.idempotency_key.fingerprint:
                 return ChargeRefused(RefusalReason.REUSED)
             return ChargeRefused(RefusalReason.PENDING) if answer is None else Replayed(str(answer))
@@ -345,7 +345,7 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now
         draft = charge.draft.replace(TASK_PLACEHOLDER, str(task_id)) if charge.draft else None
         answer = None if draft is None or AUDIO_PLACEHOLDER in draft else draft
         db.execute(_DELETE_EXPIRED_KEY, (account.account_id, charge.idempotency_key.key))
-        reserved = (
+        stored = (
             charge.idempotency_key.key,
             charge.idempotency_key.fingerprint,
             charge.call_id,
@@ -353,7 +353,7 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now
             answer,
             draft,
         )
-        db.execute(_INSERT_KEY, (account.account_id, *reserved))
+        db.execute(_INSERT_KEY, (account.account_id, *stored))
     return _charged(key, task_id)
 
 

@@ -11,7 +11,7 @@ def test_a_pair_is_a_call_that_is_charged_and_kept(tmp_path: Path) -> None:
     assert took.ms > 0 < took.pair_ms
     assert took.commits_s > 0
     assert times._bare.execute("SELECT count(*) > 1 FROM bare").fetchall() == [(True,)]
-    calls = times._books.execute("SELECT count(*), sum(state = 1), sum(units) FROM calls").fetchall()
+    calls = times._filled.execute("SELECT count(*), sum(state = 1), sum(units) FROM calls").fetchall()
     assert calls == [(times._calls,) * 3]
-    assert times._books.execute("SELECT sum(ok_calls) FROM key_usage").fetchall() == [(times._calls,)]
+    assert times._filled.execute("SELECT sum(ok_calls) FROM key_usage").fetchall() == [(times._calls,)]
     times.close()

@@ -58,7 +58,7 @@ async def test_every_key_of_the_load_has_all_scopes(url: str, tmp_path: Path) ->
             key_hash = keys.hash_of(load.KEY_FORMAT % number)
             all_scopes = Scope.CHAT | Scope.TTS | Scope.RECORDS
             found = await keys.verify(db, UnverifiedCaller(key_hash, all_scopes))
-            assert found.key.account_id == fill.Books(SMALL).account_of(number)
+            assert found.key.account_id == fill.Rows(SMALL).account_of(number)
     finally:
         await db.close()
 

@@ -188,7 +188,7 @@ def test_wrong_usage_is_reported_on_stderr_with_exit_2(cli: Cli, wrong: tuple[st
             "There is no channel 'default' in the database; it comes from the settings.",
         ),
         (("settings", "get", "nothing"), "There is no site setting 'nothing'"),
-        (("settings", "set", "language", "fr"), "language: must be zh or en."),
+        (("settings", "set", "language", "fr"), "language: must be zh or en; it is 'fr'."),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )

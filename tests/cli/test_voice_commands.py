@@ -3,15 +3,17 @@
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from myna.clones import CONSENT
 from myna.farm.nodes import Nodes
 from myna.store.database import connect
-from myna.wire.farm import Hello
+from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
@@ -42,6 +44,22 @@ def as_json(cli: Cli, *arguments: str, **env: str) -> Any:
 
 def stored(cli: Cli) -> list[Path]:
     return [path for path in (cli.service.folder / "data" / "samples").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("speech", ["sherpa:/nowhere", "festival:/voices"])
+def test_commands_of_voices_do_not_need_the_engine_of_the_settings(owner: Cli, speech: str) -> None:
+    asyncio.run(node_says_hello(owner, shutting_down=False, voices=[NodeVoice("v", "V", "male", "en-US")]))
+    env = {"MYNA_SPEECH": speech}
+    made = json.loads(owner.run(*clone("--consent"), "--json", **env).stdout)["voice_id"]
+    for words in (["rename", "v", "W"], ["hide", "v"], ["show", "v"], ["order", "v"], ["list"]):
+        ended = owner.run("voice", *words, "--json", **env)
+        (warning,) = ended.stderr.splitlines()
+        assert ended.code == 0
+        assert warning.startswith("myna: warning: MYNA_SPEECH: ")
+        assert warning.endswith(" Its voices are left out.")
+    listed = json.loads(ended.stdout)
+    assert [(row["voice_id"], row["name"]) for row in listed] == [("v", "W"), (made, "小明")]
+    assert as_json(owner, "voice", "delete", made, **env)["deleted"]
 
 
 def test_a_voice_is_cloned_listed_and_deleted(owner: Cli) -> None:
@@ -118,16 +136,17 @@ def test_a_voice_whose_nodes_are_offline_waits_until_one_is_online(owner: Cli) -
         assert as_json(owner, *clone("--consent")).get("note") == said
 
 
-async def node_says_hello(cli: Cli, *, shutting_down: bool) -> None:
-    """Adds a node that clones Chinese voices. It is offline if `shutting_down`."""
+async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[NodeVoice] = ()) -> None:
+    """Adds a node that has `voices` and clones Chinese ones. It is offline if `shutting_down`."""
     db = await connect("sqlite:", cli.service.folder / "data")
     try:
         nodes = Nodes(db)
         admitted = await nodes.join((await nodes.enroll(f"shutting down: {shutting_down}")).token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", False))
+        hello = Hello(voices=list(voices), clones=["zh"], slots=1)
+        await nodes.hello(node, hello)
         if shutting_down:
-            await nodes.hello(node, Hello([], ["zh"], 1, 0.0, "1", True))
+            await nodes.hello(node, replace(hello, shutting_down=True))
     finally:
         await db.close()
 

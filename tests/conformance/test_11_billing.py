@@ -92,7 +92,7 @@ def test_a_client_that_disconnects_pays_for_its_call(
     new_caller: CallerMaker, chat_upstream: Upstream
 ) -> None:
     caller = new_caller()
-    body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "fault=hold"}]}'
+    body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "fault=block"}]}'
     with Wire(caller.service.root_url) as wire:
         bearer = f"Authorization: Bearer {caller.key.plain}"
         wire.head("POST /v1/chat/completions HTTP/1.1", bearer, f"Content-Length: {len(body)}")
@@ -135,8 +135,8 @@ def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     caller = make_caller(service, units=2)
     wait_for_voices(caller)
     order = {"Idempotency-Key": "an order"}
-    asked = CallInProgress(caller.chat, upstream, "hold", order)
-    spoken = CallInProgress(caller.speak, upstream, "hold")
+    asked = CallInProgress(caller.chat, upstream, "block", order)
+    spoken = CallInProgress(caller.speak, upstream, "block")
     service.kill()
     assert asked.answer() is spoken.answer() is None
     service.start()
@@ -146,9 +146,9 @@ def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     assert (record["status"], record["audio_url"]) == (3, "")
     assert audit(service) == 0
     upstream.release()
-    again = caller.chat("fault=hold", order)
+    again = caller.chat("fault=block", order)
     assert again.status == 200
-    assert caller.chat("fault=hold", order).json == again.json
+    assert caller.chat("fault=block", order).json == again.json
     assert caller.chat("hello").status == 200
     check_error(caller.chat("hello"), 402)
     assert caller.stats() == Stats(calls=4, cost=2, ok_calls=2)
@@ -184,7 +184,7 @@ def test_a_call_in_flight_at_sigterm_is_finished(own_service: OwnService, upstre
     # With the embedded voice: its child processes must not keep the listening socket open.
     service = own_service(speech="espeak", MYNA_CALL_DEADLINE_S="60").start()
     caller = make_caller(service, units=1)
-    asked = CallInProgress(caller.chat, upstream, "hold")
+    asked = CallInProgress(caller.chat, upstream, "block")
     service.terminate()
     wait_until(lambda: refuses_connections(service), 60, "new clients are refused")
     upstream.release()

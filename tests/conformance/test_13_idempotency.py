@@ -141,7 +141,7 @@ def test_a_concurrent_retry_waits_for_the_call_in_progress(
 ) -> None:
     caller = new_caller()
     with ThreadPoolExecutor(8) as pool:
-        copies = [pool.submit(caller.chat, "fault=hold", once("a")) for _ in range(8)]
+        copies = [pool.submit(caller.chat, "fault=block", once("a")) for _ in range(8)]
         chat_upstream.wait_for_requests(1)
         assert not any(copy.done() for copy in copies)
         chat_upstream.release()
@@ -172,7 +172,7 @@ def test_a_concurrent_retry_of_a_failed_call_is_a_new_call(
 ) -> None:
     caller = new_caller()
     with ThreadPoolExecutor(2) as pool:
-        copies = [pool.submit(caller.chat, "fault=hold:500", once("a")) for _ in range(2)]
+        copies = [pool.submit(caller.chat, "fault=block:500", once("a")) for _ in range(2)]
         chat_upstream.wait_for_requests(1)
         chat_upstream.release()
         for copy in copies:

@@ -91,7 +91,7 @@ def test_a_retry_at_the_other_process_waits_for_the_stored_response(
     callers = pair.callers()
     once = {"Idempotency-Key": "across"}
     with ThreadPoolExecutor(8) as pool:
-        copies = [pool.submit(callers[n % 2].chat, "fault=hold", once) for n in range(8)]
+        copies = [pool.submit(callers[n % 2].chat, "fault=block", once) for n in range(8)]
         chat_upstream.wait_for_requests(1)
         chat_upstream.release()
         answers = [copy.result(60) for copy in copies]

@@ -122,7 +122,7 @@ def test_a_hanging_or_slow_job_ends_at_its_deadline(speaker: Caller) -> None:
 def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream: Upstream) -> None:
     before = speaker.stats()
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(speaker.speak, "fault=hold")
+        asked = pool.submit(speaker.speak, "fault=block")
         chat_upstream.wait_for_requests(1)
         record = newest(speaker)
         assert (record["status"], record["audio_url"], record["chars"]) == (1, "", 10)

@@ -72,6 +72,18 @@ def test_the_command_line_page_has_every_command_with_its_options_and_no_other()
     assert documented() == real()
 
 
+def test_every_command_and_each_of_its_options_is_described_in_its_help() -> None:
+    walked = dict(_walk(build(), ""))
+    assert len(walked) > 40
+    for name, arguments in walked.items():
+        command = build()
+        for word in name.split():
+            command = command[word]
+        assert command.help, name
+        for argument in arguments:
+            assert str(argument.parameter.help or "").endswith((".", "…")), f"{name}: {argument.name}"
+
+
 def test_the_readme_lists_every_command_and_no_other() -> None:
     listed = set()
     for row in rows(README):

@@ -133,8 +133,8 @@ def test_by_default_kokoro_speaks_if_it_is_installed_with_espeak_behind_it(tmp_p
 @pytest.mark.parametrize(
     ("speech", "message"),
     [
-        ("festival:/voices", "'festival' is no kind of engine that speaks from a folder"),
-        ("openai:/voices", "'openai' is no kind of engine that speaks from a folder"),
+        ("festival:/voices", "'festival' is no engine that speaks from a folder; there are"),
+        ("openai:/voices", "'openai' is no engine that speaks from a folder; there are"),
         ("sherpa:/nowhere", "folder: there is no /nowhere"),
         ("kokoro", r"folder: there is no model\.onnx in .*; get the model: myna models get kokoro"),
     ],

@@ -60,7 +60,7 @@ def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
     service = service_on(None, MYNA_CHARGE_WAIT_S="0.5").start()
     caller = new_caller(service, units=1)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(caller.chat, "fault=hold:500")
+        asked = pool.submit(caller.chat, "fault=block:500")
         upstream.wait_for_requests(1)
         fill_disk(service)
         upstream.release()

@@ -158,7 +158,7 @@ def test_the_job_of_a_killed_node_is_completed_by_another(farm: Farm) -> None:
 def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, make_proxy: ProxyMaker) -> None:
     """Its upload is delayed by the wire until another node has completed the job."""
     proxy = make_proxy(farm.service.port)
-    proxy.fail_next("hold", "POST /farm/v1/complete")
+    proxy.fail_next("block", "POST /farm/v1/complete")
     frozen = farm.node("sleeping", proxy.url).start()
     number = farm.order()
     assert proxy.failed.wait(DEADLINE_S)

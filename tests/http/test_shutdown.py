@@ -26,7 +26,7 @@ def chat(service: Service, key: str, text: str = "hello") -> Answer:
 def test_during_shutdown_new_calls_are_refused_and_open_calls_finish(
     make_service: ServiceMaker, upstream: Upstream
 ) -> None:
-    upstream.behave("hold")
+    upstream.behave("block")
     service = make_service(chat_url=upstream.url, speech="none").start()
     key = service.account().key().plain
     answers: list[Answer] = []

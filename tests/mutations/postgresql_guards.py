@@ -96,7 +96,7 @@ ON_POSTGRESQL = (
     guard(
         "fingerprint",
         ROUTINES,
-        "reserved.fingerprint <> decode(c.fingerprint, 'hex')",
+        "earlier.fingerprint <> decode(c.fingerprint, 'hex')",
         "false",
         RETRIES + "another_request_under_the_same_key_is_refused_open_or_kept[postgresql]",
     ),

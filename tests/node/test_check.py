@@ -113,7 +113,7 @@ def test_a_failing_engine_is_reported_with_the_others(make_node: NodeMaker, tmp_
             SHERPA + VOICE.replace("name", "nmae"),
             "engine[0].voice[0].nmae: is no key here; there are id, name, language, gender, speaker.",
         ),
-        ("slots = \n", "can't be read: "),
+        ("slots = \n", "is not valid TOML at line 1, column 9."),
     ],
 )
 def test_an_invalid_key_of_node_toml_is_named_with_the_fix(

@@ -94,7 +94,7 @@ class FarmSite:
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
-            server.hang_up()
+            server.disconnect_all()
             self.notify()
             server.server_close()  # waits for open polls: one left over would take a job of the next start
 
@@ -244,7 +244,7 @@ class _Server(ThreadingHTTPServer):
         self._open.discard(request)
         super().shutdown_request(request)
 
-    def hang_up(self) -> None:
+    def disconnect_all(self) -> None:
         for connection in tuple(self._open):
             _close(connection)
 
@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault, _, argument = (site.faults[path].pop(0) if site.faults[path] else "").partition(":")
         if fault in ("cut", "hang"):
             wait_until(lambda: fault == "cut" or not site.is_running, 60, "the site ends")
-            return self._hang_up()
+            return self._disconnect()
         if fault == "status":
             return self._say(int(argument), f"This is fault {argument}.")
         if fault == "redirect":
@@ -285,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         status, answer = site.answer(path, headers, parts.query, body)
         if fault == "lose" or not site.is_running:
-            return self._hang_up()
+            return self._disconnect()
         return self._say(status, answer)
 
     do_GET = do_POST
@@ -309,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         self.close_connection = True
         _close(self.connection)
 

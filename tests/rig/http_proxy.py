@@ -2,7 +2,7 @@
 
 lose   the server gets it and answers; the answer is dropped
 cut    the server gets the beginning of it, then both connections are closed
-hold   the server gets it when `release()` is called; until then nothing is sent
+block  the server gets it when `release()` is called; until then nothing is sent
 """
 
 import select
@@ -17,9 +17,9 @@ PIECE_BYTES = 65_536
 CUT_BYTES = 4_000
 """The bytes of a cut request that the server gets: its head and some of its body."""
 END_DEADLINE_S = 10
-HOLD_DEADLINE_S = 60
+BLOCK_DEADLINE_S = 60
 
-Fault = Literal["lose", "cut", "hold"]
+Fault = Literal["lose", "cut", "block"]
 
 
 class HttpProxy:
@@ -108,16 +108,16 @@ class HttpProxy:
             server.sendall(begin[:CUT_BYTES])
             self.failed.set()
             return
-        if self._fault == "hold":
+        if self._fault == "block":
             self.failed.set()
-            self._released.wait(HOLD_DEADLINE_S)
+            self._released.wait(BLOCK_DEADLINE_S)
         server.sendall(begin)
         while server not in select.select((client, server), (), ())[0]:
             server.sendall(_received(client))
         answer = _received(server)
         self.status_line = answer.split(b"\r\n", 1)[0]
         self.failed.set()
-        if self._fault == "hold":
+        if self._fault == "block":
             client.sendall(answer)
             self._pass(client, server)
 

@@ -75,7 +75,7 @@ def test_a_dripping_call_sends_bytes_without_end(upstream: Upstream) -> None:
 
 def test_a_blocked_call_is_answered_after_its_release(upstream: Upstream) -> None:
     answers: list[Answer] = []
-    asking = threading.Thread(target=lambda: answers.append(ask(upstream, "fault=hold")))
+    asking = threading.Thread(target=lambda: answers.append(ask(upstream, "fault=block")))
     asking.start()
     upstream.wait_for_requests(1)
     assert not answers

@@ -8,7 +8,7 @@ echo            answer with the last user message            tool-calls   answer
 say:TEXT        answer with TEXT                             status:N     an error whose body has a secret
 count           answer "一二三 abc": three Han characters    redirect     307 to a trap on the same socket
 odd             answer with a NUL, an emoji, quotes, \\       hang         read the request, never answer
-empty           content ""                                   hold[:N]     echo, or status:N, after `release()`
+empty           content ""                                   block[:N]    echo, or status:N, after `release()`
 null            content null                                 drip         the head, then a byte every 50 ms
 no-choices      choices []                                   close        close without an answer
 not-chat        JSON that is no completion                   cut          close in the middle of the body
@@ -146,7 +146,7 @@ class Upstream:
         if fault in ("hang", "drip"):
             await self._stall(fault, reader, writer)
             return False
-        if fault == "hold":
+        if fault == "block":
             await self._released.wait()
             fault = "status" if argument else "echo"
         if fault == "oversized":

@@ -64,9 +64,9 @@ def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(
     upstream.behave("status:500")
     assert [speak("hello").status for _ in range(FAILURES_MAX)] == [500] * FAILURES_MAX
     asked = len(upstream.requests)
-    rested = speak("hello")
-    assert rested.status == 503
-    assert "No speech channel" in rested.json["error"]["message"]
+    unused = speak("hello")
+    assert unused.status == 503
+    assert "No speech channel" in unused.json["error"]["message"]
     assert len(upstream.requests) == asked
     assert balance(openai_service) == 20
     assert openai_service.stderr.count("***") >= FAILURES_MAX

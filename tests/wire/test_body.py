@@ -316,8 +316,8 @@ def test_objects_and_arrays_are_counted_outside_of_strings() -> None:
     ],
     ids=["none", "known", "two", "ten", "thirteen", "hostile", "no name", "longest"],
 )
-def test_ignored_fields_are_listed_as_a_valid_header_value(names: list[str], told: str) -> None:
-    assert ignored(dict.fromkeys(names), Order) == told
+def test_ignored_fields_are_listed_as_a_valid_header_value(names: list[str], message: str) -> None:
+    assert ignored(dict.fromkeys(names), Order) == message
 
 
 def test_only_the_first_ignored_fields_are_read() -> None:

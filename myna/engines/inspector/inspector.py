@@ -75,8 +75,8 @@ class Inspector:
 
         `target` must be used by this call only. On failure or cancellation it is removed; a removal that
         takes over a second continues in the background. Raises SampleRefused, whose message is for the sender
-        of the recording, or EngineBusy, EngineUnavailable, EngineTimedOut and EngineFailed for failures of
-        ours.
+        of the recording, or EngineBusy, EngineUnavailable, EngineTimedOut and EngineFailed for failures
+        of the service.
         """
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         job = SampleJob(path_bytes(source), path_bytes(part), path_bytes(target))

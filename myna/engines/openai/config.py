@@ -12,7 +12,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import ConfigError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
-from myna.settings import is_base_url
+from myna.urls import is_base_url
 from myna.wire.farm import AUDIO_MAX_BYTES
 
 

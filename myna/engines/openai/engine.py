@@ -35,7 +35,7 @@ from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
 from myna.sandbox.confinement import AllowedPaths
-from myna.settings import without_login
+from myna.urls import without_login
 
 VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576

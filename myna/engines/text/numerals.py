@@ -1,4 +1,4 @@
-"""Mandarin readings of digits: one by one, or as a number, whatever the context.
+"""Mandarin readings of digits: one by one, or as a number, in any context.
 
 1 is 幺 in digit strings such as phone, room and order numbers and codes, and 一 in years, decimals, versions
 and IP addresses.

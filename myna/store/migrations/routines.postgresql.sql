@@ -49,7 +49,7 @@ DECLARE
     changed bigint;
     current_account bigint := -1;
     c record;
-    reserved record;
+    earlier record;
 BEGIN
     SELECT array_agg(id) INTO wanted FROM (
         SELECT k.account_id AS id FROM unnest(c_hashes) AS h(hash) JOIN keys k ON k.hash = h.hash
@@ -201,12 +201,12 @@ BEGIN
                 RETURN NEXT; CONTINUE;
             END IF;
             IF c.key IS NOT NULL THEN
-                SELECT fingerprint, answer INTO reserved FROM reservations
+                SELECT fingerprint, answer INTO earlier FROM reservations
                 WHERE account_id = c.account_id AND key = c.key AND created_at > v_now - reservation_life;
                 IF FOUND THEN
-                    stored := reserved.answer;
-                    outcome := CASE WHEN reserved.fingerprint <> decode(c.fingerprint, 'hex') THEN 'reused'
-                                    WHEN reserved.answer IS NULL THEN 'pending' ELSE 'replayed' END;
+                    stored := earlier.answer;
+                    outcome := CASE WHEN earlier.fingerprint <> decode(c.fingerprint, 'hex') THEN 'reused'
+                                    WHEN earlier.answer IS NULL THEN 'pending' ELSE 'replayed' END;
                     RETURN NEXT; CONTINUE;
                 END IF;
             END IF;

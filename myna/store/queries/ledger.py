@@ -41,7 +41,7 @@ async def overdue(db: Queries, limit: int, reason: str) -> dict[bytes, str]:
 
 
 async def open_calls(db: Queries, limit: int) -> list[bytes]:
-    """Open calls without a task for a node, whatever their deadline."""
+    """Open calls without a task for a node, also before their deadline."""
     rows = await db.fetch(
         f"SELECT id FROM calls WHERE {OPEN} AND NOT EXISTS ("
         " SELECT 1 FROM tasks t WHERE t.call_id = calls.id AND t.deadline > 0) ORDER BY deadline LIMIT $1",

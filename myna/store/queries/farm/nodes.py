@@ -59,7 +59,7 @@ _COLUMNS = columns(NodeRow, now="now_ms()")
 
 
 async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
-    """The node whose credential has this SHA-256, whatever its state."""
+    """The node whose credential has this SHA-256, in any state."""
     rows = await db.fetch(f"SELECT {_COLUMNS} FROM nodes WHERE credential_hash = $1", credential_hash)
     return NodeRow(*rows[0]) if rows else None
 

@@ -35,7 +35,7 @@ class NextJob(Struct, frozen=True):
     account_id: int
 
 
-class LeasedJob(Struct, frozen=True):
+class LeasedRow(Struct, frozen=True):
     """A job that a node has leased. `reference` is the sample to clone from, for voices of accounts."""
 
     kind: Kind
@@ -135,7 +135,7 @@ async def next_jobs(db: Queries, node_id: int, limit: int) -> list[NextJob]:
 
 async def lease(
     db: Transaction, job: NextJob, node_id: int, token_hash: bytes, lease_ms: int
-) -> LeasedJob | None:
+) -> LeasedRow | None:
     """Leases the job to the node; None if it is not queued any more, past its deadline or locked. Waits for
     no row."""
     table = TABLES[job.kind]
@@ -155,7 +155,7 @@ async def lease(
     left = min(int(left), lease_ms)  # the statement reads the clock twice
     await _next_turn(db, job.account_id)
     reference = await _reference(db, voice_id, job.account_id)
-    return LeasedJob(
+    return LeasedRow(
         kind=job.kind,
         id=job.id,
         epoch=int(epoch),
@@ -331,7 +331,7 @@ async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) ->
 
 async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool) -> None:
     """The node gets no job for a while, so that another node gets this one: exponential backoff by its
-    consecutive failures, a minute at most. A job that the node handed back is not a failure."""
+    consecutive failures, a minute at most. A job that the node returned is not a failure."""
     failed = 0 if returned else 1
     await db.fetch(
         "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"

@@ -1,0 +1,42 @@
+"""Which URLs are valid settings, and URLs without the passwords in them."""
+
+import re
+from urllib.parse import urlsplit
+
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+_HOST_AND_PORT = re.compile(r"(?:[^:\[\]/@]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
+
+
+def without_login(url: str) -> str:
+    """The URL without its user name and password; other text is returned unchanged."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not separator or "@" not in authority:
+        return url
+    return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def is_base_url(value: str) -> bool:
+    """Whether it is an http or https URL with a host and without a query, to which a path can be added."""
+    if not _VISIBLE.fullmatch(value) or "?" in value or "#" in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an invalid port or IPv6 address
+        return False
+
+
+def is_origin(url: str) -> bool:
+    """Whether it is an http or https URL with only a host and, perhaps, a port."""
+    return is_base_url(url) and "@" not in url and not urlsplit(url).path
+
+
+def is_database_url(url: str) -> bool:
+    """Whether it is a URL of PostgreSQL. The ports are checked here: the error of the driver would contain a
+    password that it parses as a port."""
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres") or not separator or not _VISIBLE.fullmatch(rest):
+        return False
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return all(_HOST_AND_PORT.fullmatch(host) for host in hosts.split(","))
