@@ -62,7 +62,15 @@ class CommitTimes:
     def _commit_pair(self) -> None:
         self._calls += 1
         key_hash = hash_of(KEY_FORMAT % (self._calls % Size().keys + 1))
-        charge = Charge(new_id(), key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, self._version)
+        charge = Charge(
+            call_id=new_id(),
+            key_hash=key_hash,
+            scope=int(Scope.CHAT),
+            pays=int(Scope.CHAT),
+            units=1,
+            deadline_ms=60_000,
+            config_version=self._version,
+        )
         for ends, charges in (([], [charge]), ([End(charge.call_id, CallState.KEPT)], [])):
             self._filled.execute("BEGIN IMMEDIATE")
             sqlite_batch.run(self._filled, ends, charges, clock_ms())

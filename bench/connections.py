@@ -91,7 +91,9 @@ class Client(asyncio.Protocol):
     """Sends the next request when the answer to the one before is whole."""
 
     def __init__(self, budget: list[int], done: asyncio.Future[None]) -> None:
-        self._budget, self._done, self._seen = budget, done, b""
+        self._budget = budget
+        self._done = done
+        self._seen = b""
         self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -54,8 +54,8 @@ def _judged(
     try:
         found = figure()
     except (KeyError, ValueError, ZeroDivisionError):  # one of its parts is missing from the results
-        return Goal(what, goal, "—", None)
-    return Goal(what, goal, f"{found:.3g}{unit}", judge(found))
+        return Goal(what=what, goal=goal, figure="—", met=None)
+    return Goal(what=what, goal=goal, figure=f"{found:.3g}{unit}", met=judge(found))
 
 
 def _calls(table: Results, name: str, connections: str = AT) -> float:
@@ -93,9 +93,9 @@ def _latency(table: Results) -> Goal:
         most = p50[who.FLOOR] + COMMITS_MAX * table["commits"]["ms"]
         beside = f" (Portkey: {p50[who.PORTKEY_GATEWAY]:.2f} ms)" if who.PORTKEY_GATEWAY in p50 else ""
         figure = f"{p50[who.SQLITE]:.2f} ms{beside}"
-        return Goal(what, f"at most {most:.2f} ms", figure, p50[who.SQLITE] <= most)
+        return Goal(what=what, goal=f"at most {most:.2f} ms", figure=figure, met=p50[who.SQLITE] <= most)
     except KeyError:
-        return Goal(what, "at most that", "—", None)
+        return Goal(what=what, goal="at most that", figure="—", met=None)
 
 
 def flat(growth: Results, database: str) -> list[Goal]:

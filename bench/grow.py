@@ -57,8 +57,10 @@ class Grower:
     """Measures one database, SQLite or PostgreSQL."""
 
     def __init__(self, setup: Setup, on_postgresql: bool, rounds: int, seconds: int) -> None:
-        self._setup, self._on_postgresql = setup, on_postgresql
-        self._rounds, self._seconds = rounds, seconds
+        self._setup = setup
+        self._on_postgresql = on_postgresql
+        self._rounds = rounds
+        self._seconds = seconds
         self._numbers = iter(range(1_000_000))
 
     def sizes(self, sizes: dict[str, Size]) -> tuple[dict[str, Figures], dict[str, dict[str, Figures]]]:
@@ -150,7 +152,7 @@ def grow(folder: Path, name: str, rounds: int, seconds: int, minutes: float, ful
     with ExitStack() as stack:
         on_postgresql = name == "postgresql"
         setup = set_up(stack, folder, postgresql=on_postgresql)
-        grower = Grower(setup, on_postgresql, rounds, seconds)
+        grower = Grower(setup=setup, on_postgresql=on_postgresql, rounds=rounds, seconds=seconds)
         rows, reads = grower.sizes({str(many): Size(rows=many) for many in (ROWS_FULL if full else ROWS)})
         keys, _ = grower.sizes({str(many): Size(min(many, 64), many) for many in KEYS})
         accounts, _ = grower.sizes({str(many): Size(many, ACCOUNT_KEYS) for many in ACCOUNTS})

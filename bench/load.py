@@ -78,7 +78,14 @@ def target_of(
     name: str, port: int, program: Program, folder: Path, work: Work, database: Program | None = None
 ) -> Target:
     """A target with its wrk script in `folder`."""
-    return Target(name, port, program, work, script(folder / f"{name}-{port}.lua", work), database)
+    return Target(
+        name=name,
+        port=port,
+        program=program,
+        work=work,
+        script=script(folder / f"{name}-{port}.lua", work),
+        database=database,
+    )
 
 
 def ask(target: Target) -> bytes:

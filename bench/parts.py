@@ -95,9 +95,14 @@ async def _all(folder: Path) -> dict[str, float]:
 
 async def _layers(service: Service) -> dict[str, float]:
     chat = Chat(
-        service.settings, service.ledger, service.config, service.channels, Instant(connections_max=1),
-        service.planner, service.synthesizer,
-    )  # fmt: skip
+        settings=service.settings,
+        ledger=service.ledger,
+        config=service.config,
+        channels=service.channels,
+        http_client=Instant(connections_max=1),
+        planner=service.planner,
+        synthesizer=service.synthesizer,
+    )
     key_auth = KeyAuth(service.db, 1.0)
     api = ChatApi(key_auth, chat, service.config)
     limits = BodyLimits(
@@ -125,8 +130,10 @@ async def _layers(service: Service) -> dict[str, float]:
                 await call.keep("")
 
     access = AccessLog(len)
-    whole = Application({CHAT_PATH: {"POST": api.completions}}, _never, limits, access)
-    edge = Application({CHAT_PATH: {"POST": answered}}, _never, limits, access)
+    whole = Application(
+        routes={CHAT_PATH: {"POST": api.completions}}, fallback=_never, limits=limits, access=access
+    )
+    edge = Application(routes={CHAT_PATH: {"POST": answered}}, fallback=_never, limits=limits, access=access)
     return {
         "a call with a constant store, in all": await _least(lambda: whole(_scope(), _body, _nowhere)),
         "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
@@ -146,7 +153,15 @@ async def _store(db: Sqlite, version: int) -> dict[str, float]:
 
     def charge(number: int) -> Charge:
         key_hash = hash_of(KEY_FORMAT % (number % Size().keys + 1))
-        return Charge(new_id(), key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, version)
+        return Charge(
+            call_id=new_id(),
+            key_hash=key_hash,
+            scope=int(Scope.CHAT),
+            pays=int(Scope.CHAT),
+            units=1,
+            deadline_ms=60_000,
+            config_version=version,
+        )
 
     def pairs() -> None:
         for number in range(REPEATED):

@@ -46,7 +46,7 @@ def cores(count: int = 0) -> Cores:
     count = count or os.cpu_count() or 1
     load = {1 % count}
     two = {0, 2} if count >= CORES_FOR_TWO else {0, 1 % count}
-    return Cores({0}, two, load, {count - 1} if count > 2 else load)
+    return Cores(program={0}, two=two, load=load, database={count - 1} if count > 2 else load)
 
 
 class Program:
@@ -93,7 +93,8 @@ class Started(Program):
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         super().__init__(process.pid)
-        self.log, self._process = log, process
+        self.log = log
+        self._process = process
 
     @property
     def ended(self) -> bool:

@@ -35,7 +35,7 @@ def demo(output: Output) -> None:
             ready = f"{service.root_url} (ready in {service.wait_ready():.1f} s)"
             output.rows(("address", ready), ("log", str(service.log)))
             user = User(service, output)
-            tour = NodeTour(user, service, folder, output)
+            tour = NodeTour(user=user, service=service, folder=folder, output=output)
             tour.prepare()
             with _node(tour, folder, env) as node:
                 tour.work(node)

@@ -46,8 +46,12 @@ class NodeTour:
     """What a node's owner and a caller do. Every method raises DemoFailed if a step fails."""
 
     def __init__(self, user: User, service: Service, folder: Path, output: Output) -> None:
-        self._user, self._service, self._folder, self._output = user, service, folder, output
-        self.data, self.config = ("--data", "garage"), ("--config", "node.toml")
+        self._user = user
+        self._service = service
+        self._folder = folder
+        self._output = output
+        self.data = ("--data", "garage")
+        self.config = ("--config", "node.toml")
         self.voice_id = ""
 
     def prepare(self) -> None:

@@ -25,7 +25,8 @@ class Program:
     def __init__(
         self, name: str, *arguments: str, log: Path, env: Mapping[str, str], folder: Path | None = None
     ) -> None:
-        self.name, self.log = name, log
+        self.name = name
+        self.log = log
         with log.open("ab") as file:  # never cut short: another demo may be writing to it
             self._log_start = file.tell()
             self._process = subprocess.Popen(  # noqa: S603  our own program

@@ -53,7 +53,8 @@ class Service(Program):
 
     def __init__(self, settings: Settings, env: Mapping[str, str], folder: Path | None = None) -> None:
         self.root_url = settings.base_url
-        self._env, self._folder = dict(env), folder
+        self._env = dict(env)
+        self._folder = folder
         settings.data_folder.mkdir(parents=True, exist_ok=True)
         log = Path(settings.data) / "service.log"
         super().__init__("the service", "serve", log=log, env=self._env, folder=folder)

@@ -23,7 +23,9 @@ class Tour:
     """The calls of one client. Every method raises DemoFailed if a call fails."""
 
     def __init__(self, user: User, settings: Settings, output: Output) -> None:
-        self._user, self._settings, self._output = user, settings, output
+        self._user = user
+        self._settings = settings
+        self._output = output
 
     def run(self) -> None:
         """All of it."""

@@ -20,7 +20,8 @@ class User:
     """Commands and calls. Every method raises DemoFailed if one fails."""
 
     def __init__(self, service: Service, output: Output) -> None:
-        self._service, self._output = service, output
+        self._service = service
+        self._output = output
         self.base_url = f"{service.root_url}/v1"
         self.key = ""
 

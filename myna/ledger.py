@@ -222,7 +222,7 @@ class Ledger:
                 details.units = order.units
                 details.balance = outcome.balance
                 self._running.add(charge.call_id)
-                return Call(self, charge, outcome, order.seconds)
+                return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
             case Replayed():
                 with contextlib.suppress(DatabaseUnavailable):  # only for the access log
                     await self.check_refusal(caller)

@@ -54,12 +54,16 @@ def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: obje
 
 
 def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Config:
-    return Config(1, {}, rows, voices, (), (), {})
+    return Config(
+        version=1, settings={}, channels=rows, voices=voices, node_voices=(), node_clones=(), overrides={}
+    )
 
 
 def channels(settings: Settings | None = None, environ: dict[str, str] | None = None) -> Channels:
     chosen = settings or Settings(speech="none")
-    return Channels(chosen, environ or {}, HttpClient(connections_max=1), None)
+    return Channels(
+        settings=chosen, environ=environ or {}, http_client=HttpClient(connections_max=1), local=None
+    )
 
 
 def test_a_circuit_opens_after_so_many_failures_in_a_row(circuits: Circuits) -> None:
@@ -106,7 +110,7 @@ def test_chat_channels_with_an_open_circuit_are_tried_last_and_disabled_ones_nev
 
 def test_a_speech_channel_with_an_open_circuit_is_down() -> None:
     known = channels()
-    voice = ChannelVoiceRow("s", "v", "V", "female", "en")
+    voice = ChannelVoiceRow(channel="s", voice_id="v", name="V", gender="female", language="en")
     site = config(row("s", kind="speech"), voices=(voice,))
     assert [(speech.up, len(speech.voices)) for speech in known.speech(site)] == [(True, 1)]
     fail(known.circuits, "s")

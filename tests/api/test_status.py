@@ -9,7 +9,9 @@ from myna.store.queries.tasks import TaskRow
 
 
 def task(status: int, reason: str = "", progress: int = 0) -> TaskRow:
-    return TaskRow(1, status, "你好", 2, "", 0, progress, reason)
+    return TaskRow(
+        id=1, status=status, text="你好", chars=2, audio="", created_at=0, progress=progress, reason=reason
+    )
 
 
 @pytest.mark.parametrize("reason", WHY)

@@ -47,7 +47,9 @@ class Elsewhere:
     """An empty data folder with a separate database."""
 
     def __init__(self, folder: Path, commands: CommandLine, url: str) -> None:
-        self.data, self._folder, self._commands = folder / "elsewhere", folder, commands
+        self.data = folder / "elsewhere"
+        self._folder = folder
+        self._commands = commands
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
         self.env = {**inherited, "MYNA_DATA": str(self.data), "MYNA_DATABASE_URL": url, "MYNA_SPEECH": "none"}
 

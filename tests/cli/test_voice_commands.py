@@ -48,7 +48,13 @@ def stored(cli: Cli) -> list[Path]:
 
 @pytest.mark.parametrize("speech", ["sherpa:/nowhere", "festival:/voices"])
 def test_commands_of_voices_do_not_need_the_engine_of_the_settings(owner: Cli, speech: str) -> None:
-    asyncio.run(node_says_hello(owner, shutting_down=False, voices=[NodeVoice("v", "V", "male", "en-US")]))
+    asyncio.run(
+        node_says_hello(
+            owner,
+            shutting_down=False,
+            voices=[NodeVoice(voice_id="v", name="V", gender="male", language="en-US")],
+        )
+    )
     env = {"MYNA_SPEECH": speech}
     made = json.loads(owner.run(*clone("--consent"), "--json", **env).stdout)["voice_id"]
     for words in (["rename", "v", "W"], ["hide", "v"], ["show", "v"], ["order", "v"], ["list"]):

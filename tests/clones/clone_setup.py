@@ -30,7 +30,8 @@ class CloneSetup:
     """One service. Processes of the inspector start when the first sample is checked."""
 
     def __init__(self, books: Books, recording: Path) -> None:
-        self.books, self.recording = books, recording
+        self.books = books
+        self.recording = recording
         self.samples = SampleStore(books.folder / "samples")
         self.audio = AudioStore(books.folder / "audio")
         self.inspector = Inspector()
@@ -47,7 +48,13 @@ class CloneSetup:
         return await clones.clone(self.books.db, self.samples, self.inspector, account, request)
 
     def request(self) -> CloneRequest:
-        return CloneRequest("小明", "zh", "你好，世界", self.recording, "the account's owner")
+        return CloneRequest(
+            name="小明",
+            language="zh",
+            transcript="你好，世界",
+            sample=self.recording,
+            consent_by="the account's owner",
+        )
 
     async def queued(self, customer: Customer) -> str:
         """The id of a queued voice; its sample is a few bytes that were not inspected."""
@@ -70,7 +77,9 @@ class CloneSetup:
         invited = await nodes.enroll("a node")
         admitted = await nodes.join(invited.token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(node, Hello([], ["zh"], 4, 0.0, "1", False))
+        await nodes.hello(
+            node, Hello(voices=[], clones=["zh"], slots=4, chars_per_s=0.0, version="1", shutting_down=False)
+        )
         return node.id
 
     async def leased(self, node_id: int) -> Job:
@@ -110,7 +119,7 @@ class CloneSetup:
         self, customer: Customer, voice_id: str, status: TaskStatus = TaskStatus.QUEUED
     ) -> Charge:
         """A task of one unit in this voice."""
-        tts, task = int(Scope.TTS), NewTask("你好", voice_id, 1.0, status)
+        tts, task = int(Scope.TTS), NewTask(text="你好", voice_id=voice_id, speed=1.0, status=status)
         version = (await config_store.load(self.books.db)).version
         return await self.books.opened(customer, scope=tts, pays=tts, task=task, config_version=version)
 
@@ -121,4 +130,4 @@ class CloneSetup:
 
 
 def proof_of(job: Job) -> LeaseProof:
-    return LeaseProof(job.kind, job.id, job.epoch, job.token)
+    return LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)

@@ -36,7 +36,7 @@ async def test_deleting_a_voice_makes_earlier_decisions_stale(
     voice = await clone_setup.ready(customer, node)
     seen = (await config_store.load(books.db)).version
     await clone_setup.delete(voice.voice_id)
-    task = NewTask("你好", voice.voice_id, 1.0, TaskStatus.QUEUED)
+    task = NewTask(text="你好", voice_id=voice.voice_id, speed=1.0, status=TaskStatus.QUEUED)
     assert await books.charge(charge_of(customer, task=task, config_version=seen)) == [
         ChargeRefused(RefusalReason.STALE)
     ]

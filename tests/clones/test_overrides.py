@@ -26,7 +26,12 @@ FIRST, SECOND, THIRD = (voice.voice_id for voice in VOICES[:3])
 async def channels() -> AsyncIterator[Channels]:
     """The channels of a service with the embedded voices."""
     outbound = HttpClient(connections_max=1)
-    yield Channels(Settings(), {}, outbound, Espeak(processes=1, queue_max=1, job_deadline_s=1.0))
+    yield Channels(
+        settings=Settings(),
+        environ={},
+        http_client=outbound,
+        local=Espeak(processes=1, queue_max=1, job_deadline_s=1.0),
+    )
     await outbound.close()
 
 
@@ -129,9 +134,12 @@ async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, c
     nodes = Nodes(books.db)
     admitted = await nodes.join((await nodes.enroll("a node")).token, "1")
     node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-    own = NodeVoice("of-a-node", "Ann", "female", "en-US")
-    shared = NodeVoice(FIRST, "another name", "male", "zh-CN")
-    await nodes.hello(node, Hello([own, shared], [], 1, 0.0, "1", False))
+    own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
+    shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
+    await nodes.hello(
+        node,
+        Hello(voices=[own, shared], clones=[], slots=1, chars_per_s=0.0, version="1", shutting_down=False),
+    )
     await voice_overrides.hide(books.db, channels, "of-a-node", True)
     await voice_overrides.order(books.db, channels, ["of-a-node"])
 
@@ -150,7 +158,9 @@ async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
     books: Books, channels: Channels
 ) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
-    without_channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
+    without_channels = Channels(
+        settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local=None
+    )
     assert await voice_overrides.list_public(books.db, without_channels) == []
     await voice_overrides.hide(books.db, without_channels, FIRST, False)
     assert (await config_store.load(books.db)).overrides == {}

@@ -135,7 +135,7 @@ def test_a_call_interrupted_by_a_crash_is_refunded_and_can_be_retried(
     caller = make_caller(service, units=2)
     wait_for_voices(caller)
     order = {"Idempotency-Key": "an order"}
-    asked = CallInProgress(caller.chat, upstream, "block", order)
+    asked = CallInProgress(ask=caller.chat, upstream=upstream, fault="block", headers=order)
     spoken = CallInProgress(caller.speak, upstream, "block")
     service.kill()
     assert asked.answer() is spoken.answer() is None

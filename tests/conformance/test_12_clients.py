@@ -9,7 +9,7 @@ from tests.conformance.asking import DELIVERED, UNCHARGED, Caller
 from tests.conformance.conftest import CallerMaker, make_caller
 from tests.conformance.sounding import listen
 from tests.rig.llm import Llm
-from tests.rig.node_client import NodeClient
+from tests.rig.node_client import NodeJsClient
 from tests.rig.service import Service, ServiceMaker
 
 
@@ -87,7 +87,7 @@ def test_the_python_client_retries_a_failure_and_pays_once(new_caller: CallerMak
     assert caller.stats().calls == 2
 
 
-def test_the_node_client_lists_and_chats(node_client: NodeClient, new_caller: CallerMaker) -> None:
+def test_the_node_client_lists_and_chats(node_client: NodeJsClient, new_caller: CallerMaker) -> None:
     caller = new_caller()
     printed = node_client.run(caller.service.base_url, caller.key.plain, "svc-chat", "hello 世界")
     assert sorted(model["id"] for model in printed["models"]) == ["svc-agent", "svc-chat"]
@@ -97,7 +97,7 @@ def test_the_node_client_lists_and_chats(node_client: NodeClient, new_caller: Ca
 
 
 def test_the_node_client_raises_its_own_errors(
-    node_client: NodeClient, service: Service, new_caller: CallerMaker
+    node_client: NodeJsClient, service: Service, new_caller: CallerMaker
 ) -> None:
     wrong = node_client.run(service.base_url, "myna_" + "0" * 40, "svc-chat", "hello")["error"]
     assert (wrong["class"], wrong["status"], wrong["type"]) == (

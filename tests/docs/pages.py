@@ -49,7 +49,7 @@ def _command(line: str) -> Command:
     while words and (assignment := _ASSIGNMENT.fullmatch(words[0])):
         env[assignment[1]] = assignment[2]
         words.pop(0)
-    return Command(line, env, words[0].rsplit("/", 1)[-1], words[1:])
+    return Command(line=line, env=env, program=words[0].rsplit("/", 1)[-1], arguments=words[1:])
 
 
 def rows(page: Path) -> list[list[str]]:

@@ -44,8 +44,8 @@ def _read(token: str) -> Parameter:
     required = not token.startswith("[")
     name, _, value = token.strip("[]").partition(" ")
     if name.startswith("--"):
-        return Parameter(name, bool(value), required, value.endswith("…"))
-    return Parameter(name.rstrip("…"), True, required, name.endswith("…"))
+        return Parameter(name=name, takes_value=bool(value), required=required, repeated=value.endswith("…"))
+    return Parameter(name=name.rstrip("…"), takes_value=True, required=required, repeated=name.endswith("…"))
 
 
 def real() -> dict[str, set[Parameter]]:
@@ -65,7 +65,12 @@ def _describe(argument: Argument) -> Parameter:
     name = argument.name
     if argument.field_info.kind.name != "KEYWORD_ONLY":
         name = name.lstrip("-").upper()
-    return Parameter(name, argument.hint is not bool, argument.required, argument.hint == list[str])
+    return Parameter(
+        name=name,
+        takes_value=argument.hint is not bool,
+        required=argument.required,
+        repeated=argument.hint == list[str],
+    )
 
 
 def test_the_command_line_page_has_every_command_with_its_options_and_no_other() -> None:

@@ -20,7 +20,8 @@ class Newcomer:
     there."""
 
     def __init__(self, service: Service, machine: ComputeNode) -> None:
-        self._service, self._machine = service, machine
+        self._service = service
+        self._machine = machine
         self._token = ""
         self._env = {"OPENAI_BASE_URL": service.base_url, "OPENAI_API_KEY": service.account().key().plain}
         self.answers: list[str] = []

@@ -14,9 +14,9 @@ from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty import answer
 
-BELLA = EngineVoice("af_bella", "af_bella", "female", "en-US")
-YUNXI = EngineVoice("zm_yunxi", "zm_yunxi", "male", "zh-CN")
-AMY = EngineVoice("amy", "Amy", "female", "en-GB")
+BELLA = EngineVoice(voice_id="af_bella", name="af_bella", gender="female", language="en-US")
+YUNXI = EngineVoice(voice_id="zm_yunxi", name="zm_yunxi", gender="male", language="zh-CN")
+AMY = EngineVoice(voice_id="amy", name="Amy", gender="female", language="en-GB")
 AMY_OBJECT = {"name": "Amy", "gender": "Female", "language": "en_gb"}
 
 
@@ -35,10 +35,22 @@ def read(answer: Any) -> tuple[EngineVoice, ...]:
         ({"voices": [{"name": "zm_yunxi"}]}, (YUNXI,)),
         ({"voices": {"amy": AMY_OBJECT, "af_bella": None}}, (AMY, BELLA)),
         ({"voices": []}, ()),
-        ([{"id": "x", "gender": "男", "lang": "zh"}], (EngineVoice("x", "x", "male", "zh"),)),
-        ([{"id": "x", "language": "English"}], (EngineVoice("x", "x", "neutral", "und"),)),
-        ([{"id": "x", "language": "zh_hant_TW"}], (EngineVoice("x", "x", "neutral", "zh-Hant-TW"),)),
-        ([{"id": "af_x", "gender": "m", "language": "de"}], (EngineVoice("af_x", "af_x", "male", "de"),)),
+        (
+            [{"id": "x", "gender": "男", "lang": "zh"}],
+            (EngineVoice(voice_id="x", name="x", gender="male", language="zh"),),
+        ),
+        (
+            [{"id": "x", "language": "English"}],
+            (EngineVoice(voice_id="x", name="x", gender="neutral", language="und"),),
+        ),
+        (
+            [{"id": "x", "language": "zh_hant_TW"}],
+            (EngineVoice(voice_id="x", name="x", gender="neutral", language="zh-Hant-TW"),),
+        ),
+        (
+            [{"id": "af_x", "gender": "m", "language": "de"}],
+            (EngineVoice(voice_id="af_x", name="af_x", gender="male", language="de"),),
+        ),
     ],
 )
 def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoice, ...]) -> None:
@@ -62,7 +74,9 @@ def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoic
     ],
 )
 def test_a_kokoro_id_gives_language_and_gender(voice_id: str, language: str, gender: str) -> None:
-    assert read([voice_id]) == (EngineVoice(voice_id, voice_id, gender, language),)
+    assert read([voice_id]) == (
+        EngineVoice(voice_id=voice_id, name=voice_id, gender=gender, language=language),
+    )
 
 
 def test_an_entry_without_a_usable_id_is_ignored() -> None:
@@ -93,7 +107,9 @@ def test_ids_in_other_scripts_and_with_spaces_are_usable() -> None:
 
 
 def test_an_unprintable_name_is_replaced_by_the_id() -> None:
-    assert read([{"id": "x", "name": "a\u202eb"}]) == (EngineVoice("x", "x", "neutral", "und"),)
+    assert read([{"id": "x", "name": "a\u202eb"}]) == (
+        EngineVoice(voice_id="x", name="x", gender="neutral", language="und"),
+    )
 
 
 def test_duplicates_and_voices_after_the_first_500_are_ignored() -> None:

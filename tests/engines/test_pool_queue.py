@@ -79,7 +79,7 @@ async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word
 
 
 async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
-    late = PendingJob(1, b"", -1, "a", None)
+    late = PendingJob(number=1, frame=b"", deadline_s=-1, queue_key="a", progress=None)
     pool._end(late, None)
     assert late.answer.done() and not pool._waiting
     with pytest.raises(EngineTimedOut):

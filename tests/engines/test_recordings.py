@@ -315,7 +315,9 @@ def _mp3_in_matroska(*mp3s: bytes) -> bytes:
             with av.open(io.BytesIO(mp3), "r") as source:
                 for packet in source.demux(source.streams.audio[0]):
                     if packet.size:
-                        packet.stream, packet.pts, packet.dts = track, None, None
+                        packet.stream = track
+                        packet.pts = None
+                        packet.dts = None
                         container.mux(packet)
     return file.getvalue()
 

@@ -160,7 +160,10 @@ def test_an_entry_of_node_toml_becomes_a_model_with_its_voices(tmp_path: Path) -
     model = entry.model(tmp_path)
     assert (model.threads, model.provider) == (3, "cuda") and model.folder == str(tmp_path / "vits-zh")
     (voice,) = model.voices
-    assert (voice.voice, voice.speaker) == (EngineVoice("zh-tiny-1", "小禾", "female", "zh-CN"), 1)
+    assert (voice.voice, voice.speaker) == (
+        EngineVoice(voice_id="zh-tiny-1", name="小禾", gender="female", language="zh-CN"),
+        1,
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ class NodeClient:
     def take(self) -> Job:
         """Leases the next job."""
         (found,) = self.lease()
-        return Job(found["kind"], found["id"], found["epoch"], found["token"])
+        return Job(kind=found["kind"], id=found["id"], epoch=found["epoch"], token=found["token"])
 
     def complete(self, job: Job, audio: bytes, **headers: str) -> Answer:
         return call(

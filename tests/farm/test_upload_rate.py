@@ -80,7 +80,13 @@ async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     credential = (await nodes.join(token, "")).credential
     await db.transaction(_lock_a_preview)
     audio = AudioStore(tmp_path / "audio")
-    uploads = Uploads(NodeAuth(db, nodes, 5.0), tasks, audio, inspector, FreeSpace(tmp_path, 0))
+    uploads = Uploads(
+        node_auth=NodeAuth(db, nodes, 5.0),
+        tasks=tasks,
+        audio=audio,
+        inspector=inspector,
+        space=FreeSpace(tmp_path, 0),
+    )
     async with _serving(uploads) as port:
         yield UploadServer(port, credential, tmp_path / "audio")
     await inspector.close()
@@ -102,10 +108,10 @@ async def _lock_a_preview(db: Transaction) -> None:
 async def _serving(uploads: Uploads) -> AsyncIterator[int]:
     settings = Settings(port=free_port())
     app = Application(
-        {"/up": {"POST": uploads.complete}},
-        _nothing_else,
-        BodyLimits(2**20, 1.0, BodyBudget(2**24)),
-        AccessLog(len),
+        routes={"/up": {"POST": uploads.complete}},
+        fallback=_nothing_else,
+        limits=BodyLimits(2**20, 1.0, BodyBudget(2**24)),
+        access=AccessLog(len),
     )
     running = server.Server(server.configure(app, settings))
     running.config.lifespan = "off"

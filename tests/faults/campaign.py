@@ -81,7 +81,9 @@ class Traffic:
             except (OSError, http.client.HTTPException):
                 answer = None
                 PAUSE.wait(0.02)  # the process may be down
-            self.seen.append(Response(request_id, text, kind == "speech", answer))
+            self.seen.append(
+                Response(request_id=request_id, text=text, speech=kind == "speech", answer=answer)
+            )
 
 
 def _ask(caller: Caller, request_id: str, text: str, *, speech: bool) -> Answer:
@@ -108,7 +110,8 @@ class Worker:
     """A compute node that completes most jobs, fails some, and lets the lease of others expire."""
 
     def __init__(self, node: NodeClient, seed: int) -> None:
-        self._node, self._rng = node, random.Random(f"{seed} node")
+        self._node = node
+        self._rng = random.Random(f"{seed} node")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -121,7 +124,9 @@ class Worker:
         while not self._over.is_set():
             try:
                 for found in self._node.lease(wait_s=0.5):
-                    self._do(Job(found["kind"], found["id"], found["epoch"], found["token"]))
+                    self._do(
+                        Job(kind=found["kind"], id=found["id"], epoch=found["epoch"], token=found["token"])
+                    )
             except (OSError, http.client.HTTPException, AssertionError):  # the service is down or refuses
                 PAUSE.wait(0.05)
 
@@ -138,7 +143,8 @@ class DatabaseWire:
 
     def __init__(self, proxy: PostgresProxy, loop: asyncio.AbstractEventLoop) -> None:
         self.url = proxy.url
-        self._proxy, self._loop = proxy, loop
+        self._proxy = proxy
+        self._loop = loop
 
     def cut(self) -> None:
         self._loop.call_soon_threadsafe(self._proxy.disconnect)

@@ -132,7 +132,7 @@ def service(
 @pytest.fixture
 def farm(service: Service, make_node: NodeMaker, voices: VoicesOf) -> Iterator[Farm]:
     """A farm with its own nodes, which are removed after the test."""
-    farm = Farm(service, new_caller(service, units=UNITS), make_node, voices)
+    farm = Farm(service=service, caller=new_caller(service, units=UNITS), make_node=make_node, voices=voices)
     yield farm
     for name in farm.names:
         service.cli("node", "remove", name)
@@ -292,7 +292,7 @@ def test_an_order_at_one_process_is_leased_at_once_by_a_node_at_another(
             (job,) = poll.result(DEADLINE_S).json["jobs"]
             took_s.append(time.monotonic() - began)
             assert job["id"] == ordered
-            stalled_job = Job(job["kind"], job["id"], job["epoch"], job["token"])
+            stalled_job = Job(kind=job["kind"], id=job["id"], epoch=job["epoch"], token=job["token"])
             assert node.complete(stalled_job, mp3()).status == 200
     assert max(took_s) < PROMPT_S
     assert audited(here)

@@ -131,7 +131,7 @@ async def local_server(
     chosen = Settings(port=free_port(), **settings)
     routes: dict[str, dict[str, Any]] = {}
     limits = BodyLimits(2**20, body_timeout_s, BodyBudget(bodies_max_bytes))
-    app = Application(routes, _fallback, limits, AccessLog(len))
+    app = Application(routes=routes, fallback=_fallback, limits=limits, access=AccessLog(len))
     running = server.Server(server.configure(app, chosen))
     local = LocalServer(running, chosen.port, limits.budget)
     routes |= {

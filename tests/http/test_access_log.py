@@ -117,7 +117,14 @@ async def test_of_many_refusals_all_are_counted_and_some_are_logged(
         second = number // (count // 2)
         access.record(
             CompletedRequest(
-                "an-id", "", module.REFUSED, "", 400, 0.0, 1_767_225_600.0 + second, RequestDetails()
+                request_id="an-id",
+                method="",
+                route=module.REFUSED,
+                path="",
+                status=400,
+                seconds=0.0,
+                ended_at=1_767_225_600.0 + second,
+                details=RequestDetails(),
             )
         )
         if number % (count // 2) == 0:

@@ -224,7 +224,9 @@ COMPLETIONS = {
 
 def completion(body: bytes) -> None:
     with contextlib.suppress(upstream.FailedAttempt):
-        upstream._read(ClientResponse(200, (), body), Channel("chat", "a", "http://h/v1", "", ""))
+        upstream._read(
+            ClientResponse(200, (), body), Channel(kind="chat", name="a", url="http://h/v1", model="", key="")
+        )
 
 
 @pytest.mark.parametrize("name", COMPLETIONS)

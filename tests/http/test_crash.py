@@ -27,7 +27,9 @@ async def test_an_unhandled_exception_of_the_fallback_is_a_500_in_the_envelope(
         routes=[Route("/boom", crash)],
         exception_handlers={Exception: app.answer_for},
     )
-    edge = Application({}, fallback, BodyLimits(1, 1, BodyBudget(1)), AccessLog(len))
+    edge = Application(
+        routes={}, fallback=fallback, limits=BodyLimits(1, 1, BodyBudget(1)), access=AccessLog(len)
+    )
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

@@ -20,7 +20,8 @@ class LedgerService:
     """The parts of one process that move units."""
 
     def __init__(self, db: Database, config: ConfigCache, *, charge_wait_s: float, queue_max: int) -> None:
-        self.db, self.config = db, config
+        self.db = db
+        self.config = config
         self.commits = GroupCommit(db, queue_max)
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=charge_wait_s)
 
@@ -36,7 +37,7 @@ class LedgerService:
 
         async def plan() -> ChargeOrder:
             price = self.config.settings.chat_units if units is None else units
-            return ChargeOrder(pays, price, seconds, task)
+            return ChargeOrder(pays=pays, units=price, seconds=seconds, task=task)
 
         return plan
 

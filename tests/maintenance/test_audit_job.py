@@ -21,7 +21,11 @@ EVERY_S = 60.0
 async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
     settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none", audit_every_s=EVERY_S)
     yield Service(
-        settings, {}, books.db, await ConfigCache.read(books.db), Service.commits_of(books.db, settings)
+        settings=settings,
+        environ={},
+        db=books.db,
+        config=await ConfigCache.read(books.db),
+        commits=Service.commits_of(books.db, settings),
     )
 
 

@@ -18,14 +18,28 @@ from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 
-ROW = ChannelRow("chat", "up", "http://127.0.0.1:1/v1", "m", "MYNA_KEY_UP", 100, 1)
+ROW = ChannelRow(
+    kind="chat",
+    name="up",
+    url="http://127.0.0.1:1/v1",
+    model="m",
+    key_env="MYNA_KEY_UP",
+    priority=100,
+    enabled=1,
+)
 
 
 async def serving(books: Books, folder: Path, **environ: str) -> Service:
     """The parts of a serving process on these books. No job is started."""
     settings = Settings(data=str(folder), chat_url="parrot:", speech="none")
     site = await ConfigCache.read(books.db)
-    return Service(settings, environ, books.db, site, Service.commits_of(books.db, settings))
+    return Service(
+        settings=settings,
+        environ=environ,
+        db=books.db,
+        config=site,
+        commits=Service.commits_of(books.db, settings),
+    )
 
 
 @pytest.fixture

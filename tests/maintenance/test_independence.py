@@ -29,7 +29,11 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
     """The parts of a serving process on these books. Only the group commit is started."""
     settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
     made = Service(
-        settings, {}, books.db, await ConfigCache.read(books.db), Service.commits_of(books.db, settings)
+        settings=settings,
+        environ={},
+        db=books.db,
+        config=await ConfigCache.read(books.db),
+        commits=Service.commits_of(books.db, settings),
     )
     made.commits.start()
     yield made

@@ -48,7 +48,13 @@ async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(tmp_path: P
     settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
     db = await connect("sqlite:", tmp_path, serving=True)
     await migrate(db)
-    service = Service(settings, {}, db, await ConfigCache.read(db), Service.commits_of(db, settings))
+    service = Service(
+        settings=settings,
+        environ={},
+        db=db,
+        config=await ConfigCache.read(db),
+        commits=Service.commits_of(db, settings),
+    )
     orphan = write(tmp_path / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
 
     await db.transaction(lambda connection: connection.fetch("ALTER TABLE clones RENAME TO elsewhere"))

@@ -59,7 +59,8 @@ def test_the_data_folder_can_be_chosen(farm_site: FarmSite, fresh: ComputeNode) 
 
 def test_a_second_join_needs_an_option(farm_site: FarmSite, fresh: ComputeNode) -> None:
     fresh.join(farm_site.url, farm_site.token)
-    farm_site.token, farm_site.credential = "mynajoin_2", "mynanode_2"
+    farm_site.token = "mynajoin_2"
+    farm_site.credential = "mynanode_2"
     assert "--again" in refused(fresh, farm_site.url, farm_site.token)
     assert farm_site.token, "the token is still good"
     assert fresh.command("join", farm_site.url, farm_site.token, "--again").code == 0

@@ -40,7 +40,8 @@ def test_an_outage_is_logged_once(pair: Pair, voices: VoicesOf) -> None:
     speaking.stop()
     job = site.order()
     site.wait(lambda: bool(site.beats_of(job)), "the job is leased")
-    site.unavailable, tries = True, site.requests
+    site.unavailable = True
+    tries = site.requests
     site.notify()
     site.wait(lambda: site.requests > tries + 8, "polls and beats are tried again")
     speaking.resume()
@@ -112,9 +113,16 @@ async def _node_in_process(farm_site: FarmSite, folder: Path) -> AsyncIterator[N
     engines = Engines([Espeak(processes=1, queue_max=1, job_deadline_s=60)])
     server = ServerClient(farm_site.url, farm_site.credential, outbound)
     outages, references = OutageLog(), References(folder / "r")
-    work = Work(server, engines, references, outages, folder / "w")
+    work = Work(server=server, engines=engines, references=references, outages=outages, folder=folder / "w")
     program = NodeProgram(
-        server, engines, work, references, outages, slots=1, chars_per_s=1, refused_retry_s=0.1
+        server=server,
+        engines=engines,
+        work=work,
+        references=references,
+        outages=outages,
+        slots=1,
+        chars_per_s=1,
+        refused_retry_s=0.1,
     )
     (folder / "w").mkdir(exist_ok=True)
     await engines.start(AllowedPaths.of(writes=(folder / "w",)))

@@ -130,7 +130,9 @@ def test_a_reference_cannot_name_a_file_outside_the_folder(
     farm_site: FarmSite, cloner: ComputeNode, name: str
 ) -> None:
     said, before = len(cloner.messages("does not follow this protocol")), cloner.files("references")
-    farm_site.order(TEXT, "vc_1", reference=JobReference(name, 10, "你好", "zh"))
+    farm_site.order(
+        TEXT, "vc_1", reference=JobReference(sha256=name, size_bytes=10, transcript="你好", language="zh")
+    )
     cloner.wait(lambda: len(cloner.messages("does not follow this protocol")) > said, "the node refuses it")
     assert name not in farm_site.fetched
     assert cloner.files("references") == before

@@ -153,7 +153,9 @@ def make_node(tmp_path: Path, commands: CommandLine, forks: Forks | None) -> Ite
     made: list[ComputeNode] = []
 
     def make(toml: str = "") -> ComputeNode:
-        made.append(ComputeNode(tmp_path / f"node-{len(made)}", commands, toml, forks))
+        made.append(
+            ComputeNode(folder=tmp_path / f"node-{len(made)}", commands=commands, toml=toml, forks=forks)
+        )
         return made[-1]
 
     yield make

@@ -57,8 +57,12 @@ class FarmSite:
     def __init__(self) -> None:
         self.token = "mynajoin_" + secrets.token_hex(20)
         self.credential = "mynanode_" + secrets.token_hex(20)
-        self.admits, self.unavailable, self.protocol = True, False, PROTOCOL
-        self.lease_s, self.beat_s, self.poll_max_s = 30.0, 0.1, 25.0
+        self.admits = True
+        self.unavailable = False
+        self.protocol = PROTOCOL
+        self.lease_s = 30.0
+        self.beat_s = 0.1
+        self.poll_max_s = 25.0
         self.hellos: list[Hello] = []
         self.leases: list[Lease] = []
         self.beats: list[Heartbeat] = []
@@ -113,7 +117,17 @@ class FarmSite:
     ) -> Job:  # fmt: skip
         """Adds a job to the queue."""
         token = secrets.token_hex(16)
-        job = Job(kind, next(self._ids), 1, token, self.lease_s, text, voice_id, speed, reference)
+        job = Job(
+            kind=kind,
+            id=next(self._ids),
+            epoch=1,
+            token=token,
+            lease_s=self.lease_s,
+            text=text,
+            voice_id=voice_id,
+            speed=speed,
+            reference=reference,
+        )
         with self._changed:
             self._queue.append(job)
             self._changed.notify_all()
@@ -122,7 +136,7 @@ class FarmSite:
     def keep_reference(self, wav: bytes, transcript: str, language: str = "zh") -> JobReference:
         sha256 = hashlib.sha256(wav).hexdigest()
         self.references[sha256] = wav
-        return JobReference(sha256, len(wav), transcript, language)
+        return JobReference(sha256=sha256, size_bytes=len(wav), transcript=transcript, language=language)
 
     def wait(self, condition: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
         wait_until(condition, deadline_s, f"{what}; failed: {self.failed}")
@@ -176,7 +190,7 @@ class FarmSite:
     def _hello(self, hello: Hello) -> tuple[int, Any]:
         self.hellos.append(hello)
         self.notify()
-        return 200, Welcome("box", self.lease_s, self.beat_s, self.poll_max_s)
+        return 200, Welcome(name="box", lease_s=self.lease_s, beat_s=self.beat_s, poll_max_s=self.poll_max_s)
 
     def _lease(self, lease: Lease) -> tuple[int, Any]:
         until = time.monotonic() + lease.wait_s
@@ -208,7 +222,7 @@ class FarmSite:
 
     def _complete(self, headers: dict[str, str], audio: bytes) -> tuple[int, Any]:
         kind, number, epoch, token = headers[JOB_HEADER].split(" ")
-        proof = LeaseProof(cast(JobKind, kind), int(number), int(epoch), token)
+        proof = LeaseProof(kind=cast(JobKind, kind), id=int(number), epoch=int(epoch), token=token)
         job = self._leased.get(key_of(proof))
         if job is None or job.token != token or key_of(proof) in self.cancelled:
             return 409, "The node has no lease of this job."

@@ -43,7 +43,8 @@ class HttpProxy:
 
     def fail_next(self, fault: Fault, request: str) -> None:
         """The next request whose first line contains `request` gets this fault."""
-        self._fault, self._failing = fault, request.encode()
+        self._fault = fault
+        self._failing = request.encode()
 
     def release(self) -> None:
         """Sends the blocked request to the server."""

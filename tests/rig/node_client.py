@@ -18,7 +18,7 @@ INSTALL_DEADLINE_S = 100
 RUN_DEADLINE_S = 60
 
 
-class NodeClient:
+class NodeJsClient:
     """The script `tests/clients/chat.mjs` beside the modules it imports."""
 
     def __init__(self, folder: Path) -> None:
@@ -68,6 +68,6 @@ def _installed() -> Path:
 
 
 @pytest.fixture(scope="session")
-def node_client() -> NodeClient:
+def node_client() -> NodeJsClient:
     """The client, installed when the first test asks for it."""
-    return NodeClient(_installed())
+    return NodeJsClient(_installed())

@@ -68,7 +68,13 @@ class Account:
         if expires_in is not None:
             arguments += ["--expires-in", expires_in]
         issued = self.service.cli(*arguments)
-        return Key(str(issued["id"]), issued["key"], issued["masked"], issued["scopes"], issued["expires_at"])
+        return Key(
+            id=str(issued["id"]),
+            plain=issued["key"],
+            masked=issued["masked"],
+            scopes=issued["scopes"],
+            expires_at=issued["expires_at"],
+        )
 
     def grant(self, units: int) -> None:
         self.service.cli("account", "grant", self.name, str(units))

@@ -190,9 +190,12 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     fields = (line.partition(":") for line in lines[1:] if line)
     headers = {name.lower(): value.strip() for name, _, value in fields}
     if headers.get("transfer-encoding") == "chunked":
-        return ReceivedRequest(method, path, headers, await _chunks(reader))
+        return ReceivedRequest(method=method, path=path, headers=headers, body=await _chunks(reader))
     return ReceivedRequest(
-        method, path, headers, await reader.readexactly(int(headers.get("content-length", "0")))
+        method=method,
+        path=path,
+        headers=headers,
+        body=await reader.readexactly(int(headers.get("content-length", "0"))),
     )
 
 

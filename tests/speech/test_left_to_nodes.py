@@ -49,16 +49,40 @@ class SpeechService:
             self.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
         )
         channel = SpeechChannel("a channel", engine, (), up=True)
-        choice = VoiceChoice(EngineVoice(VOICE, "A voice", "female", "zh-CN"), (channel,), frozenset({1}))
-        self.plan = SpeechPlan(CheckedSpeech("hello", VOICE, 1.0, 5.0, 60.0), choice, 2.0, 1800)
+        choice = VoiceChoice(
+            EngineVoice(voice_id=VOICE, name="A voice", gender="female", language="zh-CN"),
+            (channel,),
+            frozenset({1}),
+        )
+        self.plan = SpeechPlan(
+            request=CheckedSpeech(text="hello", voice_id=VOICE, speed=1.0, channel_s=5.0, node_s=60.0),
+            choice=choice,
+            sound_s=2.0,
+            sound_max_s=1800,
+        )
         settings = Settings()
-        channels = Channels(settings, {}, self.outbound, None)
+        channels = Channels(settings=settings, environ={}, http_client=self.outbound, local=None)
         space, quota = FreeSpace(books.folder, 0), Quota(books.db, service.config)
         planner = Planner(
-            books.db, service.ledger, service.config, channels, Capacity(books.db), space, quota, try_s=5.0
+            db=books.db,
+            ledger=service.ledger,
+            config=service.config,
+            channels=channels,
+            capacity=Capacity(books.db),
+            space=space,
+            quota=quota,
+            try_s=5.0,
         )
         audio = AudioStore(books.folder / "audio")
-        self.speaks = Synthesizer(settings, service.ledger, service.config, channels, tasks, planner, audio)
+        self.speaks = Synthesizer(
+            settings=settings,
+            ledger=service.ledger,
+            config=service.config,
+            channels=channels,
+            tasks=tasks,
+            planner=planner,
+            audio=audio,
+        )
 
     async def deliver(self, call: Call) -> None:
         """As POST /tts does."""

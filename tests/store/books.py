@@ -57,7 +57,8 @@ class Books:
     """One database. `open_again` opens it as a second process does."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
+        self.url = url
+        self.folder = folder
         self._moved_ms = self._stopped_ms = self._tick_ms = 0
         self.db: Database
 
@@ -78,7 +79,8 @@ class Books:
 
     async def stop_clock(self) -> None:
         """Stops `now_ms()`; only `move_clock` advances it."""
-        self._stopped_ms, self._tick_ms = clock_ms(), 0
+        self._stopped_ms = clock_ms()
+        self._tick_ms = 0
         await self._set_clock()
 
     async def tick_clock(self) -> None:
@@ -107,12 +109,19 @@ class Books:
     async def customer(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Customer:
         account = await accounts.add(self.db, f"customer-{new_id().hex()}", "", False, units)
         issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms)
-        return Customer(account.id, account.name, issued.id, keys.hash_of(issued.key))
+        return Customer(
+            account_id=account.id, name=account.name, key_id=issued.id, key_hash=keys.hash_of(issued.key)
+        )
 
     async def second_key(self, customer: Customer, scopes: Scope = EVERY_SCOPE) -> Customer:
         """The same account with another key."""
         issued = await keys.issue(self.db, customer.account_id, "another key", scopes, 0)
-        return Customer(customer.account_id, customer.name, issued.id, keys.hash_of(issued.key))
+        return Customer(
+            account_id=customer.account_id,
+            name=customer.name,
+            key_id=issued.id,
+            key_hash=keys.hash_of(issued.key),
+        )
 
     async def charge(self, *charges: Charge) -> list[ChargeOutcome]:
         """Commits these charges in one batch."""
@@ -211,17 +220,25 @@ async def _migrated() -> bytes:
 
 def charged_of(customer: Customer, balance: int, task_id: int = 0) -> Charged:
     """The outcome of a charge after which the account has this `balance`."""
-    return Charged(customer.account_id, customer.key_id, balance, task_id)
+    return Charged(account_id=customer.account_id, key_id=customer.key_id, balance=balance, task_id=task_id)
 
 
 def charge_of(customer: Customer, **changes: Any) -> Charge:
     """A chat call of one unit with a deadline of a minute; `changes` are fields of `Charge`."""
-    plain = Charge(new_id(), customer.key_hash, int(Scope.CHAT), int(Scope.CHAT), 1, 60_000, FIRST_VERSION)
+    plain = Charge(
+        call_id=new_id(),
+        key_hash=customer.key_hash,
+        scope=int(Scope.CHAT),
+        pays=int(Scope.CHAT),
+        units=1,
+        deadline_ms=60_000,
+        config_version=FIRST_VERSION,
+    )
     return msgspec.structs.replace(plain, **changes)
 
 
 def keep_of(call: Charge, answer: str | None = None, audio: Audio | None = None) -> End:
-    return End(call.call_id, CallState.KEPT, answer, audio)
+    return End(call_id=call.call_id, state=CallState.KEPT, answer=answer, audio=audio)
 
 
 def refund_of(call: Charge, reason: str = "") -> End:
@@ -233,7 +250,7 @@ def idempotency_key_of(key: str = "an order", body: str = "a body") -> Idempoten
 
 
 def speech(status: TaskStatus = TaskStatus.PROCESSING, text: str = "你好 👋") -> NewTask:
-    return NewTask(text, "a voice", 1.5, status)
+    return NewTask(text=text, voice_id="a voice", speed=1.5, status=status)
 
 
 BREAK_REFUNDS = {

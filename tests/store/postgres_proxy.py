@@ -97,7 +97,8 @@ class PostgresProxy:
                 self.silence()
                 continue
             if self._drop_after and self._drop_after in data:
-                self._dropping, self._drop_after = True, None
+                self._dropping = True
+                self._drop_after = None
             server.write(data)
             if self._silence_after and self._silence_after in data:
                 self._silence_after = None

@@ -32,7 +32,9 @@ class Source:
     """Books with one completed task, and its audio in a data folder."""
 
     def __init__(self, books: Books, folder: Path, audio: str) -> None:
-        self.books, self.folder, self.audio = books, folder, audio
+        self.books = books
+        self.folder = folder
+        self.audio = audio
         self.archive = folder / "site.tar"
 
     async def back_up(self, kinds: Sequence[str] = tuple(backup.KINDS)) -> None:

@@ -124,7 +124,8 @@ class Model:
     def queue_for_nodes(self, task: Task, life_s: int, draft: str | None) -> bool:
         if not task.spoken_by_service:
             return False
-        task.status, task.deadline = QUEUED, self.now + life_s
+        task.status = QUEUED
+        task.deadline = self.now + life_s
         task.set_draft(draft)
         return True
 
@@ -132,7 +133,8 @@ class Model:
         """The service itself completes the task. Returns False if it no longer speaks it."""
         if not task.spoken_by_service:
             return False
-        task.audio, task.answer = audio, answer
+        task.audio = audio
+        task.answer = answer
         self.end(task, kept=True)
         return True
 
@@ -159,7 +161,9 @@ class Model:
             if not heads:
                 break
             for job in heads:
-                job.status, job.node_id, job.leased_at = LEASED, node_id, self.now
+                job.status = LEASED
+                job.node_id = node_id
+                job.leased_at = self.now
                 job.epoch += 1
                 job.tries += 1
                 self.renew(job)
@@ -308,5 +312,7 @@ class Model:
                 self.units[job.account_id] += 1
 
     def _requeue(self, job: Work, tries_returned: int) -> None:
-        job.status, job.node_id, job.lease_until = QUEUED, 0, 0
+        job.status = QUEUED
+        job.node_id = 0
+        job.lease_until = 0
         job.tries -= tries_returned

@@ -67,31 +67,60 @@ class TaskService:
         admitted = await self.nodes.join(invited.token, "1")
         node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
         offered = [
-            NodeVoice(voice, voice, "female", "zh-CN") for voice in voices or ([] if clones else [VOICE])
+            NodeVoice(voice_id=voice, name=voice, gender="female", language="zh-CN")
+            for voice in voices or ([] if clones else [VOICE])
         ]
-        await self.nodes.hello(node, Hello(offered, clones, slots, chars_per_s, "1", False))
+        await self.nodes.hello(
+            node,
+            Hello(
+                voices=offered,
+                clones=clones,
+                slots=slots,
+                chars_per_s=chars_per_s,
+                version="1",
+                shutting_down=False,
+            ),
+        )
         return node.id
 
     async def ordered(
         self, customer: Customer, voice: str = VOICE, text: str = TEXT, **changes: Any
     ) -> Charge:
         """Charges a unit for a queued task. `changes` are fields of `Charge`."""
-        return await self._charged(customer, NewTask(text, voice, 1.5, TaskStatus.QUEUED), changes)
+        return await self._charged(
+            customer, NewTask(text=text, voice_id=voice, speed=1.5, status=TaskStatus.QUEUED), changes
+        )
 
     async def admitted(
         self, customer: Customer, voice: str = VOICE, node_s: float = 20.0, text: str = HUNDRED
     ) -> Call:
         """Admits a call for speech by a node, as POST /tts does. Its task is queued."""
-        channels = Channels(Settings(speech="none"), {}, HttpClient(connections_max=1), None)
+        channels = Channels(
+            settings=Settings(speech="none"),
+            environ={},
+            http_client=HttpClient(connections_max=1),
+            local=None,
+        )
         capacity = Capacity(self.db)
         planner = Planner(
-            self.db, self.ledger, self.config, channels, capacity, self.space, self.quota, try_s=5.0
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=channels,
+            capacity=capacity,
+            space=self.space,
+            quota=self.quota,
+            try_s=5.0,
         )
         caller = UnverifiedCaller(customer.key_hash, Scope.TTS)
 
         async def planned() -> ChargeOrder:
-            plan = await planner.plan(caller, CheckedSpeech(text, voice, 1.0, 5.0, node_s), Slot())
-            return ChargeOrder(Scope.TTS, 1, plan.seconds, plan.task)
+            plan = await planner.plan(
+                caller,
+                CheckedSpeech(text=text, voice_id=voice, speed=1.0, channel_s=5.0, node_s=node_s),
+                Slot(),
+            )
+            return ChargeOrder(pays=Scope.TTS, units=1, seconds=plan.seconds, task=plan.task)
 
         admitted = await self.ledger_service.charge(caller, planned)
         assert not isinstance(admitted, Replayed)
@@ -101,7 +130,9 @@ class TaskService:
 
     async def started_here(self, customer: Customer, voice: str = VOICE, **changes: Any) -> Charge:
         """Charges a unit for a task that the service itself speaks."""
-        return await self._charged(customer, NewTask(TEXT, voice, 1.5, TaskStatus.PROCESSING), changes)
+        return await self._charged(
+            customer, NewTask(text=TEXT, voice_id=voice, speed=1.5, status=TaskStatus.PROCESSING), changes
+        )
 
     async def _charged(self, customer: Customer, task: NewTask, changes: dict[str, Any]) -> Charge:
         tts, version = int(Scope.TTS), (await config_store.load(self.books.db)).version
@@ -175,11 +206,13 @@ class TaskService:
 
 def proof_of(job: Job, **changes: Any) -> LeaseProof:
     """The proof of the lease of a job. `changes` are fields of `LeaseProof`."""
-    return msgspec.structs.replace(LeaseProof(job.kind, job.id, job.epoch, job.token), **changes)
+    return msgspec.structs.replace(
+        LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token), **changes
+    )
 
 
 def failure(job: Job, *, final: bool = False, returned: bool = False) -> Failure:
-    return Failure(proof_of(job), "it was too loud", final, returned)
+    return Failure(lease=proof_of(job), reason="it was too loud", final=final, returned=returned)
 
 
 @contextlib.asynccontextmanager

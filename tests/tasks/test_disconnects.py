@@ -31,7 +31,9 @@ class Client:
 
     def __init__(self, credential: str, wait_s: float) -> None:
         self._body = f'{{"jobs": 1, "wait_s": {wait_s}}}'.encode()
-        self._credential, self._sent, self.disconnected = credential, False, asyncio.Event()
+        self._credential = credential
+        self._sent = False
+        self.disconnected = asyncio.Event()
 
     def request(self) -> Request:
         headers = [
@@ -55,7 +57,14 @@ def farm(service: TaskService) -> FarmApi:
     folder, inspector = service.books.folder, Inspector()
     audio, samples = AudioStore(folder / "audio"), SampleStore(folder / "samples")
     return FarmApi(
-        Settings(), service.db, service.nodes, service.tasks, audio, samples, inspector, service.space
+        settings=Settings(),
+        db=service.db,
+        nodes=service.nodes,
+        tasks=service.tasks,
+        audio=audio,
+        samples=samples,
+        inspector=inspector,
+        space=service.space,
     )
 
 
@@ -64,7 +73,15 @@ async def join_node(service: TaskService) -> tuple[int, str]:
     admitted = await service.nodes.join((await service.nodes.enroll("it")).token, "1")
     node = await service.nodes.verify(f"Bearer {admitted.credential}".encode())
     await service.nodes.hello(
-        node, Hello([NodeVoice(VOICE, VOICE, "female", "zh-CN")], [], 1, 0.0, "1", False)
+        node,
+        Hello(
+            voices=[NodeVoice(voice_id=VOICE, name=VOICE, gender="female", language="zh-CN")],
+            clones=[],
+            slots=1,
+            chars_per_s=0.0,
+            version="1",
+            shutting_down=False,
+        ),
     )
     return node.id, admitted.credential
 

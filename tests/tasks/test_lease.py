@@ -33,7 +33,17 @@ async def test_a_lease_returns_all_fields_of_the_job(service: TaskService) -> No
     job = await service.leased(node)
 
     ((task_id,),) = await service.books.sql("SELECT id FROM tasks WHERE call_id = $1", call.call_id)
-    assert job == Job("task", task_id, 1, job.token, LEASE_S, TEXT, VOICE, 1.5, None)
+    assert job == Job(
+        kind="task",
+        id=task_id,
+        epoch=1,
+        token=job.token,
+        lease_s=LEASE_S,
+        text=TEXT,
+        voice_id=VOICE,
+        speed=1.5,
+        reference=None,
+    )
     assert await service.status(call) == 1
     assert await service.tries(call) == 1
     assert (await service.lease_of(call))[::2] == (node, 32)
@@ -215,10 +225,18 @@ async def test_a_new_voice_is_leased_to_a_node_that_clones_its_language(service:
     other, node = await service.node(clones=["en"]), await service.node(clones=["en", "zh"])
     assert await service.tasks.lease(other, 1, 0) == []
     job = await service.leased(node)
-    reference = JobReference((b"z" * 32).hex(), 8, "你好", "zh")
+    reference = JobReference(sha256=(b"z" * 32).hex(), size_bytes=8, transcript="你好", language="zh")
     assert job == Job(
-        "clone", job.id, 1, job.token, LEASE_S, PREVIEW["zh"], voice_id, 1.0, reference
-    )  # fmt: skip
+        kind="clone",
+        id=job.id,
+        epoch=1,
+        token=job.token,
+        lease_s=LEASE_S,
+        text=PREVIEW["zh"],
+        voice_id=voice_id,
+        speed=1.0,
+        reference=reference,
+    )
     assert (await service.clone_row(voice_id))[0] == 1
 
 
@@ -236,7 +254,9 @@ async def test_a_job_in_a_cloned_voice_is_leased_to_nodes_that_clone_its_languag
     assert await service.tasks.lease(await service.node(), 1, 0) == []
     job = await service.leased(await service.node(clones=["zh"]))
     assert (job.kind, job.voice_id, job.text) == ("task", voice_id, TEXT)
-    assert job.reference == JobReference((b"z" * 32).hex(), 8, "你好", "zh")
+    assert job.reference == JobReference(
+        sha256=(b"z" * 32).hex(), size_bytes=8, transcript="你好", language="zh"
+    )
 
 
 async def test_a_job_in_a_failed_voice_is_not_leased(service: TaskService) -> None:

@@ -43,8 +43,11 @@ async def row_of(service: TaskService, name: str) -> NodeRow:
 
 async def says(service: TaskService, voice: str, *, name: str = "node", shutting_down: bool = False) -> None:
     """Sends a hello of the node with this voice."""
-    voices = [NodeVoice(voice, voice, "female", "zh-CN")]
-    await service.nodes.hello(await row_of(service, name), Hello(voices, [], 1, 10.0, "1", shutting_down))
+    voices = [NodeVoice(voice_id=voice, name=voice, gender="female", language="zh-CN")]
+    await service.nodes.hello(
+        await row_of(service, name),
+        Hello(voices=voices, clones=[], slots=1, chars_per_s=10.0, version="1", shutting_down=shutting_down),
+    )
 
 
 async def chats(service: TaskService, customer: Customer) -> Call:

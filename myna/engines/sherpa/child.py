@@ -73,7 +73,9 @@ class LoadedModel:
             self._speak_into(write, texts, settings, job, report_progress)
             finished = file.finish()
         took_s = time.monotonic() - began_s
-        return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
+        return SpeechResult(
+            seconds=finished.seconds, size_bytes=finished.size_bytes, sha256=finished.sha256, took_s=took_s
+        )
 
     def _settings(self, job: SpeakJob) -> Any:
         settings = self._sherpa.GenerationConfig()
