@@ -12,7 +12,7 @@ NOT_LETTERS = regex.compile(r"[^a-z ]+")
 
 
 def letters(text: str) -> str:
-    """Stands for espeak-ng: most letters are symbols of the model themselves."""
+    """Replaces espeak-ng: most letters are symbols of the model themselves."""
     return NOT_LETTERS.sub(" ", text.lower())
 
 
