@@ -10,8 +10,8 @@ import soundfile
 
 from myna.audio import mpeg
 from myna.audio.containers import Container, is_truncated, kind, parts
+from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
 from tests.rig.samples import voice, write_mp3
-from tests.rig.shapes import FFMPEG_SHAPES, ffmpeg_file
 
 _SNDFILE = {
     "WAV": Container.WAV,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import Caller
+from tests.conformance.caller import Caller
 from tests.rig.commands import CommandLine
 from tests.rig.postgres import Postgres
 from tests.rig.service import ALL_SCOPES, Service, ServiceMaker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.asking import UNCHARGED, Caller, check, check_error
+from tests.conformance.caller import UNCHARGED, Caller, check, check_error
 from tests.rig.calls import call
 from tests.rig.service import Service
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.asking import UNCHARGED, Caller, check, check_error
+from tests.conformance.caller import UNCHARGED, Caller, check, check_error
 from tests.conformance.conftest import BODY_MAX_BYTES, BODY_TIMEOUT_S
 from tests.rig.calls import Answer, Wire
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import CallerMaker, make_caller, wait_for_voices
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service

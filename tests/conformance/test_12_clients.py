@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import openai
 import pytest
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, Caller
+from tests.conformance.audio_urls import listen
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller
 from tests.conformance.conftest import CallerMaker, make_caller
-from tests.conformance.sounding import listen
 from tests.rig.llm import Llm
 from tests.rig.node_client import NodeJsClient
 from tests.rig.service import Service, ServiceMaker

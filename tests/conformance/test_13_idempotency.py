@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import CallerMaker
 from tests.rig.upstream import Upstream
 

@@ -5,9 +5,9 @@ import urllib.parse
 
 import pytest
 
-from tests.conformance.asking import Caller
+from tests.conformance.audio_urls import fetch, listen
+from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
-from tests.conformance.sounding import fetch, listen
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import Service
 

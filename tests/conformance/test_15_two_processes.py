@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
 from tests.conformance.conftest import LIMITS, make_caller
 from tests.rig.commands import CommandLine
 from tests.rig.postgres import Postgres

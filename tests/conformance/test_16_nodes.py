@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call

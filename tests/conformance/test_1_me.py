@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, Caller, assert_shape
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, assert_shape
 from tests.conformance.conftest import CallerMaker
 from tests.rig.service import ALL_SCOPES
 

@@ -1,6 +1,6 @@
 """GET /models lists exactly two models."""
 
-from tests.conformance.asking import Caller, assert_shape
+from tests.conformance.caller import Caller, assert_shape
 
 MODELS = {"object": str, "data": [{"id": str, "object": str, "created": int, "owned_by": str}]}
 

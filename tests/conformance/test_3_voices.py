@@ -2,7 +2,7 @@
 
 import threading
 
-from tests.conformance.asking import Caller, assert_shape
+from tests.conformance.caller import Caller, assert_shape
 
 VOICES = {
     "object": str,

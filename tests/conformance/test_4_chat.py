@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import regex
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
 from tests.rig.upstream import COUNTED_TEXT, ODD_TEXT, Upstream
 
 COMPLETION = {

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, Caller, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error
 from tests.conformance.conftest import CALL_DEADLINE_S, CallerMaker
 from tests.rig.calls import call
 from tests.rig.upstream import Upstream

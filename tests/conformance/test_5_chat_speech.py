@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import regex
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
+from tests.conformance.audio_urls import listen
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
 from tests.conformance.conftest import CallerMaker
-from tests.conformance.sounding import listen
 from tests.conformance.test_4_chat import COMPLETION, ask, text_of, user
 from tests.rig.upstream import Upstream
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
+from tests.conformance.audio_urls import listen
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, assert_shape, check_error
 from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
-from tests.conformance.sounding import listen
 
 IDEMPOTENT = {"Idempotency-Key": "once"}
 SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}

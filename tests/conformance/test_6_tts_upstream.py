@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from myna.channels import FAILURES_MAX
-from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
+from tests.conformance.audio_urls import listen
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
 from tests.conformance.conftest import CALL_DEADLINE_S, LIMITS, make_caller, wait_for_voices
-from tests.conformance.sounding import listen
 from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.asking import Caller, assert_shape, check_error
+from tests.conformance.caller import Caller, assert_shape, check_error
 from tests.conformance.conftest import CallerMaker
 
 TASK = {

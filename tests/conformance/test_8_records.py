@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import Caller, assert_shape, check_error
+from tests.conformance.caller import Caller, assert_shape, check_error
 from tests.conformance.conftest import CallerMaker, make_caller
 from tests.rig.service import Service
 

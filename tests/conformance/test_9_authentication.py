@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.asking import UNCHARGED, Caller, check, check_error
+from tests.conformance.caller import UNCHARGED, Caller, check, check_error
 from tests.conformance.conftest import BODY_MAX_BYTES, CallerMaker
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.service import ALL_SCOPES, Service

@@ -12,7 +12,7 @@ from typing import Any
 import lameenc
 import msgspec
 
-from tests.http_client.faulty import Behaviour, Faulty, PeerConnection, Received, answer
+from tests.http_client.faulty_server import Behaviour, FaultyServer, PeerConnection, Received, answer
 
 RATE_HZ = 24_000
 AUDIO_MPEG = "Content-Type: audio/mpeg"
@@ -37,7 +37,7 @@ class SpeechUpstream:
     """The server behaves as its attributes say at the time of a request."""
 
     def __init__(self) -> None:
-        self._faulty = Faulty(self._behave)
+        self._faulty = FaultyServer(self._behave)
         self.base = f"http://127.0.0.1:{self._faulty.port}/v1"
         self.speech: bytes | Behaviour = answer(mp3(1.0), "200 OK", AUDIO_MPEG)
         self.voices: bytes = answer(b"no such path", "404 Not Found")

@@ -21,11 +21,11 @@ from myna.engines.inspector.recording import Recording, opened
 from myna.engines.interface import EngineFailed, EngineTimedOut, EngineUnavailable
 from tests.engines.conftest import until
 from tests.rig import processes
+from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
+from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.disks import read_only
 from tests.rig.processes import runs
 from tests.rig.samples import RATE_HZ, voice, write_voice
-from tests.rig.shapes import FFMPEG_SHAPES, ffmpeg_file
-from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.waiting import wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]

@@ -13,7 +13,7 @@ from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
 from tests.engines.conftest import HELLO, KEY, names, speak
 from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
-from tests.http_client.faulty import PeerConnection, answer
+from tests.http_client.faulty_server import PeerConnection, answer
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty import PeerConnection, answer
+from tests.http_client.faulty_server import PeerConnection, answer
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 

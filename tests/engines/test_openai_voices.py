@@ -12,7 +12,7 @@ from myna.engines.openai.voices import read_voices
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty import answer
+from tests.http_client.faulty_server import answer
 
 BELLA = EngineVoice(voice_id="af_bella", name="af_bella", gender="female", language="en-US")
 YUNXI = EngineVoice(voice_id="zm_yunxi", name="zm_yunxi", gender="male", language="zh-CN")

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import Utterance
+from tests.rig.container_files import FFMPEG_SHAPES, FILM, ffmpeg_file
+from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
-from tests.rig.shapes import FFMPEG_SHAPES, FILM, ffmpeg_file
-from tests.rig.shapes import RATE_HZ as FFMPEG_RATE_HZ
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from myna.errors import ConfigError
 from myna.node.check import check
 from myna.sandbox.confinement import AllowedPaths
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty import answer
+from tests.http_client.faulty_server import answer
 
 pytestmark = pytest.mark.anyio
 

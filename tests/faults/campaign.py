@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.conformance.asking import Caller
+from tests.conformance.caller import Caller
 from tests.farm.node_client import Job, NodeClient, NodeSite, mp3
 from tests.rig.calls import Answer, Wire
 from tests.rig.service import Service

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.asking import Caller
+from tests.conformance.caller import Caller
 from tests.rig import postgres as rig
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.asking import Caller
+from tests.conformance.caller import Caller
 from tests.farm.node_client import NodeSite
 from tests.faults.campaign import (
     LIMITS,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, Caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller
 from tests.faults.conftest import ServiceOn, at, audited, new_caller
 from tests.rig.calls import Answer
 from tests.rig.service import Service

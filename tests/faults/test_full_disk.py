@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, REFUNDED, UNCHARGED, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, check_error
 from tests.faults.conftest import ServiceOn, audited, new_caller
 from tests.rig.calls import call
 from tests.rig.service import Service

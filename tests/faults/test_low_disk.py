@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, check_error
+from tests.conformance.caller import DELIVERED, UNCHARGED, check_error
 from tests.faults.conftest import ServiceOn, audited, new_caller
 from tests.rig.calls import call
 from tests.rig.service import Service, ServiceMaker

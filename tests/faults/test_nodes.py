@@ -18,7 +18,7 @@ import soundfile
 from demo.tiny_voices import zipvoice
 from myna.clones import PREVIEW
 from myna.wire.farm import TRIES_MAX
-from tests.conformance.asking import DELIVERED, Caller, Stats
+from tests.conformance.caller import DELIVERED, Caller, Stats
 from tests.farm.node_client import Job, NodeSite, mp3, open_poll
 from tests.faults.conftest import audited, new_caller
 from tests.rig.calls import call

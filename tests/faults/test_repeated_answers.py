@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from myna.http_client.idle import REUSE_AFTER_S
-from tests.conformance.asking import Caller
+from tests.conformance.caller import Caller
 from tests.faults.conftest import audited, new_caller
-from tests.rig.repeating import Repeating, seeded
+from tests.rig.repeating_upstream import RepeatingUpstream, seeded
 from tests.rig.service import ServiceMaker
 
 SEEDS = [3, 11, 58]
@@ -38,7 +38,7 @@ def ask(caller: Caller, client: int) -> dict[str, str]:
 def test_no_caller_gets_an_answer_to_another_caller(
     make_service: ServiceMaker, database_url: str | None, seed: int
 ) -> None:
-    upstream = Repeating(seeded(seed, clean=0.9), reply, REUSE_AFTER_S)
+    upstream = RepeatingUpstream(seeded(seed, clean=0.9), reply, REUSE_AFTER_S)
     service = make_service(database_url=database_url, chat_url=upstream.url, speech="none").start()
     callers = [new_caller(service, units=CALLS) for _ in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as pool:

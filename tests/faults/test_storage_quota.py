@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.asking import DELIVERED, UNCHARGED, check_error
+from tests.conformance.caller import DELIVERED, UNCHARGED, check_error
 from tests.faults.conftest import audited, new_caller
 from tests.rig.calls import Answer
 from tests.rig.postgres import Postgres

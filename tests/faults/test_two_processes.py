@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.conformance.asking import Stats
+from tests.conformance.caller import Stats
 from tests.faults.conftest import at, audited, new_caller
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until

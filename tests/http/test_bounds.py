@@ -39,7 +39,7 @@ from myna.speech.plan import check_text, read_speed
 from myna.telemetry import logs
 from myna.wire import farm, v1
 from myna.wire.body import decode
-from tests.http.measuring import BLOCKED_MAX, MEASURED_MAX, Reader, cpu_s, judge, reference
+from tests.http.cpu_time import BLOCKED_MAX, MEASURED_MAX, Reader, cpu_s, judge, reference
 
 BODY_BYTES = 2**20
 HEAD_BYTES = 64 * 1024

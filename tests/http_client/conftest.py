@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from myna.http_client import HttpClient
-from tests.http_client.faulty import Behaviour, Faulty
+from tests.http_client.faulty_server import Behaviour, FaultyServer
 
 LOOPS = [
     pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
     pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
 ]
 
-Serve = Callable[[Behaviour], "Faulty"]
+Serve = Callable[[Behaviour], "FaultyServer"]
 
 
 @pytest.fixture(params=LOOPS)
@@ -38,10 +38,10 @@ async def outbound() -> AsyncIterator[HttpClient]:
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """`serve(behaviour)` returns a listening server."""
-    servers: list[Faulty] = []
+    servers: list[FaultyServer] = []
 
-    def start(behaviour: Behaviour) -> Faulty:
-        servers.append(Faulty(behaviour))
+    def start(behaviour: Behaviour) -> FaultyServer:
+        servers.append(FaultyServer(behaviour))
         return servers[-1]
 
     yield start

@@ -9,11 +9,11 @@ import pytest
 
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient
 from myna.http_client.idle import DISTRUST_S, REUSE_AFTER_S, IdleConnections
-from tests.http_client.calling import post
+from tests.http_client.client_calls import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import PeerConnection, answer, answering
+from tests.http_client.faulty_server import PeerConnection, answer, answering
 from tests.http_client.test_pool import Blocking
-from tests.rig.repeating import DELAYS_S, RepeatFault, Repeating, seeded
+from tests.rig.repeating_upstream import DELAYS_S, RepeatFault, RepeatingUpstream, seeded
 from tests.rig.waiting import SOON_S
 
 pytestmark = pytest.mark.anyio
@@ -140,7 +140,9 @@ async def test_a_server_may_send_408_on_an_idle_connection(outbound: HttpClient,
     assert server.accepted == 2
 
 
-async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls: int) -> dict[bytes, bytes]:
+async def ask_many(
+    outbound: HttpClient, server: RepeatingUpstream, callers: int, calls: int
+) -> dict[bytes, bytes]:
     """The answer of each request that got one."""
     got: dict[bytes, bytes] = {}
 
@@ -157,7 +159,7 @@ async def ask_many(outbound: HttpClient, server: Repeating, callers: int, calls:
     return got
 
 
-def check(server: Repeating, got: dict[bytes, bytes]) -> None:
+def check(server: RepeatingUpstream, got: dict[bytes, bytes]) -> None:
     """Each answer is its request's, or a repetition so late that the client could not have detected it."""
     foreign = {body: found for body, found in got.items() if found != body}
     assert set(foreign.values()) <= server.late, foreign
@@ -176,7 +178,7 @@ async def test_a_repeated_or_split_answer_reaches_no_other_caller(
     def every_other() -> RepeatFault:
         return (kind, delay_s) if next(calls) % 2 else ("clean", 0.0)
 
-    server = Repeating(every_other, lambda body: body, wait_s)
+    server = RepeatingUpstream(every_other, lambda body: body, wait_s)
     outbound = HttpClient(connections_max=256, reuse_after_s=wait_s)
     got = await ask_many(outbound, server, callers=2, calls=60)
     await outbound.close()
@@ -195,7 +197,7 @@ async def test_each_caller_gets_its_own_answer_from_a_faulty_upstream(
 ) -> None:
     if not distrusted:  # which reuses connections all the time
         monkeypatch.setattr(IdleConnections, "_disable_keep_alive", lambda *_: None)
-    server = Repeating(seeded(seed, clean=0.95), lambda body: body, REUSE_AFTER_S)
+    server = RepeatingUpstream(seeded(seed, clean=0.95), lambda body: body, REUSE_AFTER_S)
     outbound = HttpClient(connections_max=256)
     got = await ask_many(outbound, server, callers=8, calls=60)
     await outbound.close()

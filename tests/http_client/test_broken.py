@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
-from tests.http_client.calling import get, post
+from tests.http_client.client_calls import get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import PeerConnection, answer, answering, disconnecting, once
+from tests.http_client.faulty_server import PeerConnection, answer, answering, disconnecting, once
 from tests.rig.waiting import free_port
 
 pytestmark = pytest.mark.anyio

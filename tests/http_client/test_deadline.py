@@ -9,9 +9,9 @@ import pytest
 from myna.aio.timeouts import TICK_S
 from myna.http_client import ClientResponse, HttpClient, IdleTimedOut, TimedOut, Unreachable
 from myna.http_client.connection import ClientConnection
-from tests.http_client.calling import Stopwatch, get, post
+from tests.http_client.client_calls import Stopwatch, get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, PeerConnection, answer, dripping, silent
+from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, dripping, silent
 from tests.rig.clocks import MonotonicClock
 
 pytestmark = pytest.mark.anyio

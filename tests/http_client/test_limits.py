@@ -9,9 +9,9 @@ import pytest
 
 from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient
 from myna.http_client.connection import ClientConnection
-from tests.http_client.calling import HEADERS, post
+from tests.http_client.client_calls import HEADERS, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, PeerConnection, answer, answering, endless, once
+from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, endless, once
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ import pytest
 from myna.http_client import ClientResponse, ConnectionBroken, HttpClient, Unreachable
 from myna.http_client.connection import ClientConnection
 from myna.http_client.idle import IDLE_MAX_S
-from tests.http_client.calling import post
+from tests.http_client.client_calls import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Behaviour, PeerConnection, answer, answering, disconnecting, once
+from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, answering, disconnecting, once
 from tests.rig.waiting import SOON_S, free_port
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from myna.http_client import ConnectionBroken, HttpClient, Unreachable
-from tests.http_client.calling import BODY, HEADERS, get, post
+from tests.http_client.client_calls import BODY, HEADERS, get, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import PeerConnection, answer, answering, disconnecting, once
+from tests.http_client.faulty_server import PeerConnection, answer, answering, disconnecting, once
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import pytest
 
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from tests.engines.conftest import until
-from tests.http_client.calling import post
+from tests.http_client.client_calls import post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Faulty, PeerConnection, answer
+from tests.http_client.faulty_server import FaultyServer, PeerConnection, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ async def test_no_slot_is_lost_and_no_answer_is_mixed_up(outbound: HttpClient, s
     await calm.until(lambda: calm.open_peak == 3)
 
 
-async def storm(outbound: HttpClient, servers: list[Faulty], chance: random.Random) -> bool:
+async def storm(outbound: HttpClient, servers: list[FaultyServer], chance: random.Random) -> bool:
     """Makes 600 concurrent calls. Returns whether enough were answered for a meaningful check."""
     calls: list[asyncio.Future[ClientResponse]] = []
     for number in range(600):

@@ -9,9 +9,9 @@ import pytest
 import trustme
 
 from myna.http_client import HttpClient, TimedOut, Unreachable
-from tests.http_client.calling import Stopwatch, post
+from tests.http_client.client_calls import Stopwatch, post
 from tests.http_client.conftest import Serve
-from tests.http_client.faulty import Faulty, PeerConnection, answer, answering, silent
+from tests.http_client.faulty_server import FaultyServer, PeerConnection, answer, answering, silent
 
 pytestmark = pytest.mark.anyio
 
@@ -31,17 +31,17 @@ def roots(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-async def secured(authority: trustme.CA) -> AsyncIterator[Faulty]:
+async def secured(authority: trustme.CA) -> AsyncIterator[FaultyServer]:
     """A server for https://localhost that answers "sealed"."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
-    server = Faulty(answering(answer(b"sealed")), context)
+    server = FaultyServer(answering(answer(b"sealed")), context)
     yield server
     await server.close()
 
 
 async def test_calls_to_a_trusted_server_reuse_one_connection(
-    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+    outbound: HttpClient, secured: FaultyServer, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(roots))
 
@@ -53,7 +53,7 @@ async def test_calls_to_a_trusted_server_reuse_one_connection(
 
 
 async def test_an_untrusted_certificate_is_refused_before_anything_is_sent(
-    outbound: HttpClient, secured: Faulty
+    outbound: HttpClient, secured: FaultyServer
 ) -> None:
     with pytest.raises(Unreachable, match="certificate verify failed"):
         await post(outbound, f"https://localhost:{secured.port}/")
@@ -62,7 +62,7 @@ async def test_an_untrusted_certificate_is_refused_before_anything_is_sent(
 
 
 async def test_a_certificate_of_another_host_is_refused(
-    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+    outbound: HttpClient, secured: FaultyServer, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(roots))
 
@@ -95,7 +95,7 @@ async def test_a_handshake_that_hangs_ends_at_the_deadline_and_closes_its_connec
 
 
 async def test_a_cancelled_call_over_tls_leaves_no_connection(
-    outbound: HttpClient, secured: Faulty, roots: Path, monkeypatch: pytest.MonkeyPatch
+    outbound: HttpClient, secured: FaultyServer, roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(roots))
     await post(outbound, f"https://localhost:{secured.port}/")

@@ -36,7 +36,9 @@ class Received(NamedTuple):
 class PeerConnection:
     """One connection, passed to a behaviour."""
 
-    def __init__(self, server: "Faulty", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, server: "FaultyServer", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._server = server
         self._reader = reader
         self._writer = writer
@@ -71,7 +73,7 @@ class PeerConnection:
 Behaviour = Callable[[PeerConnection], Awaitable[None]]
 
 
-class Faulty:
+class FaultyServer:
     """Listens at `url` from the start; `behaviour` has each connection until it returns, which closes it."""
 
     def __init__(self, behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 RATE_HZ = 48_000
 
 
-class _Shape(NamedTuple):
+class _Container(NamedTuple):
     container: str
     codec: str
     options: dict[str, str]
@@ -18,15 +18,15 @@ class _Shape(NamedTuple):
 
 _FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
 FFMPEG_SHAPES: Final = {
-    "m4a": _Shape("ipod", "aac", {}),
-    "m4a without loss": _Shape("ipod", "alac", {}),
-    "mp4 in fragments": _Shape("mp4", "aac", _FRAGMENTS),
-    "mp4 in fragments, opus": _Shape("mp4", "libopus", _FRAGMENTS),
-    "webm": _Shape("webm", "libopus", {}),
-    "webm that states no length": _Shape("webm", "libopus", {"live": "1"}),
+    "m4a": _Container("ipod", "aac", {}),
+    "m4a without loss": _Container("ipod", "alac", {}),
+    "mp4 in fragments": _Container("mp4", "aac", _FRAGMENTS),
+    "mp4 in fragments, opus": _Container("mp4", "libopus", _FRAGMENTS),
+    "webm": _Container("webm", "libopus", {}),
+    "webm that states no length": _Container("webm", "libopus", {"live": "1"}),
 }
 FILM: Final = "mp4 with the sound of a film"
-_SHAPES: Final = FFMPEG_SHAPES | {FILM: _Shape("mp4", "ac3", {})}
+_SHAPES: Final = FFMPEG_SHAPES | {FILM: _Container("mp4", "ac3", {})}
 
 
 def ffmpeg_file(name: str, sound: NDArray[np.float32], *, picture: bool = False) -> bytes:

@@ -36,7 +36,7 @@ def seeded(seed: int, clean: float = 0.4) -> Callable[[], RepeatFault]:
     return next_one
 
 
-class Repeating:
+class RepeatingUpstream:
     """Listens on a port of the loopback. `reply` makes the body of an answer from that of its request."""
 
     def __init__(
