@@ -300,7 +300,7 @@ def test_objects_and_arrays_are_counted_outside_of_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    "names, told",
+    "names, message",
     [
         ([], ""),
         (["text", "count"], ""),
