@@ -223,7 +223,7 @@ def _check_replaceable(place: _Place) -> None:
 
 
 def _replace(place: _Place) -> None:
-    """Renames the staged folder to its place. The one before it is moved away first and put back by the next
+    """Renames the staged folder to its place. The one before it is moved away first and restored by the next
     command if this one is killed in between."""
     old = place.beside("old")
     if place.target.is_symlink():

@@ -1,4 +1,4 @@
-"""Downloads packages with the user's own pip and npm, from whatever index these are set up for.
+"""Downloads packages with the user's own pip and npm, from the index that these are configured for.
 
 No code of these packages runs: pip takes wheels alone, and npm runs no scripts. Where npm is missing, that of
 a wheel of Node is used, which pip installs in the same throw-away folder.

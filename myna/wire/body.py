@@ -72,7 +72,7 @@ def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:
 
 def has_too_many_containers(body: bytes) -> bool:
     """True for JSON with more than CONTAINERS_MAX objects and arrays. Strings are removed only if all
-    brackets together exceed the limit, and those are counted only in a body that could hold as many."""
+    brackets together exceed the limit, and those are counted only in a body that could contain as many."""
     if len(body) <= CONTAINERS_MAX or body.count(b"{") + body.count(b"[") <= CONTAINERS_MAX:
         return False
     outside = _outside_strings(body)

@@ -26,8 +26,8 @@ async def test_a_response_is_sent_without_messages(monkeypatch: pytest.MonkeyPat
 async def test_a_response_waits_until_the_client_reads() -> None:
     async with local_server() as local:
         client = await local.connect()
-        client.ask("/held")
-        await until(lambda: local.begun == 1)
+        client.ask("/blocked")
+        await until(lambda: local.started == 1)
         (protocol,) = local.server.server_state.connections
         assert isinstance(protocol, Protocol)
         protocol.pause_writing()
@@ -42,8 +42,8 @@ async def test_a_control_character_in_a_header_is_500(monkeypatch: pytest.Monkey
     async def answer(self: LocalServer, request: Request) -> Response:
         return Response(b"ok", headers={"x-one": value})
 
-    monkeypatch.setattr(LocalServer, "held", answer)
+    monkeypatch.setattr(LocalServer, "block", answer)
     async with local_server() as local:
         client = await local.connect()
-        client.ask("/held")
+        client.ask("/blocked")
         assert await client.answer() == (500, b"Internal Server Error")

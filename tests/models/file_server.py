@@ -45,7 +45,7 @@ class FileServer:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def resume(self) -> None:
-        """Lets held answers go on."""
+        """Sends the blocked answers."""
         self._resumed.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a model: replaced as a whole, put back, protected, removed."""
+"""The folder of a model: replaced as a whole, restored, protected, removed."""
 
 import os
 import shutil
@@ -70,7 +70,7 @@ def test_a_command_that_died_between_two_renames_is_completed(
     assert server.requests == []
 
 
-def test_the_folder_before_it_is_put_back_if_the_new_one_cannot_be_renamed(
+def test_the_folder_before_it_is_restored_if_the_new_one_cannot_be_renamed(
     model: Model, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install.get(model, target, install.RELEASE, report)

@@ -34,7 +34,7 @@ OF_MODELS = (
         "myna/models/install.py",
         "        if old.exists():\n            old.rename(place.target)\n        raise",
         "        raise",
-        f"{INSTALL}the_folder_before_it_is_put_back_if_the_new_one_cannot_be_renamed",
+        f"{INSTALL}the_folder_before_it_is_restored_if_the_new_one_cannot_be_renamed",
     ),
     guard(
         "a wrong download is not kept",
