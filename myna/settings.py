@@ -127,7 +127,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "auto (kokoro if its model is installed, and espeak), kokoro, espeak, none, sherpa:/FOLDER of a"
             " model, or an OpenAI-compatible base URL that speaks",
             lambda value: bool(_LOCAL_SPEECH.fullmatch(value)) or is_base_url(value),
-            "must be auto, kokoro, espeak, none, sherpa:/FOLDER of a model, http://… or https://…, without a query",
+            "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query",
         ),
     ] = "auto"
     speech_key: Annotated[str, _secret("the key of the speech URL")] = ""

@@ -122,7 +122,7 @@ def test_the_error_of_a_value_of_another_type_in_the_file_names_it(name: str) ->
         (
             "SPEECH",
             "festival",
-            "must be auto, kokoro, espeak, none, sherpa:/FOLDER of a model, http://… or https://…, without a query;"
+            "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query;"
             " it is 'festival'.",
         ),
         (

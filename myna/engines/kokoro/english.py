@@ -1,6 +1,6 @@
 """English phonemes of espeak-ng to the symbols of the Kokoro model.
 
-The model has a symbol of its own for each diphthong and affricate. The IPA may join their letters by a tie
+The model has one symbol for each diphthong and affricate. The IPA may join their letters by a tie
 (`a^ɪ`), or not (`aɪ`).
 """
 
