@@ -67,7 +67,7 @@ class Unspoken(msgspec.Struct, frozen=True):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A word with the mark behind it. `english` in a Mandarin voice."""
+    """A word with the mark after it. `english` in a Mandarin voice."""
 
     sound: str
     english: bool
@@ -77,7 +77,7 @@ class _Part(msgspec.Struct, frozen=True):
 def pieces(text: str, language: str, english: English) -> list[Piece]:
     """The pieces that a voice of `language` (zh-CN, en-US, en-GB) speaks in order; none without a sound.
 
-    `english` returns the IPA of English text by espeak-ng, British or American as the caller wants.
+    `english` returns the IPA of English text by espeak-ng, British or American as requested.
     """
     chinese = language.lower().startswith("zh")
     sounds = _Sounds(chinese, language.lower() == "en-gb", english)
@@ -124,7 +124,7 @@ def _readable(text: str, chinese: bool) -> str:
 
 
 def _parts(sentence: str, sounds: "_Sounds") -> Iterator[_Part]:
-    """The words of a sentence, each with the mark behind it."""
+    """The words of a sentence, each with the mark after it."""
     last: _Part | None = None
     for token in _TOKEN.finditer(sentence):
         kind: str = token.lastgroup

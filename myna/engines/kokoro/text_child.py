@@ -1,6 +1,6 @@
 """The child program that converts texts to the phonemes of Kokoro, run by `pool/child_program.py`.
 
-It uses espeak-ng for English, so it is a program of its own (see `espeak/child.py`).
+It uses espeak-ng for English, so it is a separate program (see `espeak/child.py`).
 """
 
 from functools import partial
