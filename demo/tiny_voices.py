@@ -159,6 +159,25 @@ def piper(folder: Path, voice: str = "en-us") -> Path:
     return folder
 
 
+def published_piper(folder: Path) -> Path:
+    """The voice of `piper` as Piper publishes its voices: the symbols and properties are in the JSON."""
+    piper(folder)
+    symbols = {symbol: [number] for number, symbol in enumerate("_^$" + IPA)}
+    about = {
+        "audio": {"sample_rate": RATE_HZ},
+        "espeak": {"voice": "en-us"},
+        "num_speakers": SPEAKERS,
+        "phoneme_id_map": symbols,
+    }
+    (folder / "voice.onnx.json").write_text(json.dumps(about))
+    (folder / "tokens.txt").unlink()
+    (folder / "espeak-ng-data").rmdir()
+    model = onnx.load(folder / "voice.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, folder / "voice.onnx")
+    return folder
+
+
 def matcha(folder: Path) -> Path:
     """Reads Han by a lexicon, with one speaker; the acoustic model gives the loudness, the vocoder a tone."""
     folder.mkdir(parents=True)

@@ -27,6 +27,7 @@ from myna.engines.interface import (
     UtteranceRefused,
 )
 from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
+from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.text import is_chinese, pieces, readable
 from myna.engines.sherpa.words import Words
@@ -50,6 +51,16 @@ class LoadedModel:
         # Files are given as comma-separated lists, and the folder's path may have a comma.
         os.chdir(model.folder)
         files = {role: ",".join(names) for role, names in model.files.items()}
+        if model.family == "vits" and "tokens" not in files:
+            with piper.files(Path(files["model"])) as made:
+                self._tts = self._loaded(made)
+        else:
+            self._tts = self._loaded(files)
+        self._words = Words(tuple(map(Path, model.files.get("lexicon", ()))))
+        self.info = ModelInfo(max(1, self._tts.num_speakers), self._tts.sample_rate, self._tts.lang)
+
+    def _loaded(self, files: dict[str, str]) -> Any:
+        model = self._model
         family = getattr(self._sherpa, f"OfflineTts{model.family.title()}ModelConfig")(**files)
         config = self._sherpa.OfflineTtsConfig(
             model=self._sherpa.OfflineTtsModelConfig(
@@ -58,9 +69,7 @@ class LoadedModel:
         )
         if not config.validate():
             raise EngineUnavailable("The model's files are not valid; the engine's stderr says why.")
-        self._tts = self._sherpa.OfflineTts(config)
-        self._words = Words(tuple(map(Path, model.files.get("lexicon", ()))))
-        self.info = ModelInfo(max(1, self._tts.num_speakers), self._tts.sample_rate, self._tts.lang)
+        return self._sherpa.OfflineTts(config)
 
     def speak(self, job: SpeakJob, report_progress: ReportProgress) -> SpeechResult:
         """Writes the job's audio to its target. Raises EngineFailed or OSError, and then leaves no file."""

@@ -1,6 +1,7 @@
 """Detects sherpa-onnx models in folders, as they are downloaded and unpacked, by their files.
 
-vits       one model, tokens.txt, and lexicon.txt, or espeak-ng-data/ or *.onnx.json, or none of them
+vits       one model, tokens.txt, and lexicon.txt, or espeak-ng-data/ or *.onnx.json, or none of them; or a
+           voice of Piper as published, NAME.onnx and NAME.onnx.json
 matcha     an acoustic model, tokens.txt, a vocoder, and lexicon.txt or espeak-ng-data/
 kokoro     one model, tokens.txt, voices.bin, and lexicon*.txt or espeak-ng-data/
 zipvoice   encoder, decoder, vocoder, tokens.txt, lexicon.txt
@@ -99,6 +100,10 @@ _FILES: Final[dict[Family, dict[str, tuple[str, ...]]]] = {
 
 
 def _files(family: Family, folder: Path) -> dict[str, tuple[str, ...]]:
+    if family == "vits" and not (folder / "tokens.txt").is_file():
+        (model,) = _model(folder)
+        if (folder / f"{model}.json").is_file():
+            return {"model": (model,)}
     files = {
         role: _one(folder, *patterns) if patterns else _model(folder)
         for role, patterns in _FILES[family].items()
