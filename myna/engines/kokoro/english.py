@@ -1,7 +1,8 @@
 """English phonemes of espeak-ng to the symbols of the Kokoro model.
 
 The model has one symbol for each diphthong and affricate. The IPA may join their letters by a tie
-(`a^ɪ`), or not (`aɪ`).
+(`a^ɪ`), or not (`aɪ`). A Mandarin voice has to aspirate the stops before a stressed vowel: its `p` without
+`ʰ` is the b of pinyin.
 """
 
 import re
@@ -12,6 +13,7 @@ from myna.engines.kokoro.symbols import NUMBERS
 
 _TIES: Final = re.compile("[\\^\u0361\u035c\u200d\u2040]")
 _SYLLABIC: Final = re.compile("(.)\u0329")
+_STOP: Final = re.compile("(?<!s)([ptk])(?=[ˈˌ])")
 _COMMON: Final = (
     ("\u02cc?n\u0329", "ᵊn"),
     ("aɪ", "I"),
@@ -65,15 +67,23 @@ _LETTERS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_SOUNDS.split(),
 
 
 def spelled(letters: str) -> str:
-    """The phonemes of letters said one by one."""
+    """The phonemes of letters said one by one, in a Mandarin voice."""
     plain = unicodedata.normalize("NFD", letters.upper())
-    return " ".join(_LETTERS[letter] for letter in plain if letter in _LETTERS)
+    return _aspirated(" ".join(_LETTERS[letter] for letter in plain if letter in _LETTERS))
 
 
-def symbols(ipa: str, *, british: bool) -> str:
-    """The phonemes of the model for espeak-ng's IPA; what the model has no symbol for is left out."""
+def symbols(ipa: str, *, british: bool = False, mandarin: bool = False) -> str:
+    """The phonemes of the model for espeak-ng's IPA; what the model has no symbol for is left out.
+
+    `mandarin`: for a Mandarin voice.
+    """
     ipa = _TIES.sub("", ipa)
     for pattern, symbol in _TABLES[british]:
         ipa = pattern.sub(symbol, ipa)
     ipa = _SYLLABIC.sub(r"ᵊ\1", ipa)
-    return " ".join("".join(symbol for symbol in ipa if symbol in NUMBERS).split())
+    known = "".join(symbol for symbol in ipa if symbol in NUMBERS)
+    return " ".join((_aspirated(known) if mandarin else known).split())
+
+
+def _aspirated(sounds: str) -> str:
+    return _STOP.sub(r"\1ʰ", sounds)

@@ -38,6 +38,22 @@ PHRASES: Final = {
     "调大": "tiao2 da4",
     "调低": "tiao2 di1",
     "调高": "tiao2 gao1",
+    "调整": "tiao2 zheng3",
+    "调节": "tiao2 jie2",
+    "调试": "tiao2 shi4",
+    "调解": "tiao2 jie3",
+    "调料": "tiao2 liao4",
+    "调味": "tiao2 wei4",
+    "调皮": "tiao2 pi2",
+    "调侃": "tiao2 kan3",
+    "调和": "tiao2 he2",
+    "调制": "tiao2 zhi4",
+    "调休": "tiao2 xiu1",
+    "调理": "tiao2 li3",
+    "调养": "tiao2 yang3",
+    "微调": "wei1 tiao2",
+    "上调": "shang4 tiao2",
+    "下调": "xia4 tiao2",
     "量体温": "liang2 ti3 wen1",
     "倒在": "dao3 zai4",
     "倒闭": "dao3 bi4",
@@ -61,6 +77,10 @@ _DE_MUST_AFTER: Final = _PERSONS | frozenset(
 )
 _COUNTING: Final = re.compile(r"[一二三四五六七八九十百千万亿两几半每这那哪第零〇0-9]$")
 _WEI_BECOMES: Final = re.compile(r"[作成称定视变分化换改誉评选任列转]$")
+_GROWING: Final = ("得", "着", "出", "大", "高", "胖", "满", "在")
+_CHILDREN: Final = "女婴幼孤胎健宠生娃男"
+"""儿 is a word behind these, not the ending of erhua."""
+_AFTER_ERHUA: Final = "的了吗呢吧"
 _LE_ABLE: Final = re.compile(r"[不得]$")
 _HUAN_AFTER: Final = frozenset(
     ("要", "已经", "没", "没有", "去", "来", "得", "该", "快", "尽快", "再", "按时", "必须", "一定", "记得")
@@ -70,15 +90,32 @@ _HUAN_BEFORE: Final = re.compile(
 )
 
 
-def reading_of(words: Sequence[str], at: int) -> tuple[str, ...] | None:
-    """The reading of the word at `at` where its neighbours decide, else None."""
+def reading_of(words: Sequence[str], at: int, pinyin: tuple[str, ...]) -> tuple[str, ...]:
+    """The reading of the word at `at`: where its neighbours decide by them, else `pinyin`."""
     word = words[at]
-    rule = _RULES.get(word)
-    if rule is None:
-        return None
     before = words[at - 1] if at else ""
     after = words[at + 1] if at + 1 < len(words) else ""
-    return (rule(before, after),)
+    if word in _RULES:
+        return (_RULES[word](before, after),)
+    if word.endswith("长") and after.startswith(_GROWING):
+        return (*pinyin[:-1], "zhang3")
+    return pinyin
+
+
+def reading_within(word: str, at: int) -> str | None:
+    """The reading of a character within a word that is in no dictionary, where its neighbours decide."""
+    if not at:
+        return None
+    character, before, after = word[at], word[at - 1], word[at + 1 :]
+    if character == "得":
+        return "de5"
+    if character == "了" and before in "得不":
+        return "liao3"
+    if character == "行" and not after and _COUNTING.search(before):
+        return "hang2"
+    if character == "儿" and before not in _CHILDREN and (not after or after in _AFTER_ERHUA):
+        return "er5"
+    return None
 
 
 def _de(before: str, after: str) -> str:
@@ -123,8 +160,13 @@ def _huan(before: str, after: str) -> str:
 
 
 def _zhe(before: str, after: str) -> str:
-    """着: the particle zhe after a verb."""
-    return "zhe5" if before else "zhao2"
+    """着: zháo in 看得着 and 睡不着, else the particle zhe after a verb."""
+    return "zhao2" if not before or _LE_ABLE.search(before) else "zhe5"
+
+
+def _jiao(_before: str, _after: str) -> str:
+    """教: the verb jiāo."""
+    return "jiao1"
 
 
 def _zhong(_before: str, after: str) -> str:
@@ -144,4 +186,5 @@ _RULES: Final = {
     "还": _huan,
     "着": _zhe,
     "重": _zhong,
+    "教": _jiao,
 }

@@ -9,12 +9,13 @@ from typing import Final
 
 from myna.engines.kokoro.words import Word
 
-_DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百点")
+_DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百")
 # 一 keeps its tone behind these: 第一, 星期一, 统一战线.
 _FIRST_AFTER: Final = frozenset("第期周统唯万之初归合专单划如逐惟")
-# A number that orders rather than counts: 一月, 一号楼, 一级.
-_ORDERED: Final = frozenset("月号日楼班级等")
+# A number that orders rather than counts, or in a sum: 一月, 一号楼, 一级, 一加一.
+_ORDERED: Final = frozenset("月号日楼班级等加减乘除")
 _NEUTRAL_WORDS: Final = (
+    "这儿 那儿 哪儿 相声 "
     "东西 妈妈 爸爸 哥哥 姐姐 弟弟 妹妹 爷爷 奶奶 叔叔 太太 先生 时候 朋友 漂亮 喜欢 告诉 知道 明白 认识 "
     "意思 衣服 便宜 头发 眼睛 耳朵 月亮 消息 事情 地方 晚上 早上 行李 名字 学生 客气 舒服 麻烦 清楚 热闹 "
     "暖和 凉快 干净 聪明 老实 厉害 结实 打听 打算 商量 休息 招呼 收拾 关系 生意 买卖 窗户 嘴巴 鼻子 豆腐 "
@@ -53,7 +54,9 @@ def _with_tone(syllable: str, tone: str) -> str:
 def _one_and_not(text: str, syllables: list[str]) -> list[str]:
     changed = list(syllables)
     for at in range(len(text) - 1, -1, -1):
-        before, after = text[at - 1 : at], text[at + 1 : at + 2]
+        before, after = text[at - 1 : at] if at else "", text[at + 1 : at + 2]
+        if after == "点" and text[at + 2 : at + 3] in _DIGITS:
+            after = "零"  # a decimal
         following = changed[at + 1][-1:] if after else ""
         if text[at] == "一":
             changed[at] = "yi" + _tone_of_one(before, after, following)

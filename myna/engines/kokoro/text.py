@@ -8,7 +8,7 @@ import msgspec
 import regex
 
 from myna.engines.kokoro import english as english_sounds
-from myna.engines.kokoro import mandarin
+from myna.engines.kokoro import mandarin as mandarin_sounds
 from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.latin import (
     Spelled,
@@ -50,6 +50,8 @@ _BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
 # Letters and digits of English, with what is between them. A full stop before a word is that of an
 # abbreviation, since the sentence is not at its end.
+_WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
+"""A line break within a sentence."""
 _LETTER: Final = r"[\p{Script=Latin}\p{Script=Greek}\p{Script=Inherited}0-9]"
 _TOKEN: Final = regex.compile(
     rf"(?P<han>\p{{Script=Han}}+)|(?P<latin>{_LETTER}(?:{_LETTER}|['’&@/%+=_°-]|[,:](?={_LETTER})"
@@ -79,11 +81,10 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
     `english` returns the IPA of English text by espeak-ng, British or American as requested.
     """
-    chinese = language.lower().startswith("zh")
-    sounds = _Sounds(chinese, language.lower() == "en-gb", english)
+    reader = _Reader(language.lower(), english)
     found: list[Piece] = []
-    for sentence in sentences(_readable(text, chinese), _SENTENCE_MAX_CHARS):
-        found.extend(_piece(run) for run in _runs(list(_parts(sentence, sounds))))
+    for sentence in sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS):
+        found.extend(_piece(run) for run in _runs(reader.parts(sentence)))
     if found:
         found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
     return found
@@ -91,7 +92,7 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
 def unspoken(text: str) -> Unspoken:
     """What the voices leave out of a text: letters of other scripts, rare Han, emoji."""
-    left = [character for character in _INVISIBLE.sub("", plain(text)) if not _is_spoken(character)]
+    left = [character for character in _clean(text) if not _is_spoken(character)]
     return Unspoken(len(left), tuple(sorted({_script(character) for character in left})))
 
 
@@ -110,35 +111,73 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "Unknown").partition(" ")[0].title()
 
 
-def _readable(text: str, chinese: bool) -> str:
-    """The text with its addresses, numbers and signs in words."""
-    text = plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
-    if not chinese:
-        return money_in_english(addresses_in_words(text, chinese=False))
-    if not _HAN.search(text) and _LATIN.search(text):
-        return text
-    text = addresses_in_words(text, chinese=True)
+def _clean(text: str) -> str:
+    return plain(_CONTROL.sub(" ", _INVISIBLE.sub("", text)))
+
+
+class _Reader:
+    """Reads sentences to the parts of their pieces, in a voice of one language."""
+
+    def __init__(self, language: str, english: English) -> None:
+        self._mandarin = language.startswith("zh")
+        self._british = language == "en-gb"
+        self._english = english
+
+    def parts(self, sentence: str) -> list[_Part]:
+        """The words of a sentence, each with the mark after it; the last one has a mark at the text's end.
+
+        A Mandarin voice reads the numbers and signs of a sentence without Han in English, if it has letters.
+        """
+        mandarin = self._mandarin and (_HAN.search(sentence) or not _LATIN.search(sentence))
+        text = _in_mandarin(sentence) if mandarin else _in_english(sentence)
+        found: list[_Part] = []
+        for token in _TOKEN.finditer(text):
+            kind: str = token.lastgroup
+            mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
+            if mark and found:
+                found[-1] = _marked(found[-1], mark)
+            found.extend(part for part in self._words(kind, token[0], bool(mandarin)) if part.sound)
+        if found and not found[-1].mark:
+            found[-1] = _marked(found[-1], ".")
+        return found
+
+    def _words(self, kind: str, text: str, mandarin: bool) -> Iterator[_Part]:
+        if kind == "han":
+            for sound in mandarin_sounds.phonemes(text):
+                yield _Part(sound, False)
+        elif kind == "latin" and not mandarin:
+            yield from self._english_words(text)
+        elif kind == "latin":
+            for word in spoken_words(text):
+                if isinstance(word, Spelled):
+                    yield _Part(english_sounds.spelled(word.letters), True)
+                elif _HAN.search(word):
+                    yield from self._words("han", word, mandarin)
+                else:
+                    yield from self._english_words(word)
+
+    def _english_words(self, text: str) -> Iterator[_Part]:
+        ipa = self._english(text)
+        sounds = english_sounds.symbols(ipa, british=self._british, mandarin=self._mandarin)
+        for sound in sounds.split():
+            yield _Part(sound, self._mandarin)
+
+
+def _in_mandarin(sentence: str) -> str:
+    """A sentence with its addresses, numbers and signs in words."""
+    text = addresses_in_words(sentence, chinese=True)
     if not _HAN.search(text):
         text = reading.spoken_form(text + "\n好").removesuffix("\n好")
     return signs_in_mandarin(reading.spoken_form(text))
 
 
-def _parts(sentence: str, sounds: "_Sounds") -> Iterator[_Part]:
-    """The words of a sentence, each with the mark after it."""
-    last: _Part | None = None
-    for token in _TOKEN.finditer(sentence):
-        kind: str = token.lastgroup
-        mark = _mark(token[0]) if kind == "mark" else "," if kind == "bracket" else ""
-        if mark and last is not None:
-            last = msgspec.structs.replace(last, mark=max(last.mark, mark, key=_BY_STRENGTH.index))
-        for part in sounds.of(kind, token[0]):
-            if not part.sound:
-                continue
-            if last is not None:
-                yield last
-            last = part
-    if last is not None:
-        yield last
+def _in_english(sentence: str) -> str:
+    return money_in_english(addresses_in_words(sentence, chinese=False))
+
+
+def _marked(part: _Part, mark: str) -> _Part:
+    """The part with the stronger of its mark and `mark`."""
+    return msgspec.structs.replace(part, mark=max(part.mark, mark, key=_BY_STRENGTH.index))
 
 
 def _mark(marks: str) -> str:
@@ -146,36 +185,6 @@ def _mark(marks: str) -> str:
     if marks.count(".") > 1:
         return "…"
     return max((_MARKS[mark] for mark in marks), key=_BY_STRENGTH.index)
-
-
-class _Sounds:
-    """The phonemes of the words of a text."""
-
-    def __init__(self, chinese: bool, british: bool, english: English) -> None:
-        self._chinese = chinese
-        self._british = british
-        self._english = english
-
-    def of(self, kind: str, text: str) -> Iterator[_Part]:
-        """The words of a token in Han or Latin; none of others."""
-        if kind == "han":
-            for sound in mandarin.phonemes(text):
-                yield _Part(sound, False)
-        elif kind == "latin" and not self._chinese:
-            yield from self._words(text)
-        elif kind == "latin":
-            for word in spoken_words(text):
-                if isinstance(word, Spelled):
-                    yield _Part(english_sounds.spelled(word.letters), True)
-                elif _HAN.search(word):
-                    yield from self.of("han", word)
-                else:
-                    yield from self._words(word)
-
-    def _words(self, text: str) -> Iterator[_Part]:
-        sounds = english_sounds.symbols(self._english(text), british=self._british)
-        for sound in sounds.split():
-            yield _Part(sound, self._chinese)
 
 
 def _runs(parts: list[_Part]) -> Iterator[list[_Part]]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from myna.engines.kokoro.polyphones import PHRASES, reading_of
+from myna.engines.kokoro.polyphones import PHRASES, reading_of, reading_within
 from myna.engines.kokoro.syllables import is_syllable
+from myna.engines.kokoro.variants import simplified
 
 _JOINED_WORDS_MAX: Final = 3
 _PHRASE_MAX: Final = 8
@@ -28,10 +29,10 @@ class Word(msgspec.Struct, frozen=True):
 
 
 def words(text: str) -> list[Word]:
-    """The words of a text in Han with their readings."""
-    read = list(_read(list(_divided(_jieba().cut(text)))))
+    """The words of a text in Han with their readings; traditional characters become simplified."""
+    read = list(_read(list(_divided(_jieba().cut(simplified(text))))))
     texts = [word.text for word in read]
-    return [Word(word.text, reading_of(texts, at) or word.pinyin) for at, word in enumerate(read)]
+    return [Word(word.text, reading_of(texts, at, word.pinyin)) for at, word in enumerate(read)]
 
 
 def has_reading(character: str) -> bool:
@@ -77,6 +78,11 @@ def _by_phrases(word: str) -> Iterator[str]:
     """The reading of a word that is no phrase: its longest phrases from the left."""
     at = 0
     while at < len(word):
+        within = reading_within(word, at)
+        if within:
+            yield within
+            at += 1
+            continue
         for end in range(min(len(word), at + _PHRASE_MAX), at + 1, -1):
             reading = _phrase(word[at:end])
             if reading:

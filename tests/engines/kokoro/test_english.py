@@ -30,4 +30,12 @@ def test_symbols(ipa: str, american: str, british: str) -> None:
 
 
 def test_letters_one_by_one() -> None:
-    assert spelled("pdf") == "pˈi dˈi ˈɛf"
+    assert spelled("pdfé") == "pʰˈi dˈi ˈɛf ˈi"
+
+
+@pytest.mark.parametrize(
+    ("ipa", "expected"),
+    [("tˈiːm", "tʰˈim"), ("stˈɑp", "stˈɑp"), ("ˈɑpən", "ˈɑpən"), ("kˌoʊd pˈɛn", "kʰˌOd pʰˈɛn")],
+)
+def test_a_mandarin_voice_aspirates_stops_before_a_stressed_vowel(ipa: str, expected: str) -> None:
+    assert symbols(ipa, mandarin=True) == expected

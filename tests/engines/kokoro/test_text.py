@@ -24,7 +24,7 @@ def test_a_sentence_is_a_piece_with_the_pause_of_its_mark() -> None:
     assert pieces("你好，世界！再见。好", "zh-CN", letters) == [
         Piece("ni↗xau↓, ʂɨ↘ʨje↘!", False, 0.4),
         Piece("ʦai↘ʨjɛ↘n.", False, 0.4),
-        Piece("xau↓", False, 0.0),
+        Piece("xau↓.", False, 0.0),
     ]
 
 
@@ -35,7 +35,7 @@ def test_english_words_within_mandarin_make_a_mixed_piece() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("PDF 文件", "pˈi dˈi ˈɛf wə↗nʨjɛ↘n"),
+        ("PDF 文件", "pʰˈi dˈi ˈɛf wə↗nʨjɛ↘n"),
         ("NASA 的", "nasa tɤ"),
         ("iPhone 十五", "ˈI phɔnA ʂɨ↗u↓"),
         ("iPhone 15 好", "ˈI phɔnA ʂɨ↗u↓ xau↓"),
@@ -43,12 +43,12 @@ def test_english_words_within_mandarin_make_a_mixed_piece() -> None:
         ("B2B 和 C++", "bˈi tɔ bˈi xɤ↗ sˈi ʨja→ʨja→"),
         ("发到 jan9@acme.com 吧", "fa→tau↘ jan ʨjou↓ ai↘tʰɤ↘ akmA tjɛ↓n kɔm pa"),
         ("看 https://www.acme.com/ 吧", "kʰa↘n akmA tjɛ↓n kɔm pa"),
-        ("1+1=2", "i↘ʨja→ i→ tə↓ŋy↗ ɚ↘"),
+        ("1+1=2", "i→ʨja→ i→ tə↓ŋy↗ ɚ↘"),
         ("123", "i↘pai↓ɚ↘ʂɨ↗ sa→n"),
     ],
 )
 def test_names_and_addresses_as_a_mandarin_voice_says_them(text: str, expected: str) -> None:
-    assert said(text).replace("c", "k") == expected
+    assert said(text).replace("c", "k") == expected + "."
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,17 @@ def test_names_and_addresses_as_a_mandarin_voice_says_them(text: str, expected: 
         ("Dr. Who waits.", "dɹ whɔ waits."),
         ("Why?! No...", "why? | nɔ…"),
         ("It (he) sat.", "it, hA, sat."),
+        ("A line\nthat goes on.\nNot", "a linA that ɡɔAs ɔn. | nɔt."),
     ],
 )
 def test_english_text(text: str, expected: str) -> None:
     assert said(text, "en-US").replace("c", "k") == expected
+
+
+def test_a_sentence_without_han_keeps_its_digits_in_a_mandarin_voice() -> None:
+    heard: list[str] = []
+    pieces("我有 2 only。I have 15 pets.", "zh-CN", lambda text: heard.append(text) or "a")
+    assert heard == ["only", "I have 15 pets"]
 
 
 def test_what_is_before_espeak_has_words_for_money() -> None:
