@@ -1,0 +1,106 @@
+"""What users of other Kokoro servers report, with the tiny model: parts of a text that are missing, and
+requests that end the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from demo import tiny_voices
+from myna.engines.interface import EngineFailed, EngineLimits, SpeechResult, Utterance
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import Kokoro
+from myna.engines.kokoro.job import RATE_HZ
+from myna.engines.kokoro.text import PIECE_SYMBOLS_MAX, pieces
+from myna.sandbox.confinement import AllowedPaths
+
+pytestmark = pytest.mark.anyio
+
+VOICE_ID = "zf_xiaobei"
+SYMBOL_S = 0.08  # the tiny model speaks each symbol and both ends for this long
+TRIMMED_S = 0.1  # silence that is cut off a piece, at most
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
+    model = tiny_voices.neural(tmp_path_factory.mktemp("models") / "kokoro", [VOICE_ID, "af_heart"])
+    limits = EngineLimits(processes=2, queue_max=30, job_deadline_s=60)
+    engine = KokoroConfig(str(model)).build(limits, Path())
+    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
+    yield engine
+    await engine.close()
+
+
+async def seconds_of(engine: Kokoro, text: str) -> float:
+    """The length of the whole sound."""
+    async with aclosing(engine.sound(Utterance(text, VOICE_ID, 1.0), DEADLINE_S)) as parts:
+        return sum([len(part.pcm) for part in [part async for part in parts]]) / 2 / RATE_HZ
+
+
+def expected_s(text: str) -> float:
+    """What the tiny model makes of all symbols of the text, with the pauses."""
+    found = pieces(text, "zh-CN", str)
+    return sum((len(piece.phonemes) + 2) * SYMBOL_S + piece.pause_s for piece in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "春眠不觉晓处处闻啼鸟夜来风雨声花落知多少" * 15,  # without punctuation
+        "今天天气很好。我们去公园吧！你来吗？好。" * 5,  # many sentences
+        "今天天气很好，我们去公园，" * 30,  # one long sentence
+    ],
+)
+async def test_a_long_text_is_spoken_to_its_end(engine: Kokoro, text: str) -> None:
+    count = len(pieces(text, "zh-CN", str))
+    assert count > 3
+    expected = expected_s(text)
+    assert expected - count * TRIMMED_S < await seconds_of(engine, text) <= expected + 0.01
+
+
+async def test_a_text_without_punctuation_has_no_pause_where_it_is_cut() -> None:
+    found = pieces("春眠不觉晓处处闻啼鸟夜来风雨声花落知多少" * 15, "zh-CN", str)
+    assert [piece.pause_s for piece in found] == [0.0] * len(found)
+    assert all(len(piece.phonemes) <= PIECE_SYMBOLS_MAX for piece in found)
+
+
+async def test_twenty_requests_at_once_are_all_answered(engine: Kokoro, tmp_path: Path) -> None:
+    texts = [f"第{number}句话，说完了。" for number in range(20)]
+    spoken = await asyncio.gather(
+        *(
+            engine.speak(Utterance(text, VOICE_ID, 1.0), tmp_path / f"{number}.mp3", DEADLINE_S)
+            for number, text in enumerate(texts)
+        )
+    )
+    for text, result in zip(texts, spoken, strict=True):
+        assert result.seconds == pytest.approx(expected_s(text), abs=3 * TRIMMED_S)
+
+
+async def test_requests_that_are_cancelled_in_the_middle_harm_no_other(
+    engine: Kokoro, tmp_path: Path
+) -> None:
+    async def speak(number: int) -> SpeechResult:
+        text = "今天天气很好。我们去公园吧！" * 3
+        return await engine.speak(Utterance(text, VOICE_ID, 1.0), tmp_path / f"{number}.mp3", DEADLINE_S)
+
+    speaking = [asyncio.create_task(speak(number)) for number in range(9)]
+    await asyncio.sleep(0)
+    for task in speaking[::3]:
+        task.cancel()
+    results = await asyncio.gather(*speaking, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results[::3])
+    others = [result for number, result in enumerate(results) if number % 3]
+    assert not [result for result in others if isinstance(result, EngineFailed)]
+    assert {f"{number}.mp3" for number in range(9) if number % 3} == {path.name for path in files(tmp_path)}
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@pytest.mark.parametrize("text", ["好", "嗯。", "A", "1"])
+async def test_a_text_of_one_syllable_is_spoken(engine: Kokoro, text: str) -> None:
+    assert await seconds_of(engine, text) > SYMBOL_S
