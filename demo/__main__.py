@@ -9,8 +9,9 @@ import sys
 from demo.output import Output
 from demo.runner import keep_running, run_demo, stops_after_tour
 from demo.service import Service, choose_settings
-from demo.tour import Tour
+from demo.tour import SOUNDS, Tour
 from demo.user import ACCOUNT, User
+from demo.voice import choose_voice
 from myna.settings import Settings
 
 
@@ -21,6 +22,7 @@ def demo(output: Output) -> None:
     output.say(
         f"Nothing leaves this machine unless you configure a model elsewhere. Data folder: {settings.data}."
     )
+    env |= choose_voice(settings, env, output)
     with Service(settings, env) as service:
         output.step("The service", "myna serve")
         if wanted != settings.port:
@@ -49,6 +51,7 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
         output.title("A real model instead of the parrot: any OpenAI-compatible URL, such as Ollama's.")
         output.paste("MYNA_CHAT_URL=http://127.0.0.1:11434/v1 MYNA_CHAT_MODEL=llama3.2 make demo")
     output.rows(
+        ("listen", f"the sounds are in {settings.data}/{SOUNDS}"),
         ("more units", f"MYNA_DATA={settings.data} .venv/bin/myna account grant {ACCOUNT} 100"),
         ("compute nodes", "make demo-node"),
         ("read on", "README.md, docs/real-models.md, docs/configuration.md"),

@@ -11,10 +11,14 @@ from demo.user import User
 from myna.settings import Settings
 
 QUESTION = "Hello! What is a myna, in one sentence?"
-SENTENCES = {
-    "zh": "你好，我是八哥。今天是2026年5月1日，气温23.5度。",
-    "en": "Hello, I am Myna. I speak without asking anybody else.",
-}
+SENTENCES = (
+    ("1-mandarin", "zh", "你好，我是八哥。今天是2026年5月1日，气温23.5度。"),
+    ("2-english", "en", "Hello, I am Myna. I speak without asking anybody else."),
+    ("3-mandarin-with-english", "zh", "我们的 team 用 Python 写了一个 server，明天下午三点 review。"),
+)
+"""The name of the file, the language of the voice, and the text."""
+SOUNDS = "listen"
+"""The folder of the sounds, in the data folder."""
 TO_SPEAK = "请朗读：春眠不觉晓，处处闻啼鸟。"
 SHOWN_CHARS = 24
 
@@ -68,15 +72,15 @@ class Tour:
         return voices
 
     def _speak(self, voices: list[dict[str, str]]) -> None:
-        self._output.step("Two sentences spoken, by plain HTTP", "POST /v1/tts")
+        self._output.step("Three sentences spoken, by plain HTTP", "POST /v1/tts")
         rows = []
-        for language, text in SENTENCES.items():
+        for name, language, text in SENTENCES:
             fitting = [voice["voice_id"] for voice in voices if voice["language"].startswith(language)]
             voice_id = fitting[0] if fitting else voices[0]["voice_id"]
             started = time.monotonic()
             spoken = self._user.ask("POST", "/tts", {"text": text, "voice_id": voice_id, "speed": "1.0"})
             made_ms = round((time.monotonic() - started) * 1000)
-            path, seconds = self._download(spoken["audio_url"], f"sentence-{language}.mp3")
+            path, seconds = self._download(spoken["audio_url"], f"{name}.mp3")
             rows.append((voice_id, f"{seconds:.1f} s", f"{made_ms} ms", str(path)))
         self._output.rows(("voice", "length", "made in", "listen to"), *rows)
 
@@ -85,7 +89,7 @@ class Tour:
         request = {"model": "svc-chat", "messages": [{"role": "user", "content": TO_SPEAK}]}
         answer = self._user.ask("POST", "/chat/completions", request)
         url = answer["choices"][0]["message"]["content"]
-        path, seconds = self._download(url, "sentence-by-chat.mp3")
+        path, seconds = self._download(url, "4-by-chat.mp3")
         self._output.rows(("you", TO_SPEAK), ("myna", url), ("listen to", f"{path} ({seconds:.1f} s)"))
 
     def _records(self) -> None:
@@ -105,5 +109,6 @@ class Tour:
         )
 
     def _download(self, url: str, name: str) -> tuple[Path, float]:
-        path = Path(self._settings.data) / name
+        path = Path(self._settings.data, SOUNDS, name)
+        path.parent.mkdir(exist_ok=True)
         return path, self._user.download(url, path)

@@ -47,15 +47,15 @@ def get(
     except KeyboardInterrupt:
         print(f"myna: interrupted; 'myna models get {name}' continues the download.", file=sys.stderr)
         return INTERRUPTED
+    fetched = {
+        "model": name,
+        "folder": str(got.folder),
+        "source": got.source,
+        "size_mb": round(model.size_bytes / MB),
+        "seconds": round(got.seconds, 1),
+    }
     show(
-        {
-            "model": name,
-            "folder": str(got.folder),
-            "source": got.source,
-            "size_mb": round(model.size_bytes / MB),
-            "seconds": round(got.seconds, 1),
-        },
-        json,
+        fetched if to else {**fetched, "next": "restart the service, if it runs with MYNA_SPEECH=auto"}, json
     )
     return 0
 

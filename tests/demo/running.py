@@ -12,15 +12,17 @@ from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 100
+DEADLINE_S = 250
 
 
 class Demo:
-    """One run of `python -m MODULE` in a folder, with these variables added to the environment."""
+    """One run of `python -m MODULE` in a folder, with these variables added to the environment. The
+    voices are those of espeak unless VOICE says otherwise."""
 
     def __init__(self, folder: Path, module: str = "demo", **env: str) -> None:
         self._out = folder / "stdout"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        ours = {"PYTHONPATH": str(ROOT), "MYNA_PORT": str(free_port()), "VOICE": "espeak"}
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
                 tethered([sys.executable, "-m", module], signal.SIGTERM),
@@ -28,7 +30,7 @@ class Demo:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**inherited, "PYTHONPATH": str(ROOT), "MYNA_PORT": str(free_port()), **env},
+                env={**inherited, **ours, **env},
                 start_new_session=True,
             )
 

