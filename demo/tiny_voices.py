@@ -235,10 +235,12 @@ def kokoro(folder: Path) -> Path:
 
 def neural(folder: Path, voices: Sequence[str]) -> Path:
     """A Kokoro model as the embedded engine loads it. The pitch also says the number of the voice: it is the
-    mean of its style."""
+    mean of its style. Only the first half of a style, which is the sound of the voice, differs from 0."""
     (folder / "voices").mkdir(parents=True)
     for number, voice in enumerate(voices):
-        np.full((510, 1, 256), number, "<f4").tofile(folder / "voices" / f"{voice}.bin")
+        style = np.zeros((510, 1, 256), "<f4")
+        style[:, :, :128] = 2 * number
+        style.tofile(folder / "voices" / f"{voice}.bin")
     net = _Net({"tokens": _INT, "style": _FLOAT, "speed": _FLOAT})
     speaker = net.number(net.add("ReduceMean", "style", keepdims=0))
     pace = net.add("Reciprocal", net.number("speed"))

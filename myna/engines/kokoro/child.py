@@ -61,12 +61,14 @@ class LoadedModel:
         return PieceSound(pcm, time.monotonic() - began_s)
 
     def _style(self, shares: Sequence[StyleShare], symbols: int) -> npt.NDArray[np.float32]:
-        """The voices' styles for this count of symbols, mixed."""
+        """The voices' styles for this count of symbols, mixed: the first half is the sound, the second the
+        prosody."""
         row = min(symbols, SYMBOLS_MAX - 1)
-        return sum(
-            (np.float32(part.share) * self._voice(part.voice)[row] for part in shares),
-            np.zeros(_STYLE_SHAPE[1:], np.float32),
-        )
+        style = np.zeros(_STYLE_SHAPE[1:], np.float32)
+        for part in shares:
+            halves = np.array([part.sound, part.prosody], np.float32)
+            style += np.repeat(halves, _STYLE_SHAPE[2] // 2) * self._voice(part.voice)[row]
+        return style
 
     def _read_voice(self, name: str) -> npt.NDArray[np.float32]:
         try:

@@ -14,7 +14,9 @@ from myna.engines.pool.child_main import path_bytes
 from myna.errors import ConfigError
 
 _MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
-_MIXED_SHARE: Final = 0.5
+_MIXED_SOUND: Final = 0.7
+_MIXED_PROSODY: Final = 0.2
+"""The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
 PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
 
@@ -61,7 +63,11 @@ def _file(model: Path, voice_id: str) -> Path:
 
 def _spoken(voice: EngineVoice) -> KokoroVoice:
     """Both languages in one sentence are understood best in a style between a voice of each."""
-    own = StyleShare(voice.voice_id, 1.0)
-    half = StyleShare(voice.voice_id, 1 - _MIXED_SHARE)
-    english = StyleShare(_MIXED_WITH[voice.gender], _MIXED_SHARE)
-    return KokoroVoice(voice=voice, style=(own,), mixed=(half, english))
+    return KokoroVoice(
+        voice=voice,
+        style=(StyleShare(voice.voice_id, sound=1.0, prosody=1.0),),
+        mixed=(
+            StyleShare(voice.voice_id, sound=1.0 - _MIXED_SOUND, prosody=1.0 - _MIXED_PROSODY),
+            StyleShare(_MIXED_WITH[voice.gender], sound=_MIXED_SOUND, prosody=_MIXED_PROSODY),
+        ),
+    )

@@ -20,7 +20,8 @@ class KokoroModel(msgspec.Struct, frozen=True):
 class Piece(msgspec.Struct, frozen=True):
     """Phonemes that are spoken in one run of the model, all of its vocabulary.
 
-    `mixed` is true if a Mandarin voice speaks English words. `pause_s` is the silence after the piece.
+    `mixed` is true in a text in which a Mandarin voice speaks English words. `pause_s` is the silence after
+    this piece.
     """
 
     phonemes: str
@@ -29,10 +30,12 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class StyleShare(msgspec.Struct, frozen=True):
-    """A part of a style: the name of one of the model's voices, and its share, 0 to 1."""
+    """A part of a style: the name of one of the model's voices, and its shares, 0 to 1, of the sound and of
+    the prosody (length and pitch)."""
 
     voice: str
-    share: float
+    sound: float
+    prosody: float
 
 
 class TextJob(msgspec.Struct, frozen=True):

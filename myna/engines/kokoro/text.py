@@ -1,5 +1,6 @@
 """Text to pieces of phonemes that the Kokoro model speaks one after another."""
 
+import math
 import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -79,15 +80,19 @@ class _Part(msgspec.Struct, frozen=True):
 def pieces(text: str, language: str, english: English) -> list[Piece]:
     """The pieces that a voice of `language` (zh-CN, en-US, en-GB) speaks in order; none without a sound.
 
-    `english` returns the IPA of English text by espeak-ng, British or American as requested.
+    `english` returns the IPA of English text by espeak-ng, British or American as requested. All pieces of
+    a text are mixed or none is, since a mixed one sounds like a somewhat different voice.
     """
     reader = _Reader(language.lower(), english)
     found: list[Piece] = []
     for sentence in sentences(_WRAPPED.sub(" ", _clean(text)), _SENTENCE_MAX_CHARS):
         found.extend(_piece(run) for run in _runs(reader.parts(sentence)))
-    if found:
-        found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
-    return found
+    if not found:
+        return []
+    found[-1] = msgspec.structs.replace(found[-1], pause_s=0.0)
+    if not any(piece.mixed for piece in found):
+        return found
+    return [msgspec.structs.replace(piece, mixed=True) for piece in found]
 
 
 def unspoken(text: str) -> Unspoken:
@@ -188,33 +193,36 @@ def _mark(marks: str) -> str:
 
 
 def _runs(parts: list[_Part]) -> Iterator[list[_Part]]:
-    """The parts in runs of at most PIECE_SYMBOLS_MAX: as many clauses as fit, else as many words."""
+    """The parts in runs of at most PIECE_SYMBOLS_MAX: whole clauses if they fit, else words."""
+    clauses = (_balanced([[part] for part in clause]) for clause in _clauses(parts))
+    return _balanced([words for clause in clauses for words in clause])
+
+
+def _balanced(groups: list[list[_Part]]) -> Iterator[list[_Part]]:
+    """The groups, one after another, in runs of about the same size: a short last one would sound odd."""
+    most = PIECE_SYMBOLS_MAX + 1
+    total = sum(map(_size, groups))
+    enough = total / max(1, math.ceil(total / most))
     run: list[_Part] = []
     length = 0
-    for clause in _clauses(parts):
-        size = sum(map(_size, clause))
-        if run and length + size > PIECE_SYMBOLS_MAX + 1:
+    for group in groups:
+        if run and (length >= enough or length + _size(group) > most):
             yield run
             run, length = [], 0
-        run.extend(clause)
-        length += size
+        run.extend(group)
+        length += _size(group)
     if run:
         yield run
 
 
 def _clauses(parts: list[_Part]) -> Iterator[list[_Part]]:
-    """The parts up to each mark, or as many as fit in one run of the model."""
+    """The parts up to each mark."""
     clause: list[_Part] = []
-    length = 0
     for part in _short(parts):
-        if length + _size(part) > PIECE_SYMBOLS_MAX + 1:
-            yield clause
-            clause, length = [], 0
         clause.append(part)
-        length += _size(part)
         if part.mark:
             yield clause
-            clause, length = [], 0
+            clause = []
     if clause:
         yield clause
 
@@ -229,9 +237,9 @@ def _short(parts: list[_Part]) -> Iterator[_Part]:
         yield _Part(sound, part.english, part.mark)
 
 
-def _size(part: _Part) -> int:
-    """The symbols of a part, with the space before the next one."""
-    return len(part.sound) + len(part.mark) + 1
+def _size(parts: list[_Part]) -> int:
+    """The symbols of the parts, each with the space before the next one."""
+    return sum(len(part.sound) + len(part.mark) + 1 for part in parts)
 
 
 def _piece(run: list[_Part]) -> Piece:

@@ -32,6 +32,11 @@ def test_english_words_within_mandarin_make_a_mixed_piece() -> None:
     assert pieces("我们的 bus 很好。", "zh-CN", letters) == [Piece("wo↓mən tɤ bus xə↗n xau↓.", True, 0.0)]
 
 
+def test_all_pieces_of_a_mixed_text_are_mixed() -> None:
+    assert [piece.mixed for piece in pieces("你好。再见！我有 bus。", "zh-CN", letters)] == [True] * 3
+    assert [piece.mixed for piece in pieces("Hello. Bye.", "en-US", letters)] == [False] * 2
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -86,6 +91,11 @@ def test_a_long_sentence_is_cut_at_its_clauses() -> None:
     found = pieces("我们去看看，" * 60 + "好。", "zh-CN", letters)
     assert len(found) > 1
     assert all(piece.phonemes.endswith(",") and piece.pause_s == 0.15 for piece in found[:-1])
+
+
+def test_a_sentence_is_cut_into_pieces_of_about_one_size() -> None:
+    (first, second) = pieces("我们去看看，" * 9 + "好。", "zh-CN", letters)
+    assert 0.8 < len(first.phonemes) / len(second.phonemes) < 1.25
 
 
 def test_a_long_clause_is_cut_between_words_without_a_pause() -> None:
