@@ -47,6 +47,7 @@ class Job(NamedTuple):
 def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -> Listening:
     """Speaks and hears the first `each` sentences of every group in the first two voices of each family, and
     the short list in every voice."""
+    measured_on = machine(folder)
     missing: dict[str, str] = {}
     whisper, kokoro = ears.fetch(), kokoro_model.ensured(ProgressBar(quiet=False))
     with speakers.running(folder, speech, kokoro) as speaker:
@@ -72,7 +73,7 @@ def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -
     else:
         missing[KOKORO] = "the service has no voice of it"
     return Listening(
-        machine=machine(folder),
+        machine=measured_on,
         versions={name: importlib.metadata.version(name) for name in _PACKAGES},
         pairs={
             family: (pairs[family][0].voice_id, pairs[family][1].voice_id)

@@ -22,7 +22,7 @@ ODD_PHRASES = re.compile(
 PER_1000_WORDS_MAX = 1.0
 PER_1000_LINES_MAX = 0.1
 """Of the code of each folder. Never raise it."""
-FOLDERS = ("myna", "tests", "bench", "demo", "pictures")
+FOLDERS = ("myna", "tests", "bench", "demo", "listen", "pictures")
 ODD_NAMES = re.compile(
     r"(^|_)(held|holder|handed_back|put_back|hung|hang_up|goes|stands?(?!_in)|stood|knocks?|bell|outlook|goodbye"
     r"|whoever|nobody|somebody|gone|lapsed|told|anew|strange|stranger|rests|rested|away)(_|$)",

@@ -74,7 +74,7 @@ def test_the_voices_are_listed_by_how_well_they_are_understood(page: Path) -> No
     assert lines == ["| `af_b` | en-US | 0.0% | -20.0 LUFS |", "| `zf_a` | zh-CN | 10.0% | -20.0 LUFS |"]
 
 
-def test_what_no_voice_is_heard_right_in_is_told_apart() -> None:
+def test_the_best_voice_of_each_text_leaves_its_errors() -> None:
     found = listening()
     found.voices["zh-female-1"] = "zh-CN"
     found.heard.append(heard(ESPEAK, "zh-female-1", EVERYDAY, 3))
