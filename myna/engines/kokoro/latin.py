@@ -55,6 +55,46 @@ _NAMED: Final = (
     (regex.compile(r"(?<=[\p{L}\p{N}]\s?)\+(?=\s?[\p{L}\p{N}])"), "加"),
     (regex.compile(r"(?<=[\p{L}\p{N}]\s?)=(?=\s?[\p{L}\p{N}])"), "等于"),
 )
+_PART: Final = regex.compile(r"[A-Za-z]+|[0-9]|[^A-Za-z0-9]")
+_IN_MANDARIN: Final = {
+    ".": "点",
+    "/": "斜杠",
+    "@": "艾特",
+    ":": "冒号",
+    "?": "问号",
+    "=": "等于",
+    "&": "和",
+    "%": "百分号",
+    "#": "井号",
+    "_": "下划线",
+    "+": "加",
+    "~": "波浪号",
+    "-": "杠",
+}
+_IN_ENGLISH: Final = {
+    ".": "dot",
+    "/": "slash",
+    "@": "at",
+    ":": "colon",
+    "?": "question mark",
+    "=": "equals",
+    "&": "and",
+    "%": "percent",
+    "#": "hash",
+    "_": "underscore",
+    "+": "plus",
+    "~": "tilde",
+    "-": "dash",
+}
+_NAMED: Final = (
+    (regex.compile(r"(?<![A-Za-z])([A-Za-z])\+\+"), r"\1 加加 "),
+    (regex.compile(r"(?<![A-Za-z])([A-Z])#"), r"\1 sharp "),
+    (regex.compile(r"(?<![A-Za-z0-9])([A-Z])2([A-Z])(?![A-Za-z0-9])"), r"\1 to \2"),
+    (regex.compile(r"(?<=\p{Latin})\s*&\s*(?=\p{Latin})"), " and "),
+    (regex.compile(r"&"), "和"),
+    (regex.compile(r"(?<=[\p{L}\p{N}]\s?)\+(?=\s?[\p{L}\p{N}])"), "加"),
+    (regex.compile(r"(?<=[\p{L}\p{N}]\s?)=(?=\s?[\p{L}\p{N}])"), "等于"),
+)
 _MONEY: Final = regex.compile(
     r"([$€£])(\d+(?:,\d{3})*)(?:\.(\d\d))?(?: (thousand|million|billion|trillion))?(?!\.?\d)"
 )
@@ -65,10 +105,13 @@ _PART: Final = regex.compile(
 )
 _WORDS_IN_CAPITALS: Final = (
     "NASA NATO UNESCO UNICEF OPEC AIDS RAM ROM SIM PIN GIF COVID SARS JSON YAML CUDA BIOS DOS ASEAN APEC "
-    "WIFI LASER RADAR OPPO VIVO SONY NIKE LEGO ZARA MUJI TOEFL HELLO WORLD THE AND FOR YOU ARE NOT ALL "
+    "WIFI LASER RADAR OPPO VIVO SONY NIKE LEGO ZARA MUJI TOEFL IKEA HELLO WORLD THE AND FOR YOU ARE NOT ALL "
     "NEW HI NO GO TO OF IN IS IT ON MY WE SO UP DO BE"
 )
 _AS_WORDS: Final = frozenset(_WORDS_IN_CAPITALS.split())
+_SPELLED_WORDS: Final = frozenset(("vip", "ai", "id", "ip", "ui", "ux", "tv", "pc", "dj", "ktv", "qq"))
+"""Acronyms that people also write in small letters."""
+_SAID_AS: Final = ((regex.compile(r"\bSaaS\b"), "sass"), (regex.compile(r"\bPaaS\b"), "pass"))
 _LETTERS_MAX: Final = 5
 """A longer word in capitals is a word, not an acronym."""
 
@@ -92,18 +135,14 @@ def signs_in_mandarin(text: str) -> str:
     return text
 
 
-def money_in_english(text: str) -> str:
-    """`$5.20` as `5 dollars 20`."""
-    said: str = _MONEY.sub(_money, text)
-    return said
-
-
 def spoken_words(text: str) -> Iterator[str | Spelled]:
     """A Latin run within Mandarin: its words, letters said one by one, and its digits in Han."""
+    for pattern, written in _SAID_AS:
+        text = pattern.sub(written, text)
     words: list[str] = []
     for found in _PART.finditer(text):
         part = found[0]
-        if found["letters"] and not _is_word(part):
+        if part in _SPELLED_WORDS or (found["letters"] and not _is_word(part)):
             if words:
                 yield " ".join(words)
                 words = []
@@ -129,14 +168,3 @@ def _address(address: str, chinese: bool) -> str:
     parts = _ADDRESS_PART.findall(_SCHEME.sub("", address[:end]))
     said = (by_one(part) if chinese and part.isdigit() else names.get(part, part) for part in parts)
     return f" {' '.join(said)} {address[end:]}"
-
-
-def _money(found: "regex.Match[str]") -> str:
-    sign, whole, cents, scale = found.groups()
-    large, small = _CURRENCIES[sign]
-    if scale:
-        return f"{whole}{'.' + cents if cents else ''} {scale} {large}s"
-    said = f"{whole} {large}{'' if whole == '1' else 's'}"
-    if not cents or not int(cents):
-        return said
-    return f"{said} {int(cents)} {small}"

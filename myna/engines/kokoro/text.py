@@ -9,12 +9,12 @@ import msgspec
 import regex
 
 from myna.engines.kokoro import english as english_sounds
+from myna.engines.kokoro import english_numbers
 from myna.engines.kokoro import mandarin as mandarin_sounds
 from myna.engines.kokoro.job import Piece
 from myna.engines.kokoro.latin import (
     Spelled,
     addresses_in_words,
-    money_in_english,
     signs_in_mandarin,
     spoken_words,
 )
@@ -142,7 +142,7 @@ class _Reader:
             if mark and found:
                 found[-1] = _marked(found[-1], mark)
             found.extend(part for part in self._words(kind, token[0], bool(mandarin)) if part.sound)
-        if found and not found[-1].mark:
+        if found and found[-1].mark in ("", ","):
             found[-1] = _marked(found[-1], ".")
         return found
 
@@ -177,7 +177,7 @@ def _in_mandarin(sentence: str) -> str:
 
 
 def _in_english(sentence: str) -> str:
-    return money_in_english(addresses_in_words(sentence, chinese=False))
+    return english_numbers.in_words(addresses_in_words(sentence, chinese=False))
 
 
 def _marked(part: _Part, mark: str) -> _Part:
