@@ -1,4 +1,4 @@
-"""`python -m bench WHAT`: table (the default), quick, grow, speech, parts; page writes the page alone."""
+"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, parts; page writes the page."""
 
 import argparse
 import os
@@ -6,10 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, page, parts, reports, results, speech, table
+from bench import goals, grow, neural, page, parts, reports, results, speech, table
 from bench.install import PEERS
 
-TABLE, QUICK, GROW, SPEECH, PARTS, WRITE = "table", "quick", "grow", "speech", "parts", "page"
+WHAT = ("table", "quick", "grow", "speech", "neural", "parts", "page")
+TABLE, QUICK, GROW, SPEECH, NEURAL, PARTS, WRITE = WHAT
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
 
 def _options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    options.add_argument("what", nargs="?", default=TABLE, choices=(TABLE, QUICK, GROW, SPEECH, PARTS, WRITE))
+    options.add_argument("what", nargs="?", default=TABLE, choices=WHAT)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=4, help="of a round")
     options.add_argument("--only", nargs="+", metavar="NAME", choices=table.wanted(), default=table.wanted())
@@ -58,6 +59,10 @@ def _measure(chosen: argparse.Namespace, folder: Path) -> None:
         database = "postgresql" if chosen.postgresql else "sqlite"
         grown = grow.grow(folder, database, rounds, seconds, chosen.minutes, chosen.full)
         path = results.write(f"grow-{database}", grown)
+    elif chosen.what == NEURAL:
+        spoken = neural.measure(folder, rounds, seconds)
+        path = results.write("neural", spoken)
+        print(neural.table(spoken))
     elif chosen.what == PARTS:
         path = results.write("parts", parts.measure())
         print(parts.table(results.read("parts")))

@@ -1,0 +1,63 @@
+"""Kokoro alone, with the code of Myna's child process: `python -m bench.kokoro_alone MODEL SECONDS TEXT`.
+
+Prints a JSON line: the seconds of work for a second of sound, of the bare run of the model and with all that
+the child does to its sound. The text becomes phonemes before that, in a program of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from myna.engines.kokoro.child import LoadedModel
+from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, StyleShare
+from myna.engines.kokoro.symbols import NUMBERS
+
+VOICE = "zf_xiaobei"
+_SPLIT = """
+import sys
+from functools import partial
+from myna.engines.espeak.phonemizer import Phonemizer
+from myna.engines.kokoro.text import pieces
+english = partial(Phonemizer().ipa, language="en-us")
+print("".join(piece.phonemes for piece in pieces(sys.argv[1], "zh-CN", english)))
+"""
+
+
+def main(folder: Path, seconds: float, text: str) -> None:
+    """One figure after the other, each for half of the time."""
+    phonemes = subprocess.run(
+        [sys.executable, "-c", _SPLIT, text], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
+    style = [StyleShare(VOICE, sound=1.0, prosody=1.0)]
+    row = model._style(style, len(phonemes))
+    tokens = [[0, *(NUMBERS[symbol] for symbol in phonemes), 0]]
+
+    def bare() -> int:
+        inputs = {"tokens": tokens, "style": row, "speed": np.array([1.0], np.float32)}
+        return len(model._session.run(None, inputs)[0])
+
+    def whole() -> int:
+        return len(model.speak(PieceJob(phonemes, style, 1.0)).pcm) // 2
+
+    figures = {name: _factor(work, seconds / 2) for name, work in (("model", bare), ("child", whole))}
+    print(json.dumps(figures | {"audio_s": whole() / RATE_HZ}))
+
+
+def _factor(work: Callable[[], int], seconds: float) -> float:
+    """Seconds of work for a second of sound."""
+    work()
+    samples, began = 0, time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        samples += work()
+    return (time.perf_counter() - began) / (samples / RATE_HZ)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
