@@ -55,50 +55,6 @@ _NAMED: Final = (
     (regex.compile(r"(?<=[\p{L}\p{N}]\s?)\+(?=\s?[\p{L}\p{N}])"), "加"),
     (regex.compile(r"(?<=[\p{L}\p{N}]\s?)=(?=\s?[\p{L}\p{N}])"), "等于"),
 )
-_PART: Final = regex.compile(r"[A-Za-z]+|[0-9]|[^A-Za-z0-9]")
-_IN_MANDARIN: Final = {
-    ".": "点",
-    "/": "斜杠",
-    "@": "艾特",
-    ":": "冒号",
-    "?": "问号",
-    "=": "等于",
-    "&": "和",
-    "%": "百分号",
-    "#": "井号",
-    "_": "下划线",
-    "+": "加",
-    "~": "波浪号",
-    "-": "杠",
-}
-_IN_ENGLISH: Final = {
-    ".": "dot",
-    "/": "slash",
-    "@": "at",
-    ":": "colon",
-    "?": "question mark",
-    "=": "equals",
-    "&": "and",
-    "%": "percent",
-    "#": "hash",
-    "_": "underscore",
-    "+": "plus",
-    "~": "tilde",
-    "-": "dash",
-}
-_NAMED: Final = (
-    (regex.compile(r"(?<![A-Za-z])([A-Za-z])\+\+"), r"\1 加加 "),
-    (regex.compile(r"(?<![A-Za-z])([A-Z])#"), r"\1 sharp "),
-    (regex.compile(r"(?<![A-Za-z0-9])([A-Z])2([A-Z])(?![A-Za-z0-9])"), r"\1 to \2"),
-    (regex.compile(r"(?<=\p{Latin})\s*&\s*(?=\p{Latin})"), " and "),
-    (regex.compile(r"&"), "和"),
-    (regex.compile(r"(?<=[\p{L}\p{N}]\s?)\+(?=\s?[\p{L}\p{N}])"), "加"),
-    (regex.compile(r"(?<=[\p{L}\p{N}]\s?)=(?=\s?[\p{L}\p{N}])"), "等于"),
-)
-_MONEY: Final = regex.compile(
-    r"([$€£])(\d+(?:,\d{3})*)(?:\.(\d\d))?(?: (thousand|million|billion|trillion))?(?!\.?\d)"
-)
-_CURRENCIES: Final = {"$": ("dollar", "cents"), "€": ("euro", "cents"), "£": ("pound", "pence")}
 _PART: Final = regex.compile(
     r"(?P<letters>(?:\p{Lu}{2,}|(?<!\p{L})\p{L})(?=s?(?!\p{Ll}))|\p{Lu}+(?=\p{Lu}\p{Ll}))"
     r"|(?P<word>\p{Lu}?(?:\p{Ll}|\p{M}|['’](?=\p{L}))+|\p{L}+)|(?P<digits>\d+)|."
