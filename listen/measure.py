@@ -1,6 +1,7 @@
 """One run: the service speaks, then the plain library, then Whisper hears both; never two at once."""
 
 import importlib.metadata
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ class Job(NamedTuple):
 def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -> Listening:
     """Speaks and hears the first `each` sentences of every group in the first two voices of each family, and
     the short list in every voice."""
-    measured_on = machine(folder)
+    measured_on, load_average = machine(folder), os.getloadavg()[0]
     missing: dict[str, str] = {}
     whisper, kokoro = ears.fetch(), kokoro_model.ensured(ProgressBar(quiet=False))
     with speakers.running(folder, speech, kokoro) as speaker:
@@ -84,6 +85,7 @@ def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -
         short={language: [sentence.text for sentence in short(language)] for language in SHORT},
         peak_bytes=peaks,
         missing=missing,
+        load_average=round(load_average, 1),
         heard=hear(Ear(whisper), jobs, spoken),
     )
 

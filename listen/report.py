@@ -49,7 +49,8 @@ def figures_of(found: Listening) -> Iterator[str]:
     yield from (f"Not measured: {NAMES[family]}: {reason}." for family, reason in found.missing.items())
     yield (
         "Speed, one request at a time. The real-time factor is the time to make a second of sound, which"
-        " grows while other programs use the processor; processor time hardly does:"
+        " grows while other programs use the processor; processor time grows less."
+        f" The load average before the run was {found.load_average:.1f}:"
     )
     yield str(speed(found))
     yield "Peak memory, all processes of a kind together:"
@@ -75,19 +76,20 @@ def by_group(found: Listening) -> Table:
     rows = [
         [
             group,
+            f"{len({heard.text for heard in _heard(found, families[0], group)})}",
             f"{_of(found, families[0], group).units}",
             *(_percent(_of(found, family, group)) for family in families),
         ]
         for group in GROUPS
     ]
     rows.append([
-        "English, Mandarin voice", "",
+        "English, Mandarin voice", "", "",
         *(_percent(_of(found, family, ENGLISH, english=False)) for family in families),
     ])  # fmt: skip
     heads = [
         f"{NAMES[family]} (`{mandarin}`, `{english}`)" for family, (mandarin, english) in found.pairs.items()
     ]
-    return Table(["", "syllables and words", *heads], rows)
+    return Table(["", "sentences", "syllables and words", *heads], rows)
 
 
 def speed(found: Listening) -> Table:
@@ -172,9 +174,12 @@ def picture(found: Listening) -> str:
 
 def _of(found: Listening, family: str, group: str, *, english: bool = True) -> Score:
     """The errors of a family's voice for a group; with `english` English text is in the English voice."""
-    voice_id = found.pairs[family][group == ENGLISH and english]
-    wanted = (family, voice_id, group)
-    return _total([one for one in found.heard if (one.family, one.voice_id, one.group) == wanted])
+    return _total(_heard(found, family, group, english=english))
+
+
+def _heard(found: Listening, family: str, group: str, *, english: bool = True) -> list[Heard]:
+    wanted = (family, found.pairs[family][group == ENGLISH and english], group)
+    return [one for one in found.heard if (one.family, one.voice_id, one.group) == wanted]
 
 
 def _total(heard: Sequence[Heard]) -> Score:

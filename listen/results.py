@@ -32,6 +32,7 @@ class Listening(msgspec.Struct):
 
     `pairs`: the Mandarin and the English voice of each family that spoke all sentences. `voices`: the
     language of each voice, if all of them spoke. `short`: the texts that every voice of a language spoke.
+    `load_average`: that of the minute before the run, which other programs made.
     """
 
     machine: Machine
@@ -41,6 +42,7 @@ class Listening(msgspec.Struct):
     short: dict[str, list[str]]
     peak_bytes: dict[str, int]
     missing: dict[str, str]
+    load_average: float
     heard: list[Heard]
 
 

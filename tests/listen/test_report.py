@@ -30,6 +30,7 @@ def listening() -> Listening:
         short={"zh": ["text"], "en": ["text"]},
         peak_bytes={"main": 50_000_000, PLAIN: 700_000_000},
         missing={ESPEAK: "no voices"},
+        load_average=0.1,
         heard=[
             heard(KOKORO, "zf_a", EVERYDAY, 1),
             heard(KOKORO, "zf_a", EVERYDAY, 2, "another"),
@@ -59,9 +60,10 @@ def test_new_figures_replace_old_ones_and_keep_the_text(page: Path) -> None:
     assert text.endswith("\n\nMore words\n")
     assert "old figures" not in text
     assert text.count("1970-01-01, commit abc, 2 cores of a processor, Python 3.11.2; onnxruntime 1.0.") == 1
-    assert "| everyday | 20 | 15.0% | 90.0% |" in text
-    assert "| English | 10 | 0.0% | — |" in text
-    assert "| English, Mandarin voice |  | 50.0% | — |" in text
+    assert "| everyday | 2 | 20 | 15.0% | 90.0% |" in text
+    assert "| English | 1 | 10 | 0.0% | — |" in text
+    assert "| English, Mandarin voice |  |  | 50.0% | — |" in text
+    assert "The load average before the run was 0.1:" in text
     assert "| Myna, Kokoro | 0.25 | 0.2 s | 1.50 s | 1.50 s |" in text
     assert "| plain library | 700 MB |" in text
     assert "Not measured: Myna, espeak-ng: no voices." in text
