@@ -1,7 +1,7 @@
 """Kokoro alone, with the code of Myna's child process: `python -m bench.kokoro_alone MODEL SECONDS TEXT`.
 
 Prints a JSON line: the seconds of work for a second of sound, of the bare run of the model and with all that
-the child does to its sound. The text becomes phonemes before that, in a program of its own.
+the child does to its sound. The text becomes phonemes before that, in a separate program.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Channels: their order, their circuits, and which are valid."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -62,7 +63,7 @@ def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Confi
 def channels(settings: Settings | None = None, environ: dict[str, str] | None = None) -> Channels:
     chosen = settings or Settings(speech="none")
     return Channels(
-        settings=chosen, environ=environ or {}, http_client=HttpClient(connections_max=1), local=None
+        settings=chosen, environ=environ or {}, http_client=HttpClient(connections_max=1), local={}
     )
 
 
@@ -124,8 +125,9 @@ def test_the_channels_of_the_settings_go_first() -> None:
     assert [channel.key for channel in found] == ["k", "", ""]
 
 
-def test_settings_without_channels_provide_only_the_embedded_voice() -> None:
-    assert [(channel.kind, channel.url) for channel in from_settings(Settings())] == [("speech", "espeak:")]
+def test_settings_without_channels_provide_only_the_embedded_voice(tmp_path: Path) -> None:
+    found = from_settings(Settings(data=str(tmp_path)))
+    assert [(channel.kind, channel.url) for channel in found] == [("speech", "espeak:")]
     assert from_settings(Settings(speech="none")) == []
 
 

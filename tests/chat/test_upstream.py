@@ -26,7 +26,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
     another channel that answers, and without."""
     caplog.set_level(logging.CRITICAL)  # records would be kept, with references to the exceptions
     outbound = HttpClient(connections_max=1)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local=None)
+    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
     channel = Channel(kind="chat", name="one", url=upstream.url, model="", key="")
     candidates = [channel, *[Channel(kind="chat", name="two", url=PARROT, model="", key="")] * others]
     upstream.behave(fault)
@@ -52,7 +52,7 @@ async def test_a_failed_call_leaves_no_reference_cycle(
 async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle_s: float = 0.1) -> Channels:
     """Asks two channels that never answer, with a client that times out after `idle_s`."""
     outbound = HttpClient(connections_max=2, idle_s=idle_s)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local=None)
+    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
     both = [Channel(kind="chat", name=name, url=upstream.url, model="", key="") for name in ("one", "two")]
     upstream.behave("hang")
     for _ in range(times):
@@ -121,7 +121,7 @@ def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, kind: st
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
     """No caller can open circuits or cause requests to all channels by max_tokens or a stop sequence."""
     outbound = HttpClient(connections_max=1)
-    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local=None)
+    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=outbound, local={})
     both = [Channel(kind="chat", name=name, url=upstream.url, model="", key="") for name in ("one", "two")]
     upstream.behave("empty")
     for _ in range(FAILURES_MAX):

@@ -9,6 +9,7 @@ from myna import voice_overrides
 from myna.channels import Channels
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineVoice
+from myna.engines.registry import ESPEAK
 from myna.errors import CommandError
 from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
@@ -27,10 +28,10 @@ async def channels() -> AsyncIterator[Channels]:
     """The channels of a service with the embedded voices."""
     outbound = HttpClient(connections_max=1)
     yield Channels(
-        settings=Settings(),
+        settings=Settings(speech="espeak"),
         environ={},
         http_client=outbound,
-        local=Espeak(processes=1, queue_max=1, job_deadline_s=1.0),
+        local={ESPEAK: Espeak(processes=1, queue_max=1, job_deadline_s=1.0)},
     )
     await outbound.close()
 
@@ -159,7 +160,7 @@ async def test_the_override_of_an_unavailable_voice_is_kept_and_can_be_removed(
 ) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True)
     without_channels = Channels(
-        settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local=None
+        settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local={}
     )
     assert await voice_overrides.list_public(books.db, without_channels) == []
     await voice_overrides.hide(books.db, without_channels, FIRST, False)

@@ -37,6 +37,7 @@ def _main() -> None:
     if sys.platform == "linux":
         # After the change of user, which resets it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(sys.argv[1]), 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for its background jobs
     os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - the arguments are the test's own
 
 

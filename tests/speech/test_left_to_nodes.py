@@ -60,8 +60,8 @@ class SpeechService:
             sound_s=2.0,
             sound_max_s=1800,
         )
-        settings = Settings()
-        channels = Channels(settings=settings, environ={}, http_client=self.outbound, local=None)
+        settings = Settings(speech="espeak")
+        channels = Channels(settings=settings, environ={}, http_client=self.outbound, local={})
         space, quota = FreeSpace(books.folder, 0), Quota(books.db, service.config)
         planner = Planner(
             db=books.db,

@@ -99,7 +99,7 @@ class TaskService:
             settings=Settings(speech="none"),
             environ={},
             http_client=HttpClient(connections_max=1),
-            local=None,
+            local={},
         )
         capacity = Capacity(self.db)
         planner = Planner(
