@@ -25,7 +25,7 @@ from myna.engines.interface import (
 )
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
-from myna.engines.kokoro.job import RATE_HZ
+from myna.engines.kokoro.job import RATE_HZ, Piece, PieceSound, TextJob
 from myna.errors import ConfigError
 from myna.sandbox.confinement import AllowedPaths
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
@@ -225,3 +225,25 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
     with pytest.raises(ConfigError, match="there is no 'zf_xiaoni'; there are zf_xiaobei, af_heart"):
         KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())
+
+
+async def test_closing_the_sound_in_the_middle_ends_its_work_first(
+    engine: Kokoro, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    async def speak_first_piece_only(piece: Piece, *_: object) -> PieceSound:
+        if piece.phonemes != pieces[0].phonemes:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(piece.phonemes)
+        return PieceSound(bytes(2), 0.0)
+
+    sound = engine.sound(said(), DEADLINE_S)
+    pieces = (await engine._text_pool.run(TextJob(SENTENCES, "zh-CN"), DEADLINE_S)).pieces
+    monkeypatch.setattr(engine, "_speak_piece", speak_first_piece_only)
+    await anext(sound)
+    await asyncio.sleep(0)
+    await sound.aclose()
+    assert ended == [pieces[1].phonemes]

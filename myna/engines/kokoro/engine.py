@@ -158,8 +158,9 @@ class Kokoro:
         try:
             voice = self._voice_of(utterance)
             ends_at = asyncio.get_running_loop().time() + deadline_s
-            async for part in self._spoken(utterance, voice, ends_at, client):
-                yield part
+            async with aclosing(self._spoken(utterance, voice, ends_at, client)) as parts:
+                async for part in parts:
+                    yield part
         finally:
             self._texts -= 1
 
