@@ -108,11 +108,11 @@ async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
     engine: Kokoro, tmp_path: Path
 ) -> None:
     """The tiny model's English voice hums 2,000 Hz higher than its Mandarin voice, by the first half of its
-    style, of which the mixture has 0.7."""
+    style, of which the mixture has 0.6."""
     for voice_id in VOICE_IDS:
         await engine.speak(said("Hello.", voice_id), tmp_path / f"{voice_id}.mp3", DEADLINE_S)
     low, high = (_mean_hz(tmp_path / f"{voice_id}.mp3") for voice_id in VOICE_IDS)
-    assert high - low == pytest.approx(600, rel=0.1)
+    assert high - low == pytest.approx(800, rel=0.1)
 
 
 def _mean_hz(path: Path) -> float:

@@ -14,8 +14,8 @@ from myna.engines.pool.child_main import path_bytes
 from myna.errors import ConfigError
 
 _MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
-_MIXED_SOUND: Final = 0.7
-_MIXED_PROSODY: Final = 0.2
+_MIXED_SOUND: Final = 0.6
+_MIXED_PROSODY: Final = 0.1
 """The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
 PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
