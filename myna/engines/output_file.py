@@ -47,7 +47,7 @@ class DurableFiles:
         write = bounded(file.write, rate_hz, sound_max_s)
         took_s = 0.0
         try:
-            await self._disk.run(file.open)
+            await self._disk.run_metadata(file.open)  # before `close`, in the same thread
             async for sound in parts:
                 took_s += sound.took_s
                 await self._disk.run(partial(write, sound.pcm))

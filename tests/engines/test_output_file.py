@@ -3,18 +3,20 @@
 import asyncio
 import errno
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from myna.audio.mp3 import Mp3File
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     EngineBusy,
     EngineCrashed,
     EngineFailed,
     EngineTimedOut,
+    SoundPart,
     SpeechResult,
     Utterance,
 )
@@ -243,3 +245,32 @@ async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(EngineCrashed):
         await _kept(tmp_path / "said.mp3", 60, dies)
     await until(lambda: _files(tmp_path) == [])
+
+
+async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StalledDisk()
+    create = Mp3File.open
+
+    def create_slowly(file: Mp3File) -> None:
+        disk.block(tmp_path)
+        create(file)
+
+    monkeypatch.setattr(Mp3File, "open", create_slowly)
+    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
+
+    async def no_sound() -> AsyncIterator[SoundPart]:
+        return
+        yield
+
+    writing = asyncio.create_task(
+        files.write_sound(no_sound(), tmp_path / ".part", tmp_path / "a.mp3", 24_000, LONG_S)
+    )
+    await until(lambda: bool(disk.calls))
+    writing.cancel()
+    await asyncio.sleep(0)
+    disk.resume()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert not list(tmp_path.iterdir())  # noqa: ASYNC240
