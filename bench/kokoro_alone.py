@@ -23,7 +23,7 @@ _SPLIT = """
 import sys
 from functools import partial
 from myna.engines.espeak.phonemizer import Phonemizer
-from myna.engines.kokoro.text import pieces
+from myna.engines.kokoro.text.pieces import pieces
 english = partial(Phonemizer().ipa, language="en-us")
 print("".join(piece.phonemes for piece in pieces(sys.argv[1], "zh-CN", english)))
 """

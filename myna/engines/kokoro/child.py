@@ -1,6 +1,6 @@
 """The child program that speaks with Kokoro, run by `pool/child_program.py`.
 
-One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text.py` keeps pieces short.
+One run of the model takes some 180 MB and 1.2 MB for each symbol, so `text/pieces.py` keeps pieces short.
 """
 
 import functools

@@ -9,7 +9,7 @@ import msgspec
 
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
-from myna.engines.kokoro.text import pieces, unspoken
+from myna.engines.kokoro.text.pieces import pieces, unspoken
 from myna.engines.pool.child_main import ReportProgress, Work
 from myna.engines.text import reading
 

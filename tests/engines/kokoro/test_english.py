@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.engines.kokoro.english import spelled, symbols
+from myna.engines.kokoro.text.english import spelled, symbols
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.engines.kokoro.english_numbers import in_words
+from myna.engines.kokoro.text.english_numbers import in_words
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from myna.engines.kokoro.mandarin import phonemes
-from myna.engines.kokoro.sandhi import spoken_tones
-from myna.engines.kokoro.syllables import is_syllable, symbols
-from myna.engines.kokoro.words import has_reading, words
+from myna.engines.kokoro.text.mandarin import phonemes
+from myna.engines.kokoro.text.sandhi import spoken_tones
+from myna.engines.kokoro.text.syllables import is_syllable, symbols
+from myna.engines.kokoro.text.words import has_reading, words
 
 
 def read(text: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.engines.kokoro.symbols import NUMBERS
-from myna.engines.kokoro.text import PIECE_SYMBOLS_MAX, Piece, Unspoken, pieces, unspoken
+from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, Piece, Unspoken, pieces, unspoken
 
 NOT_LETTERS = regex.compile(r"[^a-z ]+")
 

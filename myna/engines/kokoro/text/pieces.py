@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 import regex
 
-from myna.engines.kokoro import english as english_sounds
-from myna.engines.kokoro import english_numbers
-from myna.engines.kokoro import mandarin as mandarin_sounds
 from myna.engines.kokoro.job import Piece
-from myna.engines.kokoro.latin import (
+from myna.engines.kokoro.text import english as english_sounds
+from myna.engines.kokoro.text import english_numbers
+from myna.engines.kokoro.text import mandarin as mandarin_sounds
+from myna.engines.kokoro.text.latin import (
     Spelled,
     addresses_in_words,
     signs_in_mandarin,
     spoken_words,
 )
-from myna.engines.kokoro.words import has_reading
+from myna.engines.kokoro.text.words import has_reading
 from myna.engines.text import reading
 from myna.engines.text.sentences import sentences
 from myna.engines.text.signs import plain

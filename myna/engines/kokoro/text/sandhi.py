@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from myna.engines.kokoro.words import Word
+from myna.engines.kokoro.text.words import Word
 
 _DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百")
 # 一 keeps its tone behind these: 第一, 星期一, 统一战线.

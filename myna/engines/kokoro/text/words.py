@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from myna.engines.kokoro.polyphones import PHRASES, reading_of, reading_within
-from myna.engines.kokoro.syllables import is_syllable
-from myna.engines.kokoro.variants import simplified
+from myna.engines.kokoro.text.polyphones import PHRASES, reading_of, reading_within
+from myna.engines.kokoro.text.syllables import is_syllable
+from myna.engines.kokoro.text.variants import simplified
 
 _JOINED_WORDS_MAX: Final = 3
 _PHRASE_MAX: Final = 8

@@ -13,7 +13,7 @@ from myna.engines.interface import EngineFailed, EngineLimits, SpeechResult, Utt
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ
-from myna.engines.kokoro.text import PIECE_SYMBOLS_MAX, pieces
+from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, pieces
 from myna.sandbox.confinement import AllowedPaths
 
 pytestmark = pytest.mark.anyio

@@ -1,8 +1,8 @@
 """Mandarin text in Han to the phonemes of the Kokoro model."""
 
-from myna.engines.kokoro.sandhi import spoken_tones
-from myna.engines.kokoro.syllables import symbols
-from myna.engines.kokoro.words import Word, words
+from myna.engines.kokoro.text.sandhi import spoken_tones
+from myna.engines.kokoro.text.syllables import symbols
+from myna.engines.kokoro.text.words import Word, words
 
 
 def phonemes(text: str) -> list[str]:

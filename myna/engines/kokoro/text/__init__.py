@@ -1,0 +1,1 @@
+"""Text to the phonemes of Kokoro: Mandarin, English, both mixed, cut into pieces."""
