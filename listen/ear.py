@@ -68,6 +68,8 @@ def _download(folder: Path) -> None:
         "-m",
         "pip",
         "download",
+        "--only-binary",
+        ":all:",
         "--quiet",
         "--no-deps",
         "--dest",

@@ -187,7 +187,11 @@ class Service:
         async with contextlib.AsyncExitStack() as undo:
             for engine in self.engines.values():
                 undo.push_async_callback(engine.close)
-            await asyncio.gather(*(self._start_engine(name) for name in self.engines))
+            started = await asyncio.gather(
+                *(self._start_engine(name) for name in self.engines), return_exceptions=True
+            )
+            for failure in filter(None, started):
+                raise failure
             undo.pop_all()
 
     async def _start_engine(self, name: str) -> None:

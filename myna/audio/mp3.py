@@ -38,7 +38,7 @@ class Mp3File:
     def __init__(self, part: Path, target: Path, rate_hz: int) -> None:
         self._part = part
         self._target = target
-        self._rate_hz = rate_hz
+        self.rate_hz = rate_hz
         self._samples = self._sound_bytes = 0
         self._head = b""
         self._is_open = False
@@ -81,19 +81,19 @@ class Mp3File:
         """Moves the file to `target`. Requires at least one sample."""
         self._append(bytes(self._encoder.flush()))
         self._file.seek(0)
-        self._file.write(_info_frame(self._head, self._rate_hz, self._samples, self._sound_bytes))
+        self._file.write(_info_frame(self._head, self.rate_hz, self._samples, self._sound_bytes))
         self._file.seek(0)
         sha256 = hashlib.file_digest(self._file, "sha256").digest()
         size_bytes = self._file.tell()
         self._file.close()
         self._part.replace(self._target)
-        return Mp3(self._samples / self._rate_hz, size_bytes, sha256)
+        return Mp3(self._samples / self.rate_hz, size_bytes, sha256)
 
     def _append(self, encoded: bytes) -> None:
         if encoded and not self._head:
             self._head = encoded[:_FRAME_HEADER_BYTES]
             self._file.write(
-                _info_frame(self._head, self._rate_hz, 0, 0)
+                _info_frame(self._head, self.rate_hz, 0, 0)
             )  # placeholder; `finish` overwrites it
         self._file.write(encoded)
         self._sound_bytes += len(encoded)

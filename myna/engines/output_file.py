@@ -18,6 +18,7 @@ from myna.engines.interface import (
     EngineBusy,
     EngineFailed,
     EngineTimedOut,
+    NothingSpoken,
     SoundPart,
     SpeechResult,
 )
@@ -39,23 +40,35 @@ class DurableFiles:
         self._disk = DiskExecutor(at_once)
 
     async def write_sound(
-        self, parts: AsyncIterator[SoundPart], part: Path, target: Path, rate_hz: int, sound_max_s: float
+        self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float, ends_at: float
     ) -> SpeechResult:
-        """Encodes the parts of a sound as they come, to `part` and then to `target`. Raises SoundTooLong past
-        `sound_max_s` seconds, EngineFailed if the disk fails, and errors of `parts`."""
-        file = Mp3File(part, target, rate_hz)
-        write = bounded(file.write, rate_hz, sound_max_s)
-        took_s = 0.0
+        """Encodes the parts of a sound as they come, from the first one on. Raises SoundTooLong past
+        `sound_max_s` seconds, EngineTimedOut at `ends_at`, a time of the event loop, EngineFailed if the disk
+        fails, NothingSpoken for no sound, and errors of `parts`."""
         try:
-            await self._disk.run_metadata(file.open)  # before `close`, in the same thread
-            async for sound in parts:
-                took_s += sound.took_s
-                await self._disk.run(partial(write, sound.pcm))
-            finished = await self._disk.run(file.finish)
+            async with asyncio.timeout_at(ends_at):
+                return await self._encode(parts, file, sound_max_s)
+        except TimeoutError as error:
+            raise EngineTimedOut("The text was not spoken and stored in time.") from error
         except OSError as error:
             raise EngineFailed(error.strerror or type(error).__name__) from error
         finally:
             await self._disk.clean_up(file.close)
+
+    async def _encode(
+        self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float
+    ) -> SpeechResult:
+        write = bounded(file.write, file.rate_hz, sound_max_s)
+        took_s, size_bytes = 0.0, 0
+        async for sound in parts:
+            took_s += sound.took_s
+            if sound.pcm and not size_bytes:
+                await self._disk.run_metadata(file.open)  # before `close`, in the same thread
+            size_bytes += len(sound.pcm)
+            await self._disk.run(partial(write, sound.pcm))
+        if not size_bytes:
+            raise NothingSpoken("This voice has no sound for the text.")
+        finished = await self._disk.run(file.finish)
         return SpeechResult(finished.seconds, finished.size_bytes, finished.sha256, took_s)
 
     async def write(

@@ -40,7 +40,7 @@ def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
     kokoro = data_folder / "models" / "kokoro"
     neural, fast = KokoroConfig(str(kokoro)), EspeakConfig()
     if speech == AUTO:
-        return {**({KOKORO: neural} if kokoro.is_dir() else {}), ESPEAK: fast}
+        return {**({KOKORO: neural} if neural.is_installed else {}), ESPEAK: fast}
     if speech == "kokoro":
         return {KOKORO: neural}
     if speech == "espeak":

@@ -260,11 +260,12 @@ def _tidy(place: _Place) -> None:
 
 
 def _give(place: _Place, owner: tuple[int, int] | None) -> None:
-    """Hands the files, the lock and the folder of all models to the service's user."""
+    """Hands the files, the lock and the folder of all models to the service's user, who may have replaced
+    any of them by a link."""
     if owner:
         staged = (place.staged, *place.staged.rglob("*"))
         for path in (place.target.parent, place.beside("lock"), *staged):
-            os.chown(path, *owner)
+            os.chown(path, *owner, follow_symlinks=False)
 
 
 @contextmanager

@@ -104,7 +104,12 @@ class _Clients:
         self, client: str, command: list[str], wanted: str, package: Package, environ: dict[str, str]
     ) -> None:
         with subprocess.Popen(  # noqa: S603  the user's own client
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            command,
+            cwd=self._folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         ) as process:
             try:
                 said = self._watched(process, package)

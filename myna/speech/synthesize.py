@@ -146,6 +146,8 @@ class Synthesizer:
         if not plan.by_node:
             failures: list[EngineFailed] = []
             for channel in plan.choice.channels:
+                if channel.full:  # it refused the text, or has no slot for it
+                    continue
                 spoken = await self._speak_on(channel, call, plan, answers, failures, disconnected)
                 if spoken is not None:
                     return spoken

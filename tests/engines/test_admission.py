@@ -62,27 +62,32 @@ def test_texts_ahead_are_estimated_by_fair_queueing() -> None:
     assert admission.refusal("a", 3.0, within_s=20.0) == TOO_LATE  # all five go first: 20 + 3 of 15
 
 
-def test_an_idle_engine_accepts_a_text_that_it_can_just_speak_in_time() -> None:
-    admission = admission_of(processes=1)
-    admission.measured(60.0, 594.6)  # a second of sound takes one of work
-    assert admission.refusal("a", SOON_S - 1, SOON_S) == ""
-    assert admission.refusal("a", SOON_S + 1, SOON_S) == TOO_LONG
+def slow(processes_per_text: int = 1) -> Admission:
+    """An engine that takes a second for a second of sound."""
+    return Admission(
+        processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=processes_per_text
+    )
 
 
-def test_a_text_that_several_processes_speak_is_done_sooner() -> None:
-    admission = Admission(processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=2)
-    assert admission.refusal("a", 2 * SOON_S - 1, SOON_S) == ""
-    assert admission.refusal("a", 2 * SOON_S + 1, SOON_S) == TOO_LONG
+@pytest.mark.parametrize("processes_per_text", [1, 2])
+def test_a_text_that_even_an_idle_engine_cannot_speak_in_time_is_refused(processes_per_text: int) -> None:
+    admission = slow(processes_per_text)
+    possible_s = processes_per_text * SOON_S
+    assert admission.refusal("a", possible_s - 1, SOON_S) == ""
+    assert admission.refusal("a", possible_s + 1, SOON_S) == TOO_LONG
 
 
-def test_an_engine_that_was_slow_once_accepts_short_texts_and_recovers() -> None:
+def test_an_idle_engine_accepts_a_possible_text_however_slow_it_was() -> None:
     admission = admission_of()
-    admission.measured(60.0, 6000.0)
-    assert admission.refusal("a", 100.0, SOON_S) == TOO_LONG
-    for _ in range(4000):
-        assert admission.refusal("a", 1.0, SOON_S) == ""
-        admission.measured(1.0, 0.01)
+    admission.measured(60.0, 600000.0)
     assert admission.refusal("a", 100.0, SOON_S) == ""
+
+
+def test_short_and_long_texts_wait_for_each_other_where_all_processes_speak_one() -> None:
+    admission = slow(processes_per_text=2)
+    admission.acquire("a", LONG_S + 1)
+    assert admission.refusal("b", 10.0, within_s=400.0) == TOO_LATE  # 300 s ahead and 5 s, of 300 s
+    assert admission.refusal("b", 10.0, within_s=410.0) == ""
 
 
 def test_short_texts_change_the_estimated_pace_little() -> None:

@@ -16,6 +16,7 @@ from myna.engines.interface import (
     EngineCrashed,
     EngineFailed,
     EngineTimedOut,
+    NothingSpoken,
     SoundPart,
     SpeechResult,
     Utterance,
@@ -247,6 +248,10 @@ async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
     await until(lambda: _files(tmp_path) == [])
 
 
+async def one_part() -> AsyncIterator[SoundPart]:
+    yield SoundPart(bytes(48_000), 0.5)
+
+
 async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,12 +265,10 @@ async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
     monkeypatch.setattr(Mp3File, "open", create_slowly)
     files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
 
-    async def no_sound() -> AsyncIterator[SoundPart]:
-        return
-        yield
+    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
 
     writing = asyncio.create_task(
-        files.write_sound(no_sound(), tmp_path / ".part", tmp_path / "a.mp3", 24_000, LONG_S)
+        files.write_sound(one_part(), mp3, LONG_S, asyncio.get_running_loop().time() + LONG_S)
     )
     await until(lambda: bool(disk.calls))
     writing.cancel()
@@ -273,4 +276,28 @@ async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
     disk.resume()
     with pytest.raises(asyncio.CancelledError):
         await writing
+    assert not list(tmp_path.iterdir())  # noqa: ASYNC240
+
+
+async def test_a_sound_on_a_stalled_disk_ends_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StalledDisk()
+    monkeypatch.setattr(Mp3File, "write", lambda file, pcm: disk.block(pcm))
+    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
+    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
+    with pytest.raises(EngineTimedOut):
+        await files.write_sound(one_part(), mp3, LONG_S, asyncio.get_running_loop().time() + 0.2)
+    disk.resume()
+    await until(lambda: not list(tmp_path.iterdir()))
+
+
+async def test_a_sound_without_a_sample_is_refused_without_a_file(tmp_path: Path) -> None:
+    async def silent() -> AsyncIterator[SoundPart]:
+        yield SoundPart(b"", 0.5)
+
+    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
+    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
+    with pytest.raises(NothingSpoken):
+        await files.write_sound(silent(), mp3, LONG_S, asyncio.get_running_loop().time() + LONG_S)
     assert not list(tmp_path.iterdir())  # noqa: ASYNC240

@@ -147,7 +147,12 @@ def test_the_files_belong_to_the_services_user(
     model: Model, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, tuple[int, int]] = {}
-    monkeypatch.setattr(os, "chown", lambda path, user, group: given.update({Path(path).name: (user, group)}))
+
+    def chown(path: Path, user: int, group: int, *, follow_symlinks: bool) -> None:
+        assert not follow_symlinks
+        given[path.name] = (user, group)
+
+    monkeypatch.setattr(os, "chown", chown)
     install.get(model, target, install.RELEASE, report, (12, 34))
     assert given.keys() == {
         "models", ".tiny.lock", "files", "voices", "model.onnx", "zf_one.bin", "am_two.bin",

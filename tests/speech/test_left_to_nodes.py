@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from myna.channels import Channels, SpeechChannel
-from myna.engines.interface import EngineVoice
+from myna.engines.interface import EngineVoice, SpeechResult
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommitInDoubt, UpstreamFailed
 from myna.farm.capacity import Capacity
@@ -159,3 +160,25 @@ async def test_a_lost_reply_after_a_node_completed_the_call_is_in_doubt(
         await db.close()
     assert await books.balance(customer) == 9
     assert await books.state(call.id) == CallState.KEPT
+
+
+class NeverAsked(OpenAISpeech):
+    """The engine of a channel that is full."""
+
+    async def speak(self, *_: object, **__: object) -> SpeechResult:
+        raise AssertionError("it refused the text, and was asked")
+
+
+async def test_a_channel_that_refused_the_text_is_not_asked(postgres_books: Books) -> None:
+    books = postgres_books
+    customer = await books.customer()
+    async with ledger_service_on(books.db) as service:
+        speaks = SpeechService(books, service, Tasks(books.db, lease_s=30))
+        never = NeverAsked(
+            speaks.outbound, DiskExecutor(), url=CLOSED_PORT_URL, key=None, model="m", answer_max_bytes=1
+        )
+        full = SpeechChannel("full", never, (), up=True, full=True)
+        choice = structs.replace(speaks.plan.choice, channels=(full, *speaks.plan.choice.channels))
+        speaks.plan = structs.replace(speaks.plan, choice=choice)
+        call = await service.admit(customer, service.order(task=speech(TaskStatus.PROCESSING)))
+        await speaks.deliver(call)

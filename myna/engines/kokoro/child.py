@@ -54,6 +54,8 @@ class LoadedModel:
                 "speed": np.array([own], np.float32),
             },
         )
+        if not np.isfinite(samples).all():
+            raise EngineFailed("The model returned samples that are not finite.")
         pcm = pcm_of(levelled(_trimmed(samples), RATE_HZ))
         if job.speed != own:
             tempo = Tempo(RATE_HZ, job.speed / own)

@@ -17,6 +17,7 @@ _MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
 _MIXED_SOUND: Final = 0.6
 _MIXED_PROSODY: Final = 0.1
 """The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
+_MODEL: Final = "model.onnx"
 PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
 
@@ -29,17 +30,22 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     threads: Annotated[int, Meta(ge=1, le=64)] = 1
     provider: Provider = "cpu"
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the folder has a model."""
+        return (Path(self.folder) / _MODEL).is_file()
+
     def build(self, limits: EngineLimits, folder: Path) -> Kokoro:
         check_unique("voices", self.voices or ())
         model = folder / self.folder
-        if not self.folder or not (model / "model.onnx").is_file():
+        if not self.folder or not (model / _MODEL).is_file():
             raise ConfigError(
                 f"folder: there is no model.onnx in {model}; get the model: myna models get kokoro --to"
                 f" {model}"
             )
         return Kokoro(
             KokoroModel(folder=path_bytes(model), threads=self.threads, provider=self.provider),
-            [_spoken(voice) for voice in self._chosen(model)],
+            [_spoken(voice, model) for voice in self._chosen(model)],
             processes=min(limits.processes, PROCESSES_MAX),
             queue_max=limits.queue_max,
             job_deadline_s=limits.job_deadline_s,
@@ -61,11 +67,14 @@ def _file(model: Path, voice_id: str) -> Path:
     return model / "voices" / f"{voice_id}.bin"
 
 
-def _spoken(voice: EngineVoice) -> KokoroVoice:
+def _spoken(voice: EngineVoice, model: Path) -> KokoroVoice:
     """Both languages in one sentence are understood best in a style between a voice of each."""
+    own = (StyleShare(voice.voice_id, sound=1.0, prosody=1.0),)
+    if not _file(model, _MIXED_WITH[voice.gender]).is_file():
+        return KokoroVoice(voice=voice, style=own, mixed=own)
     return KokoroVoice(
         voice=voice,
-        style=(StyleShare(voice.voice_id, sound=1.0, prosody=1.0),),
+        style=own,
         mixed=(
             StyleShare(voice.voice_id, sound=1.0 - _MIXED_SOUND, prosody=1.0 - _MIXED_PROSODY),
             StyleShare(_MIXED_WITH[voice.gender], sound=_MIXED_SOUND, prosody=_MIXED_PROSODY),

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from myna.audio.mp3 import Mp3File
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -139,8 +140,9 @@ class Kokoro:
 
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
+            file = Mp3File(part, path, RATE_HZ)
             async with aclosing(self.sound(utterance, left_s, client)) as parts:
-                return await self._files.write_sound(parts, part, path, RATE_HZ, utterance.sound_max_s)
+                return await self._files.write_sound(parts, file, utterance.sound_max_s, ends_at)
 
         result = await self._files.write(path, deadline_s, write)
         if client.sound_s:
@@ -165,8 +167,7 @@ class Kokoro:
             self._texts -= 1
 
     async def close(self) -> None:
-        await self._pool.close()
-        await self._text_pool.close()
+        await asyncio.gather(self._pool.close(), self._text_pool.close())
 
     async def _spoken(
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
@@ -176,10 +177,14 @@ class Kokoro:
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
+        disconnected = client.disconnected  # for the first piece: the text has not been started before
         try:
             for piece in pieces:
                 while len(tasks) < self._processes and (following_piece := next(following, None)):
-                    work = self._speak_piece(following_piece, utterance.speed, voice, ends_at, client)
+                    job = _job(following_piece, voice, utterance.speed)
+                    left_s = ends_at - asyncio.get_running_loop().time()
+                    work = self._pool.run(job, left_s, queue_key=client.queue_key, disconnected=disconnected)
+                    disconnected = None
                     tasks.append(asyncio.create_task(work))
                 sound = await tasks.popleft()
                 pause = bytes(2 * round(piece.pause_s / utterance.speed * RATE_HZ))
@@ -203,17 +208,10 @@ class Kokoro:
         )
         if found.unspoken:
             metrics.UNSPOKEN_CHARACTERS.inc(found.unspoken)
-            log.warning("%d characters were not spoken, of: %s", found.unspoken, ", ".join(found.scripts))
+            log.info("%d characters were not spoken, of: %s", found.unspoken, ", ".join(found.scripts))
         if not found.pieces:
             raise NothingSpoken("This voice has no sound for the text.")
         return found.pieces
-
-    async def _speak_piece(
-        self, piece: Piece, speed: float, voice: KokoroVoice, ends_at: float, client: Client
-    ) -> PieceSound:
-        job = PieceJob(piece.phonemes, list(voice.mixed if piece.mixed else voice.style), speed)
-        left_s = ends_at - asyncio.get_running_loop().time()
-        return await self._pool.run(job, left_s, queue_key=client.queue_key)
 
     def _voice_of(self, utterance: Utterance) -> KokoroVoice:
         voice = self._voices.get(utterance.voice_id)
@@ -228,3 +226,7 @@ class Kokoro:
         if files is None or self._model.provider != "cpu":
             return None
         return AllowedPaths((self._model.folder,))
+
+
+def _job(piece: Piece, voice: KokoroVoice, speed: float) -> PieceJob:
+    return PieceJob(piece.phonemes, list(voice.mixed if piece.mixed else voice.style), speed)

@@ -68,7 +68,7 @@ class Admission:
         self._in_use = 0
         self._counts: dict[Hashable, int] = {}
         self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
-        self._pace = pace
+        self._pace = self._pace_initial = pace
         self._processes_per_text = processes_per_text
 
     @classmethod
@@ -103,15 +103,17 @@ class Admission:
         ahead_s = self._ahead_s(account, sound_s)
         if ahead_s and ahead_s * self._pace + own_s > WAIT_SHARE_MAX * within_s:
             return TOO_LATE
-        # An idle engine needs no margin for the texts ahead, and its measured pace improves by jobs alone.
-        return TOO_LONG if own_s > within_s else ""
+        # By the initial pace: the measured one improves by jobs alone, so an idle engine must get some.
+        possible_s = sound_s * self._pace_initial / self._processes_per_text
+        return TOO_LONG if possible_s > within_s else ""
 
     def retry_s(self, account: Hashable, sound_s: float, within_s: float) -> float:
         """Seconds until a refused text may get a slot, at the measured pace: when each account has had one
         more text spoken and the texts ahead leave this one enough time."""
         uses = [use for lane in self._lanes.values() for use in lane.values()]
         round_s = sum(use.sound_s / use.count for use in uses) * self._pace / self._processes
-        late_s = (self._ahead_s(account, sound_s) + sound_s) * self._pace - WAIT_SHARE_MAX * within_s
+        own_s = sound_s * self._pace / self._processes_per_text
+        late_s = self._ahead_s(account, sound_s) * self._pace + own_s - WAIT_SHARE_MAX * within_s
         return max(round_s, late_s)
 
     def acquire(self, account: Hashable, sound_s: float) -> None:
@@ -144,10 +146,12 @@ class Admission:
         """Seconds of sound ahead of the account's next text, for each process that speaks them.
 
         All texts of the account are ahead. Of each other account, as many as the account has itself are: the
-        queue is fair. A single process speaks long and short texts in turns, so both are ahead.
+        queue is fair. A single process speaks long and short texts in turns, so both are ahead; so they are
+        where all processes speak one text, in short pieces.
         """
         long = is_long(sound_s)
-        lanes = self._lanes.values() if self._processes == 1 else [self._lanes[long]]
+        one_lane = self._processes == 1 or self._processes_per_text > 1
+        lanes = list(self._lanes.values()) if one_lane else [self._lanes[long]]
         own = [lane[account] for lane in lanes if account in lane]
         own_s, own_count = sum(use.sound_s for use in own), sum(use.count for use in own)
         others_s = sum(
@@ -156,6 +160,8 @@ class Admission:
             for other, use in lane.items()
             if other != account
         )
+        if one_lane:
+            return (own_s + others_s) / self._processes
         for_long = long_max(self._processes)
         speaking = for_long if long else max(1, self._processes - (for_long if self._lanes[True] else 0))
         return (own_s + others_s) / speaking

@@ -26,7 +26,8 @@ import msgspec
 from myna.engines.interface import EngineFailed
 from myna.sandbox.confinement import AllowedPaths, Confinement, confine
 
-FRAME_MAX_BYTES = 1 << 20
+FRAME_MAX_BYTES = 8 << 20
+"""More than a minute of sound, at any speed of a piece of text."""
 LENGTH = struct.Struct(">I")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NICENESS = 10
@@ -124,21 +125,22 @@ def serve(module: str, parent_pid: int) -> None:
     while True:
         job = jobs.get()
         _send(replies, JobStarted(job.number))
-        _send(replies, _run(work, job, functools.partial(_report_progress, replies, job.number)))
+        _write(replies, _run(work, job, functools.partial(_report_progress, replies, job.number)))
 
 
-def _run(work: Work, job: StartJob, report_progress: ReportProgress) -> Reply:
+def _run(work: Work, job: StartJob, report_progress: ReportProgress) -> bytes:
+    """The frame of the reply. A result that is too large for a frame is an error of the job."""
     try:
         result = work(bytes(job.job), report_progress)
-        return JobDone(job.number, msgspec.Raw(msgspec.msgpack.encode(result)))
+        return framed(JobDone(job.number, msgspec.Raw(msgspec.msgpack.encode(result))))
     except EngineFailed as error:
-        return JobFailed(job.number, type(error).__name__, str(error))
+        return framed(JobFailed(job.number, type(error).__name__, str(error)))
     except Exception as error:
         if not (isinstance(error, OSError) and error.errno in _NO_ROOM):
             traceback.print_exc()
         # An OSError's text names the path; its strerror does not ("No space left on device").
         reason = error.strerror if isinstance(error, OSError) else None
-        return JobFailed(job.number, EngineFailed.__name__, reason or type(error).__name__)
+        return framed(JobFailed(job.number, EngineFailed.__name__, reason or type(error).__name__))
 
 
 def _report_progress(replies: BinaryIO, number: int, fraction: float) -> None:
@@ -162,7 +164,11 @@ def silence_libraries() -> None:
 
 
 def _send(replies: BinaryIO, reply: Reply) -> None:
-    replies.write(framed(reply))
+    _write(replies, framed(reply))
+
+
+def _write(replies: BinaryIO, frame: bytes) -> None:
+    replies.write(frame)
     replies.flush()
 
 

@@ -1,6 +1,7 @@
 """The embedded neural voice with a tiny model and the real runtime."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import soundfile
 
 from demo import tiny_voices
 from myna.engines.interface import (
+    CallerDisconnected,
     Client,
     EngineCrashed,
     EngineFailed,
@@ -25,7 +27,7 @@ from myna.engines.interface import (
 )
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
-from myna.engines.kokoro.job import RATE_HZ, Piece, PieceSound, TextJob
+from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound, TextJob
 from myna.errors import ConfigError
 from myna.sandbox.confinement import AllowedPaths
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
@@ -132,6 +134,7 @@ async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
 async def test_what_no_voice_can_speak_is_logged_and_counted(
     engine: Kokoro, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     before = UNSPOKEN_CHARACTERS._value.get()
     await engine.speak(said("你好 ภาษา 🎉"), tmp_path / "a.mp3", DEADLINE_S)
     assert "5 characters were not spoken, of: Emoji, Thai" in caplog.text
@@ -227,22 +230,71 @@ def test_a_voice_that_is_not_there_is_refused(model: Path) -> None:
         KokoroConfig(str(model), voices=["zf_xiaoni"]).build(LIMITS, Path())
 
 
+async def test_a_full_piece_at_the_lowest_speed_is_spoken(engine: Kokoro, tmp_path: Path) -> None:
+    """Four times 14 s of sound in one frame."""
+    text = "春眠不觉晓处处闻啼鸟夜来风雨声花落知多少春眠不觉晓处处闻啼鸟。"
+    plain = await engine.speak(said(text), tmp_path / "plain.mp3", DEADLINE_S)
+    slow = await engine.speak(said(text, speed=0.25), tmp_path / "slow.mp3", DEADLINE_S)
+    assert slow.seconds / 4 == pytest.approx(plain.seconds, rel=0.1)
+    assert slow.seconds > 40
+
+
+async def test_a_text_that_waits_is_not_spoken_after_its_client_left(model: Path, tmp_path: Path) -> None:
+    engine = KokoroConfig(str(model)).build(EngineLimits(processes=1, queue_max=4, job_deadline_s=60), Path())
+    await engine.start()
+    left = asyncio.Event()
+    try:
+        pid = engine._pool.pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        first = asyncio.create_task(engine.speak(said("你好。"), tmp_path / "a.mp3", DEADLINE_S))
+        await until(lambda: not engine._pool._idle)
+        client = Client(disconnected=left.wait)
+        second = asyncio.create_task(engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S, client))
+        await until(lambda: len(engine._pool._waiting) == 1)
+        left.set()
+        with pytest.raises(CallerDisconnected):
+            await second
+        os.kill(pid, signal.SIGCONT)
+        assert (await first).seconds > 0
+    finally:
+        await engine.close()
+
+
+async def test_a_model_that_returns_no_numbers_fails_the_text(tmp_path: Path) -> None:
+    model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
+    np.full((510, 1, 256), np.nan, "<f4").tofile(model / "voices" / "zf_xiaobei.bin")
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    await engine.start()
+    try:
+        with pytest.raises(EngineFailed, match="not finite"):
+            await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S)
+    finally:
+        await engine.close()
+
+
+def test_a_voice_speaks_english_by_itself_where_the_english_voice_is_missing(tmp_path: Path) -> None:
+    model = tiny_voices.neural(tmp_path / "kokoro", ["zf_xiaobei"])
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    voice = engine._voices["zf_xiaobei"]
+    assert voice.mixed == voice.style
+
+
 async def test_closing_the_sound_in_the_middle_ends_its_work_first(
     engine: Kokoro, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[str] = []
+    pieces = (await engine._text_pool.run(TextJob(SENTENCES, "zh-CN"), DEADLINE_S)).pieces
 
-    async def speak_first_piece_only(piece: Piece, *_: object) -> PieceSound:
-        if piece.phonemes != pieces[0].phonemes:
+    async def speak_first_piece_only(job: PieceJob, *_: object, **__: object) -> PieceSound:
+        if job.phonemes != pieces[0].phonemes:
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append(piece.phonemes)
+                ended.append(job.phonemes)
         return PieceSound(bytes(2), 0.0)
 
+    monkeypatch.setattr(engine._pool, "run", speak_first_piece_only)
     sound = engine.sound(said(), DEADLINE_S)
-    pieces = (await engine._text_pool.run(TextJob(SENTENCES, "zh-CN"), DEADLINE_S)).pieces
-    monkeypatch.setattr(engine, "_speak_piece", speak_first_piece_only)
     await anext(sound)
     await asyncio.sleep(0)
     await sound.aclose()

@@ -9,7 +9,7 @@ import regex
 from myna.engines.text.numerals import by_one, cardinal
 
 _ADDRESS: Final = regex.compile(
-    r"(?:(?:https?|ftp)://|www\.)[!-~]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"(?:(?:https?|ftp)://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     r"|(?<![\w.-])(?:[\w-]+\.)+(?:com|cn|net|org|io|ai|top|gov|edu|me|app|dev)(?![\w-])(?:/[!-~]*)?",
     regex.ASCII | regex.IGNORECASE,
 )

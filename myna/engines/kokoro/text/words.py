@@ -40,11 +40,6 @@ def has_reading(character: str) -> bool:
     return bool(_syllable(character))
 
 
-def warm() -> None:
-    """Loads the dictionaries, which takes a second or two."""
-    words("你好")
-
-
 def _divided(found: Sequence[str]) -> Iterator[str]:
     for word in found:
         if len(word) == 2 and word[0] in _PARTICLES and word not in _phrases():

@@ -116,7 +116,8 @@ class TooManyChanges(Exception):
 
 async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     """Records what a node can do and when it was heard; False if the node was removed. The offer of a
-    node is not changed. Its own speed is used until jobs were measured. Raises TooManyChanges."""
+    node that shuts down is not changed. Its own speed is used until jobs were measured. Raises
+    TooManyChanges."""
     rows = await db.fetch(
         "UPDATE nodes SET slots = $2, version = $3,"
         " chars_per_s = CASE WHEN CAST($4 AS DOUBLE PRECISION) > 0 THEN $4 ELSE chars_per_s END"
