@@ -1,7 +1,8 @@
 """Kokoro alone, with the code of Myna's child process: `python -m bench.kokoro_alone MODEL SECONDS TEXT`.
 
-Prints a JSON line: the seconds of work for a second of sound, of the bare run of the model and with all that
-the child does to its sound. The text becomes phonemes before that, in a separate program.
+Prints a JSON line: how long one text takes, in seconds, as a bare run of the model and with all that the
+child does to its sound, and the length of that sound. The text becomes phonemes
+before that, in a separate program.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from myna.engines.kokoro.child import LoadedModel
-from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, StyleShare
+from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
 from myna.engines.kokoro.symbols import NUMBERS
 
 VOICE = "zf_xiaobei"
@@ -39,24 +40,25 @@ def main(folder: Path, seconds: float, text: str) -> None:
     row = model._style(style, len(phonemes))
     tokens = [[0, *(NUMBERS[symbol] for symbol in phonemes), 0]]
 
-    def bare() -> int:
+    def bare() -> object:
         inputs = {"tokens": tokens, "style": row, "speed": np.array([1.0], np.float32)}
-        return len(model._session.run(None, inputs)[0])
+        return model._session.run(None, inputs)
 
-    def whole() -> int:
-        return len(model.speak(PieceJob(phonemes, style, 1.0)).pcm) // 2
+    def whole() -> PieceSound:
+        return model.speak(PieceJob(phonemes, style, 1.0))
 
-    figures = {name: _factor(work, seconds / 2) for name, work in (("model", bare), ("child", whole))}
-    print(json.dumps(figures | {"audio_s": whole() / RATE_HZ}))
+    figures = {name: _seconds(work, seconds / 2) for name, work in (("model", bare), ("child", whole))}
+    print(json.dumps(figures | {"audio_s": len(whole().pcm) / 2 / RATE_HZ}))
 
 
-def _factor(work: Callable[[], int], seconds: float) -> float:
-    """Seconds of work for a second of sound."""
+def _seconds(work: Callable[[], object], seconds: float) -> float:
+    """The mean of as many runs as fit."""
     work()
-    samples, began = 0, time.perf_counter()
+    count, began = 0, time.perf_counter()
     while time.perf_counter() < began + seconds:
-        samples += work()
-    return (time.perf_counter() - began) / (samples / RATE_HZ)
+        work()
+        count += 1
+    return (time.perf_counter() - began) / count
 
 
 if __name__ == "__main__":

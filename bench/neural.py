@@ -41,8 +41,9 @@ class Beside(msgspec.Struct):
 
 
 class Neural(msgspec.Struct):
-    """A whole run. `factor` is the seconds of work for a second of sound: of the bare model, of the child,
-    and of the whole of POST /tts with one client on one core. `sentences_s` on two cores, by clients."""
+    """A whole run. `factor` is the seconds of work for a second of the sound that is served: of the bare
+    model, of the child, and of POST /tts with one client on one core. `sentences_s` on two cores, by
+    clients."""
 
     machine: Machine
     versions: dict[str, str]
@@ -73,8 +74,11 @@ def measure(folder: Path, rounds: int, seconds: int) -> Neural:
             for clients in CLIENTS:
                 rates[str(clients)].append(_rate(on_two, clients, seconds))
         audio_s = float(alone[0]["audio_s"])
-        factor = {name: statistics.median(line[name] for line in alone) for name in ("model", "child")} | {
-            "POST /tts": 1 / (statistics.median(served) * audio_s)
+        factor = {
+            **{
+                name: statistics.median(line[name] for line in alone) / audio_s for name in ("model", "child")
+            },
+            "POST /tts": 1 / statistics.median(served) / audio_s,
         }
         return Neural(
             machine=results.machine(folder),
