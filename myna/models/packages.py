@@ -103,6 +103,7 @@ class _Clients:
     def _run(
         self, client: str, command: list[str], wanted: str, package: Package, environ: dict[str, str]
     ) -> None:
+        before = _bytes_in(self._folder)
         with subprocess.Popen(  # noqa: S603  the user's own client
             command,
             cwd=self._folder,
@@ -112,7 +113,7 @@ class _Clients:
             stderr=subprocess.PIPE,
         ) as process:
             try:
-                said = self._watched(process, package)
+                said = self._watched(process, package, before)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise SourceFailed(f"{client} has not fetched {wanted} within {DEADLINE_S} s.") from None
@@ -122,9 +123,10 @@ class _Clients:
         if process.returncode:
             raise SourceFailed(_failure(client, wanted, said, process.returncode))
 
-    def _watched(self, process: "subprocess.Popen[bytes]", package: Package) -> str:
-        """Reports how the folder grows until the process ends. Returns what it printed on stderr."""
-        before, shown, deadline = _bytes_in(self._folder), 0, time.monotonic() + DEADLINE_S
+    def _watched(self, process: "subprocess.Popen[bytes]", package: Package, before: int) -> str:
+        """Reports how the folder grows from `before` bytes until the process ends. Returns what it printed on
+        stderr."""
+        shown, deadline = 0, time.monotonic() + DEADLINE_S
         while True:
             try:
                 _, said = process.communicate(timeout=min(LOOK_EVERY_S, DEADLINE_S))
