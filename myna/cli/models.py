@@ -31,21 +31,24 @@ def get(
     /,
     *,
     from_: Annotated[
-        str, Parameter(name="--from", help="release, packages, or a file or folder; default: the first two.")
-    ] = "",
+        str | None,
+        Parameter(name="--from", help="release, packages, or a file or folder; default: the first two."),
+    ] = None,
     to: Annotated[Path | None, Parameter(help="The model's folder, instead of the data folder's.")] = None,
     json: Json = False,
 ) -> int:
     """Fetch a published model, check every file, and put it into the data folder."""
     model = _published(name)
+    if from_ == "":
+        raise CommandError("--from: is empty; it is release, packages, or a file or folder.")
     folder, owner = (to, None) if to else _in_data_folder(name)
     for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: the staging folder is tidied
         signal.signal(number, signal.default_int_handler)
     try:
         with ProgressBar(quiet=json) as progress:
-            got = install.get(model, folder, from_, progress, owner)
+            got = install.get(model, folder, from_ or "", progress, owner)
     except KeyboardInterrupt:
-        print(f"myna: interrupted; 'myna models get {name}' continues the download.", file=sys.stderr)
+        print(f"myna: interrupted; 'myna models get {name}' tries again.", file=sys.stderr)
         return INTERRUPTED
     fetched = {
         "model": name,

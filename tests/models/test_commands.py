@@ -123,7 +123,7 @@ def test_an_interrupted_download_is_continued(
     command.send_signal(number)
     code, out, err = ended(command)
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "myna: interrupted; 'myna models get tiny' continues the download."
+    assert err.splitlines()[-1] == "myna: interrupted; 'myna models get tiny' tries again."
     assert not target.exists()
     assert contents(target.with_name(".tiny.fetching")).keys() == {"download/model-v1.onnx.part"}
     have = part.stat().st_size
@@ -183,3 +183,16 @@ def test_a_data_folder_that_cannot_be_made_is_named(start: Starter, tmp_path: Pa
     (tmp_path / "data").write_text("a file")
     code, _, err = ended(start("get", "tiny"))
     assert (code, err) == (2, f"myna: MYNA_DATA: {tmp_path}/data can't be written to: File exists.\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_folder_that_cannot_be_locked_is_not_waited_for(start: Starter) -> None:
+    code, _, err = ended(start("get", "tiny", "--to", "/proc/tiny"))
+    assert code == 1
+    assert "waiting" not in err
+
+
+def test_an_empty_source_is_refused(start: Starter) -> None:
+    code, _, err = ended(start("get", "tiny", "--from", ""))
+    assert code == 1
+    assert "--from: is empty" in err
