@@ -32,8 +32,8 @@ OTHER_PREFIXES = (KEY_PREFIX, PREFIX + "TEST_")
 """Prefixes of variables that aren't settings: the keys of channels, and variables of the tests."""
 SQLITE_FILE = "myna.sqlite"
 """In the data folder."""
-SHOWN_CHARS = 60
-"""Of a wrong value in an error message."""
+SHOWN_CHARS = 18
+"""A longer value, with its quotes, is not in an error message. API keys have 20 characters and more."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -354,12 +354,12 @@ def _form(name: str) -> str:
 
 
 def _it_is(name: str, raw: object) -> str:
-    """The wrong value. Nothing for a secret and for a text with @, which may be a URL with a password."""
-    if SETTINGS[name].secret or "@" in str(raw):
+    """The wrong value. Nothing for a secret, for a URL that may contain one, and for a long value, which may
+    be a key under a wrong name."""
+    shown = repr(raw)
+    if SETTINGS[name].secret or len(shown) > SHOWN_CHARS or re.search("[@?]", shown):
         return ""
-    return (
-        f"; it is {str(raw)[:SHOWN_CHARS]!r}" if isinstance(raw, str) else f"; it is {str(raw)[:SHOWN_CHARS]}"
-    )
+    return f"; it is {shown}"
 
 
 def _check_together(settings: Settings) -> None:

@@ -139,6 +139,23 @@ def test_the_error_of_a_value_has_the_expected_form_and_the_value(name: str, val
     assert str(raised.value) == f"MYNA_{name}: {error}"
 
 
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("CHAT_URL", "http://h/v1?key=s3cret"),
+        ("SPEECH", "https://host/v1?api-key=sk-s3cret"),
+        ("PUBLIC_URL", "https://u:s3cret@h/"),
+        ("LOG_LEVEL", "sk-s3cret0123456789"),
+        ("PORT", "myna_s3cret0123456789"),
+    ],
+)
+def test_an_error_does_not_repeat_what_may_be_a_secret(name: str, raw: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({f"MYNA_{name}": raw})
+    assert f"MYNA_{name}: must be" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("hidden", [False, True], ids=["alone", "hidden by the environment"])
 @pytest.mark.parametrize("name", [name for name in WRONG if isinstance(getattr(Settings(), name), str)])
 def test_the_error_of_a_value_in_the_file_names_it_without_secrets(name: str, hidden: bool) -> None:
