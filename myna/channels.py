@@ -248,7 +248,7 @@ def from_settings(settings: Settings) -> list[Channel]:
         found.append(
             Channel(
                 kind="speech",
-                name=registry.FROM_FOLDER,
+                name=registry.DEFAULT_SPEECH,
                 url=settings.speech,
                 model=settings.speech_model,
                 key=settings.speech_key,
@@ -264,7 +264,7 @@ def from_settings(settings: Settings) -> list[Channel]:
 
 def check(row: ChannelRow) -> None:
     """Raises CommandError for an invalid channel."""
-    taken = {FROM_SETTINGS, registry.FROM_FOLDER, registry.ESPEAK, registry.KOKORO}
+    taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
     if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
         raise CommandError(
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."

@@ -99,7 +99,8 @@ class Chat:
         async with attempt.outcome as call:
             model_answer = await self._ask(call, plan)
             answer = to_json(_completion(plan.summary, model_answer))
-            await call.keep(answer.decode() if call.repeatable else "")
+            stored = answer.decode() if call.repeatable else ""  # only a retry reads it
+            await call.keep(stored)
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:

@@ -20,7 +20,8 @@ from myna.urls import is_base_url
 
 AUTO: Final = "auto"
 """Kokoro if its model is in the data folder, and espeak."""
-FROM_FOLDER: Final = "default-speech"
+DEFAULT_SPEECH: Final = "default-speech"
+"""A model in a folder, or the URL of a server."""
 ESPEAK: Final = "espeak"
 KOKORO: Final = "default-kokoro"
 """Not `kokoro`, which operators call a channel to a server of that name."""
@@ -33,8 +34,8 @@ KINDS: Final[Mapping[str, type[msgspec.Struct]]] = {
 
 
 def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
-    """The engines of MYNA_SPEECH on the site by the name of their channel, in order. None for `none` and for
-    the URL of a server, which needs no processes. Raises ConfigError."""
+    """The engines of MYNA_SPEECH on the site by the name of their channel, in order. Empty for `none` and
+    for the URL of a server, which needs no processes. Raises ConfigError."""
     if speech == "none" or is_base_url(speech):
         return {}
     kokoro = data_folder / "models" / "kokoro"
@@ -47,7 +48,7 @@ def site_configs(speech: str, data_folder: Path) -> dict[str, EngineConfig]:
         return {ESPEAK: fast}
     kind, _, folder = speech.partition(":")
     try:
-        return {FROM_FOLDER: msgspec.convert({"kind": kind, "folder": folder}, EngineConfig)}
+        return {DEFAULT_SPEECH: msgspec.convert({"kind": kind, "folder": folder}, EngineConfig)}
     except msgspec.ValidationError:
         kinds = [name for name, config in KINDS.items() if "folder" in config.__struct_fields__]
         known = ", ".join(f"{name}:/FOLDER" for name in kinds)

@@ -17,7 +17,7 @@ from myna.engines.interface import (
     Utterance,
     VoiceReference,
 )
-from myna.engines.registry import ESPEAK, FROM_FOLDER, KINDS, KOKORO, EngineConfig, site_engines
+from myna.engines.registry import DEFAULT_SPEECH, ESPEAK, KINDS, KOKORO, EngineConfig, site_engines
 from myna.errors import ConfigError
 from myna.node.check import check
 from myna.sandbox.confinement import AllowedPaths
@@ -119,7 +119,7 @@ def test_the_setting_of_the_site_names_its_engines(tmp_path: Path) -> None:
     folder = tiny_voices.vits(tmp_path / "model")
     assert labels("none", tmp_path) == labels("HTTP://127.0.0.1/v1", tmp_path) == {}
     assert labels("espeak", tmp_path) == {"espeak": "espeak"}
-    assert labels(f"sherpa:{folder}", tmp_path) == {FROM_FOLDER: f"vits {folder}"}
+    assert labels(f"sherpa:{folder}", tmp_path) == {DEFAULT_SPEECH: f"vits {folder}"}
 
 
 def test_by_default_kokoro_speaks_if_it_is_installed_with_espeak_behind_it(tmp_path: Path) -> None:

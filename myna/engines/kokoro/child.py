@@ -16,13 +16,19 @@ import numpy.typing as npt
 
 from myna.audio.loudness import levelled
 from myna.engines.interface import EngineFailed, EngineUnavailable
-from myna.engines.kokoro.job import RATE_HZ, KokoroModel, PieceJob, PieceSound, StyleShare
+from myna.engines.kokoro.job import (
+    MODEL_FILE,
+    RATE_HZ,
+    VOICES_FOLDER,
+    KokoroModel,
+    PieceJob,
+    PieceSound,
+    StyleShare,
+)
 from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
 from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
 from myna.engines.sound import Samples, Tempo, pcm_of
 
-MODEL_FILE: Final = "model.onnx"
-VOICES_FOLDER: Final = "voices"
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
 _STYLE_SHAPE: Final = (SYMBOLS_MAX, 1, 256)
 _OWN_SPEED: Final = (0.8, 1.25)

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from myna.engines.config import VoiceIds, check_unique
-from myna.engines.interface import EngineLimits, EngineVoice
+from myna.engines.interface import EngineLimits, EngineVoice, StreamingEngine
 from myna.engines.kokoro.engine import Kokoro, KokoroVoice
-from myna.engines.kokoro.job import KokoroModel, Provider, StyleShare
+from myna.engines.kokoro.job import MODEL_FILE, VOICES_FOLDER, KokoroModel, Provider, StyleShare
 from myna.engines.kokoro.voices import VOICES
 from myna.engines.pool.child_main import path_bytes
 from myna.errors import ConfigError
@@ -17,7 +17,6 @@ _MIXED_WITH: Final = {"female": "af_heart", "male": "am_michael"}
 _MIXED_SOUND: Final = 0.6
 _MIXED_PROSODY: Final = 0.1
 """The shares of the English voice where a Mandarin voice speaks English words: see decision 0015."""
-_MODEL: Final = "model.onnx"
 PROCESSES_MAX: Final = 4
 """Each takes some 400 MB."""
 
@@ -33,14 +32,14 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     @property
     def is_installed(self) -> bool:
         """Whether the folder has a model."""
-        return (Path(self.folder) / _MODEL).is_file()
+        return (Path(self.folder) / MODEL_FILE).is_file()
 
-    def build(self, limits: EngineLimits, folder: Path) -> Kokoro:
+    def build(self, limits: EngineLimits, folder: Path) -> StreamingEngine:
         check_unique("voices", self.voices or ())
         model = folder / self.folder
-        if not self.folder or not (model / _MODEL).is_file():
+        if not self.folder or not (model / MODEL_FILE).is_file():
             raise ConfigError(
-                f"folder: there is no model.onnx in {model}; get the model: myna models get kokoro --to"
+                f"folder: there is no {MODEL_FILE} in {model}; get the model: myna models get kokoro --to"
                 f" {model}"
             )
         return Kokoro(
@@ -64,7 +63,7 @@ class KokoroConfig(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 
 
 def _file(model: Path, voice_id: str) -> Path:
-    return model / "voices" / f"{voice_id}.bin"
+    return model / VOICES_FOLDER / f"{voice_id}.bin"
 
 
 def _spoken(voice: EngineVoice, model: Path) -> KokoroVoice:

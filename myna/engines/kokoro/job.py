@@ -4,6 +4,9 @@ from typing import Literal
 
 import msgspec
 
+MODEL_FILE = "model.onnx"
+VOICES_FOLDER = "voices"
+"""In the folder of a model. A voice `NAME` is the file `NAME.bin`."""
 RATE_HZ = 24_000
 Provider = Literal["cpu", "cuda", "coreml"]
 """An execution provider of onnxruntime. Its standard wheels have `cpu`, on macOS also `coreml`."""
