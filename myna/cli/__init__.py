@@ -25,6 +25,7 @@ COMMANDS = {
     "account": "myna.cli.accounts:app",
     "ledger": "myna.cli.history:ledger",
     "calls": "myna.cli.history:calls",
+    "activity": "myna.cli.history:activity",
     "key": "myna.cli.keys:app",
     "channel": "myna.cli.channels:app",
     "voice": "myna.cli.voices:app",

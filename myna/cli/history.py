@@ -1,4 +1,4 @@
-"""myna ledger, myna calls"""
+"""myna ledger, myna calls, myna activity"""
 
 import uuid
 from typing import Annotated
@@ -7,12 +7,15 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from myna import accounts
+from myna import activity as log
 from myna.cli.console import Json, Whole, seconds, show_rows, with_database
 from myna.errors import CommandError
 from myna.keys import Scope
 from myna.store.batch import CallState, EntryKind
 from myna.store.database import Queries
 from myna.store.queries import history
+from myna.store.queries.activity import PAST_ALL as LATEST
+from myna.store.queries.activity import ActivityRow
 from myna.store.queries.history import PAST_ALL, CallRow, Entry
 
 Limit = Annotated[Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))]
@@ -69,6 +72,33 @@ def calls(
     )
 
 
+def activity(
+    *,
+    account: Annotated[str, Parameter(help="List the changes that concern this account.")] = "",
+    by: Annotated[str, Parameter(help="List the changes that this account made.")] = "",
+    command: Annotated[str, Parameter(help="List the commands that begin so: `account grant`.")] = "",
+    limit: Limit = 50,
+    before: Annotated[
+        Whole, Parameter(help="List changes older than this `id` of the list.", validator=Number(gte=1))
+    ] = LATEST,
+    json: Json = False,
+) -> None:
+    """Show who changed what, newest first, as commands that make the same changes."""
+
+    async def read(db: Queries) -> list[ActivityRow]:
+        return await log.page(
+            db,
+            before=min(before, LATEST),
+            limit=limit,
+            prefix=command,
+            actor_id=(await accounts.find(db, by)).id if by else None,
+            account_id=(await accounts.find(db, account)).id if account else None,
+        )
+
+    rows = with_database(lambda db: db.snapshot(read), json=json)
+    show_rows([_shown_change(row) for row in rows], json, empty="There is no such change.")
+
+
 def _entry(text: str) -> tuple[bytes, EntryKind]:
     """An entry as it is listed: the id of its call, and its kind."""
     call_id, _, kind = text.rpartition("-")
@@ -112,4 +142,15 @@ def _shown_call(row: CallRow) -> dict[str, object]:
         "created_at": seconds(row.created_at),
         "deadline_at": seconds(row.deadline),
         "ended_at": seconds(row.ended_at),
+    }
+
+
+def _shown_change(row: ActivityRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "created_at": seconds(row.created_at),
+        "by": row.actor,
+        "from": row.address if row.actor_id else "command line",
+        "account": row.account,
+        "command": row.command,
     }

@@ -32,3 +32,10 @@ def test_an_unknown_account_call_or_entry_is_refused(cli: Cli) -> None:
     assert "one of --request-id" in cli.refused("calls")
     assert "one of --request-id" in cli.refused("calls", "--account", "me", "--call", "0" * 32)
     assert "hexadecimal" in cli.refused("calls", "--call", "7")
+
+
+def test_the_activity_of_an_unknown_account_is_refused(cli: Cli) -> None:
+    assert cli.lines("activity", "--command", "voice") == ["There is no such change."]
+    assert cli.refused("activity", "--account", "nobody") == "There is no account 'nobody'."
+    assert cli.refused("activity", "--by", "nobody") == "There is no account 'nobody'."
+    assert cli.run("activity", "--before", "0").code == 2

@@ -6,6 +6,8 @@ import apsw
 import asyncpg
 import pytest
 
+from myna import activity
+from myna.activity import Actor
 from myna.ids import new_id
 from myna.store.queries import ledger
 from tests.store.books import AUDIO, Books, charge_of, keep_of, refund_of, speech
@@ -30,6 +32,20 @@ async def test_the_ledger_is_append_only(books: Books, statement: str) -> None:
 async def test_the_ledger_cannot_be_truncated_on_postgresql(postgres_books: Books) -> None:
     with pytest.raises(asyncpg.RaiseError, match="append-only"):
         await postgres_books.sql("TRUNCATE ledger")
+
+
+@pytest.mark.parametrize("statement", ["UPDATE activity SET command = 'forged'", "DELETE FROM activity"])
+async def test_the_activity_is_append_only(books: Books, statement: str) -> None:
+    actor = Actor(0, "root", "")
+    await books.db.transaction(lambda connection: activity.record(connection, actor, ["account", "list"]))
+    with pytest.raises(REFUSED, match="append-only"):
+        await books.sql(statement)
+    assert await books.sql("SELECT command FROM activity") == [("myna account list",)]
+
+
+async def test_the_activity_cannot_be_truncated_on_postgresql(postgres_books: Books) -> None:
+    with pytest.raises(asyncpg.RaiseError, match="append-only"):
+        await postgres_books.sql("TRUNCATE activity")
 
 
 async def test_no_statement_makes_a_balance_negative(books: Books) -> None:
