@@ -30,8 +30,8 @@ from myna.cli.progress import ProgressBar
 from myna.engines.kokoro import symbols
 
 SHORT = {
-    "zh": {EVERYDAY: 2, POLYPHONES: 1, NUMBERS: 1, QUESTIONS: 1, MIXED: 1},
-    "en": {ENGLISH: 6},
+    "zh": {EVERYDAY: 1, POLYPHONES: 1, NUMBERS: 1, QUESTIONS: 1, ENGLISH: 1, MIXED: 1},
+    "en": {ENGLISH: 3},
 }
 """How many sentences of each group every voice speaks, by its language."""
 _PACKAGES = ("espeakng-loader", "onnxruntime", "faster-whisper", "ctranslate2", "pypinyin", "pyloudnorm")

@@ -56,17 +56,18 @@ def figures_of(found: Listening) -> Iterator[str]:
     yield "Peak memory, all processes of a kind together:"
     yield str(memory(found))
     if found.voices:
-        count = {language: len(texts) for language, texts in found.short.items()}
+        mandarin, english = (len(found.short[language]) for language in ("zh", "en"))
         yield (
-            f"Every voice: {count['zh']} sentences in a Mandarin voice, one of them mixed, and"
-            f" {count['en']} in an English voice; a rough figure for the choice of a voice:"
+            f"Every voice, from {mandarin} sentences in a Mandarin voice and {english} in an English one. A"
+            " rough figure for the choice of a voice: one syllable or word of one sentence is 4 to 20%."
         )
-        yield str(by_voice(found))
-        remain = {language: _percent(heard_best(found, texts)) for language, texts in found.short.items()}
+        yield str(by_voice(found, "zh"))
+        yield str(by_voice(found, "en"))
+        remain = {language: _percent(heard_best(found, language)) for language in found.short}
         yield (
             "With each sentence in the voice in which it was heard best,"
-            f" {remain['zh']} of the Mandarin units and {remain['en']} of the English ones remain. These are"
-            " errors of the recogniser, or of the text processing, rather than of a voice."
+            f" {remain['zh']} remain for the Mandarin voices and {remain['en']} for the English ones. These"
+            " are errors of the recogniser, or of the text processing, rather than of a voice."
         )
 
 
@@ -119,25 +120,38 @@ def memory(found: Listening) -> Table:
     return Table(["processes", "peak memory"], rows)
 
 
-def by_voice(found: Listening) -> Table:
-    """A row for each voice, the best understood first."""
+def by_voice(found: Listening, language: str) -> Table:
+    """A row for each Mandarin (`zh`) or English (`en`) voice, the best understood first; a column for each
+    kind of sentence, where there are several."""
+    short = _in_every_voice(found, language)
+    spoken = {heard.group for heard in short}
+    groups = [group for group in GROUPS if group in spoken] if len(spoken) > 1 else []
     rows = []
-    for voice_id, language in found.voices.items():
-        texts = found.short["zh" if language == "zh-CN" else "en"]
-        own = [heard for heard in found.heard if heard.voice_id == voice_id and heard.family != PLAIN]
-        short = [heard for heard in own if heard.text in texts]
-        if short:
-            rate = _total(short)
-            lufs = statistics.median(heard.lufs for heard in short)
-            rows.append((rate.rate, [f"`{voice_id}`", language, _percent(rate), f"{lufs:.1f} LUFS"]))
-    return Table(["voice", "language", "misheard", "loudness"], [row for _, row in sorted(rows)])
+    for voice_id in {heard.voice_id: None for heard in short}:
+        own = [heard for heard in short if heard.voice_id == voice_id]
+        rate = _total(own)
+        cells = [_percent(_total([heard for heard in own if heard.group == group])) for group in groups]
+        lufs = statistics.median(heard.lufs for heard in own)
+        head = [f"`{voice_id}`", found.voices[voice_id], _percent(rate)]
+        rows.append((rate.rate, [*head, *cells, f"{lufs:.1f} LUFS"]))
+    return Table(["voice", "language", "misheard", *groups, "loudness"], [row for _, row in sorted(rows)])
 
 
-def heard_best(found: Listening, texts: Sequence[str]) -> Score:
+def heard_best(found: Listening, language: str) -> Score:
     """The errors that remain where each text is in the voice of Myna's with the fewest."""
-    own = [heard for heard in found.heard if heard.family != PLAIN and heard.voice_id in found.voices]
-    by_text = [[heard for heard in own if heard.text == text] for text in texts]
+    short = _in_every_voice(found, language)
+    by_text = [[heard for heard in short if heard.text == text] for text in found.short[language]]
     return _total([min(heard, key=lambda one: one.errors) for heard in by_text if heard])
+
+
+def _in_every_voice(found: Listening, language: str) -> list[Heard]:
+    """What was heard of the short list in the voices of a language."""
+    voices = {voice for voice, code in found.voices.items() if code.startswith(language)}
+    return [
+        heard
+        for heard in found.heard
+        if heard.family != PLAIN and heard.voice_id in voices and heard.text in found.short[language]
+    ]
 
 
 def picture(found: Listening) -> str:
