@@ -1,12 +1,14 @@
-"""The guards of an account's share of the embedded voice."""
+"""The guards of the embedded voice: shares of accounts, channels that refuse, deadlines of the disk."""
 
 from tests.mutations.guards import guard
 
 ADMISSION = "myna/engines/pool/admission.py"
 POOL = "myna/engines/pool/pool.py"
+FILES = "myna/engines/output_file.py"
 
 ADMISSIONS = "tests/engines/test_admission.py::test_"
 POOL_QUEUE = "tests/engines/test_pool_queue.py::test_"
+FILE_TESTS = "tests/engines/test_output_file.py::test_"
 
 OF_SPEECH = (
     guard(
@@ -37,5 +39,26 @@ OF_SPEECH = (
         "if self._waiting_long:",
         POOL_QUEUE + "long_jobs_leave_a_process_for_short_ones[asyncio]",
         error="AssertionError",
+    ),
+    guard(
+        "a channel that refused the text is not asked",
+        "myna/speech/synthesize.py",
+        "if channel.full:",
+        "if False:",
+        "tests/speech/test_left_to_nodes.py::test_a_channel_that_refused_the_text_is_not_asked",
+    ),
+    guard(
+        "the encoding of a sound has a deadline",
+        FILES,
+        "            async with asyncio.timeout_at(ends_at):\n                return await self._encode",
+        "            async with asyncio.timeout_at(None):\n                return await self._encode",
+        FILE_TESTS + "a_sound_on_a_stalled_disk_ends_at_its_deadline",
+    ),
+    guard(
+        "the sync of a file has a deadline",
+        FILES,
+        "            async with asyncio.timeout_at(ends_at):\n                await self._disk.run",
+        "            async with asyncio.timeout_at(None):\n                await self._disk.run",
+        FILE_TESTS + "a_stalled_disk_ends_the_call_at_its_deadline",
     ),
 )

@@ -45,7 +45,9 @@ GROUPS = {
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
-FOLDERS = ("rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models")
+FOLDERS = (
+    "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models", "speech",
+)  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 CONFTEST = """

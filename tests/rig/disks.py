@@ -1,8 +1,14 @@
 """Faulty disks: a stalled one, like a network file system, and a read-only one."""
 
 import errno
+import fcntl
+import os
+import signal
 import threading
+from pathlib import Path
 from typing import TypeVar
+
+from tests.rig.waiting import SOON_S
 
 T = TypeVar("T")
 
@@ -17,11 +23,27 @@ class StalledDisk:
     def block(self, result: T) -> T:
         """Counts the call, and returns `result` after `resume`."""
         self.calls.append(result)
-        assert self._resumed.wait(60)
+        assert self._resumed.wait(SOON_S)
         return result
 
     def resume(self) -> None:
         self._resumed.set()
+
+
+class BlockedFile:
+    """Blocks the next process that opens the file, until `release`, by a lease (fcntl(2))."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDONLY)
+        fcntl.fcntl(self._handle, fcntl.F_SETSIG, signal.SIGURG)  # ignored, unlike SIGIO
+        fcntl.fcntl(self._handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+    def blocks(self) -> bool:
+        """Whether a process waits to open the file."""
+        return fcntl.fcntl(self._handle, fcntl.F_GETLEASE) != fcntl.F_WRLCK
+
+    def release(self) -> None:
+        os.close(self._handle)
 
 
 def read_only(*_: object, **__: object) -> None:

@@ -32,6 +32,7 @@ from myna.errors import ConfigError
 from myna.sandbox.confinement import AllowedPaths
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
 from tests.engines.conftest import until
+from tests.rig.disks import BlockedFile
 from tests.rig.processes import runs
 
 pytestmark = pytest.mark.anyio
@@ -164,12 +165,13 @@ async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, t
     await engine.start()
     try:
         pid = engine.pids()[0]
-        os.kill(pid, signal.SIGSTOP)
+        voice = BlockedFile(model / "voices" / "zf_xiaobei.bin")
         speaking = asyncio.create_task(engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S))
-        await until(lambda: not engine._pool._idle)
+        await until(voice.blocks)
         os.kill(pid, signal.SIGKILL)
-        spoken = await asyncio.gather(speaking, return_exceptions=True)
-        assert isinstance(spoken[0], EngineCrashed) or not isinstance(spoken[0], BaseException)
+        with pytest.raises(EngineCrashed):
+            await speaking
+        voice.release()
         await until(lambda: engine.up() and engine.pids()[0] != pid)
         assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
     finally:
