@@ -17,7 +17,9 @@ from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 
 DEADLINE_S = 600
+"""Of a request, so that a run ends well while other programs use the processor."""
 UNITS = 10**6
+LOG_LINES = 5
 KOKORO, ESPEAK = "Kokoro", "espeak-ng"
 
 _OF_ESPEAK = {voice.voice_id for voice in VOICES}
@@ -95,7 +97,8 @@ class Speaker:
             first = answer.read(1)
             found = _Answer(time.perf_counter(), first + answer.read())
         if answer.status != HTTPStatus.OK:
-            raise RuntimeError(f"{method} {parts.path}: {answer.status} {found.body[:400]!r}")
+            log = "\n".join(self._service.log_lines[-LOG_LINES:])
+            raise RuntimeError(f"{method} {parts.path}: {answer.status} {found.body[:400]!r}\n{log}")
         return found
 
 
@@ -111,7 +114,8 @@ def running(folder: Path, speech: str, model: Path) -> Iterator[Speaker]:
     """`myna serve` with this MYNA_SPEECH, on a new database in the folder, until the block ends. It finds the
     `model` Kokoro in its data folder."""
     commands = CommandLine()
-    service = Service(folder, commands, speech=speech)
+    limits = {"MYNA_UPSTREAM_IDLE_S": str(DEADLINE_S), "MYNA_CALL_DEADLINE_S": str(DEADLINE_S)}
+    service = Service(folder, commands, speech=speech, env=limits)
     models = folder / "data" / "models"
     models.mkdir(parents=True)
     (models / "kokoro").symlink_to(model, target_is_directory=True)
