@@ -16,8 +16,7 @@ _PAGE = 500
 
 async def add(db: Database, name: str, email: str, operator: bool, units: int) -> AccountRow:
     """Adds an account and grants it `units`, in one transaction."""
-    _check_name(name)
-    _check_line("An email address", email, EMAIL_MAX_CHARS)
+    check_details(name, email)
     _check_units(units, least=0)
 
     async def work(connection: Transaction) -> AccountRow:
@@ -93,6 +92,12 @@ async def set_enabled(db: Database, name: str, enabled: bool) -> AccountRow:
         return await find(connection, name)
 
     return await db.transaction(work)
+
+
+def check_details(name: str, email: str) -> None:
+    """Raises CommandError if an account can't have this name or e-mail address."""
+    _check_name(name)
+    _check_line("An email address", email, EMAIL_MAX_CHARS)
 
 
 def _check_name(name: str) -> None:

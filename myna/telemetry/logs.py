@@ -25,13 +25,13 @@ FLUSH_MAX_S = 1.0
 """How long a shutdown waits for the last lines."""
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
-_KEY = re.compile(r"(myna(?:node|join)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
+_KEY = re.compile(r"(myna(?:node|join|link|session)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/@\s]+@")
 
 
 def masked(text: str) -> str:
-    """`text` with API keys, credentials and tokens of nodes, and logins in URLs masked. This is a second line
-    of defence: no code logs any of them on purpose."""
+    """`text` with API keys, credentials and tokens of nodes, tokens of links and sessions, and logins in URLs
+    masked. This is a second line of defence: no code logs any of them on purpose."""
     return _LOGIN.sub("://***@", _KEY.sub(r"\1***", text))
 
 

@@ -54,8 +54,9 @@ async def rename(db: Transaction, account_id: int, name: str) -> bool:
 
 
 async def disable(db: Transaction, account_id: int) -> None:
-    """Disables the account: its keys are refused from the commit on."""
+    """Disables the account: its keys are refused from the commit on, and its sessions end."""
     await db.fetch("UPDATE accounts SET disabled_at = now_ms() WHERE id = $1 AND disabled_at = 0", account_id)
+    await db.fetch("DELETE FROM sessions WHERE account_id = $1", account_id)
 
 
 async def enable(db: Transaction, account_id: int) -> None:

@@ -1,0 +1,1 @@
+"""How account holders and operators sign in to the back office."""

@@ -1,0 +1,27 @@
+"""Why a sign-in is refused, in words that tell no one which accounts exist."""
+
+import math
+
+from myna.errors import CommandError
+
+WRONG = "The name or the password is wrong."
+WRONG_PASSWORD = "The password is wrong."  # noqa: S105  no password
+WRONG_CODE = "The code is wrong or was used already."
+"""For a person who has shown the account's password or a session."""
+
+
+class SignInRefused(CommandError):
+    """The sign-in is refused. `retry_after_s` is 0 unless the reason is that there were too many attempts."""
+
+    def __init__(self, message: str = WRONG, retry_after_s: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class TooManyAttempts(SignInRefused):
+    """There were too many attempts; another one is possible in `wait_ms`."""
+
+    def __init__(self, wait_ms: int) -> None:
+        seconds = max(1, math.ceil(wait_ms / 1000))
+        unit = "second" if seconds == 1 else "seconds"
+        super().__init__(f"There were too many attempts; try again in {seconds} {unit}.", seconds)

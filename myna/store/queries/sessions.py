@@ -1,0 +1,155 @@
+"""Queries on sessions of the back office. A session's token is stored as SHA-256 only."""
+
+from msgspec import Struct
+
+from myna.store.columns import columns
+from myna.store.database import Queries, Transaction
+from myna.store.queries.accounts import AccountRow
+
+
+class SessionRow(Struct, frozen=True):
+    """A session. Times in ms; `verified_at` is when the password was last entered."""
+
+    id: int
+    token_hash: bytes
+    account_id: int
+    second_factor: int
+    created_at: int
+    seen_at: int
+    verified_at: int
+    address: str
+    user_agent: str
+
+
+class LiveSession(Struct, frozen=True):
+    """A session as of `now` (ms) with its enabled account and the language that the account prefers."""
+
+    now: int
+    language: str
+    session: SessionRow
+    account: AccountRow
+
+
+class Limits(Struct, frozen=True):
+    """How long sessions last, in ms: unused, in all, and waiting for the second factor."""
+
+    idle_ms: int
+    life_ms: int
+    pending_ms: int
+
+
+_COLUMNS = columns(SessionRow, "s")
+_WIDTH = len(SessionRow.__struct_fields__)
+_LIVE = """s.seen_at > now_ms() - CAST($1 AS BIGINT) AND s.created_at > now_ms() -
+CASE WHEN s.pending = 1 THEN CAST($3 AS BIGINT) ELSE CAST($2 AS BIGINT) END"""
+
+
+async def insert(
+    db: Transaction, account_id: int, token_hash: bytes, *, pending: bool, address: str, user_agent: str
+) -> None:
+    """Adds a session that begins now."""
+    await db.fetch(
+        "INSERT INTO sessions (token_hash, account_id, pending, created_at, seen_at, verified_at, address,"
+        " user_agent) VALUES ($1, $2, $3, now_ms(), now_ms(), now_ms(), $4, $5)",
+        token_hash, account_id, int(pending), address, user_agent,
+    )  # fmt: skip
+
+
+async def live(db: Queries, token_hash: bytes, limits: Limits, *, pending: bool) -> LiveSession | None:
+    """The session of this token if it has not expired and its account is enabled."""
+    rows = await db.fetch(
+        f"SELECT now_ms(), coalesce(p.language, ''), {_COLUMNS}, {columns(AccountRow, 'a')} FROM sessions s"
+        " JOIN accounts a ON a.id = s.account_id LEFT JOIN preferences p ON p.account_id = s.account_id"
+        f" WHERE s.token_hash = $4 AND s.pending = $5 AND a.disabled_at = 0 AND {_LIVE}",
+        limits.idle_ms, limits.life_ms, limits.pending_ms, token_hash, int(pending),
+    )  # fmt: skip
+    if not rows:
+        return None
+    now, language, *values = rows[0]
+    session, account = SessionRow(*values[:_WIDTH]), AccountRow(*values[_WIDTH:])
+    return LiveSession(now=now, language=language, session=session, account=account)
+
+
+async def of_account(db: Queries, account_id: int, limits: Limits) -> list[SessionRow]:
+    """The account's sessions that have not expired, the one seen last first."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM sessions s WHERE s.account_id = $4 AND s.pending = 0 AND {_LIVE}"
+        " ORDER BY s.seen_at DESC, s.id DESC",
+        limits.idle_ms, limits.life_ms, limits.pending_ms, account_id,
+    )  # fmt: skip
+    return [SessionRow(*row) for row in rows]
+
+
+async def known_address(db: Queries, account_id: int, address: str) -> bool:
+    """Whether the account has a session that began at this address."""
+    rows = await db.fetch(
+        "SELECT 1 FROM sessions WHERE account_id = $1 AND address = $2 AND pending = 0 LIMIT 1",
+        account_id, address,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def see(db: Transaction, token_hash: bytes) -> None:
+    """Records that the session is used now."""
+    await db.fetch("UPDATE sessions SET seen_at = now_ms() WHERE token_hash = $1", token_hash)
+
+
+async def verify(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
+    """Records that the password was entered now and replaces the token; False if the session has ended."""
+    rows = await db.fetch(
+        "UPDATE sessions SET token_hash = $2, verified_at = now_ms(), seen_at = now_ms()"
+        " WHERE token_hash = $1 AND pending = 0 RETURNING id",
+        token_hash, new_hash,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def complete(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
+    """Makes a pending session one that is signed in, from now on and with a new token; False if it ended."""
+    rows = await db.fetch(
+        "UPDATE sessions SET token_hash = $2, pending = 0, second_factor = 1, created_at = now_ms(),"
+        " seen_at = now_ms(), verified_at = now_ms() WHERE token_hash = $1 AND pending = 1 RETURNING id",
+        token_hash, new_hash,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def delete(db: Transaction, token_hash: bytes) -> None:
+    """Ends the session of this token."""
+    await db.fetch("DELETE FROM sessions WHERE token_hash = $1", token_hash)
+
+
+async def delete_one(db: Transaction, account_id: int, session_id: int) -> bool:
+    """Ends a session of the account; False if it has no such session."""
+    rows = await db.fetch(
+        "DELETE FROM sessions WHERE account_id = $1 AND id = $2 RETURNING id", account_id, session_id
+    )
+    return bool(rows)
+
+
+async def delete_all(db: Transaction, account_id: int, *, but: bytes = b"") -> int:
+    """Ends the account's sessions, pending ones included, except that of the token `but`. Returns how many
+    there were."""
+    rows = await db.fetch(
+        "DELETE FROM sessions WHERE account_id = $1 AND token_hash <> $2 RETURNING id", account_id, but
+    )
+    return len(rows)
+
+
+async def delete_oldest(db: Transaction, account_id: int, kept: int) -> None:
+    """Ends the account's oldest sessions so that `kept` remain, of pending ones and of others."""
+    for pending in (0, 1):
+        await db.fetch(
+            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE account_id = $1 AND pending = $2"
+            " ORDER BY id DESC LIMIT 1000 OFFSET $3)",
+            account_id, pending, kept,
+        )  # fmt: skip
+
+
+async def delete_expired(db: Transaction, limits: Limits) -> int:
+    """Deletes expired sessions. Returns how many."""
+    rows = await db.fetch(
+        f"DELETE FROM sessions AS s WHERE NOT ({_LIVE}) RETURNING id",
+        limits.idle_ms, limits.life_ms, limits.pending_ms,
+    )  # fmt: skip
+    return len(rows)

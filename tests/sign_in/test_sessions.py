@@ -1,0 +1,204 @@
+"""Sessions: how they begin, and everything that ends them."""
+
+import asyncio
+
+import pytest
+
+from myna import accounts
+from myna.errors import CommandError
+from myna.sign_in import passwords, sessions, tokens
+from myna.sign_in.refusal import SignInRefused
+from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from tests.sign_in.people import (
+    ADDRESS,
+    BROWSER,
+    ELSEWHERE,
+    OPERATOR,
+    OTHER_PASSWORD,
+    PASSWORD,
+    person,
+)
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+
+async def signed_in(books: Books, name: str = "ann", address: str = ADDRESS) -> str:
+    return await sessions.sign_in(books.db, name, PASSWORD, address, BROWSER)
+
+
+async def found(books: Books, token: str) -> Session:
+    session = await sessions.find(books.db, token)
+    assert session is not None
+    return session
+
+
+async def test_a_session_has_a_random_token_of_which_only_the_hash_is_stored(books: Books) -> None:
+    ann = await person(books)
+    token, other = await signed_in(books), await signed_in(books)
+    assert token != other and len(bytes.fromhex(token.removeprefix(tokens.SESSION_PREFIX))) * 8 == 256
+    session = await found(books, token)
+    assert session.account.id == ann.id
+    assert not session.second_factor and session.stepped_up and session.language == ""
+    rows = await books.sql("SELECT * FROM sessions ORDER BY id")
+    assert rows[0][1] == session.token_hash == tokens.hash_of(token)
+    assert not any(token.removeprefix(tokens.SESSION_PREFIX) in str(value) for row in rows for value in row)
+
+
+@pytest.mark.parametrize("token", ["", "x", tokens.SESSION_PREFIX, "\ud800", "é" * 9999])
+async def test_an_unknown_token_has_no_session(books: Books, token: str) -> None:
+    await person(books)
+    await signed_in(books)
+    assert await sessions.find(books.db, token) is None
+
+
+async def test_a_session_ends_when_it_is_not_used(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    token = await signed_in(books)
+    await books.move_clock(IDLE_MS - 1)
+    await found(books, token)
+    await books.move_clock(IDLE_MS - 1)
+    await found(books, token)
+    await books.move_clock(IDLE_MS)
+    assert await sessions.find(books.db, token) is None
+
+
+async def test_a_session_ends_however_often_it_is_used(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    token = await signed_in(books)
+    for _ in range(LIFE_MS // (IDLE_MS // 2) - 1):
+        await books.move_clock(IDLE_MS // 2)
+        await found(books, token)
+    await books.move_clock(IDLE_MS // 2)
+    assert await sessions.find(books.db, token) is None
+
+
+async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    token = await signed_in(books)
+    began = (await found(books, token)).seen_at
+    await books.move_clock(SEEN_EVERY_MS - 1)
+    await found(books, token)
+    assert (await found(books, token)).seen_at == began
+    await books.move_clock(1)
+    await found(books, token)
+    assert (await found(books, token)).seen_at == began + SEEN_EVERY_MS
+
+
+async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> None:
+    await person(books)
+    token = await signed_in(books)
+    await accounts.set_enabled(books.db, "ann", False)
+    assert await sessions.find(books.db, token) is None
+    await accounts.set_enabled(books.db, "ann", True)
+    assert await sessions.find(books.db, token) is None
+
+
+async def test_a_session_of_an_account_that_is_disabled_in_the_database_ends(books: Books) -> None:
+    """As by a process of an earlier version, which knows no sessions."""
+    ann = await person(books)
+    token = await signed_in(books)
+    await books.sql("UPDATE accounts SET disabled_at = now_ms() WHERE id = $1", ann.id)
+    assert await sessions.find(books.db, token) is None
+    with pytest.raises(SignInRefused):
+        await sessions.open(books.db, ann.id, ADDRESS, BROWSER)
+
+
+async def test_a_new_password_ends_all_sessions(books: Books) -> None:
+    ann, _ = await person(books), await person(books, "bob")
+    tokens_of_ann = [await signed_in(books) for _ in range(3)]
+    of_bob = await signed_in(books, "bob")
+    await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
+    assert [await sessions.find(books.db, token) for token in tokens_of_ann] == [None] * 3
+    await found(books, of_bob)
+
+
+async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = await person(books)
+    verified = asyncio.Event()
+    changed = asyncio.Event()
+    verify_hash = passwords.verify_hash
+
+    async def slow(*args: object) -> object:
+        candidate = await verify_hash(*args)  # type: ignore[arg-type]
+        verified.set()
+        await changed.wait()
+        return candidate
+
+    monkeypatch.setattr(passwords, "verify_hash", slow)
+    signing_in = asyncio.create_task(signed_in(books))
+    await verified.wait()
+    await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
+    changed.set()
+    with pytest.raises(SignInRefused):
+        await signing_in
+    assert await sessions.of_account(books.db, ann.id) == []
+
+
+async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: Books) -> None:
+    ann, bob = await person(books), await person(books, "bob")
+    mine, other, third = [await signed_in(books) for _ in range(3)]
+    of_bob = await signed_in(books, "bob")
+    await sessions.close(books.db, await found(books, third))
+    assert await sessions.find(books.db, third) is None
+    listed = await sessions.of_account(books.db, ann.id)
+    assert [(row.address, row.user_agent) for row in listed] == [(ADDRESS, BROWSER)] * 2
+    bobs = (await found(books, of_bob)).id
+    with pytest.raises(CommandError, match="no such session"):
+        await sessions.close_one(books.db, ann.id, bobs)
+    await sessions.close_one(books.db, bob.id, bobs)
+    assert await sessions.find(books.db, of_bob) is None
+    assert await sessions.close_others(books.db, await found(books, mine)) == 1
+    assert await sessions.find(books.db, other) is None
+    await found(books, mine)
+    assert await sessions.close_all(books.db, ann, OPERATOR) == 1
+    assert await sessions.find(books.db, mine) is None
+
+
+async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    token = await signed_in(books)
+    await books.move_clock(STEP_UP_MS - 1)
+    assert (await found(books, token)).stepped_up
+    await books.move_clock(1)
+    before = await found(books, token)
+    assert not before.stepped_up
+    newer = await sessions.verified(books.db, before)
+    assert await sessions.find(books.db, token) is None
+    after = await found(books, newer)
+    assert after.stepped_up and (after.id, after.created_at) == (before.id, before.created_at)
+    await sessions.close(books.db, after)
+    with pytest.raises(SignInRefused):
+        await sessions.verified(books.db, after)
+
+
+async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None:
+    ann = await person(books)
+    every = [await sessions.open(books.db, ann.id, ADDRESS, BROWSER) for _ in range(SESSIONS_MAX + 1)]
+    assert len(await sessions.of_account(books.db, ann.id)) == SESSIONS_MAX
+    assert await sessions.find(books.db, every[0]) is None
+    await found(books, every[1])
+
+
+async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
+    await person(books)
+    await books.stop_clock()
+    await signed_in(books)
+    await books.move_clock(IDLE_MS - 1)
+    newer = await signed_in(books, address=ELSEWHERE)
+    await books.move_clock(1)
+    await sessions.remove_expired(books.db)
+    assert await books.sql("SELECT token_hash FROM sessions") == [(tokens.hash_of(newer),)]
+
+
+async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -> None:
+    ann = await person(books)
+    await sessions.open(books.db, ann.id, ADDRESS, "a\x1b[2J\n" + "b" * 999)
+    (row,) = await sessions.of_account(books.db, ann.id)
+    assert row.user_agent == ("a[2J" + "b" * 999)[:200]
