@@ -39,6 +39,8 @@ from myna.http.cors import Cors
 from myna.http_client import HttpClient
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
+from myna.office.edge import Office
+from myna.office.parts import Parts
 from myna.quota import Quota
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
@@ -76,6 +78,7 @@ class Service:
         commits: GroupCommit,
     ) -> None:
         self.settings = settings
+        self.environ = environ
         self.db = db
         self.config = config
         self.audio = AudioStore(settings.data_folder / "audio")
@@ -266,7 +269,23 @@ class Service:
         """The other routes, served by Starlette."""
         openapi = OpenApi(self.settings.base_url, self.config)
         uploads = UploadsApi(self.audio)
+        office = Office(
+            Parts(
+                settings=self.settings,
+                environ=self.environ,
+                db=self.db,
+                config=self.config,
+                channels=self.channels,
+                capacity=self.capacity,
+                chat=self.chat,
+                synthesizer=self.synthesizer,
+                audio=self.audio,
+                samples=self.samples,
+                space=self.space,
+            )
+        )
         return [
+            *office.routes(),
             Route("/healthz", self.health.healthz),
             Route("/readyz", self.health.readyz),
             Route(METRICS_PATH, self.health.metrics),

@@ -12,6 +12,7 @@ MynaError                    status  type                    when
 ├── InsufficientUnits        402     insufficient_quota      the balance is below the price
 ├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
 ├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
+├── Forbidden                403     permission_error        a form that no page of the site sent
 ├── NotFound                 404     not_found_error
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
@@ -148,6 +149,12 @@ class SpeechNotInScope(MynaError):
         super().__init__(
             "The instruction asks for speech, and this key lacks the tts scope; use a key that has it."
         )
+
+
+class Forbidden(MynaError):
+    """The back office does not accept this form."""
+
+    status, type = HTTPStatus.FORBIDDEN, "permission_error"
 
 
 class NotFound(MynaError):

@@ -13,11 +13,12 @@ ANSWER_DEADLINE_S = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read to its end. Header names are lower case."""
+    """One HTTP answer, read to its end. Header names are lower case; `cookies` are all Set-Cookie headers."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    cookies: tuple[str, ...] = ()
 
     @property
     def json(self) -> Any:
@@ -57,7 +58,9 @@ def call(
 
 def _read(response: http.client.HTTPResponse) -> Answer:
     body = response.read()
-    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    cookies = tuple(response.headers.get_all("set-cookie") or ())
+    return Answer(response.status, headers, body, cookies)
 
 
 class Wire:

@@ -1,0 +1,158 @@
+"""The edge under /office: from a request to a page.
+
+For each request: the session of the cookie, then who may open the page, for a form the same-origin check and
+its limits, then the page's function. An operator's page is a 404 for others, as is every object of another
+account.
+"""
+
+import logging
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from myna.errors import CommandError, MynaError, NotFound
+from myna.http.asgi import public_error
+from myna.office import forms
+from myna.office.page import Handler, Page, Who
+from myna.office.pages import ALL_PAGES
+from myna.office.parts import Parts
+from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.visit import ROOT, Visit
+from myna.office.web_security import SESSION_COOKIE, Cookies, check_same_origin, protect
+from myna.sign_in import passwords, sessions
+from myna.sign_in.refusal import SignInRefused
+from myna.telemetry import access_log, logs
+
+log = logging.getLogger(__name__)
+
+STATIC_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+PASSWORD_FIELD = "current_password"  # noqa: S105  a name
+
+
+class Office:
+    """The pages of one service."""
+
+    def __init__(self, parts: Parts, pages: Sequence[Page] = ALL_PAGES) -> None:
+        self._parts = parts
+        self._pages = pages
+        self._renderers = renderers()
+        self._https = parts.settings.base_url.startswith("https:")
+        self._cookies = Cookies(self._https)
+
+    def routes(self) -> list[Route]:
+        """The routes of all pages and static files."""
+        return [
+            Route("/", _to_office),
+            Route("/favicon.ico", _favicon),
+            Route(ROOT + "/static/{name}", self._static),
+            *(self._route(page) for page in self._pages),
+        ]
+
+    def _route(self, page: Page) -> Route:
+        async def endpoint(request: Request) -> Response:
+            response = await self._answer(page, request)
+            protect(response, self._https)
+            return response
+
+        return Route(ROOT + page.path, endpoint, methods=page.methods)
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = STATIC.get(name)
+        if content is None:
+            raise NotFound("There is no such file.")
+        media_type = STATIC_TYPES[name[name.rindex(".") :]]
+        response = Response(content, media_type=media_type)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        protect(response, self._https)
+        return response
+
+    async def _answer(self, page: Page, request: Request) -> Response:
+        language = preferred(request.headers.get("accept-language", ""))
+        visit = Visit(request, self._parts, self._renderers[language], self._cookies, None)
+        try:
+            token = self._cookies.get(request, SESSION_COOKIE)
+            visit.session = await sessions.find(self._parts.db, token) if token else None
+            if visit.session:
+                access_log.details().account_id = visit.session.account.id
+                if visit.session.language in LANGUAGES:
+                    visit.renderer = self._renderers[visit.session.language]
+            return await self._allowed(page, visit)
+        except (MynaError, CommandError) as error:
+            return self._error_page(visit, error)
+        except Exception as error:
+            return self._error_page(visit, public_error(error))
+
+    async def _allowed(self, page: Page, visit: Visit) -> Response:
+        """The page's response if the visitor may open it. Raises NotFound, Forbidden, InvalidRequest."""
+        request = visit.request
+        if page.who > Who.ANYONE and visit.session is None:
+            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            query = f"?next={quote(target)}" if request.method != "POST" else ""
+            return RedirectResponse(f"{ROOT}/sign-in{query}", 303)
+        if page.who == Who.OPERATOR and not visit.account.operator:
+            raise NotFound("There is no such page.")
+        if request.method != "POST":
+            return await _handler(page.show)(visit)
+        check_same_origin(request, self._parts.settings.base_url)
+        visit.form = await forms.read(request, page.form_max_bytes)
+        if not page.recent or (visit.session and visit.session.stepped_up):
+            return await _handler(page.submit)(visit)
+        return await self._step_up(page, visit)
+
+    async def _step_up(self, page: Page, visit: Visit) -> Response:
+        """Asks for the password and has the form sent again with it, then submits the form."""
+        plain = visit.form.get(PASSWORD_FIELD)
+        error = ""
+        if isinstance(plain, str) and plain:
+            try:
+                token = await self._verified(visit, plain)
+            except SignInRefused as refused:
+                error = str(refused)
+            else:
+                response = await _handler(page.submit)(visit)
+                self._cookies.set(response, SESSION_COOKIE, token)
+                return response
+        fields = [
+            (name, value)
+            for name, value in visit.form.multi_items()
+            if isinstance(value, str) and name != PASSWORD_FIELD
+        ]
+        return visit.page("confirm.html", status=400 if error else 200, fields=fields, error=error)
+
+    async def _verified(self, visit: Visit, plain: str) -> str:
+        """Verifies the password. Returns the session's new token. Raises SignInRefused."""
+        if visit.session is None:
+            raise SignInRefused
+        await passwords.verify(visit.db, visit.account.name, plain, visit.address)
+        token = await sessions.verified(visit.db, visit.session)
+        visit.session = await sessions.find(visit.db, token)
+        return token
+
+    def _error_page(self, visit: Visit, error: MynaError | CommandError) -> Response:
+        """The page of an error, with the request's id."""
+        status = int(error.status) if isinstance(error, MynaError) else 400
+        access_log.details().error_type = error.type if isinstance(error, MynaError) else "command_error"
+        headers = error.headers if isinstance(error, MynaError) else {}
+        response = visit.page(
+            "error.html", status=status, message=str(error), request_id=logs.request_id.get(), number=status
+        )
+        response.headers.update(headers)
+        return response
+
+
+def _handler(handler: Handler | None) -> Handler:
+    if handler is None:
+        raise AssertionError("Starlette routes only the page's methods")
+    return handler
+
+
+async def _to_office(request: Request) -> Response:
+    return RedirectResponse(ROOT, 302)
+
+
+async def _favicon(request: Request) -> Response:
+    return Response(STATIC["logo.svg"], media_type="image/svg+xml")

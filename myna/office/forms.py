@@ -1,0 +1,67 @@
+"""Reads forms: bounded bodies, and fields as structs."""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+
+from myna.errors import BodyTooLarge, InvalidRequest
+from myna.http.asgi_types import Message
+
+F = TypeVar("F", bound=Struct)
+
+FORM_MAX_BYTES = 64 * 1024
+FIELDS_MAX = 100
+
+
+async def read(request: Request, max_bytes: int) -> FormData:
+    """The form of the request. Raises BodyTooLarge before more than `max_bytes` are read, InvalidRequest for
+    a body that is not a form."""
+    read_bytes = 0
+    receive = request.receive
+
+    async def limited() -> Message:
+        nonlocal read_bytes
+        message = await receive()
+        read_bytes += len(message.get("body", b""))
+        if read_bytes > max_bytes:
+            raise BodyTooLarge(max_bytes)
+        return message
+
+    bounded = Request(request.scope, limited)
+    try:
+        return await bounded.form(max_files=1, max_fields=FIELDS_MAX, max_part_size=FORM_MAX_BYTES)
+    except MultiPartException as error:
+        raise InvalidRequest(f"The form can't be read: {error.message}") from None
+
+
+def convert(form: FormData, kind: type[F]) -> F:
+    """The fields of the form as a struct; fields that the struct does not have are ignored. A field with a
+    list type takes all values of its name. An empty field is left out, so that its default applies. Raises
+    InvalidRequest."""
+    fields: dict[str, object] = {}
+    for field in msgspec.structs.fields(kind):
+        values = [value.strip() for value in form.getlist(field.name) if isinstance(value, str)]
+        if field.type == list[str]:
+            fields[field.name] = values
+        elif values and values[-1]:
+            fields[field.name] = values[-1].replace("\r\n", "\n")
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(_sentence(str(error))) from None
+
+
+def upload(form: FormData, name: str) -> UploadFile | None:
+    """The file of this field, None without one."""
+    found = form.get(name)
+    return found if isinstance(found, UploadFile) and found.filename else None
+
+
+def _sentence(error: str) -> str:
+    what, _, where = error.partition(" - at `$.")
+    field = where.rstrip("`").replace("_", " ")
+    return f"{field.capitalize()}: {what[0].lower()}{what[1:]}." if field else f"{what}."

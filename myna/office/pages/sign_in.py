@@ -1,0 +1,115 @@
+"""Sign-in, the second factor, one-time links and sign-out."""
+
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna.errors import CommandError
+from myna.office.page import Page, Who
+from myna.office.visit import ROOT, Visit
+from myna.office.web_security import SESSION_COOKIE
+from myna.sign_in import links, sessions
+from myna.sign_in.refusal import SignInRefused
+
+
+class SignIn(Struct):
+    """The form of the sign-in page."""
+
+    name: str = ""
+    password: str = ""
+
+
+class NewPassword(Struct):
+    """The form of a one-time link."""
+
+    token: str = ""
+    name: str = ""
+    password: str = ""
+
+
+async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Response:
+    """Asks for name and password."""
+    if visit.session and not error:
+        return visit.redirect("")
+    return visit.page("sign_in.html", status=400 if error else 200, name=name, error=error)
+
+
+async def sign_in(visit: Visit) -> Response:
+    """Opens a session; with a second factor it is pending until the code is given."""
+    form = visit.fields(SignIn)
+    try:
+        token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
+    except SignInRefused as refused:
+        return await show_sign_in(visit, form.name, str(refused))
+    return await _enter(visit, token)
+
+
+async def _enter(visit: Visit, token: str) -> Response:
+    """Sets the cookie, and asks for the second factor if the session is pending."""
+    target = _target(visit)
+    if await sessions.find_pending(visit.db, token):
+        response = visit.redirect(f"/second-factor?{urlencode({'next': ROOT + target})}")
+    else:
+        response = visit.redirect(target)
+    visit.cookies.set(response, SESSION_COOKIE, token)
+    return response
+
+
+def _target(visit: Visit) -> str:
+    """The page to open after the sign-in: the one that `next` names, if it is a page of the back office."""
+    wanted = visit.parameter("next")
+    path = wanted.removeprefix(ROOT)
+    ours = wanted == ROOT or (wanted.startswith(ROOT + "/") and "\\" not in wanted and wanted.isprintable())
+    return path if ours else ""
+
+
+async def show_welcome(visit: Visit, error: str = "") -> Response:
+    """Shows what the one-time link does, without using it up: mail programs open links too."""
+    token = visit.fields(NewPassword).token or visit.parameter("token")
+    link = await links.find(visit.db, token)
+    if link is None:
+        return visit.page("link_expired.html", status=410)
+    name = link.account.name if link.account else visit.fields(NewPassword).name
+    return visit.page(
+        "welcome.html",
+        status=400 if error else 200,
+        token=token,
+        purpose=link.purpose.value,
+        name=name,
+        error=error,
+    )
+
+
+async def welcome(visit: Visit) -> Response:
+    """Uses the link: makes the account if it is the first one, sets the password, and signs in."""
+    form = visit.fields(NewPassword)
+    try:
+        token = await links.consume(
+            visit.db,
+            form.token,
+            form.password,
+            address=visit.address,
+            user_agent=visit.user_agent,
+            new=links.NewAccount(form.name) if form.name else None,
+        )
+    except CommandError as error:
+        return await show_welcome(visit, str(error))
+    return await _enter(visit, token)
+
+
+async def sign_out(visit: Visit) -> Response:
+    """Ends the session, and has the browser forget what it stored."""
+    if visit.session:
+        await sessions.close(visit.db, visit.session)
+    response = visit.redirect("/sign-in")
+    visit.cookies.delete(response, SESSION_COOKIE)
+    response.headers["Clear-Site-Data"] = '"cache", "cookies", "storage"'
+    return response
+
+
+PAGES = [
+    Page(path="/sign-in", show=show_sign_in, submit=sign_in, who=Who.ANYONE),
+    Page(path="/welcome", show=show_welcome, submit=welcome, who=Who.ANYONE),
+    Page(path="/sign-out", submit=sign_out, who=Who.ANYONE),
+]

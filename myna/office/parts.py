@@ -1,0 +1,32 @@
+"""The parts of the service that pages use."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from myna.channels import Channels
+from myna.chat.complete import Chat
+from myna.config import ConfigCache
+from myna.farm.capacity import Capacity
+from myna.settings import Settings
+from myna.speech.synthesize import Synthesizer
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What `app.py` hands to the back office."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    db: Database
+    config: ConfigCache
+    channels: Channels
+    capacity: Capacity
+    chat: Chat
+    synthesizer: Synthesizer
+    audio: AudioStore
+    samples: SampleStore
+    space: FreeSpace

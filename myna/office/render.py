@@ -1,0 +1,162 @@
+"""Turns templates into HTML: one environment for each language.
+
+Autoescape is on, and an undefined variable is an error. Templates are in English; `messages/` has the other
+languages, by the English text.
+"""
+
+import hashlib
+import shlex
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import jinja2
+from markupsafe import Markup, escape
+
+from myna.office import messages
+from myna.office.messages import N_
+
+_FOLDER = Path(__file__).parent
+STATIC = {path.name: path.read_bytes() for path in sorted((_FOLDER / "static").iterdir()) if path.is_file()}
+"""The files of /office/static, by name."""
+STATIC_VERSION = hashlib.sha256(b"".join(STATIC.values())).hexdigest()[:12]
+LANGUAGES: Mapping[str, Mapping[str, str]] = {"en": {}, "zh": messages.read("zh")}
+_UNITS = (
+    (86_400_000, N_("day"), N_("days")),
+    (3_600_000, N_("hour"), N_("hours")),
+    (60_000, N_("minute"), N_("minutes")),
+    (1000, N_("second"), N_("seconds")),
+)
+_PAST = N_("{count} {unit} ago")
+_FUTURE = N_("in {count} {unit}")
+
+
+class Renderer:
+    """The templates in one language."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self._messages = LANGUAGES[language]
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            extensions=["jinja2.ext.i18n"],
+        )
+        self._environment.install_gettext_callables(self.text, self._plural, newstyle=True)  # type: ignore[attr-defined]  # added by the extension
+        self._environment.globals.update(
+            language=language,
+            static=_static,
+            shell=shlex.join,
+            icon=_icon,
+            now_ms=lambda: time.time_ns() // 10**6,
+        )
+        self._environment.filters.update(number=number, date=date, size=size, duration=duration)
+        self._environment.filters["ago"] = self._ago
+
+    def text(self, message: str) -> str:
+        """The message in this language."""
+        return self._messages.get(message, message)
+
+    def page(self, template: str, context: Mapping[str, object]) -> str:
+        """The HTML of a template."""
+        return self._environment.get_template(template).render(context)
+
+    def _plural(self, one: str, many: str, count: int) -> str:
+        return self.text(one if count == 1 else many)
+
+    @jinja2.pass_context
+    def _ago(self, context: jinja2.runtime.Context, at_ms: int) -> Markup:
+        """A time as `<time>`: how long ago, with the time in the site's zone as its title; "never" for 0."""
+        if not at_ms:
+            return escape(self.text("never"))
+        zone = context["zone"]
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+        return Markup('<time datetime="{}" title="{}">{}</time>').format(
+            moment.isoformat(timespec="seconds"), date(at_ms, zone, seconds=True), self.relative(at_ms)
+        )
+
+    def relative(self, at_ms: int) -> str:
+        """How long ago a time is, or in how long."""
+        distance_ms = time.time_ns() // 10**6 - at_ms
+        for size_ms, one, many in _UNITS:
+            if count := abs(distance_ms) // size_ms:
+                unit = self.text(one if count == 1 else many)
+                return self.text(_PAST if distance_ms >= 0 else _FUTURE).format(count=count, unit=unit)
+        return self.text("just now")
+
+
+def renderers() -> dict[str, Renderer]:
+    """One renderer for each language."""
+    return {language: Renderer(language) for language in LANGUAGES}
+
+
+def preferred(accept_language: str) -> str:
+    """The best of our languages for an Accept-Language header; English without one."""
+    ranked: list[tuple[float, str]] = []
+    for part in accept_language[:200].split(","):
+        tag, _, quality = part.strip().partition(";q=")
+        language = tag.split("-")[0].lower()
+        if language in LANGUAGES:
+            ranked.append((_quality(quality), language))
+    return max(ranked, key=lambda item: item[0], default=(0.0, "en"))[1]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text) if text else 1.0
+    except ValueError:
+        return 0.0
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of the site setting."""
+    return ZoneInfo(name)
+
+
+def number(value: float) -> str:
+    """A number with separators of thousands."""
+    return f"{value:,}"
+
+
+def date(at_ms: int, zone: tzinfo, *, seconds: bool = False) -> str:
+    """A time in the zone, as `2026-11-23 18:05`."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+    return moment.strftime("%Y-%m-%d %H:%M:%S %Z" if seconds else "%Y-%m-%d %H:%M")
+
+
+def size(size_bytes: float) -> str:
+    """A size in bytes with a binary unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024 or unit == "GiB":
+            break
+        size_bytes /= 1024
+    return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 100 else f"{size_bytes:.1f} {unit}"
+
+
+def duration(ms: float) -> str:
+    """A duration, as `212 ms`, `3.4 s` or `2 min 5 s`."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def _static(name: str) -> str:
+    if name not in STATIC:
+        raise KeyError(name)
+    return f"/office/static/{name}?v={STATIC_VERSION}"
+
+
+def _icon(name: str) -> Markup:
+    """An icon of icons.svg, hidden from readers: the text beside it says the same."""
+    return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>').format(
+        _static("icons.svg"), name
+    )

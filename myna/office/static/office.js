@@ -1,0 +1,53 @@
+// The script of the back office. Everything but copying, recording and live states works without it.
+"use strict";
+
+document.documentElement.classList.add("script");
+
+/** Copies the text of the element that `data-copy` names. */
+async function copy(button) {
+  const text = document.getElementById(button.dataset.copy).textContent;
+  await navigator.clipboard.writeText(text.trim());
+  const before = button.textContent;
+  button.textContent = button.dataset.done;
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button);
+});
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, textarea, select");
+  if (event.key === "/" && !typing) {
+    const search = document.querySelector("input[type=search]");
+    if (search) { event.preventDefault(); search.focus(); }
+  }
+  if (event.key === "Escape") {
+    for (const open of document.querySelectorAll("details[open]")) open.open = false;
+    if (typing) event.target.blur();
+  }
+});
+
+/** Keeps `[data-live]` up to date: the server sends the element's new content as HTML of its own. */
+class Live {
+  constructor(element) {
+    this.element = element;
+    document.addEventListener("visibilitychange", () => this.follow());
+    this.follow();
+  }
+
+  follow() {
+    if (document.hidden) { this.source?.close(); this.source = null; return; }
+    if (this.source || this.ended) return;
+    this.source = new EventSource(this.element.dataset.live);
+    this.source.addEventListener("content", (event) => { this.element.innerHTML = JSON.parse(event.data); });
+    this.source.addEventListener("end", () => { this.ended = true; this.source.close(); });
+  }
+}
+
+for (const element of document.querySelectorAll("[data-live]")) new Live(element);
+
+for (const select of document.querySelectorAll(".filters select")) {
+  select.addEventListener("change", () => select.form.requestSubmit());
+}

@@ -1,0 +1,120 @@
+"""One request of the back office, and the responses that pages return."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import tzinfo
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from myna.activity import Actor
+from myna.errors import NotFound
+from myna.office import forms
+from myna.office.render import Renderer, zone_of
+from myna.office.web_security import NOTICE_COOKIE, Cookies
+from myna.sign_in.sessions import Session
+from myna.store.database import Database, Queries
+from myna.store.queries.accounts import AccountRow
+
+if TYPE_CHECKING:
+    from myna.office.parts import Parts
+
+F = TypeVar("F", bound=Struct)
+T = TypeVar("T")
+
+ROOT = "/office"
+
+
+class Visit:
+    """A request with its session. Page functions take one and return a response."""
+
+    def __init__(
+        self, request: Request, parts: "Parts", renderer: Renderer, cookies: Cookies, session: Session | None
+    ) -> None:
+        self.request = request
+        self.parts = parts
+        self.renderer = renderer
+        self.cookies = cookies
+        self.session = session
+        self.form = FormData()
+        self.now_ms = time.time_ns() // 10**6
+
+    @property
+    def db(self) -> Database:
+        return self.parts.db
+
+    @property
+    def zone(self) -> tzinfo:
+        """The site's reporting time zone."""
+        return zone_of("UTC")
+
+    @property
+    def account(self) -> AccountRow:
+        """The account that is signed in. Pages for accounts always have one."""
+        if self.session is None:
+            raise AssertionError("a page without sign-in asked for the account")
+        return self.session.account
+
+    @property
+    def address(self) -> str:
+        """The client's network address."""
+        return self.request.client.host if self.request.client else ""
+
+    @property
+    def user_agent(self) -> str:
+        return self.request.headers.get("user-agent", "")
+
+    @property
+    def actor(self) -> Actor:
+        """Who changes something, for the activity log."""
+        return Actor(account_id=self.account.id, name=self.account.name, address=self.address)
+
+    async def read(self, query: Callable[[Queries], Awaitable[T]]) -> T:
+        """Runs a query on the reader for pages, under its time limit."""
+        return await query(self.db)
+
+    def parameter(self, name: str, default: str = "") -> str:
+        """A parameter of the query."""
+        return self.request.query_params.get(name, default)
+
+    def number(self, name: str) -> int:
+        """A number of the path. Raises NotFound for a number that no row can have."""
+        value = int(self.request.path_params[name])
+        if value >= 2**63:
+            raise NotFound("There is no such page.")
+        return value
+
+    def fields(self, kind: type[F]) -> F:
+        """The fields of the form. Raises InvalidRequest."""
+        return forms.convert(self.form, kind)
+
+    def text(self, message: str) -> str:
+        """The message in the language of the page."""
+        return self.renderer.text(message)
+
+    def page(self, template: str, *, status: int = 200, **context: object) -> Response:
+        """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`."""
+        notice = unquote(self.cookies.get(self.request, NOTICE_COOKIE))
+        shared: Mapping[str, object] = {
+            "account": self.session.account if self.session else None,
+            "session": self.session,
+            "path": self.request.url.path.removeprefix(ROOT),
+            "zone": self.zone,
+            "notice": notice,
+            "error": "",
+        }
+        response = HTMLResponse(self.renderer.page(template, {**shared, **context}), status)
+        if notice:
+            self.cookies.delete(response, NOTICE_COOKIE)
+        return response
+
+    def redirect(self, path: str, notice: str = "") -> Response:
+        """A redirect to a page below /office, which shows the notice once."""
+        response = RedirectResponse(ROOT + path, 303)
+        if notice:
+            self.cookies.set(response, NOTICE_COOKIE, quote(notice[:500]))
+        return response

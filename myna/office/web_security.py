@@ -1,0 +1,74 @@
+"""Cookies, headers and the same-origin check of the back office.
+
+The rules are those of the OWASP ASVS 5.0, chapters 3 and 7; docs/security.md has them with their tests.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from myna.errors import Forbidden
+
+SESSION_COOKIE = "myna"
+NOTICE_COOKIE = "myna-notice"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:;"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_COMMON = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(self)",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+HSTS_S = 365 * 86_400
+
+
+class Cookies:
+    """Sets and reads the cookies. `https`: browsers reach the site by HTTPS, so cookies are `Secure` and have
+    the prefix `__Host-`. Over plain HTTP browsers would drop such cookies, and sign-in would loop."""
+
+    def __init__(self, https: bool) -> None:
+        self._https = https
+        self._prefix = "__Host-" if https else ""
+
+    def get(self, request: Request, name: str) -> str:
+        """The value, "" without one."""
+        return request.cookies.get(self._prefix + name, "")
+
+    def set(self, response: Response, name: str, value: str) -> None:
+        """Sets a cookie that ends with the browser's session."""
+        response.set_cookie(self._prefix + name, value, secure=self._https, httponly=True, samesite="lax")
+
+    def delete(self, response: Response, name: str) -> None:
+        response.delete_cookie(self._prefix + name, secure=self._https, httponly=True, samesite="lax")
+
+
+def check_same_origin(request: Request, public_url: str) -> None:
+    """Raises Forbidden unless a page of this site sent the request.
+
+    Browsers send Sec-Fetch-Site over HTTPS and to loopback. Elsewhere the Origin must be this site's: its
+    public URL, or the host that the request names. A page of another site can't choose the Host header.
+    """
+    fetch_site = request.headers.get("sec-fetch-site")
+    if fetch_site is not None:
+        if fetch_site == "same-origin":
+            return
+        raise Forbidden("Another site sent this form. Open the page here and send it again.")
+    origin = request.headers.get("origin")
+    if origin is None:
+        raise Forbidden("Your browser did not say which site the form is from, so it was not accepted.")
+    if origin != public_url and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Forbidden(f"The form came from {origin[:100]}. Open the page here and send it again.")
+
+
+def protect(response: Response, https: bool) -> None:
+    """Adds the security headers. A response is not stored unless it has a Cache-Control header already."""
+    for name, value in _COMMON.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+    if https:
+        response.headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"

@@ -1,0 +1,1 @@
+"""The back office, by HTTP and in a real browser."""

@@ -1,0 +1,51 @@
+"""Every text of the pages has a translation, and every translation a text."""
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import jinja2
+
+from myna.office import messages
+
+OFFICE = Path(messages.__file__).parents[1]
+TEMPLATES = sorted((OFFICE / "templates").rglob("*.html"))
+
+
+def used() -> set[str]:
+    """The texts of all templates and pages."""
+    environment = jinja2.Environment(extensions=["jinja2.ext.i18n"], trim_blocks=True, lstrip_blocks=True)  # noqa: S701  it renders nothing
+    texts: set[str] = set()
+    for path in TEMPLATES:
+        for _, _, found in environment.extract_translations(path.read_text(encoding="utf-8")):  # type: ignore[attr-defined]  # added by the extension
+            texts |= {text for text in (found if isinstance(found, tuple) else (found,)) if text}
+    for path in OFFICE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
+                texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    return texts
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def test_every_text_is_translated() -> None:
+    translated = set(messages.read("zh"))
+    assert sorted(used() - translated) == []
+    assert sorted(translated - used()) == []
+
+
+def test_a_text_is_translated_in_one_file() -> None:
+    counts: Counter[str] = Counter()
+    for path in (OFFICE / "messages" / "zh").glob("*.toml"):
+        counts.update(list(tomllib.loads(path.read_text(encoding="utf-8"))))
+    assert not {text: count for text, count in counts.items() if count > 1}
+
+
+def test_a_translation_has_the_placeholders_of_its_text() -> None:
+    placeholders = re.compile(r"%\(\w+\)s|\{\w+\}")
+    for text, translated in messages.read("zh").items():
+        assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
