@@ -1,5 +1,7 @@
-"""Accounts, which own units and keys."""
+"""Accounts, which own units and keys. Each change is recorded in the activity."""
 
+from myna import activity
+from myna.activity import Actor
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as store
@@ -14,10 +16,13 @@ UNITS_MAX = 2**53 - 1
 _PAGE = 500
 
 
-async def add(db: Database, name: str, email: str, operator: bool, units: int) -> AccountRow:
+async def add(db: Database, name: str, email: str, operator: bool, units: int, *, by: Actor) -> AccountRow:
     """Adds an account and grants it `units`, in one transaction."""
     check_details(name, email)
     _check_units(units, least=0)
+    command = activity.words(
+        "account", "add", name, units=units or None, email=email or None, operator=operator
+    )
 
     async def work(connection: Transaction) -> AccountRow:
         account_id = await store.insert(connection, name, email, operator)
@@ -25,12 +30,13 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int) -
             raise CommandError(f"There already is an account {name!r}.")
         if units:
             await ledger.grant(connection, account_id, units, "opening grant")
+        await activity.record(connection, by, command, account_id)
         return await find(connection, name)
 
     return await db.transaction(work)
 
 
-async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
+async def grant(db: Database, name: str, units: int, memo: str, *, by: Actor) -> AccountRow:
     """Grants `units`, or takes them if negative. The balance never falls below 0."""
     _check_line("A memo", memo, MEMO_MAX_CHARS)
     _check_units(units, least=-UNITS_MAX)
@@ -39,10 +45,12 @@ async def grant(db: Database, name: str, units: int, memo: str) -> AccountRow:
     account = await find(db, name)
     if account.balance + units > UNITS_MAX:
         raise CommandError(f"The balance may be {UNITS_MAX} units at most.")
+    command = activity.words("account", "grant", name, units, memo=memo or None)
 
     async def work(connection: Transaction) -> AccountRow:
         if await ledger.grant(connection, account.id, units, memo) is None:
             raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
+        await activity.record(connection, by, command, account.id)
         return await find(connection, name)  # in the transaction: afterwards the connection may be lost
 
     try:
@@ -70,7 +78,7 @@ async def list_all(db: Queries) -> list[AccountRow]:
     return found
 
 
-async def rename(db: Database, name: str, new: str) -> AccountRow:
+async def rename(db: Database, name: str, new: str, *, by: Actor) -> AccountRow:
     """Renames an account. Its id, keys and units stay the same."""
     _check_name(new)
     account = await find(db, name)
@@ -78,17 +86,20 @@ async def rename(db: Database, name: str, new: str) -> AccountRow:
     async def work(connection: Transaction) -> AccountRow:
         if not await store.rename(connection, account.id, new):
             raise CommandError(f"There already is an account {new!r}.")
+        await activity.record(connection, by, activity.words("account", "rename", name, new), account.id)
         return await find(connection, new)
 
     return await db.transaction(work)
 
 
-async def set_enabled(db: Database, name: str, enabled: bool) -> AccountRow:
+async def set_enabled(db: Database, name: str, enabled: bool, *, by: Actor) -> AccountRow:
     """Enables or disables an account. The keys of a disabled account are refused once this returns."""
     account = await find(db, name)
+    command = activity.words("account", "enable" if enabled else "disable", name)
 
     async def work(connection: Transaction) -> AccountRow:
         await (store.enable if enabled else store.disable)(connection, account.id)
+        await activity.record(connection, by, command, account.id)
         return await find(connection, name)
 
     return await db.transaction(work)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from myna import activity
+from myna.activity import Actor
 from myna.config import MIB, settings_of
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import EngineFailed, EngineVoice
@@ -86,7 +88,13 @@ def voice_of(clone: CloneRow) -> EngineVoice:
 
 
 async def clone(
-    db: Database, samples: SampleStore, inspector: Inspector, account: AccountRow, request: CloneRequest
+    db: Database,
+    samples: SampleStore,
+    inspector: Inspector,
+    account: AccountRow,
+    request: CloneRequest,
+    *,
+    by: Actor,
 ) -> CloneRow:
     """Checks and stores the sample and queues the voice for a node. Raises CommandError; then nothing is
     stored.
@@ -100,14 +108,16 @@ async def clone(
     try:
         sample = await _checked_sample(inspector, request.sample, path)
         await asyncio.to_thread(samples.make_private, name)
-        new = _new(account, request, transcript, name, sample)
-        return await _queue(db, account, new)
+        new = _new(account, request, transcript, name, sample, by)
+        return await _queue(db, account, new, request, by)
     except CommandError:
         await asyncio.to_thread(remove, path)
         raise
 
 
-async def delete(db: Database, samples: SampleStore, audio: AudioStore, voice_id: str) -> Deleted:
+async def delete(
+    db: Database, samples: SampleStore, audio: AudioStore, voice_id: str, *, by: Actor
+) -> Deleted:
     """Deletes a voice, its sample and its preview. Its queued tasks fail and are refunded.
 
     The preview is deleted first, since it is public; the sample last, since the voice needs it until it is
@@ -116,9 +126,16 @@ async def delete(db: Database, samples: SampleStore, audio: AudioStore, voice_id
     found = await store.by_voice_id(db, voice_id)
     if found and found.preview:
         await asyncio.to_thread(audio.delete, found.preview)
-    deleted = await db.transaction(lambda connection: store.delete(connection, voice_id))
-    if deleted is None:
-        raise CommandError(f"There is no cloned voice {voice_id!r}.")
+
+    async def work(connection: Transaction) -> Deleted:
+        deleted = await store.delete(connection, voice_id)
+        if deleted is None:
+            raise CommandError(f"There is no cloned voice {voice_id!r}.")
+        command = activity.words("voice", "delete", voice_id)
+        await activity.record(connection, by, command, deleted.account_id)
+        return deleted
+
+    deleted = await db.transaction(work)
     if deleted.preview:  # a node may have completed it in between
         await asyncio.to_thread(audio.delete, deleted.preview)
     if deleted.sample:
@@ -204,7 +221,10 @@ async def _checked_sample(inspector: Inspector, source: Path, target: Path) -> S
         raise CommandError(f"The sample could not be checked: {failure}") from None
 
 
-def _new(account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Sample) -> NewClone:
+def _new(
+    account: AccountRow, request: CloneRequest, transcript: str, name: str, sample: Sample, by: Actor
+) -> NewClone:
+    given = "in the back office by" if by.account_id else "to the command line of"
     return NewClone(
         voice_id=CLONE_PREFIX + secrets.token_hex(16),
         account_id=account.id,
@@ -215,12 +235,23 @@ def _new(account: AccountRow, request: CloneRequest, transcript: str, name: str,
         sample_bytes=sample.size_bytes,
         sample_sha256=sample.sha256,
         sample_ms=round(sample.seconds * 1000),
-        consent_by=request.consent_by,
+        consent_by=f"{request.consent_by} (given {given} {by.name})",
         consent_text=CONSENT,
     )
 
 
-async def _queue(db: Database, account: AccountRow, new: NewClone) -> CloneRow:
+async def _queue(
+    db: Database, account: AccountRow, new: NewClone, request: CloneRequest, by: Actor
+) -> CloneRow:
+    command = activity.words(
+        *("voice", "clone", account.name),
+        name=request.name,
+        language=request.language,
+        sample=str(request.sample),
+        transcript=new.transcript,
+        consent=True,
+        consent_by=request.consent_by,
+    )
     mib_max = settings_of(await config_store.load(db)).account_storage_mib
 
     async def work(connection: Transaction) -> CloneRow | None:
@@ -232,6 +263,7 @@ async def _queue(db: Database, account: AccountRow, new: NewClone) -> CloneRow:
                 " (account_storage_mib), and this sample would exceed that. Delete some of its voices,"
                 " keep audio for fewer days (audio_keep_days), or raise the quota."
             )
+        await activity.record(connection, by, command, account.id)
         return await store.by_voice_id(connection, new.voice_id)
 
     added = await db.transaction(work)

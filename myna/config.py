@@ -5,11 +5,13 @@ to SiteSettings and a row to docs/configuration.md.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
 
+from myna import activity
+from myna.activity import Actor
 from myna.errors import CommandError, DatabaseUnavailable
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
@@ -20,9 +22,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 MIB = 2**20
 _SHOWN_CHARS = 40
-
-Change = Callable[[Transaction], Awaitable[bool]]
-"""A change of the configuration in an open transaction; False where there was nothing to change."""
 
 
 class SiteSetting(Struct, frozen=True):
@@ -173,10 +172,15 @@ def check(name: str, value: str) -> None:
         raise CommandError(f"{name}: {error}; it is {value[:_SHOWN_CHARS]!r}.") from None
 
 
-async def change(db: Database, name: str, value: str) -> None:
+async def change(db: Database, name: str, value: str, *, by: Actor) -> None:
     """Checks and stores a site setting. Raises CommandError."""
     check(name, value)
-    await db.transaction(lambda connection: store.set_setting(connection, name, value))
+
+    async def work(connection: Transaction) -> None:
+        await store.set_setting(connection, name, value)
+        await activity.record(connection, by, activity.words("settings", "set", name, value))
+
+    await db.transaction(work)
 
 
 def applied(config: Config) -> list[tuple[str, object, str]]:

@@ -8,9 +8,12 @@ from enum import IntFlag
 
 from msgspec import Struct
 
+from myna import activity
+from myna.activity import Actor
 from myna.errors import CommandError, Unauthorized
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import accounts
 from myna.store.queries import keys as store
 from myna.telemetry import access_log
 
@@ -74,6 +77,14 @@ def life_ms(text: str) -> int:
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
+def span_of(millis: int) -> str:
+    """A duration as `life_ms` parses it, in its largest unit."""
+    unit = max(
+        (unit for unit in _UNIT_S if millis % (_UNIT_S[unit] * 1000) == 0), key=lambda one: _UNIT_S[one]
+    )
+    return f"{millis // (_UNIT_S[unit] * 1000)}{unit}"
+
+
 def hash_of(plain: str) -> bytes:
     """The SHA-256 of a key, which is all that is stored of it."""
     return hashlib.sha256(plain.encode()).digest()
@@ -118,7 +129,9 @@ def state(key: store.KeyRow, now: int) -> str:
     return "expired" if key.expires_at and key.expires_at <= now else "active"
 
 
-async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
+async def issue(
+    db: Database, account_id: int, name: str, scopes: Scope, life_ms: int, *, by: Actor
+) -> Issued:
     """Issues a key of the account; `life_ms` 0: it never expires."""
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
         raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
@@ -128,6 +141,16 @@ async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms
     masked = plain[: len(PREFIX) + 6] + "***"
 
     async def insert(connection: Transaction) -> tuple[int, int]:
+        account = await accounts.by_id(connection, account_id)
+        if account is None:
+            raise CommandError("There is no such account.")
+        command = activity.words(
+            *("key", "issue", account.name),
+            name=name,
+            scope=scopes.names,
+            expires_in=span_of(life_ms) if life_ms else None,
+        )
+        await activity.record(connection, by, command, account_id)
         return await store.insert(
             connection,
             account_id,
@@ -142,7 +165,21 @@ async def issue(db: Database, account_id: int, name: str, scopes: Scope, life_ms
     return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)
 
 
-async def revoke(db: Database, key_id: int) -> None:
-    """Revokes a key. Every process refuses it once this returns. Raises CommandError."""
-    if not await db.transaction(lambda connection: store.revoke(connection, key_id)):
+async def revoke(db: Database, key_id: int, *, by: Actor, account_id: int | None = None) -> None:
+    """Revokes a key, of `account_id` if given. Every process refuses it once this returns. Raises
+    CommandError."""
+
+    async def work(connection: Transaction) -> None:
+        key = await _locked(connection, key_id, account_id)
+        await store.revoke(connection, key_id)
+        await activity.record(connection, by, activity.words("key", "revoke", key_id), key.account_id)
+
+    await db.transaction(work)
+
+
+async def _locked(connection: Transaction, key_id: int, account_id: int | None) -> store.KeyRow:
+    """The key, whose account is locked. Raises CommandError if there is none, or none of this account."""
+    key = await store.locked(connection, key_id, account_id)
+    if key is None:
         raise CommandError(f"There is no key {key_id}.")
+    return key

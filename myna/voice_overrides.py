@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, convert, structs
 
+from myna import activity
+from myna.activity import Actor
 from myna.channels import Channels
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError
@@ -48,23 +50,38 @@ async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
     ]
 
 
-async def hide(db: Database, channels: Channels, voice_id: str, hidden: bool) -> None:
+async def hide(db: Database, channels: Channels, voice_id: str, hidden: bool, *, by: Actor) -> None:
     """Hides a voice, so that requests for it fail, or shows it again. Raises CommandError."""
-    await _change(db, channels, [voice_id], lambda connection: store.hide(connection, voice_id, hidden))
+
+    async def work(connection: Transaction) -> None:
+        await store.hide(connection, voice_id, hidden)
+        await activity.record(connection, by, activity.words("voice", "hide" if hidden else "show", voice_id))
+
+    await _change(db, channels, [voice_id], work)
 
 
-async def rename(db: Database, channels: Channels, voice_id: str, name: str) -> None:
+async def rename(db: Database, channels: Channels, voice_id: str, name: str, *, by: Actor) -> None:
     """Gives a voice another name; an empty `name` restores its original one. Raises CommandError."""
     if name and (not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable()):
         raise CommandError(f"A voice's name has 1 to {NAME_MAX_CHARS} printable characters.")
-    await _change(db, channels, [voice_id], lambda connection: store.rename(connection, voice_id, name))
+
+    async def work(connection: Transaction) -> None:
+        await store.rename(connection, voice_id, name)
+        await activity.record(connection, by, activity.words("voice", "rename", voice_id, name))
+
+    await _change(db, channels, [voice_id], work)
 
 
-async def order(db: Database, channels: Channels, voice_ids: Sequence[str]) -> None:
+async def order(db: Database, channels: Channels, voice_ids: Sequence[str], *, by: Actor) -> None:
     """Lists these voices first, in this order, before all others. Raises CommandError."""
     if len(set(voice_ids)) < len(voice_ids):
         raise CommandError("A voice can have one place only; one is named twice.")
-    await _change(db, channels, voice_ids, lambda connection: store.order(connection, voice_ids))
+
+    async def work(connection: Transaction) -> None:
+        await store.order(connection, voice_ids)
+        await activity.record(connection, by, activity.words("voice", "order", *voice_ids))
+
+    await _change(db, channels, voice_ids, work)
 
 
 async def _change(

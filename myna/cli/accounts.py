@@ -5,6 +5,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from myna import accounts
+from myna.activity import command_line
 from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
 from myna.store.queries.accounts import AccountRow
 
@@ -24,7 +25,9 @@ def add(
     json: Json = False,
 ) -> None:
     """Create an account, optionally with units."""
-    show(_shown(with_database(lambda db: accounts.add(db, name, email, operator, units), json=json)), json)
+    by = command_line()
+    row = with_database(lambda db: accounts.add(db, name, email, operator, units, by=by), json=json)
+    show(_shown(row), json)
 
 
 @app.command(name="show")
@@ -45,7 +48,7 @@ def rename(
     name: Name, new: Annotated[str, Parameter(help="Its new name.")], /, *, json: Json = False
 ) -> None:
     """Rename an account. Its keys and units stay."""
-    show(_shown(with_database(lambda db: accounts.rename(db, name, new), json=json)), json)
+    show(_shown(with_database(lambda db: accounts.rename(db, name, new, by=command_line()), json=json)), json)
 
 
 @app.command
@@ -69,12 +72,15 @@ def grant(
     json: Json = False,
 ) -> None:
     """Grant units to an account; a negative number takes them back."""
-    show(_shown(with_database(lambda db: accounts.grant(db, name, units, memo), json=json)), json)
+    by = command_line()
+    row = with_database(lambda db: accounts.grant(db, name, units, memo, by=by), json=json)
+    show(_shown(row), json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
-
-    show(_shown(with_database(lambda db: accounts.set_enabled(db, name, enabled), json=json)), json)
+    by = command_line()
+    row = with_database(lambda db: accounts.set_enabled(db, name, enabled, by=by), json=json)
+    show(_shown(row), json)
 
 
 def _shown(row: AccountRow) -> dict[str, object]:

@@ -4,24 +4,25 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
-from myna import channels
+from myna import channel_changes, channels
+from myna.activity import command_line
+from myna.channel_changes import Edit, no_channel
 from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
-from myna.config import Change
 from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
 from myna.engines.registry import site_engines
 from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.sandbox.confinement import AllowedPaths
-from myna.store.database import Database, Transaction
+from myna.store.database import Database
 from myna.store.queries import circuits
 from myna.store.queries import config as store
 from myna.store.queries.circuits import CircuitRow
@@ -63,8 +64,7 @@ def add(
     channels.check(row)
 
     async def work(db: Database) -> str:
-        if not await db.transaction(lambda connection: store.add_channel(connection, row)):
-            raise CommandError(f"There already is a channel {name!r}.")
+        await channel_changes.add(db, row, by=command_line())
         return await _record_voices(db, row) if kind == "speech" else ""
 
     note = with_database(work, json=json)
@@ -111,7 +111,7 @@ def test(name: Name, *, json: Json = False) -> None:
         known = _all(config)
         channel = next((channel for channel in known if channel.name == name), None)
         if channel is None:
-            raise CommandError(f"There is no channel {name!r}; {_names(known)}.")
+            raise no_channel(name, [one.name for one in known])
         _warn(row for row in config.channels if row.name == name)
         started = time.monotonic()
         result = await _probe(channel)
@@ -131,21 +131,10 @@ def change(
     json: Json = False,
 ) -> None:
     """Change a channel; options that are not given stay as they are."""
-    if (url, model, key_env, priority) == (None, None, None, None):
-        raise CommandError("Give at least one of --url, --model, --key-env and --priority.")
-
-    async def update(connection: Transaction) -> ChannelRow | None:
-        row = await store.change_channel(
-            connection, name, url=url, model=model, key_env=key_env, priority=priority
-        )
-        if row is not None:
-            channels.check(row)
-        return row
+    edit = Edit(url=url, model=model, key_env=key_env, priority=priority)
 
     async def work(db: Database) -> tuple[ChannelRow, str]:
-        row = await db.transaction(update)
-        if row is None:
-            raise await _missing(db, name)
+        row = await channel_changes.change(db, read_settings(), name, edit, by=command_line())
         return row, await _record_voices(db, row) if row.kind == "speech" else ""
 
     row, note = with_database(work, json=json)
@@ -175,30 +164,15 @@ def disable(name: Name, *, json: Json = False) -> None:
 @app.command
 def remove(name: Name, *, json: Json = False) -> None:
     """Delete a channel."""
-    _change(name, lambda connection: store.remove_channel(connection, name), json)
+    by = command_line()
+    with_database(lambda db: channel_changes.remove(db, read_settings(), name, by=by), json=json)
     show({"name": name, "removed": True}, json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:
-
-    _change(name, lambda connection: store.enable_channel(connection, name, enabled), json)
+    settings, by = read_settings(), command_line()
+    with_database(lambda db: channel_changes.set_enabled(db, settings, name, enabled, by=by), json=json)
     show({"name": name, "enabled": enabled}, json)
-
-
-def _change(name: str, change: Change, json: bool) -> None:
-    async def work(db: Database) -> None:
-        if not await db.transaction(change):
-            raise await _missing(db, name)
-
-    with_database(work, json=json)
-
-
-async def _missing(db: Database, name: str) -> CommandError:
-    """The error for a channel that is not in the database."""
-    if name in {channel.name for channel in channels.from_settings(read_settings())}:
-        return CommandError(f"There is no channel {name!r} in the database; it comes from the settings.")
-    stored = [channels.resolved(row, os.environ) for row in (await store.load(db)).channels]
-    return CommandError(f"There is no channel {name!r}; {_names(stored)}.")
 
 
 def _warn(rows: Iterable[ChannelRow]) -> None:
@@ -209,11 +183,6 @@ def _warn(rows: Iterable[ChannelRow]) -> None:
             " for this command, or empty; the serving process reads its own environment.",
             file=sys.stderr,
         )
-
-
-def _names(known: Sequence[Channel]) -> str:
-    names = ", ".join(repr(channel.name) for channel in known)
-    return f"there is {names}" if len(known) == 1 else f"there are {names or 'none'}"
 
 
 def _all(config: Config) -> list[Channel]:

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from myna import audit as books
 from myna import config
 from myna import settings as process_settings
+from myna.activity import command_line
 from myna.cli.console import Json, moment, read_settings, show, show_rows, with_database
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
@@ -66,7 +67,7 @@ def set_setting(
     config.check(name, value)
 
     async def work(db: Database) -> Config:
-        await config.change(db, name, value)
+        await config.change(db, name, value, by=command_line())
         return await store.load(db)
 
     _show_setting(with_database(work, json=json), name, json)

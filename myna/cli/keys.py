@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from myna import accounts, keys
+from myna.activity import command_line
 from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
 from myna.keys import Issued, Scope
 from myna.store.database import Database
@@ -32,7 +33,7 @@ def issue(
 
     async def work(db: Database) -> Issued:
         owner = await accounts.find(db, account)
-        return await keys.issue(db, owner.id, name, scopes, life_ms)
+        return await keys.issue(db, owner.id, name, scopes, life_ms, by=command_line())
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
 
@@ -68,7 +69,7 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Revoke a key: every process refuses it."""
-    with_database(lambda db: keys.revoke(db, key_id), json=json)
+    with_database(lambda db: keys.revoke(db, key_id, by=command_line()), json=json)
     show({"id": key_id, "revoked": True}, json)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
+from myna.activity import Actor, command_line
 from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
 from myna.node.credentials import is_loopback
@@ -30,7 +31,8 @@ def enroll(
 ) -> None:
     """Create a token with which a machine joins as a compute node. It is printed once, not stored, and works
     once, within an hour."""
-    invited = with_database(lambda db: Nodes(db).enroll(name, again=again), json=json)
+    by = command_line()
+    invited = with_database(lambda db: Nodes(db).enroll(name, again=again, by=by), json=json)
     address = read_settings().base_url
     command = f"myna node join {address} {invited.token}"
     note = {"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}
@@ -48,29 +50,29 @@ def list_all(*, json: Json = False) -> None:
 @app.command
 def disable(name: Name, *, json: Json = False) -> None:
     """Disable a node: its requests are refused and its tasks requeued."""
-    _change(name, "disabled", lambda nodes: nodes.disable(name), json)
+    _change(name, "disabled", lambda nodes, by: nodes.disable(name, by=by), json)
 
 
 @app.command
 def enable(name: Name, *, json: Json = False) -> None:
     """Enable a node that is disabled or draining."""
-    _change(name, "enabled", lambda nodes: nodes.enable(name), json)
+    _change(name, "enabled", lambda nodes, by: nodes.enable(name, by=by), json)
 
 
 @app.command
 def drain(name: Name, *, json: Json = False) -> None:
     """Drain a node: it finishes its tasks and gets no more."""
-    _change(name, "draining", lambda nodes: nodes.drain(name), json)
+    _change(name, "draining", lambda nodes, by: nodes.drain(name, by=by), json)
 
 
 @app.command
 def remove(name: Name, *, json: Json = False) -> None:
     """Delete a node; its tasks are requeued."""
-    _change(name, "removed", lambda nodes: nodes.remove(name), json)
+    _change(name, "removed", lambda nodes, by: nodes.remove(name, by=by), json)
 
 
-def _change(name: str, state: str, change: Callable[[Nodes], Awaitable[None]], json: bool) -> None:
-    with_database(lambda db: change(Nodes(db)), json=json)
+def _change(name: str, state: str, change: Callable[[Nodes, Actor], Awaitable[None]], json: bool) -> None:
+    with_database(lambda db: change(Nodes(db), command_line()), json=json)
     show({"name": name, state: True}, json)
 
 

@@ -1,7 +1,6 @@
 """myna voice list|hide|show|rename|order|clone|delete"""
 
 import contextlib
-import getpass
 import os
 import stat
 import sys
@@ -13,6 +12,7 @@ from cyclopts import App, Parameter
 from msgspec import structs
 
 from myna import accounts, clones, voice_overrides
+from myna.activity import Actor, command_line
 from myna.channels import Channels
 from myna.cli.console import Json, owner_of_files, read_settings, seconds, show, show_rows, with_database
 from myna.clones import CloneRequest
@@ -62,14 +62,14 @@ def list_all(
 @app.command
 def hide(voice_id: VoiceId, /, *, json: Json = False) -> None:
     """Remove a public voice from the list; requests for it are refused."""
-    _override(lambda db, channels: voice_overrides.hide(db, channels, voice_id, True), json)
+    _override(lambda db, channels, by: voice_overrides.hide(db, channels, voice_id, True, by=by), json)
     show({"voice_id": voice_id, "hidden": True}, json)
 
 
 @app.command(name="show")
 def show_again(voice_id: VoiceId, /, *, json: Json = False) -> None:
     """Show a hidden voice again."""
-    _override(lambda db, channels: voice_overrides.hide(db, channels, voice_id, False), json)
+    _override(lambda db, channels, by: voice_overrides.hide(db, channels, voice_id, False, by=by), json)
     show({"voice_id": voice_id, "hidden": False}, json)
 
 
@@ -82,7 +82,7 @@ def rename(
     json: Json = False,
 ) -> None:
     """Rename a public voice; "" restores its original name."""
-    _override(lambda db, channels: voice_overrides.rename(db, channels, voice_id, name), json)
+    _override(lambda db, channels, by: voice_overrides.rename(db, channels, voice_id, name, by=by), json)
     show({"voice_id": voice_id, "name": name}, json)
 
 
@@ -94,7 +94,7 @@ def order(
     json: Json = False,
 ) -> None:
     """List these public voices first, in this order; the first one is the default."""
-    _override(lambda db, channels: voice_overrides.order(db, channels, voice_ids), json)
+    _override(lambda db, channels, by: voice_overrides.order(db, channels, voice_ids, by=by), json)
     show({"voice_ids": voice_ids}, json)
 
 
@@ -116,9 +116,12 @@ def clone(
     samples = _samples(owner_of_files(read_settings()))
     _check_readable(sample)
     _check_space()
-    agreed = f"{consent_by or account} (given to the command line of {_os_user()})" if consent else ""
     request = CloneRequest(
-        name=name, language=language, transcript=transcript, sample=sample, consent_by=agreed
+        name=name,
+        language=language,
+        transcript=transcript,
+        sample=sample,
+        consent_by=(consent_by or account) if consent else "",
     )
 
     async def work(db: Database) -> tuple[CloneRow, str]:
@@ -126,7 +129,7 @@ def clone(
         note = await _note(db, language)
         inspector = Inspector(files=AllowedPaths.of(reads=(sample,), writes=(_samples_folder(),)))
         try:
-            return await clones.clone(db, samples, inspector, owner, request), note
+            return await clones.clone(db, samples, inspector, owner, request, by=command_line()), note
         finally:
             await inspector.close()
 
@@ -145,16 +148,16 @@ def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
 
     async def work(db: Database) -> Deleted:
         audio = AudioStore(read_settings().data_folder / "audio")
-        return await clones.delete(db, _samples(), audio, voice_id)
+        return await clones.delete(db, _samples(), audio, voice_id, by=command_line())
 
     deleted = with_database(work, json=json)
     show({"voice_id": voice_id, "deleted": True, "tasks_refunded": deleted.refunded}, json)
 
 
-def _override(change: Callable[[Database, Channels], Awaitable[None]], json: bool) -> None:
+def _override(change: Callable[[Database, Channels, Actor], Awaitable[None]], json: bool) -> None:
     async def work(db: Database) -> None:
         async with _channels() as channels:
-            await change(db, channels)
+            await change(db, channels, command_line())
 
     with_database(work, json=json)
 
@@ -209,13 +212,6 @@ def _check_readable(path: Path) -> None:
             return
     except OSError as error:
         raise CommandError(f"{path} can't be read: {error.strerror}.") from None
-
-
-def _os_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # the user id has no name
-        return f"user {os.getuid()}"
 
 
 def _public(offer: PublicVoice) -> dict[str, object]:

@@ -14,8 +14,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from myna import activity
+from myna.activity import Actor
 from myna.errors import CommandError, NodeRefused, Unavailable
-from myna.store.database import Database
+from myna.store.database import Database, Transaction
 from myna.store.queries.farm import nodes as store
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.farm import Hello
@@ -76,7 +78,7 @@ class Nodes:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def enroll(self, name: str, *, again: bool = False) -> Invitation:
+    async def enroll(self, name: str, *, again: bool = False, by: Actor) -> Invitation:
         """A join token for a new node, or for one that has not joined; it replaces an earlier token.
 
         With `again` also for a node that has joined. Its credential stays valid until the token is used.
@@ -85,15 +87,18 @@ class Nodes:
         if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
             raise CommandError(f"A node needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
         token = TOKEN_PREFIX + secrets.token_hex(20)
-        until = await self._db.transaction(
-            lambda connection: store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
-        )
-        if until is None:
-            raise CommandError(
-                f"The node {name!r} has joined already; 'myna node enroll NAME --again' makes a token that"
-                " replaces its credential when it is used."
-            )
-        return Invitation(name, token, until // 1000)
+
+        async def work(connection: Transaction) -> int:
+            until = await store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
+            if until is None:
+                raise CommandError(
+                    f"The node {name!r} has joined already; 'myna node enroll NAME --again' makes a token"
+                    " that replaces its credential when it is used."
+                )
+            await activity.record(connection, by, activity.words("node", "enroll", name, again=again))
+            return until
+
+        return Invitation(name, token, await self._db.transaction(work) // 1000)
 
     async def join(self, token: str, version: str) -> JoinedNode:
         """Exchanges a join token for a credential. Raises NodeRefused."""
@@ -152,26 +157,35 @@ class Nodes:
             for node, offered in await store.all_nodes(self._db)
         ]
 
-    async def disable(self, name: str) -> None:
+    async def disable(self, name: str, *, by: Actor) -> None:
         """Disables the node: once this returns, all its requests are refused. Requeues its jobs."""
-        await self._set_state(name, "disable")
+        await self._change(name, "disable", by)
 
-    async def enable(self, name: str) -> None:
+    async def enable(self, name: str, *, by: Actor) -> None:
         """Enables a node that is disabled or draining."""
-        await self._set_state(name, "enable")
+        await self._change(name, "enable", by)
 
-    async def drain(self, name: str) -> None:
+    async def drain(self, name: str, *, by: Actor) -> None:
         """The node finishes its jobs and gets no more."""
-        await self._set_state(name, "drain")
+        await self._change(name, "drain", by)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, *, by: Actor) -> None:
         """Deletes the node with its credential and voices, and requeues its jobs."""
-        if not await self._db.transaction(lambda connection: store.remove(connection, name)):
-            raise CommandError(f"There is no node {name!r}.")
+        await self._change(name, "remove", by)
 
-    async def _set_state(self, name: str, state: Literal["enable", "disable", "drain"]) -> None:
-        if not await self._db.transaction(lambda connection: store.set_state(connection, name, state)):
-            raise CommandError(f"There is no node {name!r}.")
+    async def _change(
+        self, name: str, change: Literal["enable", "disable", "drain", "remove"], by: Actor
+    ) -> None:
+        async def work(connection: Transaction) -> None:
+            if change == "remove":
+                found = await store.remove(connection, name)
+            else:
+                found = await store.set_state(connection, name, change)
+            if not found:
+                raise CommandError(f"There is no node {name!r}.")
+            await activity.record(connection, by, activity.words("node", change, name))
+
+        await self._db.transaction(work)
 
 
 def state_of(node: NodeRow) -> NodeState:

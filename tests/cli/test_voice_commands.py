@@ -15,6 +15,7 @@ from myna.farm.nodes import Nodes
 from myna.store.database import connect
 from myna.wire.farm import Hello, NodeVoice
 from tests.cli.conftest import Cli
+from tests.rig.actors import TESTER
 from tests.rig.calls import call
 from tests.rig.full_disk import on_full_disk
 from tests.rig.samples import write_voice
@@ -147,7 +148,9 @@ async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[Nod
     db = await connect("sqlite:", cli.service.folder / "data")
     try:
         nodes = Nodes(db)
-        admitted = await nodes.join((await nodes.enroll(f"shutting down: {shutting_down}")).token, "1")
+        admitted = await nodes.join(
+            (await nodes.enroll(f"shutting down: {shutting_down}", by=TESTER)).token, "1"
+        )
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
         hello = Hello(voices=list(voices), clones=["zh"], slots=1)
         await nodes.hello(node, hello)

@@ -21,6 +21,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
 from myna.wire.farm import Hello, Job, LeaseProof
+from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
 
 PREVIEW = b"the preview"
@@ -45,7 +46,7 @@ class CloneSetup:
         """Clones a voice from the recording, as an operator does."""
         account = await accounts.find(self.books.db, customer.name)
         request = msgspec.structs.replace(self.request(), **changes)
-        return await clones.clone(self.books.db, self.samples, self.inspector, account, request)
+        return await clones.clone(self.books.db, self.samples, self.inspector, account, request, by=TESTER)
 
     def request(self) -> CloneRequest:
         return CloneRequest(
@@ -74,7 +75,7 @@ class CloneSetup:
     async def node(self) -> int:
         """The id of a node that clones Chinese voices."""
         nodes = Nodes(self.books.db)
-        invited = await nodes.enroll("a node")
+        invited = await nodes.enroll("a node", by=TESTER)
         admitted = await nodes.join(invited.token, "1")
         node = await nodes.verify(f"Bearer {admitted.credential}".encode())
         await nodes.hello(
@@ -113,7 +114,7 @@ class CloneSetup:
         return await store.by_voice_id(self.books.db, voice_id)
 
     async def delete(self, voice_id: str) -> Deleted:
-        return await clones.delete(self.books.db, self.samples, self.audio, voice_id)
+        return await clones.delete(self.books.db, self.samples, self.audio, voice_id, by=TESTER)
 
     async def ordered(
         self, customer: Customer, voice_id: str, status: TaskStatus = TaskStatus.QUEUED

@@ -15,6 +15,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
+from tests.rig.actors import TESTER
 from tests.store.books import books_of
 from tests.store.postgres_proxy import proxy_to
 
@@ -29,7 +30,8 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
     assert clones.is_clone(row.voice_id)
     assert (row.account_id, row.status, row.reason) == (customer.account_id, CloneStatus.QUEUED, "")
     assert (row.name, row.language, row.transcript) == ("小明", "zh", "你好， 世界")
-    assert (row.consent_by, row.consent_text) == ("the account's owner", CONSENT)
+    said = "the account's owner (given to the command line of tester)"
+    assert (row.consent_by, row.consent_text) == (said, CONSENT)
     assert abs(row.consent_at - time.time() * 1000) < 60_000
     path = clone_setup.samples.find(row.sample)
     assert path is not None
@@ -41,7 +43,7 @@ async def test_a_new_voice_waits_for_a_node_with_its_sample_and_its_consent(clon
 
 
 async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: CloneSetup) -> None:
-    await config.change(clone_setup.books.db, "account_storage_mib", "1")
+    await config.change(clone_setup.books.db, "account_storage_mib", "1", by=TESTER)
     customer = await clone_setup.books.customer()
     first = await clone_setup.clone(customer)
     room = 2**20 - first.sample_bytes
@@ -58,7 +60,7 @@ async def test_a_sample_over_the_accounts_quota_is_not_stored(clone_setup: Clone
 
 
 async def test_of_two_samples_that_exceed_the_quota_together_one_is_stored(clone_setup: CloneSetup) -> None:
-    await config.change(clone_setup.books.db, "account_storage_mib", "1")
+    await config.change(clone_setup.books.db, "account_storage_mib", "1", by=TESTER)
     customer = await clone_setup.books.customer()
     first = await clone_setup.clone(customer)
     room = 2**20 - 2 * first.sample_bytes
@@ -158,7 +160,9 @@ async def test_a_sample_is_kept_when_the_commit_of_its_voice_is_in_doubt(
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(db.unavailable):
-            await clones.clone(db, clone_setup.samples, clone_setup.inspector, account, clone_setup.request())
+            await clones.clone(
+                db, clone_setup.samples, clone_setup.inspector, account, clone_setup.request(), by=TESTER
+            )
         await db.close()
         await clone_setup.close()
         (owned,) = await clones.list_all(books.db)

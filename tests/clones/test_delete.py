@@ -23,7 +23,7 @@ async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setu
 
     deleted = await clone_setup.delete(voice.voice_id)
 
-    assert deleted == Deleted(voice.sample, voice.preview, 0)
+    assert deleted == Deleted(customer.account_id, voice.sample, voice.preview, 0)
     assert await clone_setup.find(voice.voice_id) is None
     assert clone_setup.files() == sorted([kept.sample, kept.preview])
 

@@ -27,6 +27,7 @@ from myna.store.migrate import migrate
 from myna.telemetry.access_log import AccessLog
 from tests.farm.node_client import mp3
 from tests.http.local_server import RawConnection, until
+from tests.rig.actors import TESTER
 from tests.rig.disks import read_only
 from tests.rig.waiting import free_port
 
@@ -76,7 +77,7 @@ async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     db = await connect("sqlite:", tmp_path / "data")
     await migrate(db)
     nodes, tasks, inspector = Nodes(db), Tasks(db, lease_s=60), Inspector()
-    token = (await nodes.enroll("n")).token
+    token = (await nodes.enroll("n", by=TESTER)).token
     credential = (await nodes.join(token, "")).credential
     await db.transaction(_lock_a_preview)
     audio = AudioStore(tmp_path / "audio")

@@ -22,6 +22,7 @@ from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
+from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, idempotency_key_of, speech
 
@@ -61,7 +62,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, service: Ledger
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, service: LedgerService) -> None:
     """The process's configuration is stale; the charge detects it, and the request is planned again."""
     customer = await books.customer(units=9)
-    await config.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7", by=TESTER)
 
     call = await service.admit(customer)
 
@@ -75,7 +76,7 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
     books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await config_store.load(books.db)
-    await config.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7", by=TESTER)
     new = await config_store.load(books.db)
     started, released = asyncio.Event(), asyncio.Event()
 
@@ -102,7 +103,7 @@ async def test_a_refresh_after_a_restore_accepts_an_older_version(
     books: Books, service: LedgerService
 ) -> None:
     before = service.config.current.version
-    await config.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7", by=TESTER)
     await service.config.refresh()
     await books.sql("UPDATE site SET version = $1", before)
     await books.sql("DELETE FROM settings")
@@ -115,7 +116,7 @@ async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
 ) -> None:
     """Else it would carry the price of one version and the number of another."""
     customer, old, prices = await books.customer(), service.config.current, []
-    await config.change(books.db, "chat_units", "7")
+    await config.change(books.db, "chat_units", "7", by=TESTER)
     await service.config.refresh()
 
     async def plan() -> ChargeOrder:
@@ -133,7 +134,7 @@ async def test_a_refusal_by_a_stale_configuration_is_decided_again(
     books: Books, service: LedgerService
 ) -> None:
     customer = await books.customer()
-    await config.change(books.db, "chat_units", "3")
+    await config.change(books.db, "chat_units", "3", by=TESTER)
 
     async def plan() -> ChargeOrder:
         if service.config.settings.chat_units != 3:
@@ -151,7 +152,7 @@ async def test_a_revoked_key_gets_401_before_any_other_refusal(
     customer = await books.customer()
     with pytest.raises(type(error)):
         await service.charge(caller_of(customer), refusing(error))
-    await keys.revoke(books.db, customer.key_id)
+    await keys.revoke(books.db, customer.key_id, by=TESTER)
     with pytest.raises(Unauthorized, match="revoked"):
         await service.charge(caller_of(customer), refusing(error))
 
@@ -160,15 +161,15 @@ async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, servi
     customer = await books.customer(life_ms=60_000)
     narrow = await books.second_key(customer, Scope.RECORDS)
     revoked = await books.second_key(customer)
-    await keys.revoke(books.db, revoked.key_id)
+    await keys.revoke(books.db, revoked.key_id, by=TESTER)
     with pytest.raises(Unauthorized, match="revoked"):
         await service.admit(revoked)
     with pytest.raises(Unauthorized, match="chat scope"):
         await service.admit(narrow)
-    await accounts.set_enabled(books.db, customer.name, False)
+    await accounts.set_enabled(books.db, customer.name, False, by=TESTER)
     with pytest.raises(Unauthorized, match="disabled"):
         await service.admit(customer)
-    await accounts.set_enabled(books.db, customer.name, True)
+    await accounts.set_enabled(books.db, customer.name, True, by=TESTER)
     await books.move_clock(60_000)
     with pytest.raises(Unauthorized, match="expired"):
         await service.admit(customer)
@@ -296,7 +297,7 @@ async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService
     customer, retry_key = await books.customer(), idempotency_key_of()
     async with await service.admit(customer, idempotency_key=retry_key) as call:
         await call.keep("the answer")
-    await keys.revoke(books.db, customer.key_id)
+    await keys.revoke(books.db, customer.key_id, by=TESTER)
     for plan in (service.order(), refusing(BAD_REQUEST)):
         with pytest.raises(Unauthorized):
             await service.charge(caller_of(customer, retry_key), plan)

@@ -12,6 +12,7 @@ from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
 from tests.ledger.ledger_service import LedgerService
+from tests.rig.actors import TESTER
 from tests.store.books import Books, books_of, charge_of
 from tests.store.postgres_proxy import proxy_to
 
@@ -20,15 +21,15 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) -> None:
     customer = await books.customer(units=5)
-    assert (await accounts.grant(books.db, customer.name, 7, "a gift")).balance == 12
-    assert (await accounts.grant(books.db, customer.name, -12, "")).balance == 0
+    assert (await accounts.grant(books.db, customer.name, 7, "a gift", by=TESTER)).balance == 12
+    assert (await accounts.grant(books.db, customer.name, -12, "", by=TESTER)).balance == 0
     assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
 
 
 async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
     customer = await books.customer(units=5)
     with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
-        await accounts.grant(books.db, customer.name, -6, "")
+        await accounts.grant(books.db, customer.name, -6, "", by=TESTER)
     assert await books.balance(customer) == 5
 
 
@@ -36,7 +37,7 @@ async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
 async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None:
     customer = await books.customer(units=5)
     with pytest.raises(CommandError):
-        await accounts.grant(books.db, customer.name, units, "")
+        await accounts.grant(books.db, customer.name, units, "", by=TESTER)
     assert await books.balance(customer) == 5
 
 
@@ -45,7 +46,8 @@ async def test_concurrent_grants_of_both_signs_are_each_counted(books: Books) ->
     changes = [3, -4] * 15
 
     results = await asyncio.gather(
-        *[accounts.grant(books.db, customer.name, units, "") for units in changes], return_exceptions=True
+        *[accounts.grant(books.db, customer.name, units, "", by=TESTER) for units in changes],
+        return_exceptions=True,
     )
 
     refused = sum(isinstance(result, CommandError) for result in results)
@@ -57,7 +59,7 @@ async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
     books: Books, service: LedgerService
 ) -> None:
     customer = await books.customer(units=10)
-    taking = [accounts.grant(books.db, customer.name, -1, "") for _ in range(15)]
+    taking = [accounts.grant(books.db, customer.name, -1, "", by=TESTER) for _ in range(15)]
     charging = [service.commits.charge(charge_of(customer), 10) for _ in range(15)]
 
     results = await asyncio.gather(*taking, *charging, return_exceptions=True)
@@ -73,7 +75,7 @@ async def test_a_grant_whose_reply_was_lost_is_in_doubt(postgres_url: str, tmp_p
         db = await Postgresql.open(proxy.url)
         proxy.drop_reply_to(b"COMMIT")
         with pytest.raises(CommandError, match="is unknown"):
-            await accounts.grant(db, customer.name, 3, "")
+            await accounts.grant(db, customer.name, 3, "", by=TESTER)
         assert proxy.dropped == 1
         await db.close()
         assert await books.balance(customer) == 8
@@ -94,5 +96,5 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
             return result
 
         db.transaction = lose_reply  # type: ignore[method-assign]
-        assert (await accounts.grant(db, customer.name, 3, "")).balance == 8
+        assert (await accounts.grant(db, customer.name, 3, "", by=TESTER)).balance == 8
         await db.close()

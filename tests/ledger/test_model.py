@@ -36,6 +36,7 @@ from myna.store.batch import (
     TaskStatus,
 )
 from myna.store.queries import ledger
+from tests.rig.actors import TESTER
 from tests.rig.postgres import Postgres
 from tests.store.books import (
     AUDIO,
@@ -207,22 +208,25 @@ class Machine(RuleBasedStateMachine):
         left = owner.purse["units"] + units
         if left < 0 or units == 0:
             with pytest.raises(CommandError):
-                self.run(accounts.grant(self.books.db, owner.customer.name, units, ""))
+                self.run(accounts.grant(self.books.db, owner.customer.name, units, "", by=TESTER))
         else:
             owner.purse["units"] = left
-            assert self.run(accounts.grant(self.books.db, owner.customer.name, units, "")).balance == left
+            assert (
+                self.run(accounts.grant(self.books.db, owner.customer.name, units, "", by=TESTER)).balance
+                == left
+            )
 
     @rule(key=st.integers(0, 5))
     def revoke(self, key: int) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.revoked = True
-        self.run(keys.revoke(self.books.db, owner.customer.key_id))
+        self.run(keys.revoke(self.books.db, owner.customer.key_id, by=TESTER))
 
     @rule(key=st.integers(0, 5), enabled=st.booleans())
     def enable(self, key: int, enabled: bool) -> None:
         owner = self.model.keys[key % len(self.model.keys)]
         owner.purse["disabled"] = int(not enabled)
-        self.run(accounts.set_enabled(self.books.db, owner.customer.name, enabled))
+        self.run(accounts.set_enabled(self.books.db, owner.customer.name, enabled, by=TESTER))
 
     @rule()
     def pass_time_and_sweep(self) -> None:

@@ -10,6 +10,7 @@ from myna import accounts, keys
 from myna.store.batch import Charged
 from myna.store.database import Database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
+from tests.rig.actors import TESTER
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of
 from tests.store.stalls import until
 
@@ -19,11 +20,11 @@ LANES = 6
 
 
 async def revoke(db: Database, customer: Customer) -> None:
-    await keys.revoke(db, customer.key_id)
+    await keys.revoke(db, customer.key_id, by=TESTER)
 
 
 async def disable(db: Database, customer: Customer) -> None:
-    await accounts.set_enabled(db, customer.name, False)
+    await accounts.set_enabled(db, customer.name, False, by=TESTER)
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])

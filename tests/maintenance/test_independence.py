@@ -15,6 +15,7 @@ from myna.maintenance import LEFTOVER_AGE_S
 from myna.settings import Settings
 from myna.store.batch import Audio, CallState
 from tests.maintenance.test_leftovers import OLD_S, write
+from tests.rig.actors import TESTER
 from tests.store.books import Books, keep_of, speech
 from tests.store.stalls import until
 
@@ -76,7 +77,7 @@ async def test_an_unreadable_setting_has_its_default_and_is_logged_once_per_vers
             " its default applies: 1"
         ]
         assert found.settings == SiteSettings(tts_units=7)
-        await config.change(books.db, "tts_units", "8")
+        await config.change(books.db, "tts_units", "8", by=TESTER)
         await found.refresh()
     assert len(caplog.records) == 2
     await books.sql("DELETE FROM settings")
@@ -86,7 +87,7 @@ async def test_an_unreadable_setting_is_an_audit_breach(books: Books, service: S
     await books.sql(UNREADABLE, "language", "tlh")
     (breach,) = (await audit.run(books.db, service.audio)).breaches
     assert (breach.rule, breach.examples) == (audit.SETTINGS_RULE, ["language must be zh or en, it is 'tlh'"])
-    await config.change(books.db, "language", "en")
+    await config.change(books.db, "language", "en", by=TESTER)
     assert (await audit.run(books.db, service.audio)).breaches == []
 
 
@@ -98,7 +99,7 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert exists(old)
-    await config.change(books.db, "audio_keep_days", "1")
+    await config.change(books.db, "audio_keep_days", "1", by=TESTER)
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
     assert not exists(old)
@@ -107,7 +108,7 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
 async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
     old = await _old_audio(books, tmp_path)
     orphan = write(tmp_path / "audio" / "bb" / ("b" * 32 + ".mp3"), OLD_S)
-    await config.change(books.db, "audio_keep_days", "1")
+    await config.change(books.db, "audio_keep_days", "1", by=TESTER)
     await service.jobs.refresh_config()
     await books.sql(
         "ALTER TABLE reservations RENAME TO elsewhere"

@@ -9,6 +9,7 @@ from myna.errors import CommandError
 from myna.sign_in import passwords, sessions, tokens
 from myna.sign_in.refusal import SignInRefused
 from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from tests.rig.actors import TESTER
 from tests.sign_in.people import (
     ADDRESS,
     BROWSER,
@@ -91,9 +92,9 @@ async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> No
 async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> None:
     await person(books)
     token = await signed_in(books)
-    await accounts.set_enabled(books.db, "ann", False)
+    await accounts.set_enabled(books.db, "ann", False, by=TESTER)
     assert await sessions.find(books.db, token) is None
-    await accounts.set_enabled(books.db, "ann", True)
+    await accounts.set_enabled(books.db, "ann", True, by=TESTER)
     assert await sessions.find(books.db, token) is None
 
 

@@ -35,6 +35,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import audit
 from myna.store.queries import keys as key_store
 from myna.store.sqlite import Sqlite, clock_ms
+from tests.rig.actors import TESTER
 
 EVERY_SCOPE = Scope.CHAT | Scope.TTS | Scope.RECORDS
 FIRST_VERSION = 1
@@ -107,15 +108,15 @@ class Books:
             )
 
     async def customer(self, units: int = 10, scopes: Scope = EVERY_SCOPE, life_ms: int = 0) -> Customer:
-        account = await accounts.add(self.db, f"customer-{new_id().hex()}", "", False, units)
-        issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms)
+        account = await accounts.add(self.db, f"customer-{new_id().hex()}", "", False, units, by=TESTER)
+        issued = await keys.issue(self.db, account.id, "a key", scopes, life_ms, by=TESTER)
         return Customer(
             account_id=account.id, name=account.name, key_id=issued.id, key_hash=keys.hash_of(issued.key)
         )
 
     async def second_key(self, customer: Customer, scopes: Scope = EVERY_SCOPE) -> Customer:
         """The same account with another key."""
-        issued = await keys.issue(self.db, customer.account_id, "another key", scopes, 0)
+        issued = await keys.issue(self.db, customer.account_id, "another key", scopes, 0, by=TESTER)
         return Customer(
             account_id=customer.account_id,
             name=customer.name,

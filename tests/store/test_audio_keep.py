@@ -7,6 +7,7 @@ from myna.store.batch import TaskStatus
 from myna.store.database import Transaction
 from myna.store.migrate import known
 from myna.store.queries import config as store
+from tests.rig.actors import TESTER
 from tests.store.books import Books, speech
 
 pytestmark = pytest.mark.anyio
@@ -35,5 +36,5 @@ async def test_the_migration_keeps_audio_forever_on_a_site_with_speech(books: Bo
 
 async def test_the_migration_keeps_the_operators_setting(books: Books) -> None:
     await books.opened(await books.customer(), task=speech(TaskStatus.PROCESSING))
-    await config.change(books.db, "audio_keep_days", "7")
+    await config.change(books.db, "audio_keep_days", "7", by=TESTER)
     assert (await upgraded(books)).audio_keep_days == 7

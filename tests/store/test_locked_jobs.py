@@ -12,6 +12,7 @@ from myna.errors import StaleLease
 from myna.store import postgresql
 from myna.store.database import Transaction
 from myna.store.postgresql import POOL_MAX
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
 from tests.store.stalls import until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
@@ -80,7 +81,7 @@ async def test_a_node_disabled_during_a_heartbeat_has_no_lease(service: TaskServ
     node = await service.node(name="the node")
     call, job = await service.lease_new(node)
     async with locked(service.books, "SELECT id FROM tasks FOR UPDATE"):
-        await service.nodes.disable("the node")
+        await service.nodes.disable("the node", by=TESTER)
     assert await service.status(call) == 1
     assert not await service.beats(node, proof_of(job))
     with pytest.raises(StaleLease):

@@ -10,6 +10,7 @@ from myna import accounts, keys
 from myna.store import postgresql_batch
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database
+from tests.rig.actors import TESTER
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of, charged_of
 from tests.store.stalls import stalled_commits, until
 
@@ -67,11 +68,11 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
 
 
 async def revoke(db: Database, customer: Customer) -> None:
-    await keys.revoke(db, customer.key_id)
+    await keys.revoke(db, customer.key_id, by=TESTER)
 
 
 async def disable(db: Database, customer: Customer) -> None:
-    await accounts.set_enabled(db, customer.name, False)
+    await accounts.set_enabled(db, customer.name, False, by=TESTER)
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])

@@ -11,6 +11,7 @@ from myna.store.queries import tasks
 from myna.store.queries.farm import queue, refusals
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books, books_of
 from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
@@ -81,7 +82,7 @@ async def test_the_cost_of_a_query_does_not_depend_on_other_rows(service: TaskSe
     maker, customer = await service.node(clones=["zh"]), await books.customer()
     await service.clone(customer, sample=b"s" * 32)
     await service.tasks.complete(maker, proof_of(await service.leased(maker)), AUDIO)
-    await service.nodes.drain((await service.nodes.list())[0].node.name)
+    await service.nodes.drain((await service.nodes.list())[0].node.name, by=TESTER)
     await service.node()
     await fill(books, FEW)
     few = await steps(books, QUESTIONS[what])

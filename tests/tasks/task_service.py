@@ -27,6 +27,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
 from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
+from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
 
 VOICE = "a voice"
@@ -63,7 +64,7 @@ class TaskService:
         chars_per_s: float = 0.0,
     ) -> int:
         """Joins a node with these voices, or with VOICE if it has no voices and no clones. Returns its id."""
-        invited = await self.nodes.enroll(name or f"node-{new_id().hex()}")
+        invited = await self.nodes.enroll(name or f"node-{new_id().hex()}", by=TESTER)
         admitted = await self.nodes.join(invited.token, "1")
         node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
         offered = [

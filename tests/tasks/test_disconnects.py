@@ -15,6 +15,7 @@ from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
+from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
 from tests.tasks.task_service import FREE, VOICE, TaskService
@@ -70,7 +71,7 @@ def farm(service: TaskService) -> FarmApi:
 
 async def join_node(service: TaskService) -> tuple[int, str]:
     """Joins a node with VOICE. Returns its id and its credential."""
-    admitted = await service.nodes.join((await service.nodes.enroll("it")).token, "1")
+    admitted = await service.nodes.join((await service.nodes.enroll("it", by=TESTER)).token, "1")
     node = await service.nodes.verify(f"Bearer {admitted.credential}".encode())
     await service.nodes.hello(
         node,

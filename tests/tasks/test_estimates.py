@@ -6,6 +6,7 @@ from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
 from myna.store.queries import config as config_store
 from myna.store.queries.farm.capacity import ONLINE_MS
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 
@@ -95,8 +96,8 @@ async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: Tas
     await service.node(name="disabled")
     await service.node(name="draining")
     there = await service.node()
-    await service.nodes.disable("disabled")
-    await service.nodes.drain("draining")
+    await service.nodes.disable("disabled", by=TESTER)
+    await service.nodes.drain("draining", by=TESTER)
     assert set(await capacity.nodes(await config_store.load(books.db))) == {there}
     await books.move_clock(ONLINE_MS + 1)
     assert await capacity.nodes(await config_store.load(books.db)) == {}

@@ -8,6 +8,7 @@ from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.batch import CallState
 from myna.store.queries.farm import polls
 from myna.wire.farm import TRIES_MAX, Job
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO
 from tests.tasks.task_service import DEADLINE_MS, FREE, VOICE, TaskService, failure, proof_of
 
@@ -74,9 +75,9 @@ async def test_a_refused_task_without_another_able_node_is_refunded_at_once(
     if why == "offline":
         await service.books.sql("UPDATE nodes SET heard_at = now_ms() - $2 WHERE id = $1", other, ONLINE_MS)
     if why == "disabled":
-        await service.nodes.disable("other")
+        await service.nodes.disable("other", by=TESTER)
     if why == "draining":
-        await service.nodes.drain("other")
+        await service.nodes.drain("other", by=TESTER)
     await refuse(service, refuser)
     assert await service.status(call) == 3
     assert await service.books.balance(customer) == 10

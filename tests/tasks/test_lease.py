@@ -10,6 +10,7 @@ from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Job, JobReference
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
 from tests.tasks.task_service import (
     DEADLINE_MS,
@@ -140,9 +141,9 @@ async def test_a_job_without_a_node_does_not_block_later_jobs_of_its_account(ser
 async def test_a_disabled_node_leases_nothing(service: TaskService) -> None:
     node = await service.node(name="the node")
     await service.ordered(await service.books.customer())
-    await service.nodes.disable("the node")
+    await service.nodes.disable("the node", by=TESTER)
     assert await service.tasks.lease(node, 1, 0) == []
-    await service.nodes.enable("the node")
+    await service.nodes.enable("the node", by=TESTER)
     assert await service.leased(node)
 
 
@@ -150,7 +151,7 @@ async def test_a_draining_node_completes_its_job_and_leases_nothing(service: Tas
     node, customer = await service.node(name="the node"), await service.books.customer()
     call, job = await service.lease_new(node, customer)
     await service.ordered(customer)
-    await service.nodes.drain("the node")
+    await service.nodes.drain("the node", by=TESTER)
     assert await service.tasks.lease(node, 1, 0) == []
     assert await service.beats(node, proof_of(job))
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
@@ -160,7 +161,7 @@ async def test_a_draining_node_completes_its_job_and_leases_nothing(service: Tas
 async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service: TaskService) -> None:
     node = await service.node(name="the node")
     call, job = await service.lease_new(node)
-    await service.nodes.disable("the node")
+    await service.nodes.disable("the node", by=TESTER)
     assert (await service.status(call), await service.tries(call)) == (0, 0)
     assert not await service.beats(node, proof_of(job))
     assert (await service.leased(await service.node())).id == job.id
@@ -169,7 +170,7 @@ async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service:
 async def test_a_removed_node_leases_nothing(service: TaskService) -> None:
     node = await service.node(name="the node")
     await service.ordered(await service.books.customer())
-    await service.nodes.remove("the node")
+    await service.nodes.remove("the node", by=TESTER)
     assert await service.tasks.lease(node, 1, 0) == []
 
 

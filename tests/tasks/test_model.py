@@ -20,13 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER, Audio, Charge, EndOutcome, IdempotencyKey
@@ -34,6 +28,7 @@ from myna.store.database import Transaction
 from myna.store.queries import clones
 from myna.store.queries.clones import Deleted
 from myna.wire.farm import Job
+from tests.rig.actors import TESTER
 from tests.rig.postgres import Postgres
 from tests.store.books import AUDIO, DIFFERENT_AUDIO, Books, Customer, books_of, idempotency_key_of, keep_of
 from tests.tasks.model import DONE, LEASE_S, LEASED, QUEUED, SWEPT_S, Lease, Model, Node, Task, Voice, Work
@@ -279,7 +274,7 @@ class Machine(RuleBasedStateMachine):
     def change_node(self, draw: Draw) -> None:
         """A removed node joins again."""
         number, put = draw(among(range(len(NODES)))), draw(among(PUTS))
-        self.run(getattr(self.service.nodes, put)(f"node {number}"))
+        self.run(getattr(self.service.nodes, put)(f"node {number}", by=TESTER))
         self.model.put(self.nodes[number], put)
         if put == "remove":
             self.nodes[number] = self._enrolled(number)

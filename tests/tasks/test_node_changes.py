@@ -11,6 +11,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
+from tests.rig.actors import TESTER
 from tests.store.books import Customer
 from tests.tasks.task_service import TaskService
 
@@ -79,7 +80,7 @@ async def test_a_change_by_the_operator_reloads_the_configuration(
     customer = await service.books.customer()
     await service.config.refresh()
     reads = Reads(monkeypatch)
-    await config.change(service.books.db, "chat_units", "7")
+    await config.change(service.books.db, "chat_units", "7", by=TESTER)
     await chats(service, customer)
     assert reads.configuration == 1
 
@@ -96,7 +97,7 @@ async def test_speech_uses_the_current_voices_of_nodes(
     with pytest.raises(InvalidRequest):
         await service.admitted(customer, "old")
     assert (reads.configuration, reads.nodes) == (0, 1)
-    await service.nodes.disable("node")
+    await service.nodes.disable("node", by=TESTER)
     with pytest.raises(InvalidRequest):
         await service.admitted(customer, "new")
 

@@ -7,6 +7,7 @@ from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.tasks.task_service import TaskService, proof_of
 
@@ -64,7 +65,7 @@ async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id = await ready(service, owner, node)
     await service.node(clones=["en"])
-    await service.nodes.drain("the node")
+    await service.nodes.drain("the node", by=TESTER)
     with pytest.raises(NoSpeechChannel):
         await service.admitted(owner, voice_id)
     assert await service.books.balance(owner) == 10
@@ -76,7 +77,7 @@ async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id, db = await ready(service, owner, node), service.books.db
     for put, there in ((service.nodes.drain, []), (service.nodes.enable, [voice_id])):
-        await put("the node")
+        await put("the node", by=TESTER)
         config = await config_store.load(db)
         own, nodes = await clones.ready(db, owner.account_id), await Capacity(db).nodes(config)
         assert [voice.voice_id for voice in voices.usable_clones(own, config, nodes)] == there

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
 from tests.store.stalls import until
@@ -115,7 +116,7 @@ async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService
 async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: TaskService, verb: str) -> None:
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
-    await getattr(service.nodes, verb)("it")
+    await getattr(service.nodes, verb)("it", by=TESTER)
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
@@ -130,7 +131,7 @@ async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, qu
     queries.clear()
     await wait_for(lambda: checks() > 1, "the poll has been seen")
     await service.books.move_clock(1)
-    await service.nodes.join((await service.nodes.enroll("it", again=True)).token, "1")
+    await service.nodes.join((await service.nodes.enroll("it", again=True, by=TESTER)).token, "1")
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 

@@ -12,6 +12,7 @@ from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
+from tests.rig.actors import TESTER
 from tests.store.books import Customer, keep_of
 from tests.store.postgres_proxy import proxy_to
 from tests.tasks.task_service import TaskService
@@ -54,7 +55,7 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
     service: TaskService,
 ) -> None:
     await service.node()
-    await config.change(service.db, "account_storage_mib", "1")
+    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
     full, other = await service.books.customer(units=10), await service.books.customer(units=10)
     await stores(service, full, MIB - 1)
     await stores(service, other, 5)
@@ -80,7 +81,7 @@ async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_re
 ) -> None:
     """Calls in progress when the quota is reached are delivered."""
     await service.node()
-    await config.change(service.db, "account_storage_mib", "1")
+    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
     customer = await service.books.customer(units=10)
     await stores(service, customer, MIB - 1)
     await service.config.refresh()
@@ -98,7 +99,7 @@ async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_re
 
 async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskService) -> None:
     await service.node()
-    await config.change(service.db, "account_storage_mib", "1")
+    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
     customer = await service.books.customer(units=10)
     task_id = await stores(service, customer, 2 * MIB)
     await service.config.refresh()
@@ -107,9 +108,9 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
         await service.admitted(customer)
 
     for mib in ("3", "0"):  # at once, without another query
-        await config.change(service.db, "account_storage_mib", mib)
+        await config.change(service.db, "account_storage_mib", mib, by=TESTER)
         await service.admitted(customer)
-    await config.change(service.db, "account_storage_mib", "1")
+    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
     await service.config.refresh()
     with pytest.raises(StorageQuotaReached):
         await service.admitted(customer)
@@ -168,7 +169,7 @@ async def test_a_quota_query_on_a_dead_connection_ends(
     postgres_service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, cache = postgres_service.books, postgres_service.config
-    await config.change(books.db, "account_storage_mib", "1")
+    await config.change(books.db, "account_storage_mib", "1", by=TESTER)
     await cache.refresh()
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)

@@ -27,6 +27,12 @@ async def by_name(db: Queries, name: str) -> AccountRow | None:
     return AccountRow(*rows[0]) if rows else None
 
 
+async def by_id(db: Queries, account_id: int) -> AccountRow | None:
+    """The account of this id."""
+    rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id = $1", account_id)
+    return AccountRow(*rows[0]) if rows else None
+
+
 async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
     """Accounts with ids above `after`, in order."""
     rows = await db.fetch(f"SELECT {_COLUMNS} FROM accounts WHERE id > $1 ORDER BY id LIMIT $2", after, limit)

@@ -62,8 +62,9 @@ class NewClone(Struct, frozen=True):
 
 
 class Deleted(Struct, frozen=True):
-    """The files of a deleted voice that are to be removed, and how many tasks were refunded."""
+    """The account of a deleted voice, the files that are to be removed, and how many tasks were refunded."""
 
+    account_id: int
     sample: str
     preview: str
     refunded: int
@@ -157,7 +158,8 @@ async def delete(db: Transaction, voice_id: str) -> Deleted | None:
     ]
     outcomes = await db.end(ends) if ends else []
     ((sample, preview),) = deleted
-    return Deleted(str(sample), str(preview), sum(outcome is EndOutcome.DONE for outcome in outcomes))
+    refunded = sum(outcome is EndOutcome.DONE for outcome in outcomes)
+    return Deleted(account_id=account_id, sample=str(sample), preview=str(preview), refunded=refunded)
 
 
 async def fail_all(db: Transaction) -> None:

@@ -97,14 +97,19 @@ async def insert(
     return int(key_id), int(expires_at)
 
 
-async def revoke(db: Transaction, key_id: int) -> bool:
-    """Revokes a key; False if there is no such key. Locks its account, so that no charge runs concurrently.
-
-    A revoked key keeps the time of its first revocation.
-    """
+async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow | None:
+    """The key of this id, of any account or of this one. Locks its account, so that no charge runs until the
+    transaction ends."""
     owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1", key_id)
-    if not owner:
-        return False
+    if not owner or account_id not in (None, owner[0][0]):
+        return None
     await accounts.lock(db, owner[0][0])
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.id = $1", key_id
+    )
+    return KeyRow(*rows[0])
+
+
+async def revoke(db: Transaction, key_id: int) -> None:
+    """Revokes a key whose account is locked. A revoked key keeps the time of its first revocation."""
     await db.fetch("UPDATE keys SET revoked_at = now_ms() WHERE id = $1 AND revoked_at = 0", key_id)
-    return True

@@ -1,0 +1,127 @@
+"""Every command that changes the site is in the activity, as a command that makes the same change."""
+
+import getpass
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cyclopts import App
+
+from myna.cli import build
+from tests.cli.conftest import Cli
+from tests.rig.samples import write_voice
+from tests.rig.upstream import Upstream
+
+READS = {
+    "account list", "account show", "activity", "calls", "channel list", "channel test", "key list", "ledger",
+    "models list", "node list", "settings get", "settings list", "version", "voice list",
+}  # fmt: skip
+OF_THE_MACHINE = {
+    "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
+    "node join", "node run", "restore", "serve",
+}  # fmt: skip
+"""They change files or the whole database, on behalf of no account."""
+UP_KEY = "sk-abcdef"
+URL = "http://127.0.0.1:1/v1"
+CHANGES = f"""
+account add ann --units 7 --email ann@example.org --operator
+account add -- --bob
+account add carl
+account rename carl 'carl the 2nd'
+account grant ann -3 '--memo=-3: a correction'
+account disable ann
+account enable ann
+key issue ann --name 'a key' --scope chat --scope tts --expires-in 36h
+key issue ann --name forever --scope records
+key revoke 1
+channel add chat up {URL} --model m --key-env UP_KEY --priority -5
+channel set up --url {URL}/2 --key-env ''
+channel set up --model n --priority 0
+channel disable up
+channel enable up
+channel remove up
+settings set owner 'the owner'
+node enroll node --again
+node enroll other
+node disable node
+node enable node
+node drain node
+node remove node
+voice hide alloy
+voice show alloy
+voice rename alloy 合金
+voice rename alloy ''
+voice order shimmer alloy
+voice clone ann --name Ann --language en --sample ann.wav --transcript 'What I say.' --consent --consent-by A
+""".strip().splitlines()
+"""In this order each succeeds. The speech channel has the voices `alloy` and `shimmer`."""
+
+
+def parsed(line: str) -> tuple[str, dict[str, Any]]:
+    """The function that a command line calls, with all its arguments."""
+    words = shlex.split(line)
+    function, bound, _ = build().parse_args(words, exit_on_error=False, print_error=False)
+    bound.apply_defaults()
+    return f"{function.__module__}.{function.__name__}", dict(bound.arguments) | {"json": False}
+
+
+def newest(cli: Cli, *select: str) -> dict[str, Any]:
+    """The newest change, its command without `myna`."""
+    (row,) = json.loads(cli.lines("activity", "--limit", "1", *select, "--json")[0])
+    row["command"] = row["command"].removeprefix("myna ")
+    found: dict[str, Any] = row
+    return found
+
+
+@pytest.fixture
+def furnished(cli: Cli, upstream: Upstream) -> Cli:
+    upstream.behave("status:404")
+    cli.lines("channel", "add", "speech", "speech", upstream.url, "--model", "tts-1")
+    write_voice(cli.service.folder / "ann.wav", 5.0)
+    return cli
+
+
+def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> None:
+    for line in CHANGES:
+        group, command, *rest = shlex.split(line)
+        (said,) = furnished.lines(group, command, "--json", *rest, UP_KEY=UP_KEY)[-1:]
+        row = newest(furnished)
+        assert parsed(row["command"]) == parsed(line)
+        assert (row["by"], row["from"]) == (getpass.getuser(), "command line")
+        secrets = {json.loads(said).get("key", UP_KEY), json.loads(said).get("token", UP_KEY)}
+        assert not any(secret in row["command"] for secret in secrets)
+    assert len(json.loads(furnished.lines("activity", "--json")[0])) == len(CHANGES) + 1
+    voice_id = json.loads(said)["voice_id"]
+    furnished.lines("voice", "delete", voice_id)
+    assert newest(furnished, "--account", "ann")["command"] == f"voice delete {voice_id}"
+
+
+def test_a_refused_change_is_not_recorded(furnished: Cli) -> None:
+    furnished.lines("account", "add", "ann")
+    before = furnished.lines("activity")
+    for line in (
+        *("account add ann", "account grant ann -1", "account rename nobody x", "key revoke 9"),
+        *("channel remove nothing", "channel disable nothing", "channel set speech --url ftp://x"),
+        *("settings set chat_units -1", "node drain nothing", "voice hide nothing", "voice delete clone_1"),
+    ):
+        furnished.refused(*shlex.split(line))
+    assert furnished.lines("activity") == before
+
+
+def test_every_command_is_tested_here_or_changes_nothing_of_the_site() -> None:
+    tested = {name for line in CHANGES for name in COMMANDS if line.startswith(name + " ")}
+    assert tested | {"voice delete"} == COMMANDS - READS - OF_THE_MACHINE
+
+
+def names(app: App, prefix: str = "") -> Iterator[str]:
+    for name in app:
+        if not name.startswith("-"):
+            command, path = app[name], f"{prefix} {name}".strip()
+            if command.default_command:
+                yield path
+            yield from names(command, path)
+
+
+COMMANDS = set(names(build()))
