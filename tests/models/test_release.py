@@ -1,5 +1,8 @@
 """A release over HTTPS, also one that is cut short, wrong, missing or slow."""
 
+import errno
+import http.client
+import os
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,42 @@ def test_a_part_that_is_longer_than_the_file_restarts_the_download(
     get(model, target, report)
     assert contents(target) == INSTALLED
     assert report.done_bytes[0] == len(MODEL)
+
+
+def test_a_part_that_is_the_whole_file_is_not_downloaded_again(
+    server: FileServer, model: Model, target: Path, report: Recorded
+) -> None:
+    """As a command leaves it that is killed before it renames the file."""
+    part = target.with_name(".tiny.fetching") / "download/model-v1.onnx.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(MODEL)
+    get(model, target, report)
+    assert contents(target) == INSTALLED
+    assert server.ranges(MODEL_PATH) == [f"bytes={len(MODEL)}-"]
+    assert report.done_bytes[0] == len(MODEL)
+
+
+@pytest.mark.parametrize("code", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNRESET])
+def test_an_error_of_the_network_in_the_middle_continues_the_download(
+    server: FileServer,
+    model: Model,
+    target: Path,
+    report: Recorded,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+) -> None:
+    failures = [OSError(code, os.strerror(code))]
+    read = http.client.HTTPResponse.read
+
+    def fail_once(response: http.client.HTTPResponse, size_bytes: int) -> bytes:
+        if failures and report.done_bytes[0]:
+            raise failures.pop()
+        return read(response, size_bytes)
+
+    monkeypatch.setattr(http.client.HTTPResponse, "read", fail_once)
+    get(model, target, report)
+    assert contents(target) == INSTALLED
+    assert len(server.ranges(MODEL_PATH)) == 2
 
 
 @pytest.mark.parametrize("path", [MODEL_PATH, VOICES_PATH])
