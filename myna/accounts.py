@@ -38,7 +38,7 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int, *
 
 async def grant(db: Database, name: str, units: int, memo: str, *, by: Actor) -> AccountRow:
     """Grants `units`, or takes them if negative. The balance never falls below 0."""
-    _check_line("A memo", memo, MEMO_MAX_CHARS)
+    check_memo(memo)
     _check_units(units, least=-UNITS_MAX)
     if not units:
         raise CommandError("A grant of 0 units changes nothing.")
@@ -109,6 +109,11 @@ def check_details(name: str, email: str) -> None:
     """Raises CommandError if an account can't have this name or e-mail address."""
     _check_name(name)
     _check_line("An email address", email, EMAIL_MAX_CHARS)
+
+
+def check_memo(memo: str) -> None:
+    """Raises CommandError for a memo that the ledger doesn't store."""
+    _check_line("A memo", memo, MEMO_MAX_CHARS)
 
 
 def _check_name(name: str) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "calls": "myna.cli.history:calls",
     "activity": "myna.cli.history:activity",
     "key": "myna.cli.keys:app",
+    "code": "myna.cli.codes:app",
     "channel": "myna.cli.channels:app",
     "voice": "myna.cli.voices:app",
     "node": "myna.cli.node_run:app",

@@ -15,8 +15,8 @@ from tests.rig.samples import write_voice
 from tests.rig.upstream import Upstream
 
 READS = {
-    "account list", "account show", "activity", "calls", "channel list", "channel test", "key list", "ledger",
-    "models list", "node list", "settings get", "settings list", "version", "voice list",
+    "account list", "account show", "activity", "calls", "channel list", "channel test", "code list",
+    "key list", "ledger", "models list", "node list", "settings get", "settings list", "version", "voice list",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
@@ -36,6 +36,8 @@ account enable ann
 key issue ann --name 'a key' --scope chat --scope tts --expires-in 36h
 key issue ann --name forever --scope records
 key revoke 1
+code add --units 5 --count 2 --uses 3 --expires 30d --memo spring
+code disable 1
 channel add chat up {URL} --model m --key-env UP_KEY --priority -5
 channel set up --url {URL}/2 --key-env ''
 channel set up --model n --priority 0
@@ -90,10 +92,14 @@ def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> N
         row = newest(furnished)
         assert parsed(row["command"]) == parsed(line)
         assert (row["by"], row["from"]) == (getpass.getuser(), "command line")
-        secrets = {json.loads(said).get("key", UP_KEY), json.loads(said).get("token", UP_KEY)}
+        shown = json.loads(said) if isinstance(json.loads(said), dict) else json.loads(said)[0]
+        secrets = {shown.get(name, UP_KEY) for name in ("key", "token", "code")}
         assert not any(secret in row["command"] for secret in secrets)
     assert len(json.loads(furnished.lines("activity", "--json")[0])) == len(CHANGES) + 1
     voice_id = json.loads(said)["voice_id"]
+    (made,) = json.loads(furnished.lines("code", "add", "--units", "5", "--json")[0])
+    furnished.lines("code", "redeem", "ann", made["code"])
+    assert newest(furnished, "--account", "ann")["command"] == f"code redeem ann '{made['code'][:5]}-***'"
     furnished.lines("voice", "delete", voice_id)
     assert newest(furnished, "--account", "ann")["command"] == f"voice delete {voice_id}"
 
@@ -112,7 +118,7 @@ def test_a_refused_change_is_not_recorded(furnished: Cli) -> None:
 
 def test_every_command_is_tested_here_or_changes_nothing_of_the_site() -> None:
     tested = {name for line in CHANGES for name in COMMANDS if line.startswith(name + " ")}
-    assert tested | {"voice delete"} == COMMANDS - READS - OF_THE_MACHINE
+    assert tested | {"voice delete", "code redeem"} == COMMANDS - READS - OF_THE_MACHINE
 
 
 def names(app: App, prefix: str = "") -> Iterator[str]:

@@ -12,14 +12,66 @@ from tests.mutations.guards import (
     LITE_CHECK,
     RETRIES,
     SCHEMA,
+    Change,
     Guard,
     guard,
 )
 
 KEYS = "myna/keys.py"
+CODES = "myna/codes.py"
+REDEEM = "tests/store/test_codes.py::test_"
 KEY_REFUSED = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
 
 ON_BOTH = (
+    guard(
+        "a code's uses",
+        CODES,
+        "if not code.uses_left:",
+        "if False:",
+        REDEEM + "fifty_accounts_at_once_share_the_uses_of_a_code[sqlite-1]",
+    ),
+    guard(
+        "one code once for an account",
+        CODES,
+        "if await store.has_redeemed(connection, code_hash, account_id):",
+        "if False:",
+        REDEEM + "fifty_at_once_of_one_account_redeem_a_code_once[sqlite]",
+    ),
+    guard(
+        "a code's expiry",
+        CODES,
+        "if code.expires_at and code.expires_at <= code.now:",
+        "if False:",
+        REDEEM + "each_refusal_has_a_sentence_and_gives_nothing[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "a disabled code",
+        CODES,
+        "if code.disabled_at:",
+        "if False:",
+        REDEEM + "each_refusal_has_a_sentence_and_gives_nothing[sqlite]",
+        "Failed",
+    ),
+    guard(
+        "guesses of codes are counted",
+        CODES,
+        "await store.count_guess(connection, account.id, GUESS_EVERY_MS)",
+        "pass",
+        REDEEM + "an_account_that_guesses_waits_and_others_do_not[sqlite]",
+        "Failed",
+    ),
+    Guard(
+        "the lock of a code",
+        (
+            Change(
+                "myna/store/queries/codes.py",
+                '"UPDATE codes SET uses_left = uses_left WHERE hash = $1 RETURNING 1"',
+                '"SELECT 1 FROM codes WHERE hash = $1"',
+            ),
+        ),
+        REDEEM + "fifty_accounts_at_once_share_the_uses_of_a_code[postgresql-1]",
+    ),
     guard(
         "a large response is not stored",
         "myna/store/batch.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit
+from myna import audit, codes
 from myna.store.batch import Audio, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.store.migrate import migrate
@@ -19,6 +19,7 @@ from myna.store.queries.audit import (
     USAGE_RULE,
 )
 from myna.wire.farm import TRIES_MAX
+from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -58,6 +59,8 @@ async def audit_ready(books: Books) -> None:
         b"s" * 32,
     )
     await books.sql("UPDATE clones SET status = 3, reason = 'too loud' WHERE voice_id = 'failed'")
+    made = await codes.add(books.db, units=5, count=2, uses=2, life_ms=0, memo="", by=TESTER)
+    await codes.redeem(books.db, customer.name, made.codes[0], by=TESTER)
     assert await books.audit() == []
 
 
@@ -87,6 +90,7 @@ KEYS_CALL = "a call is of a key and its account"
 PREVIEW = "a ready voice has a preview"
 REASON = "a failed voice has a reason"
 COUNTERS = "a key counts its calls"
+CODE_USES = "a code has the uses of its batch"
 
 BREAKS = {
     "UPDATE accounts SET balance = balance + 1": BALANCE,
@@ -124,6 +128,8 @@ BREAKS = {
     "UPDATE key_usage SET calls = calls + 1": COUNTERS,
     "UPDATE key_usage SET ok_calls = ok_calls + 1": COUNTERS,
     "UPDATE key_usage SET cost = cost - 1": COUNTERS,
+    "UPDATE codes SET uses_left = uses_left + 1": CODE_USES,
+    "DELETE FROM redemptions": CODE_USES,
 }
 OF_QUEUED = {
     "node_id = 7": QUEUED_OR_LOCAL,

@@ -130,6 +130,11 @@ RANGE_RULES: dict[str, str] = {
 RULES_OF_NOW: dict[str, str] = {
     OVERDUE_RULE: f"""
         SELECT id, deadline FROM calls WHERE {OPEN} AND deadline < now_ms() - {SWEEP_GRACE_MS}""",
+    "a code has the uses of its batch, left or redeemed": """
+        SELECT c.batch_id, b.uses, c.uses_left, count(r.account_id) FROM codes c
+        JOIN code_batches b ON b.id = c.batch_id LEFT JOIN redemptions r ON r.code_hash = c.hash
+        GROUP BY c.hash, c.batch_id, b.uses, c.uses_left
+        HAVING c.uses_left + count(r.account_id) <> b.uses""",
     "a queued clone has no lease": f"""
         SELECT id, status, node_id, lease_until FROM clones
         WHERE {QUEUED} AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)""",
