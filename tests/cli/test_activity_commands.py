@@ -16,7 +16,8 @@ from tests.rig.upstream import Upstream
 
 READS = {
     "account list", "account show", "activity", "calls", "channel list", "channel test", "code list",
-    "key list", "ledger", "models list", "node list", "settings get", "settings list", "version", "voice list",
+    "key list", "ledger", "models list", "node list", "settings get", "settings list", "version",
+    "voice list",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
