@@ -42,6 +42,7 @@ from myna.maintenance import Maintenance
 from myna.office.edge import Office
 from myna.office.parts import Parts
 from myna.quota import Quota
+from myna.refusals import Refusals
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.plan import Planner
@@ -91,6 +92,7 @@ class Service:
         self.channels = Channels(
             settings=settings, environ=environ, http_client=self.http_client, local=self.engines
         )
+        self.refusals = Refusals(db)
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
@@ -172,6 +174,7 @@ class Service:
             samples=self.samples,
             space=self.space,
             quota=self.quota,
+            refusals=self.refusals,
         )
 
     async def _start(self) -> None:
@@ -282,6 +285,8 @@ class Service:
                 audio=self.audio,
                 samples=self.samples,
                 space=self.space,
+                refusals=self.refusals,
+                http_client=self.http_client,
             )
         )
         return [
@@ -310,6 +315,7 @@ def create(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(DiskThreads(min(32, usable_cores() + 4)))
         async with kind.running(settings, environ) as service:
+            access.on_error = service.refusals.note
             app.router.routes.extend(service.other_routes())
             routes.update(service.routes())
             gc.set_threshold(GC_THRESHOLD)

@@ -18,6 +18,7 @@ from myna.engines.interface import EngineFailed
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.ledger import Ledger
 from myna.quota import Quota
+from myna.refusals import Refusals
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 CLEAN_EVERY_S = 60.0
 VOICES_EVERY_S = 300.0
 CIRCUITS_EVERY_S = 1.0
+REFUSALS_EVERY_S = 1.0
 FREE_SPACE_EVERY_S = 1.0
 LEFTOVERS_EVERY_S = 3600.0
 LEFTOVER_AGE_S = 3600.0
@@ -59,6 +61,7 @@ class Maintenance:
         samples: SampleStore,
         space: FreeSpace,
         quota: Quota,
+        refusals: Refusals,
     ) -> None:
         self._settings = settings
         self._db = db
@@ -71,6 +74,7 @@ class Maintenance:
         self._samples = samples
         self._space = space
         self._quota = quota
+        self._refusals = refusals
         self._running: list[asyncio.Task[None]] = []
         self._checked_until = float("-inf")
 
@@ -87,6 +91,7 @@ class Maintenance:
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
             self.record_circuits: CIRCUITS_EVERY_S,
+            self.store_refusals: REFUSALS_EVERY_S,
             self.check_free_space: FREE_SPACE_EVERY_S,
             self.audit: min(self._settings.audit_every_s, AUDIT_CHECK_S),
         }
@@ -154,6 +159,10 @@ class Maintenance:
     async def record_circuits(self) -> None:
         """Stores which circuits opened and closed, for the command line."""
         await record_circuits(self._db, self._channels)
+
+    async def store_refusals(self) -> None:
+        """Stores the refused requests of keys, for their pages."""
+        await self._refusals.store()
 
     async def check_free_space(self) -> None:
         """Checks whether the disk has space for new audio."""

@@ -267,6 +267,7 @@ class Application:
                 seconds=seconds,
                 ended_at=time.time(),
                 details=details,
+                address=str((scope.get("client") or ("",))[0]),
             )
         )
 
@@ -360,8 +361,10 @@ def public_error(error: Exception) -> MynaError:
 
 
 def envelope(error: MynaError) -> Response:
-    """The response for an error. Records the type of the error for the access log."""
-    access.details().error_type = error.type
+    """The response for an error. Records the type of the error and its message."""
+    details = access.details()
+    details.error_type = error.type
+    details.message = error.message
     body = ErrorAnswer(ErrorBody(error.message, error.type, int(error.status)))
     close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
     return Response(body=to_json(body), status=int(error.status), headers=error.headers, close=close)

@@ -8,6 +8,8 @@ from myna.channels import Channels
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
 from myna.farm.capacity import Capacity
+from myna.http_client import HttpClient
+from myna.refusals import Refusals
 from myna.settings import Settings
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
@@ -30,3 +32,5 @@ class Parts(Struct, frozen=True, kw_only=True):
     audio: AudioStore
     samples: SampleStore
     space: FreeSpace
+    refusals: Refusals
+    http_client: HttpClient

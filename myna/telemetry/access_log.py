@@ -28,8 +28,9 @@ REFUSALS_LOGGED_MAX = 20
 class RequestDetails(Struct, gc=False):
     """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
     were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
-    call whose stored response was sent. `balance` is the account's at the last key check or charge, and
-    `ignored` names unknown fields of the body (see `body.ignored`); these two are not logged."""
+    call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
+    names unknown fields of the body (see `body.ignored`), and `message` is that of the error envelope; these
+    three are not logged."""
 
     account_id: int = 0
     key_id: int = 0
@@ -39,6 +40,7 @@ class RequestDetails(Struct, gc=False):
     replay_of: str = ""
     balance: int = 0
     ignored: str = ""
+    message: str = ""
 
 
 _details: contextvars.ContextVar[RequestDetails] = contextvars.ContextVar("details")
@@ -58,7 +60,7 @@ def details() -> RequestDetails:
 
 class CompletedRequest(Struct, frozen=True, gc=False):
     """A completed request. `route` has few values, for the metrics. `path` is the requested path without its
-    query, which may contain secrets. `ended_at` in Unix seconds."""
+    query, which may contain secrets. `ended_at` in Unix seconds, `address` is the client's."""
 
     request_id: str
     method: str
@@ -68,6 +70,7 @@ class CompletedRequest(Struct, frozen=True, gc=False):
     seconds: float
     ended_at: float
     details: RequestDetails
+    address: str = ""
 
 
 class _Line(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -90,10 +93,12 @@ class _Line(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class AccessLog:
-    """The access log of one event loop. `write` takes complete lines and must not block."""
+    """The access log of one event loop. `write` takes complete lines and must not block. `on_error` takes
+    each request that ended with an error response."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
+        self.on_error: Callable[[CompletedRequest], None] = lambda completed: None
         self._buffer: list[CompletedRequest] = []
         self._encoder = msgspec.json.Encoder()
         self._second = 0
@@ -123,6 +128,8 @@ class AccessLog:
         for one in buffered:
             if one.route != REFUSED:
                 metrics.seconds_of(one.route).observe(one.seconds)
+            if one.details.error_type:
+                self.on_error(one)
         # A list: encode_lines of msgspec 0.22 leaks a reference to any other iterable.
         self._write(self._encoder.encode_lines([_line(one) for one in buffered if self._is_logged(one)]))
 

@@ -152,7 +152,7 @@ async def test_details_are_logged_and_ids_are_no_metric_labels() -> None:
     (line,) = lines(stream)
     shown = ("account_id", "key_id", "error_type", "units", "channel", "replay_of")
     noted = {name: line[name] for name in shown}
-    to_the_caller_alone = {"balance": 0, "ignored": ""}
+    to_the_caller_alone = {"balance": 0, "ignored": "", "message": ""}
     assert noted | to_the_caller_alone == msgspec.structs.asdict(details)
     assert "balance" not in line
     assert errors_and_channels() == (before[0] + 1, before[1] + 1)
@@ -183,3 +183,13 @@ async def test_details_belong_to_one_request_and_the_tasks_it_starts() -> None:
 
     found = await asyncio.gather(*(request(units) for units in range(3)))
     assert [one.units for one in found] == [0, 1, 2]
+
+
+async def test_requests_that_ended_with_an_error_are_handed_on() -> None:
+    handed_on: list[CompletedRequest] = []
+    access = AccessLog(io.BytesIO().write)
+    access.on_error = handed_on.append
+    note(access)
+    note(access, details=RequestDetails(error_type="upstream_error"))
+    access.flush()
+    assert [one.details.error_type for one in handed_on] == ["upstream_error"]
