@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, convert, structs
 
 from myna.engines import registry
+from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.errors import CommandError
@@ -24,7 +25,7 @@ from myna.settings import Settings, can_name_a_key
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
-from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
+from myna.store.queries.config import BlendRow, ChannelRow, ChannelVoiceRow, Config
 from myna.telemetry import metrics
 from myna.urls import is_base_url
 
@@ -54,13 +55,19 @@ class Channel(Struct, frozen=True):
 
 
 class SpeechChannel(Struct, frozen=True):
-    """A speech channel, its engine and its voices."""
+    """A speech channel, its engine and its voices. `recipes` are those of the voices that are blends, by the
+    voice's id."""
 
     name: str
     engine: Engine
     voices: tuple[EngineVoice, ...]
     up: bool
     full: bool = False
+    recipes: dict[str, str] = {}
+
+    def engine_voice_id(self, voice_id: str) -> str:
+        """What the engine is asked for, to speak in this voice of the channel."""
+        return self.recipes.get(voice_id, voice_id)
 
 
 class Circuits:
@@ -199,9 +206,31 @@ class Channels:
         if engine is None:
             return []
         rows = (row for row in config.voices if row.channel == channel.name)
-        voices = engine.voices or tuple(convert(row, EngineVoice, from_attributes=True) for row in rows)
+        own = engine.voices or tuple(_described(row) for row in rows)
+        blends = _blends(engine, own, config)
         up = engine.up() if is_local(channel) else not self.circuits.open(channel.name)
-        return [SpeechChannel(name=channel.name, engine=engine, voices=voices, up=up, full=engine.full())]
+        return [
+            SpeechChannel(
+                name=channel.name,
+                engine=engine,
+                voices=(*own, *map(_described, blends)),
+                up=up,
+                full=engine.full(),
+                recipes={blend.voice_id: blend.recipe for blend in blends},
+            )
+        ]
+
+
+def _described(row: ChannelVoiceRow | BlendRow) -> EngineVoice:
+    return convert(row, EngineVoice, from_attributes=True)
+
+
+def _blends(engine: Engine, own: tuple[EngineVoice, ...], config: Config) -> list[BlendRow]:
+    """The operator's blends of voices that the engine has."""
+    if not engine.blends:
+        return []
+    ids = {voice.voice_id for voice in own}
+    return [row for row in config.blends if row.voice_id not in ids and can_make(row.recipe, ids)]
 
 
 def is_local(channel: Channel) -> bool:

@@ -20,11 +20,13 @@ NO_OVERRIDE = VoiceOverride("", 0, 0)
 
 
 class PublicVoice(Struct, frozen=True):
-    """A public voice under its shown name, the channels and nodes that speak it, and its override."""
+    """A public voice under its shown name, the channels and nodes that speak it, its override, and the recipe
+    of a blend."""
 
     voice: EngineVoice
     sources: tuple[str, ...]
     override: VoiceOverride
+    recipe: str = ""
 
 
 def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverride]) -> list[EngineVoice]:
@@ -35,8 +37,15 @@ def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverr
     return [_named(voice, overrides) for voice in shown]
 
 
+def check_name(name: str) -> None:
+    """Raises CommandError if a public voice can't have this name."""
+    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise CommandError(f"A voice's name has 1 to {NAME_MAX_CHARS} printable characters.")
+
+
 async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
-    """The voices of all enabled channels and nodes, hidden ones included, in the order of GET /voices."""
+    """The voices of all enabled channels and nodes, hidden ones included, in the order of GET /voices; and
+    the blends that nothing can speak now, without a source."""
     config = await config_store.load(db)
     nodes = await store.node_names(db)
     voices: dict[str, EngineVoice] = {}
@@ -44,8 +53,17 @@ async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
     for voice, source in _speaking(channels, config, nodes):
         voices.setdefault(voice.voice_id, _named(voice, config.overrides))
         sources.setdefault(voice.voice_id, []).append(source)
+    for row in config.blends:
+        blend = convert(row, EngineVoice, from_attributes=True)
+        voices.setdefault(row.voice_id, _named(blend, config.overrides))
+    recipes = {row.voice_id: row.recipe for row in config.blends}
     return [
-        PublicVoice(voices[voice_id], tuple(sources[voice_id]), config.overrides.get(voice_id, NO_OVERRIDE))
+        PublicVoice(
+            voice=voices[voice_id],
+            sources=tuple(sources.get(voice_id, ())),
+            override=config.overrides.get(voice_id, NO_OVERRIDE),
+            recipe=recipes.get(voice_id, ""),
+        )
         for voice_id in sorted(voices, key=lambda voice_id: _place(voice_id, config.overrides))
     ]
 
@@ -62,8 +80,8 @@ async def hide(db: Database, channels: Channels, voice_id: str, hidden: bool, *,
 
 async def rename(db: Database, channels: Channels, voice_id: str, name: str, *, by: Actor) -> None:
     """Gives a voice another name; an empty `name` restores its original one. Raises CommandError."""
-    if name and (not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable()):
-        raise CommandError(f"A voice's name has 1 to {NAME_MAX_CHARS} printable characters.")
+    if name:
+        check_name(name)
 
     async def work(connection: Transaction) -> None:
         await store.rename(connection, voice_id, name)

@@ -56,7 +56,14 @@ def row(name: str, kind: str = "chat", url: str = "http://h/v1", **changes: obje
 
 def config(*rows: ChannelRow, voices: tuple[ChannelVoiceRow, ...] = ()) -> Config:
     return Config(
-        version=1, settings={}, channels=rows, voices=voices, node_voices=(), node_clones=(), overrides={}
+        version=1,
+        settings={},
+        channels=rows,
+        voices=voices,
+        node_voices=(),
+        node_clones=(),
+        overrides={},
+        blends=(),
     )
 
 

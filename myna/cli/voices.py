@@ -1,4 +1,4 @@
-"""myna voice list|hide|show|rename|order|clone|delete"""
+"""myna voice list|hide|show|rename|order|blend|clone|delete"""
 
 import contextlib
 import os
@@ -11,11 +11,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from msgspec import structs
 
-from myna import accounts, clones, voice_overrides
+from myna import accounts, clones, voice_blends, voice_overrides
 from myna.activity import Actor, command_line
 from myna.channels import Channels
 from myna.cli.console import Json, owner_of_files, read_settings, seconds, show, show_rows, with_database
 from myna.clones import CloneRequest
+from myna.engines.blend import EXAMPLE
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import EngineLimits
 from myna.engines.registry import site_engines
@@ -28,7 +29,8 @@ from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import smallest
 from myna.store.files.samples import SampleStore
 from myna.store.queries import clones as clones_store
-from myna.store.queries.clones import CloneRow, Deleted, OwnedClone
+from myna.store.queries.clones import CloneRow, OwnedClone
+from myna.store.queries.config import BlendRow
 from myna.store.states import CloneStatus
 from myna.voice_overrides import PublicVoice
 
@@ -99,6 +101,24 @@ def order(
 
 
 @app.command
+def blend(
+    voice_id: Annotated[str, Parameter(name="ID", help="The id of the new voice.")],
+    recipe: Annotated[str, Parameter(help=f"Voices with their weights: {EXAMPLE}.")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="The name of the voice; default: the names of its parts.")] = "",
+    json: Json = False,
+) -> None:
+    """Mix a public voice from voices of the neural model, or change its recipe and name."""
+
+    async def work(db: Database) -> BlendRow:
+        async with _channels() as channels:
+            return await voice_blends.blend(db, channels, voice_id, recipe, name, by=command_line())
+
+    show(structs.asdict(with_database(work, json=json)), json)
+
+
+@app.command
 def clone(
     account: Annotated[str, Parameter(help="The account that the voice belongs to.")],
     *,
@@ -144,14 +164,17 @@ def clone(
 
 @app.command
 def delete(voice_id: VoiceId, /, *, json: Json = False) -> None:
-    """Delete a cloned voice, its sample and its preview. Unfinished tasks in it are refunded."""
+    """Delete a blend, or a cloned voice with its sample and its preview, whose tasks are refunded."""
 
-    async def work(db: Database) -> Deleted:
+    async def work(db: Database) -> int:
+        if not clones.is_clone(voice_id):
+            await voice_blends.delete(db, voice_id, by=command_line())
+            return 0
         audio = AudioStore(read_settings().data_folder / "audio")
-        return await clones.delete(db, _samples(), audio, voice_id, by=command_line())
+        return (await clones.delete(db, _samples(), audio, voice_id, by=command_line())).refunded
 
-    deleted = with_database(work, json=json)
-    show({"voice_id": voice_id, "deleted": True, "tasks_refunded": deleted.refunded}, json)
+    refunded = with_database(work, json=json)
+    show({"voice_id": voice_id, "deleted": True, "tasks_refunded": refunded}, json)
 
 
 def _override(change: Callable[[Database, Channels, Actor], Awaitable[None]], json: bool) -> None:
@@ -218,6 +241,7 @@ def _public(offer: PublicVoice) -> dict[str, object]:
     return {
         **structs.asdict(offer.voice),
         "source": "public",
+        "recipe": offer.recipe,
         "by": list(offer.sources),
         "place": offer.override.place,
         "hidden": bool(offer.override.hidden),
@@ -231,6 +255,7 @@ def _cloned(owned: OwnedClone, nodes: list[str]) -> dict[str, object]:
     return {
         **structs.asdict(clones.voice_of(owned.clone)),
         "source": "clone",
+        "recipe": "",
         "by": [f"node {name}" for name in nodes],
         "place": 0,
         "hidden": False,

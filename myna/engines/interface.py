@@ -118,6 +118,10 @@ class Engine(Protocol):
         """The languages, like zh, in which it can clone a voice."""
 
     @property
+    def blends(self) -> bool:
+        """Whether an utterance's voice may also be a recipe of its voices: see `blend.py`."""
+
+    @property
     def admission(self) -> Admission | None:
         """The slots of its queue. None if texts never wait in this process, as with a server."""
 

@@ -235,7 +235,7 @@ class Synthesizer:
             raise EngineTimedOut("No time is left for another channel.")
         utterance = Utterance(
             text=plan.request.text,
-            voice_id=plan.voice_id,
+            voice_id=channel.engine_voice_id(plan.voice_id),
             speed=plan.request.speed,
             sound_max_s=float(plan.sound_max_s),
         )

@@ -56,3 +56,22 @@ def test_the_default_voice_is_understood(
     assert (voice.family, voice.heard_in) == (KOKORO, "zh")
     assert total(scores.values()).rate <= 0.15, scores
     assert 300_000_000 < speaker.peak_bytes()["myna.engines.kokoro.child"] < 4_000_000_000
+
+
+def test_a_blend_is_understood(
+    ear: Ear, make_service: ServiceMaker, kokoro_model: Path, tmp_path: Path
+) -> None:
+    """The same of a blend of two Mandarin voices, which speaks English words with half an English voice."""
+    service = make_service(speech=f"kokoro:{kokoro_model}").start()
+    service.cli("voice", "blend", "xiao", "zf_xiaoxiao:2+zf_xiaobei:1")
+    speaker = Speaker(service)
+    (voice,) = (voice for voice in speaker.voices() if voice.voice_id == "xiao")
+    scores = {}
+    for group in (EVERYDAY, ENGLISH, MIXED):
+        (sentence,) = of_group(group, 1)
+        spoken = speaker.speak(sentence.text, voice, tmp_path / f"{group}.mp3")
+        heard = ear.hear(spoken.path, sentence.language)
+        scores[heard] = score(sentence.reference, heard)
+
+    assert voice.heard_in == "zh"
+    assert total(scores.values()).rate <= 0.15, scores

@@ -78,6 +78,7 @@ class Espeak:
 
     label = "espeak"
     clones: tuple[str, ...] = ()
+    blends = False
 
     def __init__(
         self,

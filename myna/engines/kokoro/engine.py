@@ -8,7 +8,7 @@ handed over in the order of the text.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from myna.audio.mp3 import Mp3File
+from myna.engines.blend import can_make, parts_of
 from myna.engines.interface import (
     NO_CLIENT,
     SPEED_MAX,
@@ -68,6 +69,7 @@ class Kokoro:
     """
 
     clones: tuple[str, ...] = ()
+    blends = True
 
     def __init__(
         self,
@@ -214,18 +216,38 @@ class Kokoro:
         return found.pieces
 
     def _voice_of(self, utterance: Utterance) -> KokoroVoice:
-        voice = self._voices.get(utterance.voice_id)
+        voice = self._voices.get(utterance.voice_id) or self._blend(utterance.voice_id)
         if voice is None or utterance.reference is not None:
             raise UnsupportedUtterance("This engine does not have this voice.")
         if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
             raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
         return voice
 
+    def _blend(self, recipe: str) -> KokoroVoice | None:
+        """The voice of a recipe, in the language of its largest part; None for anything else."""
+        if not can_make(recipe, self._voices):
+            return None
+        parts = [(self._voices[part.voice_id], part.share) for part in parts_of(recipe)]
+        return KokoroVoice(
+            voice=parts[0][0].voice,
+            style=_weighted((voice.style, share) for voice, share in parts),
+            mixed=_weighted((voice.mixed, share) for voice, share in parts),
+        )
+
     def _model_files(self, files: AllowedPaths | None) -> AllowedPaths | None:
         """The model's folder. Providers other than `cpu` open devices and files that are not known here."""
         if files is None or self._model.provider != "cpu":
             return None
         return AllowedPaths((self._model.folder,))
+
+
+def _weighted(styles: Iterable[tuple[Sequence[StyleShare], float]]) -> tuple[StyleShare, ...]:
+    """The average of styles, each with its share."""
+    return tuple(
+        StyleShare(part.voice, sound=part.sound * share, prosody=part.prosody * share)
+        for style, share in styles
+        for part in style
+    )
 
 
 def _job(piece: Piece, voice: KokoroVoice, speed: float) -> PieceJob:

@@ -75,6 +75,7 @@ class OpenAISpeech:
     """
 
     clones: tuple[str, ...] = ()
+    blends = False
     admission = None
 
     def __init__(

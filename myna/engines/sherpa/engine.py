@@ -57,6 +57,8 @@ class Sherpa:
     A job may run `job_deadline_s` seconds, and loading the model may take `start_deadline_s`.
     """
 
+    blends = False
+
     def __init__(
         self,
         model: SherpaModel,

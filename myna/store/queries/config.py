@@ -58,6 +58,16 @@ class VoiceOverride(Struct, frozen=True):
     hidden: int
 
 
+class BlendRow(Struct, frozen=True):
+    """A public voice that the operator mixed. `recipe` names its parts: see `engines/blend.py`."""
+
+    voice_id: str
+    name: str
+    gender: str
+    language: str
+    recipe: str
+
+
 class Config(Struct, frozen=True):
     """The operator's configuration as of `version`, and what the enabled compute nodes offer as of
     `nodes_version`, which is 0 if no node ever offered anything. No new call may have an id below
@@ -70,6 +80,7 @@ class Config(Struct, frozen=True):
     node_voices: tuple[NodeVoiceRow, ...]
     node_clones: tuple[NodeCloneRow, ...]
     overrides: dict[str, VoiceOverride]
+    blends: tuple[BlendRow, ...]
     closed_before: bytes = b""
     nodes_version: int = 0
 
@@ -92,6 +103,7 @@ async def load(db: Queries) -> Config:
     )
     nodes = await load_nodes(db)
     overrides = await db.fetch(f"SELECT voice_id, {columns(VoiceOverride)} FROM voice_marks")
+    blends = [BlendRow(*row) for row in await db.fetch(f"SELECT {columns(BlendRow)} FROM voice_blends")]
     return Config(
         version=int(version),
         settings={str(name): str(value) for name, value in settings},
@@ -100,6 +112,7 @@ async def load(db: Queries) -> Config:
         node_voices=nodes.node_voices,
         node_clones=nodes.node_clones,
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
+        blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )

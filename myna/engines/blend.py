@@ -1,0 +1,53 @@
+"""Recipes of blends: some of an engine's voices, mixed by weight, like zf_xiaoxiao:2+zf_xiaobei:1.
+
+An engine that can blend accepts a recipe of its voices in place of a voice's id: see `Engine.blends`.
+"""
+
+import functools
+import re
+from collections.abc import Container
+from typing import Final
+
+from msgspec import Struct
+
+PARTS_MIN: Final = 2
+PARTS_MAX: Final = 5
+EXAMPLE: Final = "zf_xiaoxiao:2+zf_xiaobei:1"
+_WEIGHT: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
+
+
+class BlendPart(Struct, frozen=True):
+    """A voice of a blend and its share, above 0; the shares add up to 1."""
+
+    voice_id: str
+    share: float
+
+
+@functools.lru_cache(maxsize=256)  # each request for speech needs those of all blends
+def parts_of(recipe: str) -> tuple[BlendPart, ...]:
+    """The parts of a recipe, the largest share first, and equal ones in the order of the recipe. The first
+    one gives the blend its language and gender. A voice without a weight has 1. Raises ValueError with what a
+    recipe must be."""
+    weights: dict[str, float] = {}
+    for part in recipe.split("+"):
+        voice_id, colon, weight = part.partition(":")
+        if not voice_id:
+            raise ValueError(f"must be voices with their weights, like {EXAMPLE}")
+        if colon and (not _WEIGHT.fullmatch(weight) or not float(weight)):
+            raise ValueError(f"the weight of {voice_id} must be a number from 0.01 to 999.99, like 2 or 0.5")
+        if voice_id in weights:
+            raise ValueError(f"{voice_id} must be named once")
+        weights[voice_id] = float(weight or 1)
+    if not PARTS_MIN <= len(weights) <= PARTS_MAX:
+        raise ValueError(f"must be of {PARTS_MIN} to {PARTS_MAX} voices, like {EXAMPLE}")
+    total = sum(weights.values())
+    found = [BlendPart(voice_id, weight / total) for voice_id, weight in weights.items()]
+    return tuple(sorted(found, key=lambda part: -part.share))
+
+
+def can_make(recipe: str, voice_ids: Container[str]) -> bool:
+    """Whether a recipe is one of these voices. False for a stored recipe that this build can't parse."""
+    try:
+        return all(part.voice_id in voice_ids for part in parts_of(recipe))
+    except ValueError:
+        return False

@@ -1,0 +1,239 @@
+"""Blends, which the operator mixes from the voices of Kokoro: they are public voices like any other."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from demo import tiny_voices
+from myna import activity, voice_blends, voice_overrides, voices
+from myna.channels import Channels
+from myna.engines.interface import EngineLimits, EngineVoice
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.registry import ESPEAK, site_engines
+from myna.errors import CommandError, InvalidRequest, NoSpeechChannel
+from myna.farm.nodes import Nodes
+from myna.http_client import HttpClient
+from myna.settings import Settings
+from myna.store.queries import config as config_store
+from myna.store.queries.config import Config
+from myna.voice_overrides import PublicVoice
+from myna.wire.farm import Hello, NodeVoice
+from tests.rig.actors import TESTER
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+LIMITS = EngineLimits(processes=1, queue_max=1, job_deadline_s=1.0)
+PARTS = ["zf_xiaobei", "zf_xiaoxiao", "zm_yunxi", "af_heart"]
+BLEND, RECIPE = "xiao", "zf_xiaoxiao:2+zf_xiaobei:1"
+CHANNEL = "default-speech"
+ChannelsOf = Callable[..., Channels]
+
+
+@pytest.fixture
+async def channels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelsOf]:
+    """Makes the channels of a site whose model has these voices; its engine is up without processes."""
+    monkeypatch.setattr("myna.engines.kokoro.engine.Kokoro.up", lambda _: True)
+    outbound = HttpClient(connections_max=1)
+
+    def make(*voice_ids: str) -> Channels:
+        model = tiny_voices.neural(tmp_path / "+".join(voice_ids), voice_ids)
+        local = {CHANNEL: KokoroConfig(str(model)).build(LIMITS, Path())}
+        settings = Settings(speech=f"kokoro:{model}")
+        return Channels(settings=settings, environ={}, http_client=outbound, local=local)
+
+    yield make
+    await outbound.close()
+
+
+@pytest.fixture
+def channels(channels_of: ChannelsOf) -> Channels:
+    return channels_of(*PARTS)
+
+
+async def config_of(books: Books) -> Config:
+    return await config_store.load(books.db)
+
+
+async def usable(books: Books, channels: Channels) -> list[str]:
+    """The ids of GET /voices."""
+    return [voice.voice_id for voice in voices.usable(channels, await config_of(books))]
+
+
+async def listed(books: Books, channels: Channels) -> PublicVoice:
+    """The blend in the operator's list."""
+    rows = await voice_overrides.list_public(books.db, channels)
+    (row,) = (row for row in rows if row.voice.voice_id == BLEND)
+    return row
+
+
+async def test_a_blend_is_a_public_voice_of_the_channel_after_its_own(
+    books: Books, channels: Channels
+) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    assert await usable(books, channels) == [*PARTS, BLEND]
+    row = await listed(books, channels)
+    assert row.voice == EngineVoice(BLEND, "晓晓 + 晓北", "female", "zh-CN")
+    assert (row.sources, row.recipe) == ((f"channel {CHANNEL}",), RECIPE)
+    others = [row for row in await voice_overrides.list_public(books.db, channels) if row.recipe == ""]
+    assert [row.voice.voice_id for row in others] == PARTS
+
+
+async def test_the_channel_speaks_the_recipe(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    choice = voices.choose(channels, await config_of(books), {}, (), BLEND)
+    (channel,) = choice.channels
+    assert (choice.voice.voice_id, choice.nodes) == (BLEND, frozenset())
+    assert channel.engine_voice_id(BLEND) == RECIPE
+    assert channel.engine_voice_id("zf_xiaobei") == "zf_xiaobei"
+    with pytest.raises(InvalidRequest):
+        voices.choose(channels, await config_of(books), {}, (), RECIPE)
+
+
+async def test_gender_and_language_are_those_of_the_largest_part(books: Books, channels: Channels) -> None:
+    made = await voice_blends.blend(books.db, channels, "a", "af_heart:1+zm_yunxi:2", "", by=TESTER)
+    assert (made.gender, made.language, made.name) == ("male", "zh-CN", "云希 + Heart")
+    made = await voice_blends.blend(books.db, channels, "b", "af_heart+zm_yunxi", "Bea", by=TESTER)
+    assert (made.gender, made.language, made.name) == ("female", "en-US", "Bea")
+
+
+async def test_the_same_blend_again_changes_nothing(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    before = (await config_of(books)).version
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    assert (await config_of(books)).version == before
+    changes = await activity.page(books.db, prefix="voice")
+    assert [row.command for row in changes] == [
+        "myna voice blend xiao zf_xiaoxiao:2+zf_xiaobei:1 --name '小'"
+    ]
+
+
+async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
+    before = (await config_of(books)).version
+    await voice_blends.blend(books.db, channels, BLEND, "zm_yunxi:3+zf_xiaobei:1", "", by=TESTER)
+    config = await config_of(books)
+    assert config.version == before + 1
+    (row,) = config.blends
+    assert (row.recipe, row.name, row.gender) == ("zm_yunxi:3+zf_xiaobei:1", "云希 + 晓北", "male")
+
+
+async def test_a_blend_is_named_ordered_and_hidden_like_any_public_voice(
+    books: Books, channels: Channels
+) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    await voice_overrides.rename(books.db, channels, BLEND, "小", by=TESTER)
+    await voice_overrides.order(books.db, channels, [BLEND], by=TESTER)
+    first = voices.choose(channels, await config_of(books), {}, (), None).voice
+    assert (first.voice_id, first.name) == (BLEND, "小")
+    await voice_overrides.hide(books.db, channels, BLEND, True, by=TESTER)
+    assert await usable(books, channels) == PARTS
+    assert (await listed(books, channels)).override.hidden
+
+
+async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    before = (await config_of(books)).version
+    await voice_blends.delete(books.db, BLEND, by=TESTER)
+    config = await config_of(books)
+    assert (config.version, config.blends) == (before + 1, ())
+    with pytest.raises(InvalidRequest):
+        voices.choose(channels, config, {}, (), BLEND)
+    with pytest.raises(CommandError, match="There is no blend or cloned voice 'xiao'"):
+        await voice_blends.delete(books.db, BLEND, by=TESTER)
+
+
+async def test_a_blend_without_one_of_its_voices_is_listed_to_the_operator_only(
+    books: Books, channels: Channels, channels_of: ChannelsOf
+) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    without = channels_of("zf_xiaobei", "af_heart")
+    assert await usable(books, without) == ["zf_xiaobei", "af_heart"]
+    row = await listed(books, without)
+    assert (row.sources, row.recipe, row.voice.language) == ((), RECIPE, "zh-CN")
+    await voice_overrides.rename(books.db, without, BLEND, "小", by=TESTER)
+    assert (await listed(books, without)).voice.name == "小"
+    with pytest.raises(InvalidRequest):
+        voices.choose(without, await config_of(books), {}, (), BLEND)
+
+
+async def test_a_blend_is_unavailable_while_its_engine_is(
+    books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    monkeypatch.setattr("myna.engines.kokoro.engine.Kokoro.up", lambda _: False)
+    assert await usable(books, channels) == []
+    with pytest.raises(NoSpeechChannel):
+        voices.choose(channels, await config_of(books), {}, (), BLEND)
+
+
+async def test_a_stored_recipe_that_cannot_be_parsed_is_not_listed(books: Books, channels: Channels) -> None:
+    await books.sql(
+        "INSERT INTO voice_blends (voice_id, name, gender, language, recipe)"
+        " VALUES ('xiao', 'x', 'female', 'zh-CN', 'zf_xiaobei^2')"
+    )
+    assert await usable(books, channels) == PARTS
+    assert (await listed(books, channels)).sources == ()
+
+
+@pytest.mark.parametrize(
+    ("voice_id", "recipe", "name", "reason"),
+    [
+        (BLEND, "zf_xiaobei", "", "The recipe 'zf_xiaobei': must be of 2 to 5 voices"),
+        (BLEND, "zf_xiaobei:0+af_heart:1", "", "the weight of zf_xiaobei must be"),
+        (BLEND, "zf_xiaobei+zf_nobody", "", "The channel 'default-speech' has no voice 'zf_nobody'"),
+        (BLEND, RECIPE, " ", "A voice's name has 1 to 100 printable characters"),
+        ("zf_xiaobei", RECIPE, "", "The channel 'default-speech' has a voice 'zf_xiaobei'"),
+        *(
+            (voice_id, RECIPE, "", "The id of a voice has 1 to 100 letters")
+            for voice_id in ("", "clone-x", "-x", "x y", "x+y", "晓", "x" * 101)
+        ),
+    ],
+)
+async def test_a_wrong_blend_is_refused(
+    books: Books, channels: Channels, voice_id: str, recipe: str, name: str, reason: str
+) -> None:
+    before = await config_of(books)
+    with pytest.raises(CommandError, match=reason):
+        await voice_blends.blend(books.db, channels, voice_id, recipe, name, by=TESTER)
+    assert await config_of(books) == before
+
+
+async def test_a_blend_is_not_made_of_blends(books: Books, channels: Channels) -> None:
+    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+    with pytest.raises(CommandError, match="has no voice 'xiao'"):
+        await voice_blends.blend(books.db, channels, "other", f"{BLEND}:1+af_heart:1", "", by=TESTER)
+
+
+async def test_the_id_of_a_nodes_voice_is_refused(books: Books, channels: Channels) -> None:
+    nodes = Nodes(books.db)
+    admitted = await nodes.join((await nodes.enroll("a node", by=TESTER)).token, "1")
+    node = await nodes.verify(f"Bearer {admitted.credential}".encode())
+    own = NodeVoice(voice_id=BLEND, name="Ann", gender="female", language="en-US")
+    await nodes.hello(node, Hello(voices=[own], clones=[], slots=1))
+    with pytest.raises(CommandError, match="A compute node has a voice 'xiao'"):
+        await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
+
+
+async def test_a_site_without_an_engine_that_blends_says_what_it_needs(books: Books) -> None:
+    outbound = HttpClient(connections_max=1)
+    local = site_engines("espeak", books.folder, LIMITS)
+    channels = Channels(
+        settings=Settings(speech="espeak"), environ={}, http_client=outbound, local={ESPEAK: local[ESPEAK]}
+    )
+    with pytest.raises(CommandError, match="only the neural voice can, see 'myna models get kokoro'"):
+        await voice_blends.blend(books.db, channels, BLEND, "zh-female-1+zh-female-2", "", by=TESTER)
+    await outbound.close()
+
+
+async def test_there_is_a_maximum_of_blends(
+    books: Books, channels: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(voice_blends, "BLENDS_MAX", 2)
+    for voice_id in ("a", "b"):
+        await voice_blends.blend(books.db, channels, voice_id, RECIPE, "", by=TESTER)
+    with pytest.raises(CommandError, match="There are 2 blends, the maximum"):
+        await voice_blends.blend(books.db, channels, "c", RECIPE, "", by=TESTER)
+    await voice_blends.blend(books.db, channels, "b", "zf_xiaobei+af_heart", "", by=TESTER)
+    assert [row.voice_id for row in (await config_of(books)).blends] == ["a", "b"]

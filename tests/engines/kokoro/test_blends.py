@@ -1,0 +1,94 @@
+"""Blends of the embedded neural voice with a tiny model: its pitch is that of the average of the styles.
+
+The number of a voice is its place in VOICE_IDS; each adds 2,000 Hz.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from demo import tiny_voices
+from myna.engines.interface import EngineLimits, UnsupportedUtterance, Utterance
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import Kokoro
+from myna.sandbox.confinement import AllowedPaths
+
+pytestmark = pytest.mark.anyio
+
+VOICE_IDS = ["zf_xiaobei", "zf_xiaoxiao", "af_heart"]
+VOICE_HZ = 2000
+MANDARIN, MIXED, NUMBER = "你好，世界。", "这个 project 很好。", "1,234,567"
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
+    model = tiny_voices.neural(tmp_path_factory.mktemp("models") / "kokoro", VOICE_IDS)
+    engine = KokoroConfig(str(model)).build(EngineLimits(processes=2, queue_max=4, job_deadline_s=60), Path())
+    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
+    yield engine
+    await engine.close()
+
+
+async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str) -> Path:
+    path = folder / "spoken.mp3"
+    await engine.speak(Utterance(text, voice_id, 1.0), path, DEADLINE_S)
+    return path
+
+
+async def pitch_hz(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
+    """The mean pitch of a text in a voice or a blend."""
+    samples, rate_hz = soundfile.read(await spoken(engine, folder, text, voice_id))
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
+
+
+async def seconds(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
+    return float(soundfile.info(await spoken(engine, folder, text, voice_id)).duration)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "number"),
+    [
+        ("zf_xiaobei:1+zf_xiaoxiao:3", 0.75),
+        ("zf_xiaobei:50+zf_xiaoxiao:150", 0.75),
+        ("zf_xiaobei+zf_xiaoxiao", 0.5),
+        ("zf_xiaobei:2+zf_xiaoxiao:1+af_heart:1", 0.75),
+    ],
+)
+async def test_a_blend_is_the_average_of_its_voices_by_weight(
+    engine: Kokoro, tmp_path: Path, recipe: str, number: float
+) -> None:
+    alone = await pitch_hz(engine, tmp_path, MANDARIN, "zf_xiaobei")
+    blended = await pitch_hz(engine, tmp_path, MANDARIN, recipe)
+    assert blended - alone == pytest.approx(VOICE_HZ * number, rel=0.05)
+
+
+async def test_a_mandarin_blend_speaks_english_words_with_a_share_of_the_english_voice(
+    engine: Kokoro, tmp_path: Path
+) -> None:
+    """0.4 of the blend, which is 0.75, and 0.6 of the English voice, which is 2."""
+    plain = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei")
+    blended = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei:1+zf_xiaoxiao:3")
+    assert blended - plain == pytest.approx(VOICE_HZ * 0.4 * 0.75, rel=0.05)
+    english = await pitch_hz(engine, tmp_path, MIXED, "zf_xiaobei:2+af_heart:1")
+    assert english - plain == pytest.approx(VOICE_HZ * 0.4 * 2 / 3, rel=0.05)
+
+
+async def test_the_language_is_that_of_the_largest_part(engine: Kokoro, tmp_path: Path) -> None:
+    """A number has other words, and so another length, in each language."""
+    mandarin_s = await seconds(engine, tmp_path, NUMBER, "zf_xiaobei")
+    english_s = await seconds(engine, tmp_path, NUMBER, "af_heart")
+    largest_second_s = await seconds(engine, tmp_path, NUMBER, "af_heart:1+zf_xiaobei:2")
+    equal_s = await seconds(engine, tmp_path, NUMBER, "af_heart+zf_xiaobei")
+    assert abs(mandarin_s - english_s) > 0.5
+    assert (largest_second_s, equal_s) == pytest.approx((mandarin_s, english_s), abs=0.1)
+
+
+@pytest.mark.parametrize("recipe", ["zf_xiaobei+zf_nobody", "zf_xiaobei:0+af_heart:1", "zf_xiaobei:1", "+"])
+async def test_a_recipe_that_cant_be_made_is_refused(engine: Kokoro, tmp_path: Path, recipe: str) -> None:
+    with pytest.raises(UnsupportedUtterance, match="does not have this voice"):
+        await spoken(engine, tmp_path, MANDARIN, recipe)
