@@ -57,6 +57,13 @@ class Issued(Struct, frozen=True):
     expires_at: int
 
 
+class Rolled(Struct, frozen=True):
+    """A new key that replaces another, and when that one expires, in Unix seconds."""
+
+    issued: Issued
+    old_expires_at: int
+
+
 def scopes_of(names: Iterable[str]) -> Scope:
     """The scopes of these names. Raises CommandError for an unknown name."""
     scopes = Scope(0)
@@ -78,11 +85,10 @@ def life_ms(text: str) -> int:
 
 
 def span_of(millis: int) -> str:
-    """A duration as `life_ms` parses it, in its largest unit."""
-    unit = max(
-        (unit for unit in _UNIT_S if millis % (_UNIT_S[unit] * 1000) == 0), key=lambda one: _UNIT_S[one]
-    )
-    return f"{millis // (_UNIT_S[unit] * 1000)}{unit}"
+    """A duration as `life_ms` parses it, in its largest unit, rounded up to seconds."""
+    seconds = -(-millis // 1000)
+    unit = max((unit for unit in _UNIT_S if seconds % _UNIT_S[unit] == 0), key=lambda one: _UNIT_S[one])
+    return f"{seconds // _UNIT_S[unit]}{unit}"
 
 
 def hash_of(plain: str) -> bytes:
@@ -132,15 +138,12 @@ def state(key: store.KeyRow, now: int) -> str:
 async def issue(
     db: Database, account_id: int, name: str, scopes: Scope, life_ms: int, *, by: Actor
 ) -> Issued:
-    """Issues a key of the account; `life_ms` 0: it never expires."""
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+    """Issues a key of the account; `life_ms` 0: it never expires. Raises CommandError."""
+    _check_name(name)
     if not scopes:
         raise CommandError("A key needs at least one scope: chat, tts, records.")
-    plain = PREFIX + secrets.token_hex(20)
-    masked = plain[: len(PREFIX) + 6] + "***"
 
-    async def insert(connection: Transaction) -> tuple[int, int]:
+    async def work(connection: Transaction) -> Issued:
         account = await accounts.by_id(connection, account_id)
         if account is None:
             raise CommandError("There is no such account.")
@@ -151,18 +154,43 @@ async def issue(
             expires_in=span_of(life_ms) if life_ms else None,
         )
         await activity.record(connection, by, command, account_id)
-        return await store.insert(
-            connection,
-            account_id,
-            name=name,
-            key_hash=hash_of(plain),
-            masked=masked,
-            scopes=int(scopes),
-            life_ms=life_ms,
-        )
+        return await _insert(connection, account_id, name, scopes, life_ms)
 
-    key_id, expires_at_ms = await db.transaction(insert)
-    return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)
+    return await db.transaction(work)
+
+
+async def roll(
+    db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None
+) -> Rolled:
+    """Issues a key with the name and scopes of a key, of `account_id` if given, which expires after
+    `grace_ms` at the latest. The new key lives as long as that one was issued for. Raises CommandError."""
+
+    async def work(connection: Transaction) -> Rolled:
+        old = await _locked(connection, key_id, account_id)
+        ((now,),) = await connection.fetch("SELECT now_ms()")
+        if state(old, now) != "active":
+            raise CommandError(f"The key {key_id} is {state(old, now)}; issue a new one.")
+        life_ms = old.expires_at - old.created_at if old.expires_at else 0
+        issued = await _insert(connection, old.account_id, old.name, Scope(old.scopes), life_ms)
+        expires_at = await store.expire(connection, key_id, grace_ms)
+        command = activity.words("key", "roll", key_id, grace=span_of(grace_ms))
+        await activity.record(connection, by, command, old.account_id)
+        return Rolled(issued, expires_at // 1000)
+
+    return await db.transaction(work)
+
+
+async def rename(db: Database, key_id: int, name: str, *, by: Actor, account_id: int | None = None) -> None:
+    """Renames a key, of `account_id` if given. Raises CommandError."""
+    _check_name(name)
+
+    async def work(connection: Transaction) -> None:
+        key = await _locked(connection, key_id, account_id)
+        await store.rename(connection, key_id, name)
+        command = activity.words("key", "rename", key_id, name)
+        await activity.record(connection, by, command, key.account_id)
+
+    await db.transaction(work)
 
 
 async def revoke(db: Database, key_id: int, *, by: Actor, account_id: int | None = None) -> None:
@@ -183,3 +211,23 @@ async def _locked(connection: Transaction, key_id: int, account_id: int | None) 
     if key is None:
         raise CommandError(f"There is no key {key_id}.")
     return key
+
+
+async def _insert(connection: Transaction, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
+    plain = PREFIX + secrets.token_hex(20)
+    masked = plain[: len(PREFIX) + 6] + "***"
+    key_id, expires_at_ms = await store.insert(
+        connection,
+        account_id,
+        name=name,
+        key_hash=hash_of(plain),
+        masked=masked,
+        scopes=int(scopes),
+        life_ms=life_ms,
+    )
+    return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")

@@ -1,4 +1,4 @@
-"""myna key issue|list|revoke"""
+"""myna key issue|list|roll|rename|revoke"""
 
 from typing import Annotated
 
@@ -16,6 +16,15 @@ from myna.store.queries.keys import KeyRow, KeyUsage
 
 app = App(name="key", help="API keys.")
 Account = Annotated[str, Parameter(help="The name of the account.")]
+KeyId = Annotated[
+    int,
+    Parameter(
+        name="ID",
+        help="The id of the key in `myna key list`.",
+        converter=whole_number,
+        validator=Number(gte=1, lte=2**53),
+    ),
+]
 
 
 @app.command
@@ -54,20 +63,32 @@ def list_all(account: Account, *, json: Json = False) -> None:
 
 
 @app.command
-def revoke(
-    key_id: Annotated[
-        int,
-        Parameter(
-            name="ID",
-            help="The id of the key in `myna key list`.",
-            converter=whole_number,
-            validator=Number(gte=1, lte=2**53),
-        ),
-    ],
+def roll(
+    key_id: KeyId,
     /,
     *,
+    grace: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="How long the old key still works.")
+    ] = "7d",
     json: Json = False,
 ) -> None:
+    """Replace a key by a new one with the same name and scopes, printed once. The old one expires."""
+    grace_ms = keys.life_ms(grace)
+    rolled = with_database(lambda db: keys.roll(db, key_id, grace_ms, by=command_line()), json=json)
+    show({**msgspec.structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at}, json)
+
+
+@app.command
+def rename(
+    key_id: KeyId, name: Annotated[str, Parameter(help="Its new name.")], /, *, json: Json = False
+) -> None:
+    """Rename a key."""
+    with_database(lambda db: keys.rename(db, key_id, name, by=command_line()), json=json)
+    show({"id": key_id, "name": name}, json)
+
+
+@app.command
+def revoke(key_id: KeyId, /, *, json: Json = False) -> None:
     """Revoke a key: every process refuses it."""
     with_database(lambda db: keys.revoke(db, key_id, by=command_line()), json=json)
     show({"id": key_id, "revoked": True}, json)

@@ -37,6 +37,8 @@ account disable ann
 account enable ann
 key issue ann --name 'a key' --scope chat --scope tts --expires-in 36h
 key issue ann --name forever --scope records
+key rename 1 -- '-a name'
+key roll 1 --grace 36h
 key revoke 1
 code add --units 5 --count 2 --uses 3 --expires 30d --memo spring
 code disable 1

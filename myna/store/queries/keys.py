@@ -97,6 +97,21 @@ async def insert(
     return int(key_id), int(expires_at)
 
 
+async def rename(db: Transaction, key_id: int, name: str) -> None:
+    """Renames a key."""
+    await db.fetch("UPDATE keys SET name = $2 WHERE id = $1", key_id, name)
+
+
+async def expire(db: Transaction, key_id: int, life_ms: int) -> int:
+    """Lets a key expire after `life_ms`, unless it expires before. Returns when it expires, in ms."""
+    rows = await db.fetch(
+        "UPDATE keys SET expires_at = CASE WHEN expires_at > 0 AND expires_at < now_ms() + CAST($2 AS BIGINT)"
+        " THEN expires_at ELSE now_ms() + CAST($2 AS BIGINT) END WHERE id = $1 RETURNING expires_at",
+        key_id, life_ms,
+    )  # fmt: skip
+    return int(rows[0][0])
+
+
 async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow | None:
     """The key of this id, of any account or of this one. Locks its account, so that no charge runs until the
     transaction ends."""

@@ -1,0 +1,80 @@
+"""Keys that are rolled and renamed."""
+
+import pytest
+
+from myna import keys
+from myna.errors import CommandError, Unauthorized
+from myna.keys import Scope, UnverifiedCaller
+from myna.store.queries import keys as store
+from tests.rig.actors import TESTER
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+DAY_MS = 86_400_000
+
+
+async def is_valid(books: Books, key_hash: bytes) -> bool:
+    try:
+        await keys.verify(books.db, UnverifiedCaller(key_hash, Scope.CHAT))
+    except Unauthorized:
+        return False
+    return True
+
+
+async def test_a_rolled_key_works_until_the_end_of_its_grace_period(books: Books) -> None:
+    await books.stop_clock()
+    old = await books.customer(scopes=Scope.CHAT)
+    rolled = await keys.roll(books.db, old.key_id, 7 * DAY_MS, by=TESTER)
+    first, second = await store.of_account(books.db, old.account_id)
+    assert (second.name, second.scopes, second.expires_at) == (first.name, Scope.CHAT, 0)
+    assert rolled.old_expires_at == first.expires_at // 1000
+    await books.move_clock(7 * DAY_MS - 1)
+    assert await is_valid(books, old.key_hash)
+    await books.move_clock(1)
+    assert not await is_valid(books, old.key_hash)
+    assert await is_valid(books, keys.hash_of(rolled.issued.key))
+
+
+async def test_a_key_that_expires_earlier_keeps_its_expiry_and_its_successor_lives_as_long(
+    books: Books,
+) -> None:
+    await books.stop_clock()
+    old = await books.customer(life_ms=3 * DAY_MS)
+    await books.move_clock(DAY_MS)
+    await keys.roll(books.db, old.key_id, 7 * DAY_MS, by=TESTER)
+    first, second = await store.of_account(books.db, old.account_id)
+    assert first.expires_at == first.created_at + 3 * DAY_MS
+    assert second.expires_at == second.created_at + 3 * DAY_MS
+
+
+async def test_a_key_that_is_not_active_is_not_rolled(books: Books) -> None:
+    revoked, expired = await books.customer(), await books.customer(life_ms=1)
+    await keys.revoke(books.db, revoked.key_id, by=TESTER)
+    await books.move_clock(10)
+    for key, state in ((revoked, "revoked"), (expired, "expired")):
+        with pytest.raises(CommandError, match=f"is {state}"):
+            await keys.roll(books.db, key.key_id, DAY_MS, by=TESTER)
+        assert len(await store.of_account(books.db, key.account_id)) == 1
+
+
+async def test_a_key_of_another_account_is_unknown(books: Books) -> None:
+    mine, other = await books.customer(), await books.customer()
+    for change in (
+        keys.roll(books.db, other.key_id, DAY_MS, by=TESTER, account_id=mine.account_id),
+        keys.rename(books.db, other.key_id, "mine", by=TESTER, account_id=mine.account_id),
+        keys.revoke(books.db, other.key_id, by=TESTER, account_id=mine.account_id),
+    ):
+        with pytest.raises(CommandError, match=f"There is no key {other.key_id}"):
+            await change
+    (key,) = await store.of_account(books.db, other.account_id)
+    assert (key.name, key.expires_at, key.revoked_at) == ("a key", 0, 0)
+    await keys.rename(books.db, mine.key_id, "mine", by=TESTER, account_id=mine.account_id)
+    (renamed,) = await store.of_account(books.db, mine.account_id)
+    assert renamed.name == "mine"
+    with pytest.raises(CommandError, match="printable"):
+        await keys.rename(books.db, mine.key_id, " ", by=TESTER)
+
+
+@pytest.mark.parametrize("text", ["1s", "90s", "36h", "30d", "2w", "61m"])
+def test_a_duration_is_written_as_it_is_parsed(text: str) -> None:
+    assert keys.life_ms(keys.span_of(keys.life_ms(text))) == keys.life_ms(text)
