@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, convert, structs
 
+from myna.channel_keys import ChannelKeys
 from myna.engines import registry
 from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
@@ -41,7 +42,7 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 class Channel(Struct, frozen=True):
     """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
-    from the settings, which come first."""
+    from the settings, which come first. `key_stored`: the operator entered the key, and it is in a file."""
 
     kind: str
     name: str
@@ -52,6 +53,7 @@ class Channel(Struct, frozen=True):
     source: str = "database"
     priority: int | None = None
     key_env: str = ""
+    key_stored: bool = False
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -147,14 +149,14 @@ class Channels:
         """Circuits that opened or closed and are not stored yet."""
         self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._record_change)
         self._without_key: set[tuple[str, str]] = set()
+        self._keys = ChannelKeys(settings.data_folder)
         self._seen: Config | None = None
+        self._all: list[Channel] = []
         self._chat: list[Channel] = []
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
-        if config is not self._seen:
-            self._seen = config
-            self._chat = [found for found in self.all(config) if found.kind == "chat" and found.enabled]
+        self._read(config)
         return sorted(self._chat, key=lambda channel: self.circuits.open(channel.name))
 
     def speech(self, config: Config) -> list[SpeechChannel]:
@@ -167,14 +169,20 @@ class Channels:
 
     def all(self, config: Config) -> list[Channel]:
         """All channels by priority, disabled ones included."""
-        rows = [resolved(row, self._environ) for row in config.channels]
-        return [*self._first, *rows]
+        self._read(config)
+        return self._all
+
+    def _read(self, config: Config) -> None:
+        """Reads the keys of a configuration once: storing a key makes a new version of it."""
+        if config is not self._seen:
+            rows = [resolved(row, self._environ, self._keys) for row in config.channels]
+            self._all = [*self._first, *rows]
+            self._chat = [found for found in self._all if found.kind == "chat" and found.enabled]
+            self._seen = config
 
     def warn_of_missing_keys(self, config: Config) -> None:
         """Logs each enabled channel whose key isn't in the environment, once."""
-        found = {
-            (row.name, row.key_env) for row in without_key(config.channels, self._environ) if row.enabled
-        }
+        found = {(one.name, one.key_env) for one in without_key(self.all(config)) if one.enabled}
         for name, variable in sorted(found - self._without_key):
             log.warning(
                 "channel %r has no key: %s is not set in this process, or empty; set it and restart",
@@ -238,9 +246,11 @@ def is_local(channel: Channel) -> bool:
     return channel.source == "settings" and not is_base_url(channel.url)
 
 
-def resolved(row: ChannelRow, environ: Mapping[str, str]) -> Channel:
-    """The stored channel with its key from the environment of this process."""
-    key = environ.get(row.key_env, "") if row.key_env else ""
+def resolved(row: ChannelRow, environ: Mapping[str, str], keys: ChannelKeys) -> Channel:
+    """The channel of the database with its key: the stored one, else that in the environment of this
+    process."""
+    stored = keys.read(row.name, row.url)
+    key = stored or (environ.get(row.key_env, "") if row.key_env else "")
     return Channel(
         kind=row.kind,
         name=row.name,
@@ -250,12 +260,13 @@ def resolved(row: ChannelRow, environ: Mapping[str, str]) -> Channel:
         enabled=bool(row.enabled),
         priority=row.priority,
         key_env=row.key_env,
+        key_stored=bool(stored),
     )
 
 
-def without_key(rows: Iterable[ChannelRow], environ: Mapping[str, str]) -> list[ChannelRow]:
-    """The channels whose variable for the key is not set or empty."""
-    return [row for row in rows if row.key_env and not environ.get(row.key_env)]
+def without_key(channels: Iterable[Channel]) -> list[Channel]:
+    """The channels without a key whose variable for it is not set or empty."""
+    return [channel for channel in channels if channel.key_env and not channel.key]
 
 
 def from_settings(settings: Settings) -> list[Channel]:
@@ -299,7 +310,7 @@ def check(row: ChannelRow) -> None:
             f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
         )
     if "@" in urlsplit(row.url).netloc:
-        raise CommandError("The URL must not contain a login, which would be stored: use --key-env.")
+        raise CommandError("The URL must not contain a login: use --key-env, or store a key for the channel.")
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
         raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from myna.channel_keys import ChannelKeys
 from myna.channels import (
     FAILURES_MAX,
     FROM_SETTINGS,
@@ -138,11 +139,18 @@ def test_settings_without_channels_provide_only_the_embedded_voice(tmp_path: Pat
     assert from_settings(Settings(speech="none")) == []
 
 
-def test_a_stored_channels_key_comes_from_the_environment() -> None:
-    environ = {"KEY": "k"}
-    assert resolved(row("a", key_env="KEY"), environ).key == "k"
-    assert resolved(row("a", key_env="OTHER"), environ).key == ""
-    assert resolved(row("a"), environ).key == ""
+def test_a_channels_key_comes_from_the_environment(tmp_path: Path) -> None:
+    environ, keys = {"KEY": "k"}, ChannelKeys(tmp_path)
+    assert resolved(row("a", key_env="KEY"), environ, keys).key == "k"
+    assert resolved(row("a", key_env="OTHER"), environ, keys).key == ""
+    assert resolved(row("a"), environ, keys).key == ""
+
+
+def test_a_stored_key_precedes_the_environment(tmp_path: Path) -> None:
+    keys = ChannelKeys(tmp_path)
+    keys.store("a", "http://h/v1", "stored")
+    found = resolved(row("a", key_env="KEY"), {"KEY": "k"}, keys)
+    assert (found.key, found.key_stored) == ("stored", True)
 
 
 @pytest.mark.parametrize("right", [row("a"), row("a", url="parrot:"), row("名 1", key_env="A_KEY_1")])

@@ -1,26 +1,34 @@
-"""myna channel add|list|test|set|enable|disable|remove"""
+"""myna channel add|list|test|set|order|key|enable|disable|remove"""
 
+import getpass
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from cyclopts import App, Parameter
 
-from myna import channel_changes, channels
+from myna import channel_changes, channel_keys, channel_trial, channels
 from myna.activity import command_line
 from myna.channel_changes import Edit, no_channel
+from myna.channel_keys import ChannelKeys
 from myna.channels import Channel, Channels
-from myna.chat import upstream
-from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
-from myna.engines.interface import Engine, EngineFailed, EngineLimits, Utterance
+from myna.cli.console import (
+    Json,
+    Whole,
+    owner_of_files,
+    read_settings,
+    seconds,
+    show,
+    show_rows,
+    with_database,
+)
+from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import site_engines
-from myna.errors import CommandError, UpstreamFailed
-from myna.http_client import HttpClient, RequestFailed
+from myna.errors import CommandError
+from myna.http_client import HttpClient
 from myna.sandbox.confinement import AllowedPaths
 from myna.store.database import Database
 from myna.store.queries import circuits
@@ -35,9 +43,6 @@ Url = Annotated[str, Parameter(help="An OpenAI-compatible base URL, or parrot: f
 Model = Annotated[str, Parameter(help="The model to request.")]
 KeyEnv = Annotated[str, Parameter(help="The environment variable that contains the key.")]
 Priority = Annotated[Whole, Parameter(help="Channels with a lower number are tried first.")]
-
-PROBE = "Say hello."
-PROBE_TEXT = "Hello."
 
 
 @app.command
@@ -64,11 +69,11 @@ def add(
     channels.check(row)
 
     async def work(db: Database) -> str:
-        await channel_changes.add(db, row, by=command_line())
+        await channel_changes.add(db, _keys(), row, by=command_line())
         return await _record_voices(db, row) if kind == "speech" else ""
 
     note = with_database(work, json=json)
-    _warn([row])
+    _warn([channels.resolved(row, os.environ, _keys())])
     show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
@@ -80,7 +85,7 @@ def list_all(*, json: Json = False) -> None:
         return await store.load(db), await circuits.load(db)
 
     config, known = with_database(work, json=json)
-    _warn(config.channels)
+    _warn(_all(config))
     rows = [_as_row(channel, known.get(channel.name, CircuitRow())) for channel in _all(config)]
     show_rows(rows, json, empty="There is no channel yet: myna channel add chat NAME URL")
 
@@ -94,9 +99,11 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
         "priority": "first" if channel.priority is None else channel.priority,
         "key_env": channel.key_env,
         "key": bool(channel.key),
+        "key_stored": channel.key_stored,
         "enabled": channel.enabled,
         "source": channel.source,
         "circuit": circuit.state,
+        "retry_at": seconds(circuit.open_until),
         "last_error": circuit.error,
         "last_error_at": seconds(circuit.error_at),
     }
@@ -112,10 +119,8 @@ def test(name: Name, *, json: Json = False) -> None:
         channel = next((channel for channel in known if channel.name == name), None)
         if channel is None:
             raise no_channel(name, [one.name for one in known])
-        _warn(row for row in config.channels if row.name == name)
-        started = time.monotonic()
-        result = await _probe(channel)
-        return {"name": name, "ok": True, "ms": round((time.monotonic() - started) * 1000), "result": result}
+        _warn([channel])
+        return {"name": name, "ok": True, **await _try(db, channel)}
 
     show(with_database(work, json=json), json)
 
@@ -134,11 +139,11 @@ def change(
     edit = Edit(url=url, model=model, key_env=key_env, priority=priority)
 
     async def work(db: Database) -> tuple[ChannelRow, str]:
-        row = await channel_changes.change(db, read_settings(), name, edit, by=command_line())
+        row = await channel_changes.change(db, read_settings(), _keys(), name, edit, by=command_line())
         return row, await _record_voices(db, row) if row.kind == "speech" else ""
 
     row, note = with_database(work, json=json)
-    _warn([row])
+    _warn([channels.resolved(row, os.environ, _keys())])
     now = {
         "name": name,
         "url": without_login(row.url),
@@ -147,6 +152,51 @@ def change(
         "priority": row.priority,
     }
     show({**now, **({"voices": note} if note else {})}, json)
+
+
+@app.command
+def order(
+    names: Annotated[list[str], Parameter(name="NAME", help="The names of channels.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Try these channels first, in this order, and then the others."""
+    settings, by = read_settings(), command_line()
+    with_database(lambda db: channel_changes.order(db, settings, names, by=by), json=json)
+    show({"names": names}, json)
+
+
+@app.command
+def key(
+    name: Name,
+    *,
+    remove: Annotated[bool, Parameter(negative="", help="Remove the stored key.")] = False,
+    json: Json = False,
+) -> None:
+    """Store the key of a channel, read from standard input, in a file of this machine."""
+    settings, by = read_settings(), command_line()
+    if not settings.data_folder.is_dir():
+        raise CommandError(f"There is no data folder {settings.data_folder}: use the service's settings.")
+    keys = _keys(owner_of_files(settings))
+    if remove:
+        with_database(lambda db: channel_changes.remove_key(db, settings, keys, name, by=by), json=json)
+    else:
+        plain = _typed_key()
+        channel_keys.check(name, plain)
+        with_database(lambda db: channel_changes.store_key(db, settings, keys, name, plain, by=by), json=json)
+    show({"name": name, "key_stored": not remove}, json)
+
+
+def _typed_key() -> str:
+    """The first line of standard input; a terminal shows nothing of it."""
+    if sys.stdin.isatty():
+        return getpass.getpass("Key: ").strip()
+    return sys.stdin.readline(channel_keys.KEY_MAX_CHARS + 2).strip()
+
+
+def _keys(owner: tuple[int, int] | None = None) -> ChannelKeys:
+    return ChannelKeys(read_settings().data_folder, owner)
 
 
 @app.command
@@ -165,7 +215,7 @@ def disable(name: Name, *, json: Json = False) -> None:
 def remove(name: Name, *, json: Json = False) -> None:
     """Delete a channel."""
     by = command_line()
-    with_database(lambda db: channel_changes.remove(db, read_settings(), name, by=by), json=json)
+    with_database(lambda db: channel_changes.remove(db, read_settings(), _keys(), name, by=by), json=json)
     show({"name": name, "removed": True}, json)
 
 
@@ -175,9 +225,9 @@ def _switch(name: str, enabled: bool, json: bool) -> None:
     show({"name": name, "enabled": enabled}, json)
 
 
-def _warn(rows: Iterable[ChannelRow]) -> None:
+def _warn(rows: Iterable[Channel]) -> None:
     """Warns on stderr of keys that are not set for this command; the serving process may have them."""
-    for row in channels.without_key(rows, os.environ):
+    for row in channels.without_key(rows):
         print(
             f"myna: warning: {row.key_env}, which should contain the key of channel {row.name!r}, is not set"
             " for this command, or empty; the serving process reads its own environment.",
@@ -186,7 +236,8 @@ def _warn(rows: Iterable[ChannelRow]) -> None:
 
 
 def _all(config: Config) -> list[Channel]:
-    stored = [channels.resolved(row, os.environ) for row in config.channels]
+    keys = _keys()
+    stored = [channels.resolved(row, os.environ, keys) for row in config.channels]
     return [*channels.from_settings(read_settings()), *stored]
 
 
@@ -195,7 +246,7 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     http_client = HttpClient(connections_max=1)
     try:
         known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local={})
-        count = await channels.record_voices(db, known, channels.resolved(row, os.environ))
+        count = await channels.record_voices(db, known, channels.resolved(row, os.environ, _keys()))
     except EngineFailed as failure:
         return f"not known yet ({failure})"
     finally:
@@ -203,60 +254,36 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     return str(count)
 
 
-async def _probe(channel: Channel) -> str:
-    """Sends a channel a test request. Returns the answer. Raises CommandError."""
+async def _try(db: Database, channel: Channel) -> dict[str, object]:
+    """Sends a channel a test request. Returns the result. Raises CommandError."""
     settings = read_settings()
     http_client = HttpClient(connections_max=1)
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
+    await channel_trial.record(db, channel.name, by=command_line())
     try:
         is_ours = channel.kind == "speech" and channels.is_local(channel)
         local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}
         known = Channels(settings=settings, environ=os.environ, http_client=http_client, local=local)
         if channel.kind == "speech" and (engine := known.engine(channel)):
             with tempfile.TemporaryDirectory() as folder:
-                return await _probe_speech(engine, Path(folder), deadline_s)
-        answer = await upstream.ask(
-            http_client,
-            known,
-            [channel],
-            channel.model,
-            msgspec.json.encode({"messages": [{"role": "user", "content": PROBE}]}),
-            PROBE,
-            seconds=deadline_s,
-            fair_try_s=settings.fair_try_s,
-            answer_max_bytes=settings.answer_max_bytes,
-        )
-        return answer.content[:200]
-    except (EngineFailed, UpstreamFailed) as failure:
-        raise CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}.") from None
+                trial = await _speak(known, channel, engine, Path(folder), deadline_s)
+            sound = f"{trial.voice!r}, of {trial.voices} voices, spoke for {trial.sound_s:.1f} s"
+            return {"ms": trial.ms, "result": sound}
+        trial = await channel_trial.chat(http_client, known, settings, channel, deadline_s)
+        return {"ms": trial.ms, "result": trial.answer}
     finally:
         await http_client.close()
 
 
-async def _probe_speech(engine: Engine, folder: Path, deadline_s: float) -> str:
-    """Speaks with the first voice. Raises EngineFailed."""
+async def _speak(
+    known: Channels, channel: Channel, engine: Engine, folder: Path, deadline_s: float
+) -> channel_trial.Trial:
     try:
-        await engine.start(AllowedPaths.of(writes=(folder,)))
-        if not engine.voices:
-            raise EngineFailed("The speech server lists no voice.")
-        voice = engine.voices[0]
-        utterance = Utterance(text=PROBE_TEXT, voice_id=voice.voice_id, speed=1.0)
-        spoken = await engine.speak(utterance, folder / "test.mp3", deadline_s)
-        return f"{voice.voice_id!r}, of {len(engine.voices)} voices, spoke for {spoken.seconds:.1f} s"
+        if channels.is_local(channel):
+            await engine.start(AllowedPaths.of(writes=(folder,)))
+        return await channel_trial.speech(known, channel, engine, folder / "test.mp3", deadline_s)
+    except EngineFailed as failure:
+        raise CommandError(f"The channel {channel.name!r} failed: {str(failure).rstrip('.')}.") from None
     finally:
         await engine.close()
-
-
-def _reason(failure: Exception) -> str:
-    """The message of the deepest cause whose text never contains a secret."""
-    deepest: BaseException = failure
-    message = str(failure)
-    while deepest.__cause__ is not None:
-        deepest = deepest.__cause__
-        if isinstance(deepest, RequestFailed | upstream.FailedAttempt):
-            message = str(deepest)
-    if isinstance(deepest, OSError) and deepest.errno:
-        known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
-        message = f"it can't be reached: {known}"
-    return message.rstrip(".")

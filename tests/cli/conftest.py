@@ -21,8 +21,8 @@ class Cli:
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    def run(self, *arguments: str, **env: str) -> Ended:
-        ended = self.service.command(*arguments, env=env)
+    def run(self, *arguments: str, stdin: str = "", **env: str) -> Ended:
+        ended = self.service.command(*arguments, env=env, stdin=stdin)
         said = [line for line in ended.stderr.splitlines(True) if not line.startswith(SAID_DATABASE)]
         return Ended(ended.code, ended.stdout, "".join(said))
 

@@ -16,7 +16,7 @@ from tests.rig.samples import write_voice
 from tests.rig.upstream import Upstream
 
 READS = {
-    "account list", "account show", "activity", "calls", "channel list", "channel test", "code list",
+    "account list", "account show", "activity", "calls", "channel list", "code list",
     "key list", "ledger", "models list", "node list", "settings get", "settings list", "version",
     "voice list",
 }  # fmt: skip
@@ -48,6 +48,11 @@ channel set up --model n --priority 0
 channel disable up
 channel enable up
 channel remove up
+channel add chat bird parrot:
+channel test bird
+channel order bird
+channel key bird
+channel key bird --remove
 settings set owner 'the owner'
 node enroll node --again
 node enroll other
@@ -97,7 +102,9 @@ def furnished(cli: Cli, upstream: Upstream) -> Cli:
 def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> None:
     for line in CHANGES:
         group, command, *rest = shlex.split(line)
-        (said,) = furnished.lines(group, command, "--json", *rest, UP_KEY=UP_KEY)[-1:]
+        ended = furnished.run(group, command, "--json", *rest, UP_KEY=UP_KEY, stdin=f"{UP_KEY}\n")
+        assert (ended.code, ended.stderr) == (0, ""), ended
+        (said,) = ended.stdout.splitlines()[-1:]
         row = newest(furnished)
         assert parsed(row["command"]) == parsed(line)
         assert (row["by"], row["from"]) == (getpass.getuser(), "command line")

@@ -7,6 +7,7 @@ or threads, lock the data folder or change their process (`FORKED`).
 
 import contextlib
 import importlib
+import io
 import json
 import os
 import signal
@@ -53,11 +54,11 @@ class CommandLine:
             text=True,
         )
 
-    def run(self, arguments: list[str], env: Mapping[str, str], cwd: Path) -> Ended:
-        """Run `myna ARGUMENTS…` in the folder `cwd` with exactly this environment."""
+    def run(self, arguments: list[str], env: Mapping[str, str], cwd: Path, stdin: str = "") -> Ended:
+        """Run `myna ARGUMENTS…` in the folder `cwd` with exactly this environment and standard input."""
         if self._child.stdin is None or self._child.stdout is None:
             raise RuntimeError("the command line's child has no pipes")
-        order = {"arguments": arguments, "env": dict(env), "cwd": str(cwd)}
+        order = {"arguments": arguments, "env": dict(env), "cwd": str(cwd), "stdin": stdin}
         self._child.stdin.write(json.dumps(order) + "\n")
         self._child.stdin.flush()
         line = self._child.stdout.readline()
@@ -103,7 +104,7 @@ def _forked(order: dict[str, Any], out: int, err: int) -> int:
     if child == 0:
         code = 70
         try:
-            with _streams(out, err):
+            with _streams(order["stdin"], out, err):
                 code = _exit_code(order)
         finally:
             os._exit(code)
@@ -113,15 +114,17 @@ def _forked(order: dict[str, Any], out: int, err: int) -> int:
 
 def _in_this_process(order: dict[str, Any], out: int, err: int) -> int:
     try:
-        with _streams(out, err):
+        with _streams(order["stdin"], out, err):
             return _exit_code(order)
     finally:
         signal.alarm(0)
 
 
 @contextlib.contextmanager
-def _streams(out: int, err: int) -> Iterator[None]:
-    """Points the standard output and error of this process to these files for a while."""
+def _streams(given: str, out: int, err: int) -> Iterator[None]:
+    """Points the standard output and error of this process to these files for a while, and has its standard
+    input read what is given."""
+    sys.stdin = io.StringIO(given)
     kept = [os.dup(1), os.dup(2)]
     os.dup2(out, 1)
     os.dup2(err, 2)

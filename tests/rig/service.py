@@ -212,9 +212,9 @@ class Service:
             self.stop()
         self.start()
 
-    def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
+    def command(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> Ended:
         """Run `myna ARGUMENTS…` with the service's environment and `env`; returns exit code and output."""
-        return self._commands.run(list(arguments), {**self.env, **(env or {})}, self.folder)
+        return self._commands.run(list(arguments), {**self.env, **(env or {})}, self.folder, stdin)
 
     def cli(self, *arguments: str) -> Any:
         """Run `myna ARGUMENTS… --json`, which must succeed; its standard output as JSON."""

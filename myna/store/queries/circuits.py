@@ -16,11 +16,13 @@ State = Literal["closed", "open", "half-open"]
 
 class CircuitRow(Struct, frozen=True):
     """`half-open`: the cooldown is over, and no call has succeeded since. `error` opened the circuit last, at
-    `error_at` (milliseconds); "" and 0 where it never opened."""
+    `error_at` (milliseconds); "" and 0 where it never opened. Calls are admitted from `open_until`
+    (milliseconds), 0 for a closed circuit."""
 
     state: State = "closed"
     error: str = ""
     error_at: int = 0
+    open_until: int = 0
 
 
 _STATE = "CASE WHEN open_until = 0 THEN 'closed' WHEN open_until > now_ms() THEN 'open' ELSE 'half-open' END"

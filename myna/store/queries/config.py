@@ -5,6 +5,8 @@ each charge returns the version, which shows whether the cache is current. What 
 separate version, compared by speech only: a node must not make chat reload the configuration.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from myna.store.columns import columns
@@ -204,6 +206,13 @@ async def change_channel(
         await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)
     await raise_version(db)
     return ChannelRow(*rows[0]) if rows else None
+
+
+async def order_channels(db: Transaction, names: Sequence[str], step: int) -> None:
+    """Gives these channels the priorities `step`, twice `step` and so on."""
+    for place, name in enumerate(names, start=1):
+        await db.fetch("UPDATE channels SET priority = $2 WHERE name = $1", name, place * step)
+    await raise_version(db)
 
 
 async def remove_channel(db: Transaction, name: str) -> bool:

@@ -1,0 +1,112 @@
+"""Tries a channel with one real request, which is charged to nobody.
+
+The request takes the way of a call's: its result counts for the channel's circuit, so a success closes it.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from myna import activity, channels
+from myna.activity import Actor
+from myna.channels import Channel, Channels
+from myna.chat import upstream
+from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
+from myna.errors import CommandError, UpstreamFailed
+from myna.http_client import HttpClient, RequestFailed
+from myna.settings import Settings
+from myna.store.database import Database
+
+MESSAGE = "Say hello."
+TEXT = "Hello."
+ANSWER_MAX_CHARS = 200
+
+
+class Trial(Struct, frozen=True):
+    """What a channel answered, after `ms`. A speech channel spoke in `voice`, of `voices`, for `sound_s`."""
+
+    ms: int
+    answer: str = ""
+    voice: str = ""
+    voices: int = 0
+    sound_s: float = 0.0
+
+
+async def record(db: Database, name: str, *, by: Actor) -> None:
+    """Records that a channel is tried."""
+    await db.transaction(
+        lambda connection: activity.record(connection, by, activity.words("channel", "test", name))
+    )
+
+
+async def chat(
+    http_client: HttpClient, known: Channels, settings: Settings, channel: Channel, deadline_s: float
+) -> Trial:
+    """Sends a chat channel MESSAGE. Raises CommandError."""
+    began = time.monotonic()
+    try:
+        answer = await upstream.ask(
+            http_client,
+            known,
+            [channel],
+            channel.model,
+            msgspec.json.encode({"messages": [{"role": "user", "content": MESSAGE}]}),
+            MESSAGE,
+            seconds=deadline_s,
+            fair_try_s=settings.fair_try_s,
+            answer_max_bytes=settings.answer_max_bytes,
+        )
+    except UpstreamFailed as failure:
+        raise _failed(channel, failure) from None
+    return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
+
+
+async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, deadline_s: float) -> Trial:
+    """Has a speech channel speak TEXT in its first voice, into a new file at `path`. An engine of this
+    machine has been started. Raises CommandError."""
+    try:
+        if not channels.is_local(channel):
+            await engine.start()
+        if not engine.voices:
+            raise EngineFailed("The speech server lists no voice.")
+        voice = engine.voices[0]
+        began = time.monotonic()
+        utterance = Utterance(text=TEXT, voice_id=voice.voice_id, speed=1.0)
+        spoken = await engine.speak(utterance, path, deadline_s)
+    except EngineFailed as failure:
+        error = _failed(channel, failure)
+        if not isinstance(failure, EngineBusy):
+            known.circuits.failed(channel.name, str(failure))
+        raise error from None
+    known.circuits.succeeded(channel.name)
+    return Trial(
+        ms=_ms_since(began),
+        voice=voice.voice_id,
+        voices=len(engine.voices),
+        sound_s=spoken.seconds,
+    )
+
+
+def _ms_since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
+def _failed(channel: Channel, failure: Exception) -> CommandError:
+    return CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}.")
+
+
+def _reason(failure: Exception) -> str:
+    """The message of the deepest cause whose text never contains a secret."""
+    deepest: BaseException = failure
+    message = str(failure)
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+        if isinstance(deepest, RequestFailed | upstream.FailedAttempt):
+            message = str(deepest)
+    if isinstance(deepest, OSError) and deepest.errno:
+        known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror
+        message = f"it can't be reached: {known}"
+    return message.rstrip(".")
