@@ -6,6 +6,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, unquote
 
+from markupsafe import Markup
 from msgspec import Struct
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -99,18 +100,22 @@ class Visit:
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
         """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`."""
         notice = unquote(self.cookies.get(self.request, NOTICE_COOKIE))
+        response = HTMLResponse(self.part(template, **{"notice": notice, **context}), status)
+        if notice:
+            self.cookies.delete(response, NOTICE_COOKIE)
+        return response
+
+    def part(self, template: str, **context: object) -> Markup:
+        """The HTML of a template, with what all templates have."""
         shared: Mapping[str, object] = {
             "account": self.session.account if self.session else None,
             "session": self.session,
             "path": self.request.url.path.removeprefix(ROOT),
             "zone": self.zone,
-            "notice": notice,
+            "notice": "",
             "error": "",
         }
-        response = HTMLResponse(self.renderer.page(template, {**shared, **context}), status)
-        if notice:
-            self.cookies.delete(response, NOTICE_COOKIE)
-        return response
+        return Markup(self.renderer.page(template, {**shared, **context}))  # noqa: S704  of a template with autoescape
 
     def redirect(self, path: str, notice: str = "") -> Response:
         """A redirect to a page below /office, which shows the notice once."""

@@ -1,4 +1,4 @@
-"""The keys of an account."""
+"""The keys of an account: the list, one key, and what can be done with it."""
 
 from functools import partial
 
@@ -6,11 +6,22 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna import keys
+from myna.errors import CommandError, NotFound
+from myna.keys import Scope
+from myna.office import live
+from myna.office.client_lines import PLACEHOLDER, client_lines
+from myna.office.first_request import first_request
 from myna.office.messages import N_
 from myna.office.page import Page
+from myna.office.pages.new_key import made
 from myna.office.visit import Visit
 from myna.store.queries import keys as store
-from myna.store.queries.keys import KeyRow
+from myna.store.queries import refusals as refusal_store
+from myna.store.queries.keys import KeyRow, KeyUsage
+
+PAGE_ROWS = 100
+GRACES = (("7d", N_("a week")), ("1d", N_("a day")), ("1h", N_("an hour")), ("1s", N_("a second")))
+"""How long a key works after it was replaced, as the form offers it."""
 
 
 class Row(Struct, frozen=True):
@@ -19,18 +30,133 @@ class Row(Struct, frozen=True):
     key: KeyRow
     state: str
     scopes: list[str]
+    used: KeyUsage
+
+
+class Name(Struct):
+    """The form that renames a key, and the one that confirms its revocation."""
+
+    name: str = ""
+
+
+class Roll(Struct):
+    """The form that replaces a key."""
+
+    grace: str = GRACES[0][0]
 
 
 async def show(visit: Visit) -> Response:
-    """All keys of the account."""
-    found = await visit.read(partial(store.of_account, account_id=visit.account.id))
+    """The account's keys, newest first."""
+    before = visit.parameter("before")
+    below = int(before) if before.isdecimal() and len(before) < 19 else store.PAST_ALL
+    account_id = visit.account.id
+    found = await visit.read(partial(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1))
+    used = await visit.read(partial(store.usage_of, key_ids=[key.id for key in found]))
     rows = [
-        Row(key=key, state=keys.state(key, visit.now_ms), scopes=keys.Scope(key.scopes).names)
-        for key in found
+        Row(
+            key=key,
+            state=keys.state(key, visit.now_ms),
+            scopes=Scope(key.scopes).names,
+            used=used[key.id],
+        )
+        for key in found[:PAGE_ROWS]
     ]
-    return visit.page("keys.html", rows=rows)
+    following = rows[-1].key.id if len(found) > PAGE_ROWS else 0
+    return visit.page(
+        "keys.html",
+        rows=rows,
+        following=following,
+        is_first=below == store.PAST_ALL,
+        base_url=visit.parts.settings.base_url + "/v1",
+    )
 
 
-PAGES = [Page(path="/keys", show=show)]
+async def show_one(visit: Visit, name: str | None = None, error: str = "") -> Response:
+    """One key: its state, its usage, its last refused request, and the forms that change it."""
+    key = await own_key(visit)
+    scopes = Scope(key.scopes)
+    return visit.page(
+        "key.html",
+        status=400 if error else 200,
+        key=key,
+        state=keys.state(key, visit.now_ms),
+        scopes=scopes.names,
+        used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
+        refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
+        lines=client_lines(visit.parts.settings.base_url + "/v1", PLACEHOLDER, scopes),
+        waiting=(await first_request(visit, key)).html,
+        name=key.name if name is None else name,
+        graces=GRACES,
+        error=error,
+    )
+
+
+async def own_key(visit: Visit) -> KeyRow:
+    """The key of the path, if it is one of the account. Raises NotFound."""
+    found = await visit.read(
+        partial(store.of_account_by_id, account_id=visit.account.id, key_id=visit.number("id"))
+    )
+    if found is None:
+        raise NotFound("There is no such key.")
+    return found
+
+
+async def show_live(visit: Visit) -> Response:
+    """The line that waits for the first request, as server-sent events."""
+    key = await own_key(visit)
+    return live.stream(visit, partial(first_request, visit, key))
+
+
+async def rename(visit: Visit) -> Response:
+    """Renames the key."""
+    key = await own_key(visit)
+    name = visit.fields(Name).name
+    try:
+        await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
+    except CommandError as error:
+        return await show_one(visit, name, str(error))
+    return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
+
+
+async def roll(visit: Visit) -> Response:
+    """Replaces the key by a new one, which is shown once."""
+    key = await own_key(visit)
+    try:
+        grace_ms = keys.life_ms(visit.fields(Roll).grace)
+        rolled = await keys.roll(visit.db, key.id, grace_ms, by=visit.actor, account_id=visit.account.id)
+    except CommandError as error:
+        return await show_one(visit, error=str(error))
+    return await made(visit, rolled.issued, old=key, old_expires_at=rolled.old_expires_at)
+
+
+async def show_revoke(visit: Visit, error: str = "") -> Response:
+    """Says what will happen, and asks for the name."""
+    key = await own_key(visit)
+    if key.revoked_at:
+        return visit.redirect(f"/keys/{key.id}")
+    return visit.page("key_revoke.html", status=400 if error else 200, key=key, error=error)
+
+
+async def revoke(visit: Visit) -> Response:
+    """Revokes the key if its name was typed."""
+    key = await own_key(visit)
+    if visit.fields(Name).name != key.name.strip():
+        return await show_revoke(visit, visit.text("That is not the name of the key."))
+    try:
+        await keys.revoke(visit.db, key.id, by=visit.actor, account_id=visit.account.id)
+    except CommandError as error:
+        return await show_revoke(visit, str(error))
+    notice = visit.text("The key {name} is revoked: every request with it is refused from now on.")
+    return visit.redirect("/keys", notice.format(name=key.name))
+
+
+PAGES = [
+    Page(path="/keys", show=show),
+    Page(path="/keys/{id:int}", show=show_one),
+    Page(path="/keys/{id:int}/live", show=show_live),
+    Page(path="/keys/{id:int}/rename", submit=rename),
+    Page(path="/keys/{id:int}/roll", submit=roll),
+    Page(path="/keys/{id:int}/revoke", show=show_revoke, submit=revoke),
+]
 
 STATES = (N_("active"), N_("expired"), N_("revoked"))

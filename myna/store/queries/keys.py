@@ -1,5 +1,7 @@
 """Queries on API keys. A key is stored as SHA-256 only."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from myna.store.columns import columns
@@ -64,6 +66,46 @@ async def usage(db: Queries, key_id: int) -> KeyUsage:
         key_id,
     )
     return KeyUsage(int(calls), int(ok_calls), int(cost))
+
+
+PAST_ALL = 2**63 - 1
+"""Above every id."""
+
+
+async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
+    """What each of these keys has used, as `usage`."""
+    if not key_ids:
+        return {}
+    placeholders = ", ".join(f"${number}" for number in range(1, len(key_ids) + 1))
+    rows = await db.fetch(
+        f"SELECT key_id, sum(calls), sum(ok_calls), sum(cost) FROM"
+        f" (SELECT key_id, calls, ok_calls, cost FROM key_usage WHERE key_id IN ({placeholders})"
+        f" UNION ALL SELECT key_id, 1, 0, units FROM calls WHERE {OPEN} AND key_id IN ({placeholders})) u"
+        " GROUP BY key_id",
+        *key_ids,
+    )
+    found = {int(key_id): KeyUsage(*map(int, counters)) for key_id, *counters in rows}
+    return {key_id: found.get(key_id, KeyUsage(0, 0, 0)) for key_id in key_ids}
+
+
+async def page(db: Queries, account_id: int, before: int, limit: int) -> list[KeyRow]:
+    """The keys of an account with ids below `before`, newest first."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
+        " WHERE k.account_id = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3",
+        account_id, before, limit,
+    )  # fmt: skip
+    return [KeyRow(*row) for row in rows]
+
+
+async def of_account_by_id(db: Queries, account_id: int, key_id: int) -> KeyRow | None:
+    """The key of this id, if it is one of the account."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
+        " WHERE k.account_id = $1 AND k.id = $2",
+        account_id, key_id,
+    )  # fmt: skip
+    return KeyRow(*rows[0]) if rows else None
 
 
 async def of_account(db: Queries, account_id: int) -> list[KeyRow]:

@@ -1,0 +1,30 @@
+"""The line under a new key: it waits for the first request, and says when it came or why it was refused."""
+
+from functools import partial
+
+from myna.office.live import Part
+from myna.office.visit import Visit
+from myna.store.queries import keys as store
+from myna.store.queries import refusals as refusal_store
+from myna.store.queries.keys import KeyRow
+from myna.store.queries.refusals import Refusal
+
+WITHOUT_KEY_MAX_MS = 600_000
+"""A request without a valid key is shown for this long: it may be somebody else's at the same address."""
+
+
+async def first_request(visit: Visit, key: KeyRow) -> Part:
+    """The line as it is now. It is final once a request has succeeded."""
+    used = (await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id]
+    refusal = None if used.ok_calls else await _refusal(visit, key)
+    html = visit.part("first_request.html", key=key, used=used, refusal=refusal)
+    return Part(html, final=used.ok_calls > 0)
+
+
+async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:
+    """The latest refused request of this key, or one from the visitor's address without a valid key since
+    this key was made."""
+    of_key = await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id))
+    without_key = visit.parts.refusals.without_key(visit.address)
+    oldest = max(key.created_at, visit.now_ms - WITHOUT_KEY_MAX_MS, of_key.at if of_key else 0)
+    return without_key if without_key and without_key.at > oldest else of_key

@@ -1,0 +1,66 @@
+"""Parts of pages that stay up to date, by server-sent events. `Live` in office.js shows them.
+
+A stream ends after a while, and the browser connects again, so that its session is checked again. One page
+has one stream at most: browsers open six connections to a site over HTTP/1.1.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+from markupsafe import Markup
+from msgspec import Struct
+from starlette.responses import Response, StreamingResponse
+
+from myna.errors import Overloaded
+from myna.http.asgi_types import stopping
+from myna.office.visit import Visit
+
+INTERVAL_S = 1.0
+"""Between two looks at the database."""
+STREAM_MAX_S = 300.0
+STREAMS_MAX = 200
+"""Open streams of one process."""
+
+_open = 0
+_json = msgspec.json.Encoder()
+
+
+class Part(Struct, frozen=True):
+    """The content of the element as HTML. `final`: it won't change any more."""
+
+    html: Markup
+    final: bool = False
+
+
+def stream(visit: Visit, render: Callable[[], Awaitable[Part]]) -> Response:
+    """Sends the part each time that it has changed, until it is final. Raises Overloaded."""
+    if _open >= STREAMS_MAX:
+        raise Overloaded("Too many pages are kept up to date at once; load this one again later.")
+    response = StreamingResponse(_events(visit, render), media_type="text/event-stream")
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
+
+
+async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncIterator[bytes]:
+    global _open
+    _open += 1
+    try:
+        until = time.monotonic() + STREAM_MAX_S
+        shown = Markup("")
+        while time.monotonic() < until and not stopping(visit.request.scope):
+            part = await render()
+            if part.html != shown:
+                shown = part.html
+                yield _event("content", str(shown))
+            if part.final:
+                yield _event("end", "")
+                return
+            await asyncio.sleep(INTERVAL_S)
+    finally:
+        _open -= 1
+
+
+def _event(name: str, text: str) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), _json.encode(text))
