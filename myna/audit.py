@@ -22,9 +22,10 @@ from myna.ids import millis_of
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.queries import audit as store
-from myna.store.queries import audit_state
+from myna.store.queries import audit_reports, audit_state, rollup
 from myna.store.queries import config as config_store
 from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
+from myna.zones import day_of, day_start
 
 STEP_ENTRIES = 5_000
 """Ledger entries of one step: a snapshot of some 50 ms."""
@@ -133,6 +134,7 @@ class _Audit:
         self._breaches += await self._db.snapshot(store.broken_now, query_max_s=OPEN_TIMEOUT_S)
         accounts = await self._pages("accounts", store.BALANCE_RULE, self._wrong_balances)
         keys = await self._pages("keys", store.USAGE_RULE, self._wrong_counters)
+        await self._check_reports()
         self._breaches += differences
         if self._full and self._breaches:  # so that every later audit finds it too
             await self._db.transaction(audit_state.drop)
@@ -165,7 +167,9 @@ class _Audit:
         """Checks a range. Returns whether it has no breach, and its counts."""
 
         async def read(db: Queries) -> tuple[list[Breach], Counts]:
-            return await store.broken_in(db, start, end), await store.count(db, start, end)
+            missing = await audit_reports.missing_entries(db, start, end)
+            found = await store.broken_in(db, start, end) + breach_of(audit_reports.ENTRIES_RULE, missing)
+            return found, await store.count(db, start, end)
 
         query_max_s = OPEN_TIMEOUT_S if end == LAST else STEP_TIMEOUT_S
         breaches, counts = await self._db.snapshot(read, query_max_s=query_max_s)
@@ -222,6 +226,20 @@ class _Audit:
         self._breaches += breach_of(rule, wrong)
         return rows
 
+    async def _check_reports(self) -> None:
+        """Checks the tables of the reports, against balances and counters only where these are right. A full
+        audit also sums all entries."""
+        broken = {breach.rule for breach in self._breaches}
+        if store.BALANCE_RULE not in broken:
+            await self._pages("accounts", audit_reports.SUMS_RULE, audit_reports.wrong_sums)
+        if store.USAGE_RULE not in broken:
+            await self._pages("accounts", audit_reports.HOURS_RULE, audit_reports.wrong_hours)
+        await self._pages("accounts", audit_reports.DAYS_RULE, wrong_days)
+        if self._full:
+            await self._pages("accounts", audit_reports.RUNNING_RULE, audit_reports.wrong_running_sums)
+        wrong = await self._db.snapshot(audit_reports.wrong_site_hours, query_max_s=OPEN_TIMEOUT_S)
+        self._breaches += breach_of(audit_reports.SITE_RULE, wrong)
+
     async def _wrong_balances(self, db: Queries, after: int, last: int) -> list[str]:
         stored = not self._full
         return await store.wrong_balances(db, after, last, self._position, self._sums.units, stored=stored)
@@ -256,6 +274,17 @@ async def close(db: Database) -> bytes:
     if not await db.writers_ended():
         return FIRST
     return await audit_state.closable_until(db, fence)  # another audit may have raised it since
+
+
+async def wrong_days(db: Queries, after: int, last: int) -> list[str]:
+    """A line for each key of the accounts with ids above `after` and up to `last` whose days don't sum to
+    their hours, up to the oldest day that is still to be written."""
+    state = await rollup.state(db)
+    ends = (await rollup.pending(db)).ends
+    day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
+    stale = await audit_reports.oldest_unwritten(db)
+    day = day if stale is None else min(day, stale)
+    return await audit_reports.wrong_days(db, after, last, day, day_start(state.zone, day))
 
 
 def _differences(kind: str, found: Mapping[int, object], stored: Mapping[int, object]) -> list[str]:

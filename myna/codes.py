@@ -1,7 +1,7 @@
 """Codes that account holders redeem for units.
 
 An operator makes a batch of codes; the plain codes are shown once, and only their SHA-256 is stored. A code
-gives its units to as many accounts as it has uses, and once to each. A redemption is a grant in the ledger,
+gives its units to as many accounts as it has uses, and once to each. A redemption is an entry of the ledger,
 in the transaction that takes a use of the locked code: two at once can't take the same use.
 """
 
@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from myna import accounts, activity, keys
 from myna.activity import Actor
 from myna.errors import CommandError
+from myna.store.batch import EntryKind
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as account_store
 from myna.store.queries import codes as store
@@ -148,7 +149,7 @@ async def _redeem(connection: Transaction, account_id: int, code_hash: bytes, co
         raise CommandError(f"The balance may be {accounts.UNITS_MAX} units at most.")
     await store.use(connection, code_hash, account_id)
     memo = f"code of batch {code.batch_id}" + (f": {code.memo}" if code.memo else "")
-    balance = await ledger.grant(connection, account_id, code.units, memo)
+    balance = await ledger.grant(connection, account_id, code.units, memo, EntryKind.REDEEM)
     if balance is None:
         raise AssertionError("a grant of units was refused")
     return Redeemed(code.units, structs.replace(account, balance=balance))

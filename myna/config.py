@@ -16,6 +16,7 @@ from myna.errors import CommandError, DatabaseUnavailable
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
+from myna.zones import zone_of
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,11 @@ def _language(text: str) -> str:
     return text
 
 
+def _zone(text: str) -> str:
+    zone_of(text)
+    return text
+
+
 class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
@@ -64,6 +70,7 @@ class SiteSettings(Struct, frozen=True):
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
+    time_zone: Annotated[str, SiteSetting("the zone of days and months in reports", _zone)] = "UTC"
 
 
 SETTINGS: dict[str, SiteSetting] = {

@@ -25,7 +25,8 @@ MynaError                    status  type                    when
     ├── Overloaded
     ├── TooManyBodies
     ├── ShuttingDown
-    └── DatabaseUnavailable
+    ├── DatabaseUnavailable
+    └── ReportTooSlow
 
 Outside the tree: CommitInDoubt, which closes the connection without a response. docs/accounting.md says why
 each sentence about units is true when it is sent.
@@ -252,6 +253,13 @@ class DatabaseUnavailable(Unavailable):
 
     def __init__(self, message: str = "The database is unavailable; nothing was charged, try again.") -> None:
         super().__init__(message)
+
+
+class ReportTooSlow(Unavailable):
+    """A query of a report took longer than the limit. Nothing was read."""
+
+    def __init__(self) -> None:
+        super().__init__("This report takes too long to read; choose a shorter period, or try again.")
 
 
 class CommitInDoubt(Exception):

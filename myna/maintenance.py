@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from myna import audit, clones
+from myna import audit, clones, rollup
 from myna.channels import Channels, record_circuits, record_voices
 from myna.config import DAY_MS, ConfigCache, unreadable
 from myna.engines.interface import EngineFailed
@@ -37,6 +37,7 @@ VOICES_EVERY_S = 300.0
 CIRCUITS_EVERY_S = 1.0
 REFUSALS_EVERY_S = 1.0
 FREE_SPACE_EVERY_S = 1.0
+ROLL_EVERY_S = 1.0
 LEFTOVERS_EVERY_S = 3600.0
 LEFTOVER_AGE_S = 3600.0
 AUDIT_CHECK_S = 60.0
@@ -93,6 +94,7 @@ class Maintenance:
             self.record_circuits: CIRCUITS_EVERY_S,
             self.store_refusals: REFUSALS_EVERY_S,
             self.check_free_space: FREE_SPACE_EVERY_S,
+            self.roll: ROLL_EVERY_S,
             self.audit: min(self._settings.audit_every_s, AUDIT_CHECK_S),
         }
         self._running = [
@@ -167,6 +169,10 @@ class Maintenance:
     async def check_free_space(self) -> None:
         """Checks whether the disk has space for new audio."""
         await self._space.refresh()
+
+    async def roll(self) -> None:
+        """Folds what the batches wrote into the tables of the reports."""
+        await rollup.roll(self._db, self._config.settings.time_zone)
 
     async def check_quota(self) -> None:
         """Checks which accounts have reached the storage quota."""

@@ -122,7 +122,7 @@ def _shown_entry(row: Entry) -> dict[str, object]:
         "kind": kind.name.lower(),
         "units": row.units,
         "balance": row.balance,
-        "call": "" if kind is EntryKind.GRANT else row.call_id.hex(),
+        "call": "" if kind in (EntryKind.GRANT, EntryKind.REDEEM) else row.call_id.hex(),
         "request_id": row.request_id,
         "memo": row.memo,
     }

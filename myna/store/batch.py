@@ -24,6 +24,8 @@ class EntryKind(IntEnum):
     CHARGE = 0
     REFUND = 1
     GRANT = 2
+    REDEEM = 3
+    """the units of a code"""
 
 
 class TaskStatus(IntEnum):

@@ -90,6 +90,10 @@ class Database(Queries, Protocol):
         """Runs `work` on one snapshot of the data, without stopping writers. A query on PostgreSQL that takes
         longer than `query_max_s` (None: six hours) raises TimeoutError."""
 
+    async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
+        """Runs `work` on one snapshot of the data, on a connection for reports: no call waits for it.
+        A query that takes longer than `REPORT_QUERY_MAX_MS` raises ReportTooSlow."""
+
     async def writers_ended(self) -> bool:
         """Waits for every transaction that has written by now; False if one takes too long."""
 

@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import asyncpg
 
+from myna.errors import ReportTooSlow
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.database import Queries
+from myna.store.limits import REPORT_QUERY_MAX_MS
 from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
 from myna.store.tables.postgresql import PostgresqlTables
@@ -33,6 +36,8 @@ SESSION = {
     "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
     "lock_timeout": str(LOCK_WAIT_MS),
 }
+REPORT_CONNECTIONS_MAX = 3
+"""Connections for reports, opened when used. They take none of the pool's."""
 CANCEL_TIMEOUT_S = 1.0
 """How long it may take to cancel a query whose caller stopped waiting."""
 CLOSE_TIMEOUT_S = 2.0
@@ -113,9 +118,10 @@ class Postgresql:
     )
     locked: tuple[type[Exception], ...] = (asyncpg.LockNotAvailableError, LockTimedOut)
 
-    def __init__(self, url: str, pool: Any) -> None:
+    def __init__(self, url: str, pool: Any, reports: Any) -> None:
         self._url = url
         self._pool = pool
+        self._reports = reports
         self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE)
         self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT)
         self._closing: set[asyncio.Task[None]] = set()
@@ -123,17 +129,10 @@ class Postgresql:
 
     @classmethod
     async def open(cls, url: str) -> "Postgresql":
-        pool = await asyncpg.create_pool(
-            url,
-            min_size=1,
-            max_size=POOL_MAX,
-            timeout=CONNECT_TIMEOUT_S,
-            command_timeout=COMMAND_TIMEOUT_S,
-            server_settings={"application_name": "myna"},
-            init=partial(configure, SESSION),
-            reset=_no_reset,
-        )
-        return cls(url, pool)
+        limited = SESSION | {"statement_timeout": str(REPORT_QUERY_MAX_MS)}
+        pool = await _open_pool(url, "myna", SESSION, least=1, most=POOL_MAX)
+        reports = await _open_pool(url, "myna-reports", limited, least=0, most=REPORT_CONNECTIONS_MAX)
+        return cls(url, pool, reports)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         async with self._connection() as raw:
@@ -179,6 +178,13 @@ class Postgresql:
         async with self._transaction(isolation="repeatable_read", readonly=True) as raw:
             return await work(PostgresqlConnection(raw, query_max_s or LONG_TIMEOUT_S))
 
+    async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
+        try:
+            async with self._transaction(self._reports, isolation="repeatable_read", readonly=True) as raw:
+                return await work(PostgresqlConnection(raw))
+        except asyncpg.QueryCanceledError:
+            raise ReportTooSlow from None
+
     async def writers_ended(self) -> bool:
         """A transaction gets its id with its first write or row lock. So each transaction that has written by
         now has an id below this statement's."""
@@ -209,10 +215,10 @@ class Postgresql:
             raise
 
     @contextlib.asynccontextmanager
-    async def _transaction(self, **options: Any) -> AsyncIterator[Any]:
+    async def _transaction(self, pool: Any = None, **options: Any) -> AsyncIterator[Any]:
         """A connection of the pool in a transaction. Where a query was interrupted, the connection is closed,
         which ends the transaction: a ROLLBACK might never be answered."""
-        async with self._connection() as raw:
+        async with self._connection(pool) as raw:
             transaction = raw.transaction(**options)
             await transaction.start()
             try:
@@ -225,35 +231,36 @@ class Postgresql:
             await transaction.commit()
 
     @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        """A connection of the pool."""
-        raw = await self._pool.acquire()
+    async def _connection(self, pool: Any = None) -> AsyncIterator[Any]:
+        """A connection of the pool, or of another one."""
+        pool = pool or self._pool
+        raw = await pool.acquire()
         try:
             yield raw
         except _INTERRUPTED:
-            closing = asyncio.create_task(self._cancel_and_close(raw), name="interrupted-query")
+            closing = asyncio.create_task(self._cancel_and_close(pool, raw), name="interrupted-query")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             raise
         except BaseException:
-            await self._pool.release(raw)
+            await pool.release(raw)
             raise
-        await self._pool.release(raw)
+        await pool.release(raw)
 
-    async def _cancel_and_close(self, raw: Any) -> None:
+    async def _cancel_and_close(self, pool: Any, raw: Any) -> None:
         """Closes a connection after its interrupted query was cancelled. If the cancel gets no answer, the
         connection is dead and others of the pool may be: all are replaced."""
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT_S):
                 await raw.execute("SELECT 1")
         except TimeoutError:
-            await self._pool.expire_connections()
+            await pool.expire_connections()
         except self.unavailable:
             pass  # it was closed, or its transaction failed
         finally:
             with contextlib.suppress(asyncpg.InterfaceError):  # it was closed already
                 raw.terminate()
-            await self._pool.release(raw)
+            await pool.release(raw)
 
     async def listen(self, channel: str, notify: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         listening = asyncio.create_task(self._listen(channel, notify), name=f"listen-{channel}")
@@ -305,7 +312,20 @@ class Postgresql:
         await self._contended_writer.drop()
         with contextlib.suppress(TimeoutError):  # the pool then terminates its connections
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._pool.close()
+                await asyncio.gather(self._pool.close(), self._reports.close())
+
+
+async def _open_pool(url: str, name: str, session: Mapping[str, str], *, least: int, most: int) -> Any:
+    return await asyncpg.create_pool(
+        url,
+        min_size=least,
+        max_size=most,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=COMMAND_TIMEOUT_S,
+        server_settings={"application_name": name},
+        init=partial(configure, session),
+        reset=_no_reset,
+    )
 
 
 async def _no_reset(_raw: Any) -> None:

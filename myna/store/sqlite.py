@@ -1,7 +1,7 @@
 """SQLite: one writer thread, one reading connection on the caller's thread, one file.
 
 Reads are point look-ups and short pages that take a few microseconds: switching to another thread would cost
-more. A long read (`snapshot`) has a separate thread and connection.
+more. A long read (`snapshot`) and the reports (`read`) have a separate thread and connection.
 
 Only one process serves. A command of the command line is a second writer for a short time: it requests the
 write lock (`sqlite_handover.py`), and the serving writer yields it between two transactions.
@@ -25,8 +25,10 @@ import apsw
 from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
+from myna.store.database import Queries
 from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
+from myna.store.sqlite_reports import ReportReader
 from myna.store.tables.sqlite import SqliteTables
 
 T = TypeVar("T")
@@ -142,6 +144,7 @@ class Sqlite:
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
         self._writer = SqliteConnection(path, clock, read_only=False)
         self._reader = SqliteConnection(path, clock, read_only=True)
+        self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
         self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
@@ -179,6 +182,9 @@ class Sqlite:
 
         return await asyncio.to_thread(read)
 
+    async def read(self, work: Callable[[Queries], Awaitable[T]]) -> T:
+        return await self._reports.run(lambda connection: finish(work(connection)))
+
     async def writers_ended(self) -> bool:
         """There is one writer, so none is left."""
         return True
@@ -206,6 +212,7 @@ class Sqlite:
     async def close(self) -> None:
         if self._checkpoints:
             await asyncio.to_thread(self._checkpoints.close)
+        await asyncio.to_thread(self._reports.close, CLOSE_MAX_S)
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_MAX_S)
         self._reader.raw.close()

@@ -6,9 +6,7 @@ Runs inside the writer's transaction, so no other transaction changes what it ha
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from functools import lru_cache
-from itertools import chain
-from typing import NamedTuple, cast
+from typing import cast
 
 import apsw
 import msgspec
@@ -29,42 +27,12 @@ from myna.store.batch import (
     Replayed,
     TaskStatus,
 )
+from myna.store.hours import hour_of
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
+from myna.store.sqlite_changes import Changes, Statement, write
 from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
-
-
-_ROWS_MAX = 64
-"""How many rows a statement writes, or a lower power of two: with few sizes all statements stay prepared.
-Each statement releases the interpreter lock, so fewer are better."""
-
-
-class _Statement(NamedTuple):
-    """SQL that writes rows: the text before them, of one row, and after them. `one` is a statement for a
-    single row, which SQLite runs without a temporary table."""
-
-    head: str
-    row: str
-    tail: str = ""
-    one: str = ""
-
-
-_INSERT_ENTRIES = _Statement(
-    "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ", "(?, ?, ?, ?, ?)"
-)
-_UPDATE_BALANCES = _Statement(
-    "UPDATE accounts SET balance = balance + e.column2 FROM (VALUES ",
-    "(?, ?)",
-    ") AS e WHERE accounts.id = e.column1 AND balance + e.column2 >= 0",
-    one="UPDATE accounts SET balance = balance + ?2 WHERE id = ?1 AND balance + ?2 >= 0",
-)
-_ADD_USAGE = _Statement(
-    "INSERT INTO key_usage (key_id, calls, ok_calls, cost) VALUES ",
-    "(?, ?, ?, ?)",
-    """ ON CONFLICT (key_id) DO UPDATE SET
-    calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost""",
-)
 
 
 class _Key(msgspec.Struct):
@@ -85,54 +53,15 @@ class _Account(msgspec.Struct):
     balance: int
 
 
-class _Changes:
-    """The net changes of rows that many calls share, written once at the end."""
-
-    def __init__(self) -> None:
-        self.balances: defaultdict[int, int] = defaultdict(int)
-        self.keys: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-        self.entries: list[tuple[bytes, int, int, int]] = []
-
-    def add_entry(self, call_id: bytes, kind: EntryKind, account_id: int, units: int) -> None:
-        self.entries.append((call_id, kind, account_id, units))
-        self.balances[account_id] += units
-
-    def count(self, key_id: int, ok_calls: int, cost: int) -> None:
-        """Adds an ended call to the counters of its key."""
-        counters = self.keys[key_id]
-        counters[0] += 1
-        counters[1] += ok_calls
-        counters[2] += cost
-
-    def write(self, db: apsw.Connection, now: int) -> None:
-        _write(db, _INSERT_ENTRIES, [(*entry, now) for entry in self.entries])
-        changed = [(account, units) for account, units in self.balances.items() if units]
-        if _write(db, _UPDATE_BALANCES, changed) != len(changed):
-            raise AssertionError("a balance would be below zero")
-        _write(db, _ADD_USAGE, [(key, *counters) for key, counters in self.keys.items()])
-
-
 def run(
     db: apsw.Connection, ends: Sequence[End], charges: Sequence[Charge], now: int
 ) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
     """Runs the batch: ends first, so that the charges can use the refunded units."""
-    changes = _Changes()
+    changes = Changes(now)
     ended = _end(db, ends, changes, now) if ends else []
     charged = _charge(db, charges, changes, now) if charges else []
-    changes.write(db, now)
+    changes.write(db)
     return ended, charged
-
-
-def _write(db: apsw.Connection, statement: _Statement, rows: Sequence[tuple[object, ...]]) -> int:
-    """Writes the rows; returns how many rows of the database changed."""
-    changed = begin = 0
-    while left := len(rows) - begin:
-        size = min(_ROWS_MAX, 1 << left.bit_length() - 1)
-        chunk = rows[begin : begin + size]
-        db.execute(_sql(statement, size), list(chain.from_iterable(chunk)))
-        changed += db.changes()
-        begin += size
-    return changed
 
 
 def _array(values: Collection[bytes]) -> object:
@@ -141,23 +70,17 @@ def _array(values: Collection[bytes]) -> object:
     return apsw.carray(tuple(values))
 
 
-@lru_cache
-def _sql(statement: _Statement, rows: int) -> str:
-    if rows == 1 and statement.one:
-        return statement.one
-    return statement.head + ", ".join([statement.row] * rows) + statement.tail
-
-
 # ---- ends
 
 # Those of these calls that are open, each with its index among them, in one row: SQLite releases and takes
-# the interpreter lock for each row.
+# the interpreter lock for each row. Then the minutes at which an hour of the reports begins, in ms.
 _OPEN_CALLS = f"""
-SELECT json_group_array(json_array(o.rowid - 1, c.account_id, c.key_id, c.units))
+SELECT json_group_array(json_array(o.rowid - 1, c.account_id, c.key_id, c.units, c.pays, c.created_at)),
+       (SELECT hour_offset_ms FROM site)
 FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.{OPEN}
 """
-_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int]])
+_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
 _END_CALLS = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id IN carray(?1) AND {OPEN}"
 _END_CALL = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
@@ -174,21 +97,23 @@ _STORE_ANSWER = "UPDATE reservations SET answer = ?2, draft = NULL WHERE call_id
 _DELETE_KEYS = "DELETE FROM reservations WHERE call_id IN carray(?1)"
 
 
-def _end(db: apsw.Connection, ends: Sequence[End], changes: _Changes, now: int) -> list[EndOutcome]:
+def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -> list[EndOutcome]:
     first: dict[bytes, End] = {}  # two ends of one call in one batch: the first to arrive wins
     for end in ends:
         first.setdefault(end.call_id, end)
     wanted = list(first.values())
     moved: list[End] = []
-    ((found,),) = db.execute(_OPEN_CALLS, (_array(first),))
-    for index, account_id, key_id, units in _open_calls.decode(found):
+    ((found, hour_offset),) = db.execute(_OPEN_CALLS, (_array(first),))
+    changes.hour = hour_of(now, hour_offset)
+    for index, account_id, key_id, units, pays, created_at in _open_calls.decode(found):
         end = wanted[index]
         moved.append(end)
+        ms = max(now - created_at, 0)
         if end.state == CallState.KEPT:
-            changes.count(key_id, 1, units)
+            changes.count(account_id, key_id, pays, 1, units, ms, end.channel)
         else:
-            changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)
-            changes.count(key_id, 0, 0)
+            changes.add_entry(end.call_id, EntryKind.REFUND, account_id, key_id, units)
+            changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
     _end_calls(db, moved, now)
     _end_tasks_and_responses(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
@@ -252,7 +177,7 @@ _INSERT_KEY = """
 INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, answer, draft)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
-_INSERT_CALLS = _Statement(
+_INSERT_CALLS = Statement(
     "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, state, created_at, deadline)"
     " VALUES ",
     f"(?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
@@ -264,7 +189,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 
 
 def _charge(
-    db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
+    db: apsw.Connection, charges: Sequence[Charge], changes: Changes, now: int
 ) -> list[ChargeOutcome]:
     """Decides each charge in order of arrival. A refused one does not affect the others."""
     opened: list[tuple[object, ...]] = []
@@ -288,12 +213,12 @@ def _charge(
             charge.request_id,
         )
         opened.append((*row, now, now + charge.deadline_ms))
-    _write(db, _INSERT_CALLS, opened)
+    write(db, _INSERT_CALLS, opened)
     return outcomes
 
 
 def _read_keys(
-    db: apsw.Connection, charges: Sequence[Charge], changes: _Changes, now: int
+    db: apsw.Connection, charges: Sequence[Charge], changes: Changes, now: int
 ) -> list[_Key | None]:
     """The key of each charge, None if unknown. Charges of one account share its `_Account`."""
     found: list[_Key | None] = [None] * len(charges)
@@ -336,10 +261,10 @@ def _refusal(
     return None
 
 
-def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: _Changes, now: int) -> Charged:
+def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: Changes, now: int) -> Charged:
     account = key.account
     account.balance -= charge.units
-    changes.add_entry(charge.call_id, EntryKind.CHARGE, account.account_id, -charge.units)
+    changes.add_entry(charge.call_id, EntryKind.CHARGE, account.account_id, key.key_id, -charge.units)
     task_id = _create_task(db, charge, account.account_id, now) if charge.task else 0
     if charge.idempotency_key:
         draft = charge.draft.replace(TASK_PLACEHOLDER, str(task_id)) if charge.draft else None

@@ -7,6 +7,7 @@ two guards check the same, both are removed together.
 from msgspec import Struct
 
 BATCH = "myna/store/sqlite_batch.py"
+CHANGES = "myna/store/sqlite_changes.py"
 LITE = "myna/store/migrations/0001_start.sqlite.sql"
 PG = "myna/store/migrations/0001_start.postgresql.sql"
 ROUTINES = "myna/store/migrations/routines.postgresql.sql"
@@ -51,10 +52,10 @@ def guard(name: str, file: str, old: str, new: str, test: str, error: str = ASSE
 
 PYTHON_UNITS = Change(BATCH, "if key.account.balance < charge.units:", "if False:")
 STATEMENT_UNITS = Change(
-    BATCH, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
+    CHANGES, "WHERE accounts.id = e.column1 AND balance + e.column2 >= 0", "WHERE accounts.id = e.column1"
 )
-STATEMENT_UNITS_ONE = Change(BATCH, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
-UNITS_COUNT = Change(BATCH, 'raise AssertionError("a balance would be below zero")', "pass")
+STATEMENT_UNITS_ONE = Change(CHANGES, "WHERE id = ?1 AND balance + ?2 >= 0", "WHERE id = ?1")
+UNITS_COUNT = Change(CHANGES, 'raise AssertionError("a balance would be below zero")', "pass")
 OPEN_READ = Change(BATCH, "\nWHERE c.{OPEN}", "")
 OPEN_WRITTEN = Change(BATCH, "id IN carray(?1) AND {OPEN}", "id IN carray(?1)")
 OPEN_WRITTEN_ONE = Change(BATCH, "WHERE id = ?1 AND {OPEN}", "WHERE id = ?1")
@@ -174,15 +175,15 @@ ON_SQLITE = (
     guard(
         "ledger entry of a refund",
         BATCH,
-        "changes.add_entry(end.call_id, EntryKind.REFUND, account_id, units)",
+        "changes.add_entry(end.call_id, EntryKind.REFUND, account_id, key_id, units)",
         "changes.balances[account_id] += units",
         BATCHES + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(
         "cost counter of a refund",
         BATCH,
-        "changes.count(key_id, 0, 0)",
-        "changes.count(key_id, 0, units)",
+        "changes.count(account_id, key_id, pays, 0, 0, ms,",
+        "changes.count(account_id, key_id, pays, 0, units, ms,",
         BATCHES + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(

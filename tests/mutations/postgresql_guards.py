@@ -176,8 +176,8 @@ ON_POSTGRESQL = (
     guard(
         "cost counter of a refund",
         ROUTINES,
-        "coalesce(sum(units) FILTER (WHERE state = 1), 0)",
-        "sum(units)",
+        "coalesce(sum(units) FILTER (WHERE state = 1), 0) AS cost",
+        "sum(units) AS cost",
         BATCHES + "a_refund_returns_the_units_of_its_call[postgresql]",
     ),
     guard(

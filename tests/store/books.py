@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from myna import accounts, keys
+from myna.audit import wrong_days
 from myna.ids import new_id
 from myna.keys import Scope
 from myna.store.batch import (
@@ -32,7 +33,7 @@ from myna.store.batch import (
 from myna.store.database import Database, Queries, Transaction
 from myna.store.migrate import migrate
 from myna.store.postgresql import Postgresql
-from myna.store.queries import audit
+from myna.store.queries import audit, audit_reports
 from myna.store.queries import keys as key_store
 from myna.store.sqlite import Sqlite, clock_ms
 from tests.rig.actors import TESTER
@@ -179,7 +180,8 @@ class Books:
             page = (db, 0, audit.ID_MAX, audit.FIRST, known)
             found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
             found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
-            return found + audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
+            found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
+            return found + await broken_reports(db, {breach.rule for breach in found})
 
         return await self.db.snapshot(read)
 
@@ -217,6 +219,24 @@ async def _migrated() -> bytes:
         await db.close()
         assert [found.name for found in file.parent.glob("myna.sqlite*")] == [file.name]
         return file.read_bytes()
+
+
+async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
+    """The rules on the tables of the reports that are broken, besides these."""
+    everyone = (db, 0, audit.ID_MAX)
+    wrong = {
+        audit_reports.ENTRIES_RULE: await audit_reports.missing_entries(db, audit.FIRST, audit.LAST),
+        audit_reports.SUMS_RULE: await audit_reports.wrong_sums(*everyone),
+        audit_reports.RUNNING_RULE: await audit_reports.wrong_running_sums(*everyone),
+        audit_reports.HOURS_RULE: await audit_reports.wrong_hours(*everyone),
+        audit_reports.DAYS_RULE: await wrong_days(*everyone),
+        audit_reports.SITE_RULE: await audit_reports.wrong_site_hours(db),
+    }
+    if audit.BALANCE_RULE in broken:
+        del wrong[audit_reports.SUMS_RULE]
+    if audit.USAGE_RULE in broken:
+        del wrong[audit_reports.HOURS_RULE]
+    return [breach for rule, lines in wrong.items() for breach in audit.breach_of(rule, lines)]
 
 
 def charged_of(customer: Customer, balance: int, task_id: int = 0) -> Charged:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, codes
+from myna import audit, codes, rollup
 from myna.store.batch import Audio, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.store.migrate import migrate
@@ -17,6 +17,14 @@ from myna.store.queries.audit import (
     SHOWN_MAX,
     SWEEP_GRACE_MS,
     USAGE_RULE,
+)
+from myna.store.queries.audit_reports import (
+    DAYS_RULE,
+    ENTRIES_RULE,
+    HOURS_RULE,
+    RUNNING_RULE,
+    SITE_RULE,
+    SUMS_RULE,
 )
 from myna.wire.farm import TRIES_MAX
 from tests.rig.actors import TESTER
@@ -61,6 +69,7 @@ async def audit_ready(books: Books) -> None:
     await books.sql("UPDATE clones SET status = 3, reason = 'too loud' WHERE voice_id = 'failed'")
     made = await codes.add(books.db, units=5, count=2, uses=2, life_ms=0, memo="", by=TESTER)
     await codes.redeem(books.db, customer.name, made.codes[0], by=TESTER)
+    await rollup.roll(books.db, "UTC")
     assert await books.audit() == []
 
 
@@ -68,6 +77,7 @@ LEASED = "status = 1, node_id = 7, epoch = 1, tries = 1, token_hash = $1"
 CLONE = """INSERT INTO clones (voice_id, account_id, name, language, transcript, sample, sample_bytes,
     sample_sha256, sample_ms, consent_by, consent_text, consent_at, created_at)
     VALUES ($1, $2, '小明', 'zh', '你好', 'a.wav', 8, $3, 3500, 'its owner', 'yes', 1, 1)"""
+REPORTS_RULES = (ENTRIES_RULE, SUMS_RULE, RUNNING_RULE, HOURS_RULE, DAYS_RULE, SITE_RULE)
 ENTRY = "INSERT INTO ledger (call_id, kind, account_id, units, created_at)"
 
 BALANCE = "an account's balance is the sum"
@@ -130,6 +140,18 @@ BREAKS = {
     "UPDATE key_usage SET cost = cost - 1": COUNTERS,
     "UPDATE codes SET uses_left = uses_left + 1": CODE_USES,
     "DELETE FROM redemptions": CODE_USES,
+    "DELETE FROM entries WHERE kind = 1": ENTRIES_RULE,
+    "UPDATE entries SET units = units - 1 WHERE kind = 0": ENTRIES_RULE,
+    "UPDATE entries SET balance = balance + 1": SUMS_RULE,
+    "UPDATE entries SET number = number + 1 WHERE kind = 2": RUNNING_RULE,
+    "UPDATE usage_hours SET calls = calls + 1": HOURS_RULE,
+    "UPDATE usage_hours SET ok_calls = ok_calls - 1": HOURS_RULE,
+    "UPDATE usage_hours SET units = units + 1": HOURS_RULE,
+    "DELETE FROM usage_hours": HOURS_RULE,
+    "INSERT INTO usage_days SELECT account_id, 1, key_id, kind, 1, 0, 0, 0 FROM usage_hours": DAYS_RULE,
+    "UPDATE site_hours SET calls = calls + 1": SITE_RULE,
+    "UPDATE site_hours SET ok_calls = ok_calls + 1": SITE_RULE,
+    "DELETE FROM site_hours": SITE_RULE,
 }
 OF_QUEUED = {
     "node_id = 7": QUEUED_OR_LOCAL,
@@ -156,7 +178,7 @@ for change, rule in OF_LEASES.items():
 
 
 def test_every_rule_of_the_audit_has_a_breach() -> None:
-    rules = {*RANGE_RULES, *RULES_OF_NOW, BALANCE_RULE, USAGE_RULE}
+    rules = {*RANGE_RULES, *RULES_OF_NOW, BALANCE_RULE, USAGE_RULE, *REPORTS_RULES}
     assert {rule for rule in rules if rule.startswith(tuple(BREAKS.values()))} == rules
 
 

@@ -220,6 +220,7 @@ async def test_a_range_with_an_open_transaction_is_not_closed(
     customer, other = await books.customer(units=100), await books.customer(units=100)
     await calls(books, customer, 3)
     granted, committing = asyncio.Event(), asyncio.Event()
+    entry_id = first_of(clock_ms() - 5000)
 
     async def late(connection: Transaction) -> None:
         await connection.fetch("UPDATE accounts SET balance = balance + 1 WHERE id = $1", other.account_id)
@@ -227,7 +228,11 @@ async def test_a_range_with_an_open_transaction_is_not_closed(
         await committing.wait()
         await connection.fetch(
             "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 2, $2, 1, 1)",
-            first_of(clock_ms() - 5000), other.account_id,
+            entry_id, other.account_id,
+        )  # fmt: skip
+        await connection.fetch(
+            "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, 1, 1, $2, '[]')",
+            entry_id, f'[["{entry_id.hex()}", 2, {other.account_id}, 0, 1]]',
         )  # fmt: skip
 
     writing = asyncio.create_task(books.db.transaction(late))

@@ -127,6 +127,6 @@ async def test_unknown_states_are_refused(books: Books, statement: str) -> None:
 async def test_unknown_kinds_of_entries_are_refused(books: Books) -> None:
     with pytest.raises(REFUSED, match=r"(?i)check"):
         await books.sql(
-            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 3, 1, 1, 1)",
+            "INSERT INTO ledger (call_id, kind, account_id, units, created_at) VALUES ($1, 4, 1, 1, 1)",
             new_id(),
         )

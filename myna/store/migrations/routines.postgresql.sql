@@ -2,7 +2,7 @@
 --
 -- The states, as in `store/batch.py` and `store/states.py`:
 --   calls.state    0 open     1 kept         2 refunded
---   ledger.kind    0 charge   1 refund       2 grant
+--   ledger.kind    0 charge   1 refund       2 grant       3 redeemed code
 --   tasks.status   0 queued   1 processing   2 completed   3 failed
 --
 -- Accounts are locked first, in ascending order: an account's row is the lock of all its rows in other tables.
@@ -44,6 +44,9 @@ DECLARE
     free_tasks bytea[];
     locked_tasks bytea[];
     m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
+    m_pays bigint[]; m_times bigint[]; m_channels text[];
+    v_hour bigint;
+    v_ends text := '[]';
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
     remaining bigint;
     changed bigint;
@@ -102,11 +105,12 @@ BEGIN
             ) AS e
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)
               AND NOT calls.id = ANY (locked_tasks)
-            RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state
+            RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state, calls.pays,
+                      greatest(v_now - calls.created_at, 0) AS ms, e.channel
         )
         SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
-               array_agg(state)
-        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states FROM moved;
+               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel)
+        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels FROM moved;
 
         IF 2 = ANY (m_states) THEN
             INSERT INTO ledger (call_id, kind, account_id, units, created_at)
@@ -260,7 +264,7 @@ BEGIN
             FROM unnest(m_keys, m_units, m_states) AS m(key_id, units, state) GROUP BY key_id
         ), found AS (
             UPDATE key_usage SET calls = key_usage.calls + c.calls, ok_calls = key_usage.ok_calls + c.ok_calls,
-                                 cost = key_usage.cost + c.cost
+                                 cost = key_usage.cost + c.cost, last_used_at = greatest(last_used_at, v_now)
             FROM counted AS c CROSS JOIN LATERAL (
                 SELECT u.ctid AS place FROM key_usage u WHERE u.key_id >= c.key_id AND u.key_id <= c.key_id
                 ORDER BY u.key_id DESC LIMIT 1
@@ -268,7 +272,52 @@ BEGIN
             WHERE key_usage.ctid = current.place
             RETURNING key_usage.key_id
         )
-        INSERT INTO key_usage (key_id, calls, ok_calls, cost)
-        SELECT key_id, calls, ok_calls, cost FROM counted WHERE key_id NOT IN (SELECT key_id FROM found);
+        INSERT INTO key_usage (key_id, calls, ok_calls, cost, last_used_at)
+        SELECT key_id, calls, ok_calls, cost, v_now FROM counted WHERE key_id NOT IN (SELECT key_id FROM found);
+
+        -- `hour_of` in `store/hours.py` is the same.
+        SELECT v_now - (v_now + hour_offset_ms) % 3600000 INTO v_hour FROM site;
+        WITH counted AS (
+            SELECT account_id, key_id, pays, count(*) AS calls, count(*) FILTER (WHERE state = 1) AS ok_calls,
+                   coalesce(sum(units) FILTER (WHERE state = 1), 0) AS units, sum(ms) AS ms
+            FROM unnest(m_accounts, m_keys, m_pays, m_units, m_states, m_times)
+                 AS m(account_id, key_id, pays, units, state, ms)
+            GROUP BY account_id, key_id, pays
+        ), found AS (
+            UPDATE usage_hours SET calls = usage_hours.calls + c.calls, ok_calls = usage_hours.ok_calls + c.ok_calls,
+                                   units = usage_hours.units + c.units, ms = usage_hours.ms + c.ms
+            FROM counted AS c CROSS JOIN LATERAL (
+                SELECT h.ctid AS place FROM usage_hours h
+                WHERE (h.account_id, h.hour, h.key_id, h.kind) >= (c.account_id, v_hour, c.key_id, c.pays)
+                  AND (h.account_id, h.hour, h.key_id, h.kind) <= (c.account_id, v_hour, c.key_id, c.pays)
+                ORDER BY h.account_id DESC, h.hour DESC, h.key_id DESC, h.kind DESC LIMIT 1
+            ) AS current
+            WHERE usage_hours.ctid = current.place
+            RETURNING usage_hours.account_id, usage_hours.key_id, usage_hours.kind
+        )
+        INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)
+        SELECT account_id, v_hour, key_id, pays, calls, ok_calls, units, ms FROM counted
+        WHERE (account_id, key_id, pays) NOT IN (SELECT account_id, key_id, kind FROM found);
+
+        SELECT json_agg(json_build_array(account_id, v_hour, pays, CASE state WHEN 1 THEN 1 ELSE 0 END,
+                                         CASE state WHEN 1 THEN units ELSE 0 END, ms, channel))::text
+        INTO v_ends
+        FROM unnest(m_accounts, m_pays, m_states, m_units, m_times, m_channels)
+             AS m(account_id, pays, state, units, ms, channel);
+    END IF;
+
+    IF m_keys IS NOT NULL OR cardinality(g_ns) > 0 THEN
+        INSERT INTO outbox (id, at, size, entries, ends)
+        SELECT int8send(v_now) || uuid_send(gen_random_uuid()), v_now,
+               count(*) + coalesce(cardinality(m_ns), 0),
+               coalesce(json_agg(json_build_array(encode(id, 'hex'), kind, account_id, key_id, units)), '[]')::text, v_ends
+        FROM (
+            SELECT id, 1 AS kind, account_id, key_id, units
+            FROM unnest(m_ids, m_accounts, m_keys, m_units, m_states) AS m(id, account_id, key_id, units, state)
+            WHERE state = 2
+            UNION ALL
+            SELECT c_ids[g.n], 0, g.account_id, g.key_id, -g.units
+            FROM unnest(g_ns, g_accounts, g_keys, g_units) AS g(n, account_id, key_id, units)
+        ) AS e;
     END IF;
 END $$;

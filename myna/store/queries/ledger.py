@@ -1,5 +1,6 @@
 """Queries on calls and the ledger outside the batch: grants, overdue calls, stored answers."""
 
+import msgspec
 from msgspec import Struct
 
 from myna.ids import new_id
@@ -8,9 +9,14 @@ from myna.store.database import Queries, Transaction
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.states import ENDED, OPEN
 
+_json = msgspec.json.Encoder()
 
-async def grant(db: Transaction, account_id: int, units: int, memo: str) -> int | None:
-    """Adds `units` (negative: takes them) and a ledger entry. Returns the new balance; None if below zero.
+
+async def grant(
+    db: Transaction, account_id: int, units: int, memo: str, kind: EntryKind = EntryKind.GRANT
+) -> int | None:
+    """Adds `units` (negative: takes them) and a ledger entry of this kind. Returns the new balance; None if
+    below zero.
 
     The fence is read after the account was locked: see `audit_state` on who may add entries below it.
     """
@@ -21,10 +27,15 @@ async def grant(db: Transaction, account_id: int, units: int, memo: str) -> int 
     if not rows:
         return None
     ((closed_before,),) = await db.fetch("SELECT closed_before FROM site")
-    await db.fetch(
+    entry_id = new_id(bytes(closed_before))
+    ((created_at,),) = await db.fetch(
         "INSERT INTO ledger (call_id, kind, account_id, units, memo, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, now_ms())",
-        new_id(bytes(closed_before)), int(EntryKind.GRANT), account_id, units, memo,
+        " VALUES ($1, $2, $3, $4, $5, now_ms()) RETURNING created_at",
+        entry_id, int(kind), account_id, units, memo,
+    )  # fmt: skip
+    await db.fetch(
+        "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, $2, 1, $3, '[]')",
+        entry_id, created_at, _json.encode([(entry_id.hex(), int(kind), account_id, 0, units)]).decode(),
     )  # fmt: skip
     return int(rows[0][0])
 

@@ -1,0 +1,147 @@
+"""The rules of the audit on the tables of the reports. They apply once the books from before are folded.
+
+What is in the outbox is not folded yet: a rule counts it as if it were. So each rule reads the tables and the
+outbox in one snapshot.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from myna.store.database import Queries, Row
+from myna.store.queries import rollup as store
+from myna.store.queries.rollup import ALL_REBUILT, Pending
+
+ENTRIES_RULE = "a ledger entry is in the reports' ledger once, or in the outbox"
+SUMS_RULE = "the last entry of the reports' ledger has its account's balance"
+RUNNING_RULE = "an entry of the reports' ledger has the sums of the entries up to it"
+HOURS_RULE = "a key's hours sum to its counters"
+DAYS_RULE = "a key's days sum to its hours"
+SITE_RULE = "the site's hours sum to those of the keys"
+
+_MISSING = """
+SELECT l.call_id, l.kind, l.account_id, l.units, e.units FROM ledger l
+LEFT JOIN entries e ON e.account_id = l.account_id AND e.at = l.created_at AND e.call_id = l.call_id
+     AND e.kind = l.kind
+WHERE l.call_id >= $1 AND l.call_id < $2 AND (e.call_id IS NULL OR e.units <> l.units)"""
+_LAST_SUMS = """
+SELECT a.id, a.balance, coalesce((
+    SELECT e.balance FROM entries e WHERE e.account_id = a.id
+    ORDER BY e.at DESC, e.call_id DESC, e.kind DESC LIMIT 1), 0)
+FROM accounts a WHERE a.id > $1 AND a.id <= $2"""
+_RUNNING = """
+SELECT account_id, at, call_id, kind, number, n, balance, s FROM (
+    SELECT account_id, at, call_id, kind, number, balance, units,
+           row_number() OVER w AS n, sum(units) OVER w AS s
+    FROM entries WHERE account_id > $1 AND account_id <= $2
+    WINDOW w AS (PARTITION BY account_id ORDER BY at, call_id, kind)) AS summed
+WHERE number <> n OR balance <> s"""
+_HOURS = """
+SELECT key_id, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
+    SELECT u.key_id, u.calls, u.ok_calls, u.cost AS units FROM keys k JOIN key_usage u ON u.key_id = k.id
+    WHERE k.account_id > $1 AND k.account_id <= $2
+    UNION ALL SELECT key_id, -calls, -ok_calls, -units FROM usage_hours
+    WHERE account_id > $1 AND account_id <= $2) AS found
+GROUP BY key_id HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0"""
+_DAYS = """
+SELECT account_id, key_id, kind, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT),
+       CAST(sum(units) AS BIGINT), CAST(sum(ms) AS BIGINT) FROM (
+    SELECT account_id, key_id, kind, calls, ok_calls, units, ms FROM usage_days
+    WHERE account_id > $1 AND account_id <= $2 AND day < $3
+    UNION ALL SELECT account_id, key_id, kind, -calls, -ok_calls, -units, -ms FROM usage_hours
+    WHERE account_id > $1 AND account_id <= $2 AND hour < $4) AS found
+GROUP BY account_id, key_id, kind
+HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0 OR sum(ms) <> 0"""
+_SITE = """
+SELECT hour, kind, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT), CAST(sum(units) AS BIGINT)
+FROM (
+    SELECT hour, kind, calls, ok_calls, units FROM usage_hours
+    UNION ALL SELECT hour, kind, -calls, -ok_calls, -units FROM site_hours) AS found
+GROUP BY hour, kind HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0"""
+
+
+async def missing_entries(db: Queries, start: bytes, end: bytes) -> list[str]:
+    """A line for each ledger entry of the calls in this range that is not in `entries` nor in the outbox."""
+    if not (await store.state(db)).filled:
+        return []
+    rows = await db.fetch(_MISSING, start, end)
+    if not rows:
+        return []
+    waiting = Counter(
+        (one.call_id, one.kind, one.account_id, one.units) for one in (await store.pending(db)).entries
+    )
+    wrong = []
+    for call_id, kind, account_id, units, folded in rows:
+        if folded is not None or waiting[bytes(call_id), kind, account_id, units] != 1:
+            wrong.append(f"{bytes(call_id).hex()} {kind} {account_id} {units}: {folded}")
+    return wrong
+
+
+async def wrong_sums(db: Queries, after: int, last: int) -> list[str]:
+    """A line for each account with an id above `after` and up to `last` whose last entry, and what is in the
+    outbox, don't sum to its balance."""
+    if not (await store.state(db)).filled:
+        return []
+    waiting: Counter[int] = Counter()
+    for entry in (await store.pending(db)).entries:
+        waiting[entry.account_id] += entry.units
+    rows = await db.fetch(_LAST_SUMS, after, last)
+    return [
+        f"{account_id}: {balance}, not {folded} + {waiting[account_id]}"
+        for account_id, balance, folded in rows
+        if balance != folded + waiting[account_id]
+    ]
+
+
+async def wrong_running_sums(db: Queries, after: int, last: int) -> list[str]:
+    """A line for each entry of these accounts whose number or balance isn't that of the entries up to it."""
+    return _lines(await db.fetch(_RUNNING, after, last))
+
+
+async def wrong_hours(db: Queries, after: int, last: int) -> list[str]:
+    """A line for each key of these accounts whose hours don't sum to its counters."""
+    if not (await store.state(db)).filled:
+        return []
+    return _lines(await db.fetch(_HOURS, after, last))
+
+
+async def oldest_unwritten(db: Queries) -> int | None:
+    """The oldest stale day; None without one."""
+    ((day,),) = await db.fetch("SELECT min(day) FROM stale_days")
+    return None if day is None else int(day)
+
+
+async def wrong_days(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
+    """A line for each key of these accounts whose days before `day` don't sum to its hours before `start`,
+    the first of that day in Unix ms."""
+    if (await store.state(db)).rebuilt_until < ALL_REBUILT:
+        return []
+    return _lines(await db.fetch(_DAYS, after, last, day, start))
+
+
+async def wrong_site_hours(db: Queries) -> list[str]:
+    """A line for each hour and kind whose calls of the site, and those in the outbox, don't sum to those of
+    all keys."""
+    if not (await store.state(db)).filled:
+        return []
+    waiting = _ends_by_hour(await store.pending(db))
+    wrong = []
+    for hour, kind, *counted in await db.fetch(_SITE):
+        if counted != waiting.pop((hour, kind), [0, 0, 0]):
+            wrong.append(f"{hour} {kind}: {counted}")
+    return wrong + [f"{hour} {kind}: {counted}" for (hour, kind), counted in waiting.items()]
+
+
+def _ends_by_hour(pending: Pending) -> dict[tuple[int, int], list[int]]:
+    found: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for end in pending.ends:
+        counters = found[end.hour, end.kind]
+        counters[0] += 1
+        counters[1] += end.ok
+        counters[2] += end.units
+    return dict(found)
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    return [
+        " ".join(value.hex() if isinstance(value, bytes) else str(value) for value in row) for row in rows
+    ]

@@ -1,0 +1,345 @@
+"""Queries of the job that folds the outbox into the tables of the reports. See `myna/rollup.py`."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from myna.store.batch import EntryKind
+from myna.store.columns import columns
+from myna.store.database import Queries, Row, Transaction
+from myna.store.rows import with_rows
+
+ALL_REBUILT = 2**63 - 1
+"""`rollup_state.rebuilt_until` if the days of all accounts are in the zone."""
+
+
+class RollupState(Struct, frozen=True):
+    """How far the tables of the reports are; see the migration. Times in Unix ms."""
+
+    counted_since: int
+    filled: int
+    filled_until: bytes
+    zone: str
+    rebuilt_until: int
+    hour_offset_ms: int
+    now: int
+
+
+Place = tuple[int, bytes, int]
+"""Where an entry is in the ledger of its account: time in ms, call id, kind."""
+
+
+class NewEntry(Struct, frozen=True):
+    """A ledger entry to be folded; `key_id` is 0 for a grant and a code."""
+
+    account_id: int
+    at: int
+    call_id: bytes
+    kind: int
+    key_id: int
+    units: int
+
+    @property
+    def place(self) -> Place:
+        return self.at, self.call_id, self.kind
+
+
+class EntryRow(NewEntry, frozen=True):
+    """A folded entry. `number` to `redeemed` are sums of the account's entries up to it."""
+
+    number: int
+    balance: int
+    charged: int
+    refunded: int
+    redeemed: int
+
+
+class EndedCall(Struct, frozen=True):
+    """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded."""
+
+    account_id: int
+    hour: int
+    kind: int
+    ok: int
+    units: int
+    ms: int
+    channel: str
+
+
+class DaySpan(Struct, frozen=True):
+    """A day of an account: its hours are from `start` on and before `end`, in Unix ms."""
+
+    account_id: int
+    day: int
+    start: int
+    end: int
+
+
+class Pending(Struct, frozen=True):
+    """Rows of the outbox."""
+
+    entries: list[NewEntry]
+    ends: list[EndedCall]
+
+
+_entries_decoder = msgspec.json.Decoder(list[tuple[str, int, int, int, int]])
+_ends_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, str]])
+_STATE = columns(RollupState, "r", hour_offset_ms="(SELECT hour_offset_ms FROM site)", now="now_ms()")
+_ENTRY = columns(EntryRow)
+_ADD_ENTRIES = f"""ON CONFLICT (account_id, at, call_id, kind) DO UPDATE SET {
+    ", ".join(
+        f"{name} = excluded.{name}" for name in ("number", "balance", "charged", "refunded", "redeemed")
+    )
+}"""
+ADD_USAGE = (
+    "calls = {0}.calls + excluded.calls, ok_calls = {0}.ok_calls + excluded.ok_calls,"
+    " units = {0}.units + excluded.units"
+)
+EMPTY = EntryRow(0, 0, b"", 0, 0, 0, 0, 0, 0, 0, 0)
+"""Before the first entry of an account."""
+
+
+async def state(db: Queries) -> RollupState:
+    """The stored state."""
+    return _state_of((await db.fetch(f"SELECT {_STATE} FROM rollup_state r"))[0])
+
+
+async def claim(db: Transaction) -> RollupState | None:
+    """Locks the state until the transaction ends, so that one process folds; None if another one does."""
+    rows = await db.fetch(f"SELECT {_STATE} FROM rollup_state r{db.skip_locked}")
+    return _state_of(rows[0]) if rows else None
+
+
+def _state_of(row: Row) -> RollupState:
+    since, filled, until, *others = row
+    return RollupState(since, filled, bytes(until), *others)
+
+
+async def has_work(db: Queries, zone: str, hour_offset_ms: int, before_day: int) -> bool:
+    """Whether a step would change anything: stale days count before `before_day`."""
+    rows = await db.fetch(
+        "SELECT 1 FROM rollup_state r WHERE filled = 0 OR zone <> $1 OR rebuilt_until < $2"
+        " OR $3 <> (SELECT hour_offset_ms FROM site)"
+        " OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM stale_days WHERE day < $4)",
+        zone, ALL_REBUILT, hour_offset_ms, before_day,
+    )  # fmt: skip
+    return bool(rows)
+
+
+# ---- the outbox
+
+
+async def take(db: Transaction, limit: int) -> Pending:
+    """Deletes the oldest rows of the outbox and returns them: so many that they have `limit` entries and ends
+    or a little more."""
+    rows = await db.fetch(
+        "DELETE FROM outbox WHERE id IN (SELECT id FROM"
+        " (SELECT id, sum(size) OVER (ORDER BY id) - size AS before"
+        "  FROM (SELECT id, size FROM outbox ORDER BY id LIMIT CAST($1 AS BIGINT)) AS oldest) AS counted"
+        " WHERE before < CAST($1 AS BIGINT)) RETURNING at, entries, ends",
+        limit,
+    )
+    return _decoded(rows)
+
+
+async def pending(db: Queries) -> Pending:
+    """All of the outbox."""
+    return _decoded(await db.fetch("SELECT at, entries, ends FROM outbox"))
+
+
+def _decoded(rows: Sequence[Row]) -> Pending:
+    entries = [
+        NewEntry(account_id=account, at=at, call_id=bytes.fromhex(call), kind=kind, key_id=key, units=units)
+        for at, texts, _ in rows
+        for call, kind, account, key, units in _entries_decoder.decode(texts)
+    ]
+    return Pending(entries, [EndedCall(*end) for _, _, texts in rows for end in _ends_decoder.decode(texts)])
+
+
+# ---- entries
+
+
+async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
+    """Adds those of these entries that are not there, and brings the sums of later entries up to date."""
+    by_account: defaultdict[int, list[NewEntry]] = defaultdict(list)
+    for entry in new:
+        by_account[entry.account_id].append(entry)
+    newest: dict[int, EntryRow] = {}
+    for row in await _newest(db, by_account):
+        before = newest.get(row.account_id)
+        if before is None or row.place > before.place:
+            newest[row.account_id] = row
+    rows: list[EntryRow] = []
+    for account_id, entries in by_account.items():
+        last = newest.get(account_id, EMPTY)
+        first_at = min(entry.at for entry in entries)
+        if last.at < first_at:
+            rows += _summed(last, entries)
+        else:
+            later = await _from(db, account_id, first_at)
+            known = {row.place for row in later}
+            fresh = [entry for entry in entries if entry.place not in known]
+            base = await _before(db, account_id, first_at)
+            rows += _summed(base, [*later, *fresh]) if fresh else []
+    await with_rows(
+        db, f"INSERT INTO entries ({_ENTRY})", [msgspec.structs.astuple(row) for row in rows], _ADD_ENTRIES
+    )
+
+
+def _summed(base: EntryRow, entries: Iterable[NewEntry]) -> list[EntryRow]:
+    """The entries of an account in order, each with the sums up to it; `base` is the one before."""
+    found = []
+    for entry in sorted(entries, key=lambda entry: entry.place):
+        base = after(base, entry)
+        found.append(base)
+    return found
+
+
+def after(base: EntryRow, entry: NewEntry) -> EntryRow:
+    """The entry with the sums up to it; `base` is the account's entry before it."""
+    return EntryRow(
+        account_id=entry.account_id,
+        at=entry.at,
+        call_id=entry.call_id,
+        kind=entry.kind,
+        key_id=entry.key_id,
+        units=entry.units,
+        number=base.number + 1,
+        balance=base.balance + entry.units,
+        charged=base.charged - (entry.units if entry.kind == EntryKind.CHARGE else 0),
+        refunded=base.refunded + (entry.units if entry.kind == EntryKind.REFUND else 0),
+        redeemed=base.redeemed + (entry.units if entry.kind == EntryKind.REDEEM else 0),
+    )
+
+
+async def _newest(db: Queries, accounts: Iterable[int]) -> list[EntryRow]:
+    """The entries of each account at its newest time. The materialized list has PostgreSQL look them up in
+    the index."""
+    rows = await with_rows(
+        db,
+        "WITH wanted (account_id) AS (",
+        [(account_id,) for account_id in accounts],
+        "), newest AS MATERIALIZED (SELECT account_id, (SELECT max(e.at) FROM entries e"
+        " WHERE e.account_id = wanted.account_id) AS at FROM wanted)"
+        f" SELECT {columns(EntryRow, 'e')} FROM newest"
+        " JOIN entries e ON e.account_id = newest.account_id AND e.at = newest.at",
+        "BIGINT",
+    )
+    return [entry_row(row) for row in rows]
+
+
+async def _from(db: Queries, account_id: int, at: int) -> list[EntryRow]:
+    rows = await db.fetch(f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at >= $2", account_id, at)
+    return [entry_row(row) for row in rows]
+
+
+async def _before(db: Queries, account_id: int, at: int) -> EntryRow:
+    return await last_before(db, account_id, at) or EMPTY
+
+
+async def last_before(db: Queries, account_id: int, at: int) -> EntryRow | None:
+    """The account's last entry before this time."""
+    rows = await db.fetch(
+        f"SELECT {_ENTRY} FROM entries WHERE account_id = $1 AND at < $2"
+        " ORDER BY at DESC, call_id DESC, kind DESC LIMIT 1",
+        account_id, at,
+    )  # fmt: skip
+    return entry_row(rows[0]) if rows else None
+
+
+def entry_row(row: Row) -> EntryRow:
+    """A row of `columns(EntryRow)`."""
+    account_id, at, call_id, *others = row
+    return EntryRow(account_id, at, bytes(call_id), *others)
+
+
+# ---- usage
+
+
+async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
+    """Adds these calls to the hours of the site."""
+    found: defaultdict[tuple[int, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for end in ends:
+        counters = found[end.hour, end.channel, end.kind, end.ms.bit_length()]
+        counters[0] += 1
+        counters[1] += end.ok
+        counters[2] += end.units
+    await with_rows(
+        db,
+        "INSERT INTO site_hours (hour, channel, kind, bucket, calls, ok_calls, units)",
+        [(*place, *counters) for place, counters in sorted(found.items())],
+        f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {ADD_USAGE.format('site_hours')}",
+    )
+
+
+async def mark_stale(db: Transaction, days: Iterable[tuple[int, int]]) -> None:
+    """Marks these days (day, account) to be written from their hours."""
+    await with_rows(
+        db, "INSERT INTO stale_days (day, account_id)", sorted(set(days)), "ON CONFLICT DO NOTHING"
+    )
+
+
+async def stale(db: Queries, before_day: int, limit: int) -> list[tuple[int, int]]:
+    """Stale days (day, account) before `before_day`, the oldest first."""
+    rows = await db.fetch(
+        "SELECT day, account_id FROM stale_days WHERE day < $1 ORDER BY day, account_id LIMIT $2",
+        before_day, limit,
+    )  # fmt: skip
+    return [(int(day), int(account_id)) for day, account_id in rows]
+
+
+async def write_days(db: Transaction, spans: Sequence[DaySpan]) -> None:
+    """Writes these days as the sums of their hours. They are no longer stale."""
+    await with_rows(
+        db,
+        "WITH spans (account_id, day, first, past) AS (",
+        [msgspec.structs.astuple(span) for span in spans],
+        ") INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)"
+        " SELECT s.account_id, s.day, h.key_id, h.kind,"
+        " sum(h.calls), sum(h.ok_calls), sum(h.units), sum(h.ms)"
+        " FROM spans s CROSS JOIN usage_hours h"
+        " WHERE h.account_id = s.account_id AND h.hour >= s.first AND h.hour < s.past"
+        " GROUP BY s.account_id, s.day, h.key_id, h.kind"
+        " ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET"
+        " calls = excluded.calls, ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms",
+        "BIGINT", "BIGINT", "BIGINT", "BIGINT",
+    )  # fmt: skip
+    await with_rows(
+        db,
+        "DELETE FROM stale_days WHERE (day, account_id) IN (",
+        [(span.day, span.account_id) for span in spans],
+        ")",
+        "BIGINT", "BIGINT",
+    )  # fmt: skip
+
+
+# ---- the zone
+
+
+async def set_zone(db: Transaction, zone: str) -> None:
+    """Sets the reporting zone; the days of all accounts are to be rebuilt."""
+    await db.fetch("UPDATE rollup_state SET zone = $1, rebuilt_until = 0", zone)
+
+
+async def set_hour_offset(db: Transaction, offset_ms: int) -> None:
+    """Sets at which minutes the hours begin from now on."""
+    await db.fetch("UPDATE site SET hour_offset_ms = $1", offset_ms)
+
+
+async def first_hours(db: Queries, after_id: int, limit: int) -> list[tuple[int, int | None]]:
+    """Accounts with ids above `after_id`, each with its first hour."""
+    rows = await db.fetch(
+        "SELECT a.id, (SELECT min(h.hour) FROM usage_hours h WHERE h.account_id = a.id)"
+        " FROM accounts a WHERE a.id > $1 ORDER BY a.id LIMIT $2",
+        after_id, limit,
+    )  # fmt: skip
+    return [(int(account_id), hour) for account_id, hour in rows]
+
+
+async def begin_rebuild(db: Transaction, after_id: int, until_id: int) -> None:
+    """Deletes the days of the accounts with ids above `after_id` and up to `until_id`, and moves on to
+    `until_id`."""
+    await db.fetch("DELETE FROM usage_days WHERE account_id > $1 AND account_id <= $2", after_id, until_id)
+    await db.fetch("UPDATE rollup_state SET rebuilt_until = $1", until_id)

@@ -1,0 +1,67 @@
+"""The reads of reports: one snapshot, no writes, and a limit for each query."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from myna.errors import ReportTooSlow
+from myna.store.database import Queries
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+BALANCES = "SELECT balance FROM accounts"
+
+
+async def test_a_query_is_stopped_at_its_limit_and_the_next_one_runs(books: Books) -> None:
+    customer = await books.customer(units=7)
+
+    async def endless(db: Queries) -> Sequence[Sequence[Any]]:
+        return await db.fetch(ENDLESS)
+
+    with pytest.raises(ReportTooSlow):
+        await books.db.read(endless)
+    rows = await books.db.read(lambda db: db.fetch(BALANCES))
+    assert [tuple(row) for row in rows] == [(await books.balance(customer),)]
+
+
+async def test_all_queries_of_a_report_see_one_snapshot(books: Books) -> None:
+    customer = await books.customer(units=7)
+    begun, changed = asyncio.Event(), asyncio.Event()
+    seen: list[int] = []
+
+    if not books.url:  # on SQLite `work` must not suspend: another thread changes the balance in between
+        loop = asyncio.get_running_loop()
+
+        async def read(db: Queries) -> None:
+            for _ in range(2):
+                seen.append((await db.fetch(BALANCES))[0][0])
+                if len(seen) == 1:
+                    asyncio.run_coroutine_threadsafe(books.opened(customer), loop).result()
+    else:
+
+        async def read(db: Queries) -> None:
+            seen.append((await db.fetch(BALANCES))[0][0])
+            begun.set()
+            await changed.wait()
+            seen.append((await db.fetch(BALANCES))[0][0])
+
+    reading = asyncio.ensure_future(books.db.read(read))
+    if books.url:
+        await begun.wait()
+        await books.opened(customer)
+        changed.set()
+    await reading
+
+    assert seen == [7, 7]
+    assert await books.balance(customer) == 6
+
+
+async def test_a_report_changes_nothing(books: Books) -> None:
+    await books.customer(units=7)
+
+    with pytest.raises(Exception, match=r"readonly|read-only|read only"):
+        await books.db.read(lambda db: db.fetch("UPDATE accounts SET balance = 0"))

@@ -1,0 +1,203 @@
+"""What the pages read: usage by hour and day, the ledger page by page, months, and the site's hours."""
+
+from datetime import date, timedelta
+from itertools import pairwise
+
+import pytest
+
+from myna import accounts, reports, rollup
+from myna.errors import CommandError, InvalidRequest
+from myna.keys import Scope
+from myna.reports import LedgerFilter, Usage
+from myna.store.batch import EntryKind
+from myna.store.queries import reports as store
+from myna.zones import day_of
+from tests.rig.actors import TESTER
+from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
+
+pytestmark = pytest.mark.anyio
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FOLDED = pytest.mark.parametrize("folded", [True, False])
+
+
+async def now(books: Books) -> int:
+    return int((await books.sql("SELECT now_ms()"))[0][0])
+
+
+async def use(books: Books, customer: Customer, *, kept: int = 1, refunded: int = 0, ms: int = 0) -> None:
+    """Calls of two units that take `ms`."""
+    made = [await books.opened(customer, units=2) for _ in range(kept + refunded)]
+    await books.move_clock(ms)
+    await books.end(*map(keep_of, made[:kept]), *map(refund_of, made[kept:]))
+
+
+async def roll(books: Books, folded: bool, zone: str = "UTC") -> None:
+    if folded:
+        await rollup.roll(books.db, zone)
+
+
+@FOLDED
+async def test_usage_by_hour_is_by_key_and_rate(books: Books, folded: bool) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    second, other = await books.second_key(customer), await books.customer(units=100)
+    at = await now(books)
+    await use(books, customer, kept=2, refunded=1, ms=30)
+    await use(books, second)
+    await use(books, other)
+    speech = charge_of(customer, pays=int(Scope.TTS), units=7)
+    await books.charge(speech)
+    await books.end(keep_of(speech))
+    await roll(books, folded)
+
+    rows = await reports.usage_by_hour(books.db, customer.account_id, at - HOUR_MS, at + HOUR_MS)
+
+    found = {(row.key_id, row.kind): row.usage for row in rows}
+    assert found == {
+        (customer.key_id, Scope.CHAT): Usage(3, 2, 4, 90),
+        (customer.key_id, Scope.TTS): Usage(1, 1, 7, 0),
+        (second.key_id, Scope.CHAT): Usage(1, 1, 2, 0),
+    }
+    with pytest.raises(CommandError, match="31 days"):
+        await reports.usage_by_hour(books.db, customer.account_id, 0, 31 * DAY_MS + 1)
+
+
+@FOLDED
+async def test_days_are_those_of_the_zone_and_never_lag(books: Books, folded: bool) -> None:
+    customer = await books.customer(units=100)
+    await rollup.roll(books.db, "Asia/Shanghai")
+    await books.stop_clock()
+    noon = (await now(books)) // DAY_MS * DAY_MS + DAY_MS + 4 * HOUR_MS  # at noon in Shanghai
+    await books.move_clock(noon - await now(books))
+    for _ in range(4):  # noon, three in the morning of the next day, …
+        await use(books, customer)
+        await roll(books, folded, "Asia/Shanghai")
+        await books.move_clock(15 * HOUR_MS)
+    await roll(books, folded, "Asia/Shanghai")
+
+    first = day_of("Asia/Shanghai", noon)
+    rows = await reports.usage_by_day(books.db, customer.account_id, first, first + 9)
+
+    assert [(row.at - first, row.usage.calls) for row in rows] == [(0, 1), (1, 2), (2, 1)]
+    (sparkline,) = await reports.sparklines(books.db, customer.account_id)
+    assert sparkline.key_id == customer.key_id
+    ago = day_of("Asia/Shanghai", await now(books)) - first
+    assert [day.calls for day in sparkline.days][-1 - ago :] == [1, 2, 1, 0, 0][: ago + 1]
+    with pytest.raises(CommandError, match="732 days"):
+        await reports.usage_by_day(books.db, customer.account_id, 0, 732)
+
+
+@FOLDED
+async def test_the_ledger_comes_page_by_page_with_balances(books: Books, folded: bool) -> None:
+    customer, other = await books.customer(units=100), await books.customer(units=50)
+    for _ in range(3):
+        await use(books, customer, kept=2, refunded=1)
+        await use(books, other)
+    await roll(books, folded)
+    await use(books, customer, kept=1)
+    await books.move_clock(1000)
+    await accounts.grant(books.db, customer.name, 5, "a gift", by=TESTER)
+
+    found = []
+    before = ""
+    while True:
+        page = await reports.ledger_page(books.db, customer.account_id, before=before, limit=4)
+        found += page.entries
+        assert page.complete
+        if not page.before:
+            break
+        before = page.before
+
+    assert len(found) == 1 + 3 * 4 + 1 + 1
+    assert [entry.number for entry in found] == list(range(len(found), 0, -1))
+    assert found[0].balance == await books.balance(customer)
+    for newer, older in pairwise(found):
+        assert newer.balance == older.balance + newer.units
+    assert found[0].memo == "a gift"
+    assert found[-1].memo == "opening grant"
+    with pytest.raises(InvalidRequest, match="before"):
+        await reports.ledger_page(books.db, customer.account_id, before="yesterday")
+
+
+@FOLDED
+async def test_a_page_has_a_kind_a_key_or_a_period(
+    books: Books, folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    second = await books.second_key(customer)
+    await books.move_clock(HOUR_MS)
+    middle = await now(books)
+    await use(books, second, kept=1, refunded=1)
+    await books.move_clock(HOUR_MS)
+    for _ in range(5):
+        await books.move_clock(1)
+        await use(books, customer)
+    await roll(books, folded)
+
+    async def entries(only: LedgerFilter, limit: int = 50) -> list[tuple[int, int]]:
+        found = []
+        before = ""
+        while True:
+            page = await reports.ledger_page(books.db, customer.account_id, only, before, limit)
+            found += [(entry.kind, entry.key_id) for entry in page.entries]
+            if not page.before:
+                return found
+            before = page.before
+
+    charge, refund, grant = EntryKind.CHARGE, EntryKind.REFUND, EntryKind.GRANT
+    of_second = [(refund, second.key_id), (charge, second.key_id), (charge, second.key_id)]
+    assert await entries(LedgerFilter(kind=refund)) == of_second[:1]
+    assert await entries(LedgerFilter(kind=grant), 1) == [(grant, 0)]
+    assert await entries(LedgerFilter(kind=charge), 2) == [(charge, customer.key_id)] * 5 + of_second[1:]
+    assert sorted(await entries(LedgerFilter(start_ms=middle, end_ms=middle + 1))) == sorted(of_second)
+    monkeypatch.setattr(store, "SCANNED_MAX", 2)
+    assert sorted(await entries(LedgerFilter(key_id=second.key_id), 2)) == sorted(of_second)
+    assert await entries(LedgerFilter(kind=refund, key_id=second.key_id)) == of_second[:1]
+
+
+@FOLDED
+async def test_a_month_adds_up(books: Books, folded: bool) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    await use(books, customer, kept=2, refunded=1)
+    await accounts.grant(books.db, customer.name, -10, "taken", by=TESTER)
+    began = date(1970, 1, 1) + timedelta(days=day_of("UTC", await now(books)))
+    await roll(books, folded)
+    await books.move_clock(32 * DAY_MS)
+    await use(books, customer)
+    await roll(books, folded)
+
+    first = await reports.month(books.db, customer.account_id, began.year, began.month)
+    following = began.replace(day=1) + timedelta(days=31)
+    second = await reports.month(books.db, customer.account_id, following.year, following.month)
+    assert (first.start_balance, first.granted, first.charged, first.refunded) == (0, 90, 6, 2)
+    assert (first.redeemed, first.end_balance, first.entries) == (0, 86, 6)
+    later = await reports.balance_proof(books.db, customer.account_id)
+    assert (later.units, later.entries, later.checked_at) == (84, 7, 0)
+    assert second.start_balance == 86
+
+
+async def test_the_site_counts_calls_by_channel_and_latency(books: Books) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    at = await now(books)
+    for ms in (0, 5, 7, 8):
+        await use(books, customer, ms=ms)
+    await rollup.roll(books.db, "UTC")
+
+    (hour,) = await reports.site_hours(books.db, at - HOUR_MS, at + HOUR_MS)
+
+    assert (hour.channel, hour.kind, hour.calls, hour.ok_calls, hour.units) == ("", Scope.CHAT, 4, 4, 8)
+    assert hour.latency == [1, 0, 0, 2, 1]
+
+
+async def test_a_key_knows_when_it_was_last_used(books: Books) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    await books.second_key(customer)
+    await use(books, customer, ms=5)
+
+    assert await reports.last_used(books.db, customer.account_id) == {customer.key_id: await now(books)}

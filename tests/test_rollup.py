@@ -1,0 +1,159 @@
+"""The job that folds the outbox: each row once, whatever the order, and the books from before it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from myna import rollup
+from myna.store.batch import Charge
+from tests.store.books import Books, Customer, keep_of, refund_of
+
+pytestmark = pytest.mark.anyio
+
+HOUR_MS = 3_600_000
+ENTRIES = """SELECT kind, units, number, balance, charged, refunded FROM entries WHERE account_id = $1
+ORDER BY at, call_id, kind"""
+USAGE = "SELECT sum(calls), sum(ok_calls), sum(units), sum(ms) FROM "
+
+
+async def calls(books: Books, customer: Customer, *, kept: int, refunded: int) -> list[Charge]:
+    """Calls that ended, two units each, in one batch for all charges and one for all ends."""
+    made = [await books.opened(customer, units=2) for _ in range(kept + refunded)]
+    await books.end(*map(keep_of, made[:kept]), *map(refund_of, made[kept:]))
+    return made
+
+
+async def sums(books: Books, table: str) -> tuple[Any, ...]:
+    return tuple(int(value or 0) for value in (await books.sql(USAGE + table))[0])
+
+
+async def test_a_roll_folds_the_outbox_once(books: Books) -> None:
+    customer = await books.customer(units=100)
+    await calls(books, customer, kept=2, refunded=1)
+
+    await rollup.roll(books.db, "UTC")
+    folded = await books.sql(ENTRIES, customer.account_id)
+    await rollup.roll(books.db, "UTC")
+
+    assert await books.sql("SELECT * FROM outbox") == []
+    assert await books.sql(ENTRIES, customer.account_id) == folded
+    assert sorted(row[:2] for row in folded) == [(0, -2), (0, -2), (0, -2), (1, 2), (2, 100)]
+    assert [row[2] for row in folded] == [1, 2, 3, 4, 5]
+    assert folded[-1][3:] == (96, 6, 2)
+    hours = await books.sql("SELECT sum(calls), sum(ok_calls), sum(units) FROM site_hours")
+    assert [tuple(map(int, row)) for row in hours] == [(3, 2, 4)]
+
+
+async def test_steps_of_one_row_make_the_same(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollup, "STEP_ROWS", 1)
+    customer, other = await books.customer(units=100), await books.customer(units=50)
+    for one in (customer, other, customer):
+        await calls(books, one, kept=3, refunded=2)
+
+    await rollup.roll(books.db, "UTC")
+
+    assert await books.sql("SELECT * FROM outbox") == []
+    for one in (customer, other):
+        last = (await books.sql(ENTRIES, one.account_id))[-1]
+        assert last[3] == await books.balance(one)
+
+
+async def test_an_entry_with_an_earlier_time_moves_the_sums_after_it(books: Books) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    await books.move_clock(1000)
+    await calls(books, customer, kept=1, refunded=1)
+    await rollup.roll(books.db, "UTC")
+    await books.move_clock(-500)
+    await calls(books, customer, kept=1, refunded=0)
+
+    await rollup.roll(books.db, "UTC")
+
+    found = await books.sql(ENTRIES, customer.account_id)
+    balance = 0
+    for number, row in enumerate(found, 1):
+        balance += row[1]
+        assert row[2:4] == (number, balance)
+    assert len(found) == 5
+
+
+async def test_a_day_is_written_once_it_is_over_and_again_after_a_late_call(books: Books) -> None:
+    customer = await books.customer(units=100)
+    late = await books.opened(customer, deadline_ms=10 * 24 * HOUR_MS)
+    await calls(books, customer, kept=2, refunded=1)
+    await rollup.roll(books.db, "UTC")
+    assert await sums(books, "usage_days") == (0, 0, 0, 0)
+
+    await books.move_clock(24 * HOUR_MS)
+    await rollup.roll(books.db, "UTC")
+    assert (await sums(books, "usage_days"))[:3] == (3, 2, 4)
+
+    await books.move_clock(-24 * HOUR_MS)
+    await books.end(keep_of(late))
+    await books.move_clock(24 * HOUR_MS)
+    await rollup.roll(books.db, "UTC")
+    assert await sums(books, "usage_days") == await sums(books, "usage_hours")
+    assert await books.sql("SELECT * FROM stale_days") == []
+
+
+async def test_another_zone_rebuilds_the_days_and_moves_the_hours(books: Books) -> None:
+    customer = await books.customer(units=100)
+    for _ in range(3):
+        await calls(books, customer, kept=1, refunded=0)
+        await books.move_clock(11 * HOUR_MS)
+    await books.move_clock(48 * HOUR_MS)
+    await rollup.roll(books.db, "UTC")
+    before = await sums(books, "usage_days")
+
+    await rollup.roll(books.db, "Asia/Kathmandu")
+    await calls(books, customer, kept=1, refunded=0)
+
+    assert await books.sql("SELECT zone FROM rollup_state") == [("Asia/Kathmandu",)]
+    assert await sums(books, "usage_days") == before
+    ((hour,),) = await books.sql("SELECT max(hour) FROM usage_hours")
+    assert hour % HOUR_MS == 15 * 60_000  # 5:45 hours east of Greenwich
+
+
+async def test_books_from_before_the_outbox_are_folded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollup, "STEP_ROWS", 3)
+    customer, other = await books.customer(units=100), await books.customer(units=50)
+    for one in (customer, other, customer):
+        await calls(books, one, kept=3, refunded=1)
+    await books.move_clock(48 * HOUR_MS)
+    await rollup.roll(books.db, "UTC")
+    tables = ("entries", "usage_hours", "usage_days", "site_hours", "stale_days")
+    wanted = {table: await _all(books, table) for table in tables}
+    used = await books.sql("SELECT key_id, last_used_at FROM key_usage ORDER BY key_id")
+    for table in tables:
+        await books.sql(f"DELETE FROM {table}")
+    await books.sql("UPDATE key_usage SET last_used_at = 0")
+    await books.sql("UPDATE rollup_state SET filled = 0, counted_since = now_ms()")
+    open_call = await books.opened(customer, units=5)
+
+    await rollup.roll(books.db, "UTC")
+
+    assert await books.sql("SELECT filled FROM rollup_state") == [(1,)]
+    assert await books.sql("SELECT key_id, last_used_at FROM key_usage ORDER BY key_id") == used
+    found = {table: await _all(books, table) for table in tables}
+    assert [row for row in found["entries"] if row[2] != open_call.call_id] == wanted["entries"]
+    assert {table: found[table] for table in tables[1:]} == {table: wanted[table] for table in tables[1:]}
+
+
+async def _all(books: Books, table: str) -> Sequence[tuple[Any, ...]]:
+    return sorted(await books.sql(f"SELECT * FROM {table}"))
+
+
+async def test_one_process_folds_at_a_time(postgres_books: Books) -> None:
+    books = postgres_books
+    customer = await books.customer(units=100)
+    await calls(books, customer, kept=1, refunded=0)
+
+    async def hold(db: Any) -> None:
+        await db.fetch("SELECT 1 FROM rollup_state FOR UPDATE")
+        await rollup.roll(books.db, "UTC")
+
+    await books.db.transaction(hold)
+    assert len(await books.sql("SELECT 1 FROM outbox")) == 3
+    await rollup.roll(books.db, "UTC")
+    assert await books.sql("SELECT 1 FROM outbox") == []
