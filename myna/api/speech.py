@@ -7,7 +7,6 @@ from msgspec import structs
 from myna import voices
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.api.status import status_text
 from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
@@ -15,6 +14,7 @@ from myna.errors import InvalidRequest, NotFound
 from myna.farm.capacity import Capacity
 from myna.http.asgi import Request, Response
 from myna.keys import Scope
+from myna.speech.status import status_text
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
 from myna.store.queries import clones

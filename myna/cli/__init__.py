@@ -28,6 +28,7 @@ COMMANDS = {
     "activity": "myna.cli.history:activity",
     "key": "myna.cli.keys:app",
     "code": "myna.cli.codes:app",
+    "record": "myna.cli.records:app",
     "channel": "myna.cli.channels:app",
     "voice": "myna.cli.voices:app",
     "node": "myna.cli.node_run:app",

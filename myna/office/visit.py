@@ -1,5 +1,6 @@
 """One request of the back office, and the responses that pages return."""
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
@@ -28,6 +29,7 @@ F = TypeVar("F", bound=Struct)
 T = TypeVar("T")
 
 ROOT = "/office"
+CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Visit:
@@ -88,6 +90,13 @@ class Visit:
         if value >= 2**63:
             raise NotFound("There is no such page.")
         return value
+
+    def call_id(self) -> bytes:
+        """The id of a call in the path. Raises NotFound for what is no id."""
+        text = str(self.request.path_params["id"])
+        if not CALL_ID.fullmatch(text):
+            raise NotFound("There is no such call.")
+        return bytes.fromhex(text)
 
     def fields(self, kind: type[F]) -> F:
         """The fields of the form. Raises InvalidRequest."""

@@ -19,7 +19,7 @@ from myna.store.files.samples import SampleStore
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
-from tests.store.books import Books, keep_of, speech
+from tests.store.books import TESTER, Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 pytestmark = pytest.mark.anyio
@@ -236,7 +236,7 @@ async def test_a_restored_voice_without_its_sample_has_failed_with_the_reason(
     assert not (data / "samples").exists()
     await again(restored, data)
     samples, audio = SampleStore(data / "samples"), AudioStore(data / "audio")
-    await delete(restored, samples, audio, "ready")
+    await delete(restored, samples, audio, "ready", by=TESTER)
     assert await clones.by_voice_id(restored, "ready") is None
 
 

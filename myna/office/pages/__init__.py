@@ -1,6 +1,13 @@
 """One module for each page or group of pages."""
 
 from myna.office.page import Page
-from myna.office.pages import home, keys, new_key, sign_in
+from myna.office.pages import calls, home, keys, new_key, records, sign_in
 
-ALL_PAGES: list[Page] = [*sign_in.PAGES, *home.PAGES, *new_key.PAGES, *keys.PAGES]
+ALL_PAGES: list[Page] = [
+    *sign_in.PAGES,
+    *home.PAGES,
+    *new_key.PAGES,
+    *keys.PAGES,
+    *records.PAGES,
+    *calls.PAGES,
+]

@@ -27,6 +27,14 @@ class Entry(Struct, frozen=True):
     request_id: str
 
 
+class CallEntry(Struct, frozen=True):
+    """A ledger entry of a call. Time in ms."""
+
+    kind: int
+    created_at: int
+    units: int
+
+
 class CallRow(Struct, frozen=True):
     """A call. `task_id` is 0 if it has no task. Times in ms, 0 for never."""
 
@@ -82,6 +90,20 @@ async def entries(
 async def call(db: Queries, call_id: bytes) -> list[CallRow]:
     """The call of this id, if there is one."""
     return [CallRow(*row) for row in await db.fetch(f"{_CALLS} WHERE c.id = $1", call_id)]
+
+
+async def call_of_account(db: Queries, account_id: int, call_id: bytes) -> CallRow | None:
+    """The call of this id, if it is the account's."""
+    rows = await db.fetch(f"{_CALLS} WHERE c.id = $1 AND c.account_id = $2", call_id, account_id)
+    return CallRow(*rows[0]) if rows else None
+
+
+async def entries_of_call(db: Queries, call_id: bytes) -> list[CallEntry]:
+    """The charge of a call, and its refund if it has one."""
+    rows = await db.fetch(
+        f"SELECT {columns(CallEntry)} FROM ledger WHERE call_id = $1 ORDER BY kind", call_id
+    )
+    return [CallEntry(*row) for row in rows]
 
 
 async def calls_of_request(db: Queries, request_id: str, before: bytes, limit: int) -> list[CallRow]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from myna.store.batch import AUDIO_PLACEHOLDER, TASK_PLACEHOLDER
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.states import LOCAL, QUEUED
+from myna.store.states import LOCAL, QUEUED, UNFINISHED
 
 
 class TaskRow(Struct, frozen=True):
@@ -31,18 +31,105 @@ _COLUMNS = columns(TaskRow, audio="CASE WHEN audio_removed_at = 0 THEN audio ELS
 async def of_account(db: Queries, account_id: int, task_id: int) -> TaskRow | None:
     """The task, if it is this account's."""
     rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM tasks WHERE id = $1 AND account_id = $2", task_id, account_id
-    )
+        f"SELECT {_COLUMNS} FROM tasks WHERE id = $1 AND account_id = $2 AND deleted_at = 0",
+        task_id, account_id,
+    )  # fmt: skip
     return TaskRow(*rows[0]) if rows else None
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[TaskRow]:
-    """The account's tasks with ids below `before`, newest first."""
+    """The account's tasks with ids below `before`, newest first, without deleted ones."""
     rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM tasks WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        f"SELECT {_COLUMNS} FROM tasks WHERE account_id = $1 AND id < $2 AND deleted_at = 0"
+        " ORDER BY id DESC LIMIT $3",
         account_id, before, limit,
     )  # fmt: skip
     return [TaskRow(*row) for row in rows]
+
+
+class RecordRow(TaskRow, frozen=True):
+    """A task as the back office lists it. `audio_bytes` is 0 without audio; `ended_at` in ms, 0 before."""
+
+    call_id: bytes
+    voice_id: str
+    speed: float
+    audio_bytes: int
+    ended_at: int
+
+
+class Found(Struct, frozen=True):
+    """A page of a search. `searched_to` is the id before which the next search continues; 0 at the end."""
+
+    rows: list[RecordRow]
+    searched_to: int
+
+
+_RECORD = columns(
+    RecordRow,
+    audio="CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END",
+    audio_bytes="CASE WHEN audio_removed_at = 0 THEN audio_bytes ELSE 0 END",
+)
+_SEARCH = f"""
+SELECT {_RECORD} FROM (
+    SELECT * FROM tasks WHERE account_id = $1 AND id < $2 AND deleted_at = 0 ORDER BY id DESC LIMIT $3
+) AS newest
+WHERE (CAST($4 AS BIGINT) < 0 OR status = $4)
+  AND ($5 = '' OR replace(lower(text), lower($5), '') <> lower(text))
+  AND ($6 = '' OR voice_id = $6)
+ORDER BY id DESC LIMIT $7
+"""
+_SEARCHED_TO = """
+SELECT min(id), count(*) FROM (
+    SELECT id FROM tasks WHERE account_id = $1 AND id < $2 AND deleted_at = 0 ORDER BY id DESC LIMIT $3
+) AS newest
+"""
+
+
+async def search(
+    db: Queries, account_id: int, *, before: int, limit: int, scan: int, status: int, text: str, voice_id: str
+) -> Found:
+    """The account's tasks with this status (-1: any), with `text` in them and in this voice ("": any), newest
+    first: `limit` at most, among the `scan` newest with ids below `before`."""
+    rows = await db.fetch(_SEARCH, account_id, before, scan, status, text, voice_id, limit)
+    found = [RecordRow(*row) for row in rows]
+    if len(found) == limit:
+        return Found(found, found[-1].id)
+    ((lowest, count),) = await db.fetch(_SEARCHED_TO, account_id, before, scan)
+    return Found(found, int(lowest) if count == scan else 0)
+
+
+async def record(db: Queries, account_id: int, call_id: bytes) -> RecordRow | None:
+    """The account's task of this call, deleted ones included."""
+    rows = await db.fetch(
+        f"SELECT {_RECORD} FROM tasks WHERE call_id = $1 AND account_id = $2", call_id, account_id
+    )
+    return RecordRow(*rows[0]) if rows else None
+
+
+async def deletable(db: Queries, account_id: int, task_ids: Sequence[int]) -> dict[int, str]:
+    """Those of these tasks that are the account's, have ended and are not deleted: the name of their audio,
+    "" for none, by id."""
+    found: dict[int, str] = {}
+    for task_id in task_ids:
+        rows = await db.fetch(
+            "SELECT CASE WHEN audio_removed_at = 0 THEN audio ELSE '' END FROM tasks"
+            f" WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})",
+            task_id, account_id,
+        )  # fmt: skip
+        found |= {task_id: str(rows[0][0])} if rows else {}
+    return found
+
+
+async def delete(db: Transaction, account_id: int, task_ids: Sequence[int]) -> None:
+    """Removes text and audio of the account's tasks, which have ended, and marks them as deleted."""
+    for task_id in task_ids:
+        await db.fetch(
+            "UPDATE tasks SET text = '', deleted_at = now_ms(),"
+            " audio_removed_at = CASE WHEN audio = '' OR audio_removed_at > 0 THEN audio_removed_at"
+            "   ELSE now_ms() END"
+            f" WHERE id = $1 AND account_id = $2 AND deleted_at = 0 AND NOT ({UNFINISHED})",
+            task_id, account_id,
+        )  # fmt: skip
 
 
 async def old_audio(db: Queries, keep_ms: int, limit: int) -> list[tuple[int, str]]:

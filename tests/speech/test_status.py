@@ -2,8 +2,8 @@
 
 import pytest
 
-from myna.api.status import OTHERWISE, WHY, status_text
 from myna.farm.tasks import TRIES_EXHAUSTED
+from myna.speech.status import OTHERWISE, WHY, status_text
 from myna.store.queries.clones import VOICE_DELETED
 from myna.store.queries.tasks import TaskRow
 

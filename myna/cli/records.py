@@ -1,0 +1,69 @@
+"""myna record list|delete"""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from myna import accounts, records
+from myna.activity import command_line
+from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.store.batch import TaskStatus
+from myna.store.database import Database, Queries
+from myna.store.files.audio import AudioStore
+from myna.store.queries import tasks as store
+from myna.store.queries.tasks import TaskRow
+
+app = App(name="record", help="Speech records of an account.")
+Name = Annotated[str, Parameter(help="The name of the account.")]
+
+
+@app.command(name="list")
+def list_all(
+    account: Name,
+    *,
+    limit: Annotated[
+        Whole, Parameter(help="How many to list, 1 to 10000.", validator=Number(gte=1, lte=10_000))
+    ] = 50,
+    before: Annotated[
+        Whole, Parameter(help="List records older than this `id` of the list.", validator=Number(gte=1))
+    ] = 2**53,
+    json: Json = False,
+) -> None:
+    """List the speech records of an account, newest first."""
+
+    async def read(db: Queries) -> list[TaskRow]:
+        owner = await accounts.find(db, account)
+        return await store.page(db, owner.id, min(before, 2**53), limit)
+
+    rows = with_database(lambda db: db.snapshot(read), json=json)
+    show_rows([_shown(row) for row in rows], json, empty="The account has no records.")
+
+
+@app.command
+def delete(
+    account: Name,
+    ids: Annotated[list[int], Parameter(help="The ids of the records.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Delete finished records: their text and audio. The calls and their units stay."""
+    audio = AudioStore(read_settings().data_folder / "audio")
+
+    async def work(db: Database) -> int:
+        owner = await accounts.find(db, account)
+        return await records.delete(db, audio, owner, ids, by=command_line())
+
+    show({"deleted": with_database(work, json=json)}, json)
+
+
+def _shown(row: TaskRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "status": TaskStatus(row.status).name.lower(),
+        "created_at": seconds(row.created_at),
+        "chars": row.chars,
+        "audio": row.audio,
+        "text": row.text,
+    }

@@ -1,0 +1,85 @@
+"""One call: what happened to it, in time."""
+
+from functools import partial
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import activity
+from myna.errors import NotFound
+from myna.keys import Scope
+from myna.office.messages import N_
+from myna.office.page import Page
+from myna.office.pages.records import row_of
+from myna.office.visit import Visit
+from myna.store.batch import CallState, EntryKind
+from myna.store.queries import history, keys
+from myna.store.queries import tasks as tasks_store
+from myna.store.queries.history import CallEntry, CallRow
+
+STATES = {
+    CallState.OPEN: N_("open"),
+    CallState.KEPT: N_("delivered"),
+    CallState.REFUNDED: N_("refunded"),
+}
+
+
+class Event(Struct, frozen=True):
+    """A moment of the call. `units` is None where none moved; `after_ms` counts from the charge."""
+
+    what: str
+    at: int
+    after_ms: int
+    units: int | None
+    detail: str
+
+
+async def show(visit: Visit) -> Response:
+    """The call's timeline, its key, its record."""
+    call_id = visit.call_id()
+    call = await visit.read(partial(history.call_of_account, account_id=visit.account.id, call_id=call_id))
+    if call is None:
+        raise NotFound("There is no such call.")
+    return await call_page(visit, call, visit.account.id)
+
+
+async def call_page(visit: Visit, call: CallRow, account_id: int) -> Response:
+    """The page of a call of this account."""
+    entries = await visit.read(partial(history.entries_of_call, call_id=call.id))
+    record = await visit.read(partial(tasks_store.record, account_id=account_id, call_id=call.id))
+    key = await visit.read(partial(keys.of_account_by_id, account_id=account_id, key_id=call.key_id))
+    return visit.page(
+        "call.html",
+        call=call,
+        key=key,
+        rate=visit.text(N_("speech") if call.pays & Scope.TTS else N_("chat")),
+        state=visit.text(STATES[CallState(call.state)]),
+        events=_events(visit, call, entries),
+        row=row_of(visit, record) if record else None,
+        command_words=activity.words("calls", call=call.id.hex()),
+    )
+
+
+def _events(visit: Visit, call: CallRow, entries: list[CallEntry]) -> list[Event]:
+    events: list[Event] = []
+
+    def add(what: str, at: int, units: int | None = None, detail: str = "") -> None:
+        events.append(Event(visit.text(what), at, at - call.created_at, units, detail))
+
+    add(N_("Received and charged"), call.created_at, entries[0].units if entries else -call.units)
+    channel = call.channel
+    if call.state == CallState.KEPT:
+        if channel:
+            add(N_("Answered by a channel"), call.ended_at, detail=channel)
+        add(N_("Delivered: the units are kept"), call.ended_at)
+    elif call.state == CallState.REFUNDED:
+        if channel:
+            add(N_("Failed; the last channel tried"), call.ended_at, detail=channel)
+        refund = next((entry for entry in entries if entry.kind == EntryKind.REFUND), None)
+        add(N_("Refunded"), call.ended_at, refund.units if refund else None)
+    else:
+        add(N_("Open; refunded at the latest"), call.deadline)
+    return events
+
+
+PAGES = [Page(path="/calls/{id}", show=show)]

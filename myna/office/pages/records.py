@@ -1,0 +1,104 @@
+"""Speech records: listen, search, download, delete."""
+
+from functools import partial
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import activity, records
+from myna.errors import CommandError, InvalidRequest
+from myna.office.messages import N_
+from myna.office.page import Page
+from myna.office.visit import Visit
+from myna.speech.status import status_text
+from myna.store.batch import TaskStatus
+from myna.store.queries import tasks as store
+from myna.store.queries.tasks import RecordRow
+
+PAGE_ROWS = 50
+SEARCHED_ROWS = 5_000
+"""How many records one page searches: it must be quick for accounts with a million of them."""
+STATES = {
+    "completed": (TaskStatus.COMPLETED, N_("completed")),
+    "queued": (TaskStatus.QUEUED, N_("queued")),
+    "processing": (TaskStatus.PROCESSING, N_("processing")),
+    "failed": (TaskStatus.FAILED, N_("failed")),
+}
+
+
+class Row(Struct, frozen=True):
+    """A record as the page shows it."""
+
+    record: RecordRow
+    status: str
+    finished: bool
+
+
+class Deletion(Struct):
+    """Which records to delete. `sure` is set by the page that asks."""
+
+    id: list[str]
+    sure: str = ""
+
+
+async def show(visit: Visit, error: str = "") -> Response:
+    """A page of records."""
+    state = visit.parameter("state")
+    text = visit.parameter("q").strip()[:200]
+    voice = visit.parameter("voice")[:200]
+    query = partial(
+        store.search,
+        account_id=visit.account.id,
+        before=_before(visit),
+        limit=PAGE_ROWS,
+        scan=SEARCHED_ROWS,
+        status=int(STATES[state][0]) if state in STATES else -1,
+        text=text,
+        voice_id=voice,
+    )
+    found = await visit.read(query)
+    return visit.page(
+        "records.html",
+        status=400 if error else 200,
+        rows=[row_of(visit, record) for record in found.rows],
+        searched_to=found.searched_to,
+        states=[(name, label) for name, (_, label) in STATES.items()],
+        state=state,
+        q=text,
+        voice=voice,
+        filtered=bool(state or text or voice),
+        first=not visit.parameter("before"),
+        error=error,
+    )
+
+
+def row_of(visit: Visit, record: RecordRow) -> Row:
+    """The record with its status as the API says it."""
+    finished = record.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
+    return Row(record=record, status=status_text(record, visit.renderer.language), finished=finished)
+
+
+def _before(visit: Visit) -> int:
+    text = visit.parameter("before", str(2**53))
+    if not text.isascii() or not text.isdecimal() or len(text) > 16:
+        raise InvalidRequest("before: must be the id of a record.")
+    return int(text)
+
+
+async def delete(visit: Visit) -> Response:
+    """Asks first, then deletes."""
+    form = visit.fields(Deletion)
+    ids = [int(text) for text in form.id if text.isascii() and text.isdecimal() and len(text) <= 16]
+    if not ids:
+        return await show(visit, error=visit.text("Select the records to delete."))
+    if not form.sure:
+        command = activity.words("record", "delete", visit.account.name, *ids)
+        return visit.page("record_delete.html", ids=ids, command_words=command)
+    try:
+        count = await records.delete(visit.db, visit.parts.audio, visit.account, ids, by=visit.actor)
+    except CommandError as error:
+        return await show(visit, error=str(error))
+    return visit.redirect("/records", notice=visit.text("{count} records deleted.").format(count=count))
+
+
+PAGES = [Page(path="/records", show=show), Page(path="/records/delete", submit=delete)]
