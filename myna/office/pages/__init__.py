@@ -1,7 +1,7 @@
 """One module for each page or group of pages."""
 
 from myna.office.page import Page
-from myna.office.pages import calls, home, keys, new_key, records, sign_in
+from myna.office.pages import calls, home, keys, new_key, records, sign_in, start
 
 ALL_PAGES: list[Page] = [
     *sign_in.PAGES,
@@ -10,4 +10,5 @@ ALL_PAGES: list[Page] = [
     *keys.PAGES,
     *records.PAGES,
     *calls.PAGES,
+    *start.PAGES,
 ]

@@ -42,12 +42,11 @@ async def sign_in(visit: Visit) -> Response:
         token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
     except SignInRefused as refused:
         return await show_sign_in(visit, form.name, str(refused))
-    return await _enter(visit, token)
+    return await _enter(visit, token, _target(visit))
 
 
-async def _enter(visit: Visit, token: str) -> Response:
+async def _enter(visit: Visit, token: str, target: str) -> Response:
     """Sets the cookie, and asks for the second factor if the session is pending."""
-    target = _target(visit)
     if await sessions.find_pending(visit.db, token):
         response = visit.redirect(f"/second-factor?{urlencode({'next': ROOT + target})}")
     else:
@@ -84,6 +83,7 @@ async def show_welcome(visit: Visit, error: str = "") -> Response:
 async def welcome(visit: Visit) -> Response:
     """Uses the link: makes the account if it is the first one, sets the password, and signs in."""
     form = visit.fields(NewPassword)
+    link = await links.find(visit.db, form.token)
     try:
         token = await links.consume(
             visit.db,
@@ -95,7 +95,8 @@ async def welcome(visit: Visit) -> Response:
         )
     except CommandError as error:
         return await show_welcome(visit, str(error))
-    return await _enter(visit, token)
+    is_first = link is not None and link.account is None
+    return await _enter(visit, token, "/start" if is_first else "")
 
 
 async def sign_out(visit: Visit) -> Response:

@@ -1,0 +1,83 @@
+"""Looks for chat servers on this machine, for the operator's first minute. A server that is found is offered
+and never added unasked."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from myna.http_client import HttpClient, RequestFailed
+
+WAIT_S = 1.0
+ANSWER_MAX_BYTES = 1024 * 1024
+MODELS_MAX = 100
+MODEL_NAME_MAX_CHARS = 200
+
+
+class KnownServer(Struct, frozen=True):
+    """A server and the base URL that it has by default. `name` is that of its channel."""
+
+    name: str
+    title: str
+    url: str
+
+
+KNOWN = (
+    KnownServer("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
+    KnownServer("llama-cpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
+    KnownServer("lm-studio", "LM Studio", "http://127.0.0.1:1234/v1"),
+    KnownServer("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
+)
+
+
+class FoundServer(Struct, frozen=True):
+    """A server that answered, with the models that it lists."""
+
+    server: KnownServer
+    models: list[str]
+
+
+class _Model(Struct):
+    id: str
+
+
+class _Models(Struct):
+    data: list[_Model] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Models)
+
+
+async def find_servers(
+    http_client: HttpClient, own_port: int, known: tuple[KnownServer, ...] = KNOWN
+) -> list[FoundServer]:
+    """The known servers that list their models within a second. `own_port` is this service's and is left
+    out."""
+    others = [server for server in known if urlsplit(server.url).port != own_port]
+    found = await asyncio.gather(*(_models(http_client, server) for server in others))
+    return [
+        FoundServer(server, models)
+        for server, models in zip(others, found, strict=True)
+        if models is not None
+    ]
+
+
+async def _models(http_client: HttpClient, server: KnownServer) -> list[str] | None:
+    """The models of the server; None if there is none at this address that lists models."""
+    try:
+        response = await http_client.request(
+            "GET",
+            f"{server.url}/models",
+            headers={},
+            body=None,
+            deadline_s=WAIT_S,
+            answer_max_bytes=ANSWER_MAX_BYTES,
+        )
+        if response.status != 200:
+            return None
+        listed = _decoder.decode(response.body).data or []
+    except (RequestFailed, msgspec.DecodeError):
+        return None
+    names = [model.id for model in listed if model.id.isprintable() and len(model.id) <= MODEL_NAME_MAX_CHARS]
+    return names[:MODELS_MAX]

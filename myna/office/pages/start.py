@@ -1,0 +1,117 @@
+"""The first minute of an operator: a chat server, then a first key. The other pages need none of it."""
+
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import accounts, channel_changes, keys
+from myna.channel_keys import ChannelKeys
+from myna.channels import PARROT
+from myna.chat import discovery
+from myna.errors import CommandError
+from myna.keys import Scope
+from myna.office.page import Page, Who
+from myna.office.pages.new_key import made
+from myna.office.visit import Visit
+from myna.store.queries.config import ChannelRow
+from myna.urls import is_base_url
+
+FIRST_UNITS = 1000
+MEMO = "first units"
+PRIORITY = 100
+SCOPES = Scope.CHAT | Scope.TTS | Scope.RECORDS
+
+
+class NewServer(Struct):
+    """The form that adds a chat server."""
+
+    url: str = ""
+    name: str = ""
+    model: str = ""
+    key: str = ""
+
+
+class FirstKey(Struct):
+    """The form that makes the first key."""
+
+    name: str = ""
+    units: int = 0
+
+
+async def show(visit: Visit, form: NewServer | None = None, error: str = "") -> Response:
+    """Offers the chat servers of this machine, any other, and the parrot."""
+    found = await discovery.find_servers(visit.parts.http_client, visit.parts.settings.port)
+    return visit.page(
+        "start.html",
+        status=400 if error else 200,
+        found=found,
+        form=form or NewServer(),
+        parrot=PARROT,
+        channels=_chat_channels(visit),
+        error=error,
+    )
+
+
+async def add_server(visit: Visit) -> Response:
+    """Adds the server as a chat channel, and stores its key."""
+    form = visit.fields(NewServer)
+    url = form.url.rstrip("/")
+    name = form.name or _name_of(url)
+    row = ChannelRow(
+        kind="chat", name=name, url=url, model=form.model, key_env="", priority=PRIORITY, enabled=1
+    )
+    files = ChannelKeys(visit.parts.settings.data_folder)
+    try:
+        await channel_changes.add(visit.db, files, row, by=visit.actor)
+        if form.key:
+            await channel_changes.store_key(
+                visit.db, visit.parts.settings, files, name, form.key, by=visit.actor
+            )
+    except CommandError as error:
+        return await show(visit, form, str(error))
+    await visit.parts.config.refresh()
+    return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
+
+
+async def show_key(visit: Visit, form: FirstKey | None = None, error: str = "") -> Response:
+    """Asks for the name of the first key, and for units if the account has none."""
+    return visit.page(
+        "start_key.html",
+        status=400 if error else 200,
+        form=form or FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
+        channels=_chat_channels(visit),
+        memo=MEMO,
+        error=error,
+    )
+
+
+async def make_key(visit: Visit) -> Response:
+    """Grants the units if the account has none, makes the key, and shows it."""
+    form = visit.fields(FirstKey)
+    try:
+        if form.units and not visit.account.balance:
+            await accounts.grant(visit.db, visit.account.name, form.units, MEMO, by=visit.actor)
+        issued = await keys.issue(visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor)
+    except CommandError as error:
+        return await show_key(visit, form, str(error))
+    return await made(visit, issued)
+
+
+def _name_of(url: str) -> str:
+    """A name for the channel of this URL: its host. A URL that has none is refused with its own message."""
+    if url == PARROT or not is_base_url(url):
+        return "parrot"
+    return urlsplit(url).hostname or ""
+
+
+def _chat_channels(visit: Visit) -> list[str]:
+    """The names of the enabled chat channels."""
+    parts = visit.parts
+    return [channel.name for channel in parts.channels.chat(parts.config.current)]
+
+
+PAGES = [
+    Page(path="/start", show=show, submit=add_server, who=Who.OPERATOR, recent=True),
+    Page(path="/start/key", show=show_key, submit=make_key, who=Who.OPERATOR, recent=True),
+]

@@ -1,0 +1,78 @@
+"""An operator's first minute: a chat server, units and a first key."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rig.calls import call
+from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
+from tests.rig.office import People, Visitor
+from tests.rig.service import Service
+from tests.rig.upstream import SECRET, Upstream
+
+CHAT = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}).encode()
+
+
+@pytest.fixture(scope="module")
+def fresh(
+    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
+) -> Iterator[Service]:
+    """A site without a chat channel and without a voice."""
+    made = Service(tmp_path_factory.mktemp("start"), commands, speech="none", forks=forks)
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(fresh: Service) -> Visitor:
+    return People(fresh).signed_in("operator", operator=True, units=0)
+
+
+def test_the_page_is_only_for_operators(fresh: Service) -> None:
+    holder = People(fresh).signed_in("holder")
+    assert holder.get("/start").status == 404
+    assert holder.post("/start", url="parrot:").status == 404
+    assert holder.post("/start/key", name="key", units="5").status == 404
+
+
+def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(operator: Visitor) -> None:
+    answer = operator.post("/start", url="ftp://<b>", model="m")
+    assert answer.status == 400
+    assert "The URL must be http://" in answer.body.decode()
+    assert "ftp://&lt;b&gt;" in answer.body.decode()
+
+
+def test_the_first_minute_ends_with_an_answer(fresh: Service, operator: Visitor, upstream: Upstream) -> None:
+    upstream.behave("say:Good morning")
+    operator.submit("/start", url=upstream.url, model=upstream.model, key=SECRET)
+    (channel,) = fresh.cli("channel", "list")
+    assert (channel["url"], channel["model"]) == (upstream.url, upstream.model)
+    shown = operator.get("/start").body.decode()
+    assert SECRET not in shown and "already" in shown
+
+    made = operator.post("/start/key", name="first", units="50")
+    assert made.status == 200
+    plain = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
+    assert plain
+    answer = call(
+        "POST",
+        f"{fresh.base_url}/chat/completions",
+        body=CHAT,
+        headers={"authorization": f"Bearer {plain[0]}"},
+    )
+    assert answer.json["choices"][0]["message"]["content"] == "Good morning"
+    assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
+    commands = [change["command"] for change in fresh.cli("activity", "--by", "operator")]
+    assert "myna account grant operator 50 --memo 'first units'" in commands
+    assert SECRET not in json.dumps(commands) and plain[0] not in json.dumps(commands)
+
+
+def test_units_are_granted_only_to_an_account_without_any(fresh: Service, operator: Visitor) -> None:
+    before = {one["name"]: one["balance"] for one in fresh.cli("account", "list")}["operator"]
+    assert operator.post("/start/key", name="second", units="50").status == 200
+    after = {one["name"]: one["balance"] for one in fresh.cli("account", "list")}["operator"]
+    assert after == before > 0
