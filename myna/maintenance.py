@@ -20,6 +20,7 @@ from myna.ledger import Ledger
 from myna.quota import Quota
 from myna.refusals import Refusals
 from myna.settings import Settings
+from myna.sign_in import links, sessions, throttle
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
@@ -88,6 +89,7 @@ class Maintenance:
             self.requeue_expired: sweep_s / 2,  # bounds the delay until an expired lease is requeued
             self.refund_exhausted: sweep_s / 2,
             self.remove_expired_keys: CLEAN_EVERY_S,
+            self.remove_expired_sign_ins: CLEAN_EVERY_S,
             self.remove_old_audio: CLEAN_EVERY_S,
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
@@ -135,6 +137,11 @@ class Maintenance:
         """Deletes expired idempotency keys with their stored responses, a page at a time."""
         while await self._db.transaction(lambda db: ledger_store.delete_expired_keys(db, PAGE)) == PAGE:
             pass
+
+    async def remove_expired_sign_ins(self) -> None:
+        """Deletes expired sessions and links, and forgotten failures."""
+        for remove in (sessions.remove_expired, links.remove_expired, throttle.remove_old):
+            await remove(self._db)
 
     async def remove_old_audio(self) -> None:
         """Removes audio older than `audio_keep_days`, a page at a time."""

@@ -64,9 +64,10 @@ class RestoreInDoubt(CommandError):
 
 
 async def write(
-    db: Database, data: Path, out: ArchiveWriter, *, kinds: Sequence[str] = tuple(KINDS)
+    db: Database, data: Path, out: ArchiveWriter, *, kinds: Sequence[str] = tuple(KINDS), move: bool = False
 ) -> BackupResult:
-    """Writes the site's rows, and its files of these kinds in the folder `data`, to an open archive."""
+    """Writes the site's rows, and its files of these kinds in the folder `data`, to an open archive. Only a
+    `move` has the rows of tables that a backup doesn't keep."""
     with tempfile.TemporaryFile() as names:
 
         async def dump(snapshot: TableQueries) -> tuple[dict[str, int], dict[str, int]]:
@@ -75,6 +76,8 @@ async def write(
             out.add(HEADER, msgspec.json.encode(header))
             counts = {
                 table.name: await _dump(snapshot, table, out)
+                if move or table.name not in tables.NOT_KEPT
+                else 0
                 for table in await tables.tables_to_copy(snapshot)
             }
             await _write_names(snapshot, names, kinds)

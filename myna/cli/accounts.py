@@ -1,4 +1,4 @@
-"""myna account add|show|list|rename|disable|enable|grant"""
+"""myna account add|show|list|rename|disable|enable|grant, and the commands of account_access"""
 
 from typing import Annotated
 
@@ -6,10 +6,14 @@ from cyclopts import App, Parameter
 
 from myna import accounts
 from myna.activity import command_line
+from myna.cli.account_access import link_to, register
 from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
+from myna.sign_in.links import Purpose
+from myna.store.database import Database
 from myna.store.queries.accounts import AccountRow
 
 app = App(name="account", help="Accounts and their units.")
+register(app)
 Name = Annotated[str, Parameter(help="The name of the account.")]
 
 
@@ -18,16 +22,24 @@ def add(
     name: Name,
     *,
     units: Annotated[Whole, Parameter(help="Units that the account starts with.")] = 0,
-    email: Annotated[str, Parameter(help="An e-mail address, which is only stored and shown.")] = "",
+    email: Annotated[
+        str,
+        Parameter(help="An e-mail address, with which its holder can sign in too. Nothing is sent to it."),
+    ] = "",
     operator: Annotated[
-        bool, Parameter(help="Label it as the operator's account; the label has no effect.")
+        bool, Parameter(help="Its holder is an operator, who runs the site in the back office.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Create an account, optionally with units."""
-    by = command_line()
-    row = with_database(lambda db: accounts.add(db, name, email, operator, units, by=by), json=json)
-    show(_shown(row), json)
+    """Create an account, optionally with units. With an e-mail address, or for an operator, a link is printed
+    once with which its holder sets a password, as by `myna account invite`."""
+
+    async def work(db: Database) -> dict[str, object]:
+        account = await accounts.add(db, name, email, operator, units, by=command_line())
+        link = await link_to(db, Purpose.INVITE, account.id) if email or operator else {}
+        return {**_shown(account), **link}
+
+    show(with_database(work, json=json), json)
 
 
 @app.command(name="show")
@@ -53,7 +65,7 @@ def rename(
 
 @app.command
 def disable(name: Name, *, json: Json = False) -> None:
-    """Disable an account: all its keys are refused."""
+    """Disable an account: all its keys are refused, and its sessions in the back office end."""
     _switch(name, False, json)
 
 

@@ -63,7 +63,7 @@ async def _move(source: Settings, target: Settings) -> tuple[Manifest, Path]:
         file = Path(folder) / "rows"
         async with open_database(source) as db:
             with ArchiveWriter(file, replace=False) as out:
-                await backups.write(db, source.data_folder, out, kinds=())
+                await backups.write(db, source.data_folder, out, kinds=(), move=True)
         with ArchiveReader(file) as archive:
             async with open_database(target) as db:
                 manifest = await _restore(db, folder, archive, target)

@@ -1,18 +1,27 @@
 """myna serve, myna migrate, myna version"""
 
 import asyncio
+import logging
 import os
+import sys
 import tempfile
 
 from myna import __version__, app
+from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
 from myna.http import server
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
+from myna.sign_in import links
+from myna.sign_in.links import LIFE_MS, Purpose
 from myna.store.migrate import migrate as migrate_schema
+from myna.telemetry import logs
 
 FACTORY = "myna.app:create"
+NO_OPERATOR = "no operator can sign in to the back office: 'myna account add NAME --operator' prints a link"
+
+log = logging.getLogger(__name__)
 
 
 def serve() -> None:
@@ -47,9 +56,30 @@ def _run(settings: Settings) -> None:
     app.speech_engines(settings)  # reports an error of the setting in one line
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     asyncio.run(_migrate(settings))  # reports an error of the database in one line
+
+    def welcome() -> None:
+        asyncio.run(_welcome(settings))
+
     if settings.workers == 1:
-        server.run(app.create(settings, os.environ), settings)
+        server.run(app.create(settings, os.environ), settings, welcome)
         return
+    logs.configure(settings.log_level)
     with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
         os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
-        server.run(FACTORY, settings)
+        server.run(FACTORY, settings, welcome)
+
+
+async def _welcome(settings: Settings) -> None:
+    """If no operator can sign in, prints a link for the first one: once, also for several workers, and to a
+    terminal only. Other output is stored, as by journald or Docker, and a link in it would be a secret in a
+    log."""
+    async with open_database(settings) as db:
+        if not await links.first_is_needed(db):
+            return
+        if not sys.stdout.isatty():
+            log.info(NO_OPERATOR)
+            return
+        life_ms = LIFE_MS[Purpose.FIRST]
+        token = await links.create(db, Purpose.FIRST, None, life_ms, command_line())
+    print(f"\nTo begin, open this link within {life_ms // 60_000} minutes. It works once.\n", flush=True)
+    print(f"    {links.url(settings.base_url, token)}\n", flush=True)

@@ -7,7 +7,7 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -122,10 +122,11 @@ def listen(settings: Settings) -> socket.socket:
         raise CommandError(f"Can't listen on {settings.host} port {settings.port}: {reason}.") from None
 
 
-def run(app: App | str, settings: Settings) -> None:
-    """Serves until told to stop. With several workers, `app` must be a string. Raises CommandError if the
-    service can't start."""
+def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = lambda: None) -> None:
+    """Serves until told to stop. With several workers, `app` must be a string. Calls `on_listening` once,
+    when the socket is bound. Raises CommandError if the service can't start."""
     listening = listen(settings)
+    on_listening()
     _allow_files(2 * settings.connections_max + settings.outbound_connections_max + OTHER_FILES)
     config = configure(app, settings)
     failed = CommandError("The service can't start; the log above says why.")

@@ -127,7 +127,7 @@ class Office:
         """Verifies the password. Returns the session's new token. Raises SignInRefused."""
         if visit.session is None:
             raise SignInRefused
-        await passwords.verify(visit.db, visit.account.name, plain, visit.address)
+        await passwords.confirm(visit.db, visit.account, plain, visit.address)
         token = await sessions.verified(visit.db, visit.session)
         visit.session = await sessions.find(visit.db, token)
         return token

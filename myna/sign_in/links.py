@@ -72,6 +72,11 @@ async def create(db: Database, purpose: Purpose, account_id: int | None, life_ms
     return await db.transaction(work)
 
 
+async def first_is_needed(db: Queries) -> bool:
+    """Whether no operator can sign in."""
+    return not await password_store.an_operator_can_sign_in(db)
+
+
 async def create_in(
     connection: Transaction, purpose: Purpose, account_id: int | None, life_ms: int, by: Actor
 ) -> str:

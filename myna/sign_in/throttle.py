@@ -103,9 +103,13 @@ def _of_address(address: str) -> bytes:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return _subject("address", address) if address else b""
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+        ip = ip.ipv4_mapped
+    if ip.is_loopback:
+        return b""
     if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ipaddress.ip_network((ip, _IPV6_PREFIX), strict=False).network_address
-    return b"" if ip.is_loopback else _subject("address", str(ip))
+        return _subject("address", str(ipaddress.ip_network((ip, _IPV6_PREFIX), strict=False)))
+    return _subject("address", str(ip))
 
 
 def _subject(kind: str, value: str) -> bytes:

@@ -32,7 +32,7 @@ def documented() -> dict[str, set[Parameter]]:
     """Every usage line of the page: a fenced block of one line that begins with `myna`."""
     found = {}
     for fence in fences(DOCS / "command-line.md"):
-        words = re.match(r"myna((?: [a-z]+)+)", fence.text)
+        words = re.match(r"myna((?: [a-z]+(?:-[a-z]+)*)+)", fence.text)
         assert words, fence.text
         tokens = _TOKEN.findall(fence.text[words.end() :])
         assert " ".join(tokens) == fence.text[words.end() :].strip(), "a token that can't be read"

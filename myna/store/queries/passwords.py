@@ -13,6 +13,9 @@ class Candidate(Struct, frozen=True):
     account: AccountRow
     hash: str
 
+    def __repr__(self) -> str:
+        return f"Candidate({self.account!r})"
+
 
 _CANDIDATE = f"""
 SELECT coalesce(p.hash, ''), {columns(AccountRow, "a")}

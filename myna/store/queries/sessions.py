@@ -114,6 +114,14 @@ async def complete(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
     return bool(rows)
 
 
+async def mark_second_factor(db: Transaction, token_hash: bytes) -> bool:
+    """Records that the person of this session gave a second factor; False if the session has ended."""
+    rows = await db.fetch(
+        "UPDATE sessions SET second_factor = 1 WHERE token_hash = $1 AND pending = 0 RETURNING id", token_hash
+    )
+    return bool(rows)
+
+
 async def delete(db: Transaction, token_hash: bytes) -> None:
     """Ends the session of this token."""
     await db.fetch("DELETE FROM sessions WHERE token_hash = $1", token_hash)

@@ -1,0 +1,140 @@
+"""How an account signs in: myna account invite|reset|sessions|sign-out|second-factor|set"""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from myna import accounts
+from myna.activity import command_line
+from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.node.credentials import is_loopback
+from myna.sign_in import links, preferences, second_factor, sessions
+from myna.sign_in.links import LIFE_MS, Purpose
+from myna.sign_in.preferences import Changes
+from myna.sign_in.second_factor import SecondFactor
+from myna.store.database import Database
+from myna.store.queries.preferences import Preferences
+from myna.store.queries.sessions import SessionRow
+
+LOOPBACK_ADDRESS = (
+    "That address works only on this machine. For a browser on another one set MYNA_PUBLIC_URL."
+)
+Name = Annotated[str, Parameter(help="The name of the account.")]
+
+
+def register(app: App) -> None:
+    """Adds the commands to `myna account`."""
+    for command, name in (
+        (invite, "invite"),
+        (reset, "reset"),
+        (list_sessions, "sessions"),
+        (sign_out, "sign-out"),
+        (show_second_factor, "second-factor"),
+        (set_preferences, "set"),
+    ):
+        app.command(command, name=name)
+
+
+async def link_to(db: Database, purpose: Purpose, account_id: int) -> dict[str, object]:
+    """A new link for an account, as a command prints it."""
+    token = await links.create(db, purpose, account_id, LIFE_MS[purpose], command_line())
+    link = await links.find(db, token)
+    address = read_settings().base_url
+    return {
+        "link": links.url(address, token),
+        "link_expires_at": seconds(link.expires_at) if link else 0,
+        **({"note": LOOPBACK_ADDRESS} if is_loopback(address) else {}),
+    }
+
+
+def invite(name: Name, *, json: Json = False) -> None:
+    """Create a link with which the account's holder sets the first password. It is printed once, not stored,
+    and works once, within three days."""
+    _show_link(Purpose.INVITE, name, json)
+
+
+def reset(name: Name, *, json: Json = False) -> None:
+    """Create a link with which the account's holder sets a new password. It is printed once, not stored, and
+    works once, within an hour. The account's sessions end when it is used."""
+    _show_link(Purpose.RESET, name, json)
+
+
+def list_sessions(name: Name, *, json: Json = False) -> None:
+    """List the sessions of an account in the back office, the one used last first."""
+
+    async def work(db: Database) -> list[SessionRow]:
+        return await sessions.of_account(db, (await accounts.find(db, name)).id)
+
+    rows = [_shown(row) for row in with_database(work, json=json)]
+    show_rows(rows, json, empty="The account has no session.")
+
+
+def sign_out(name: Name, *, json: Json = False) -> None:
+    """End all sessions of an account in the back office. Its keys are not affected."""
+
+    async def work(db: Database) -> int:
+        return await sessions.close_all(db, await accounts.find(db, name), command_line())
+
+    show({"name": name, "ended": with_database(work, json=json)}, json)
+
+
+def show_second_factor(
+    name: Name,
+    *,
+    remove: Annotated[
+        bool, Parameter(negative="", help="Remove it, for a person who lost the device and the codes.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show whether an account has a second factor, and how many recovery codes are left."""
+
+    async def work(db: Database) -> SecondFactor:
+        account = await accounts.find(db, name)
+        if remove:
+            await second_factor.remove_lost(db, account, command_line())
+        return await second_factor.of_account(db, account.id)
+
+    found = with_database(work, json=json)
+    show({"name": name, "second_factor": found.on, "recovery_codes": found.codes_left}, json)
+
+
+def set_preferences(
+    name: Name,
+    *,
+    language: Annotated[
+        str | None, Parameter(help='The language of the pages: zh, en, or "" for that of the browser.')
+    ] = None,
+    low_balance: Annotated[
+        Whole | None, Parameter(help="Units below which the pages warn of a low balance; 0: never.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Set preferences of an account, or show them."""
+    changes = Changes(language=language, low_balance=low_balance)
+
+    async def work(db: Database) -> Preferences:
+        account = await accounts.find(db, name)
+        if changes == Changes():
+            return await preferences.of_account(db, account.id)
+        return await preferences.change(db, account, changes, command_line())
+
+    found = with_database(work, json=json)
+    show({"name": name, "language": found.language, "low_balance": found.low_balance}, json)
+
+
+def _show_link(purpose: Purpose, name: str, json: bool) -> None:
+    async def work(db: Database) -> dict[str, object]:
+        return await link_to(db, purpose, (await accounts.find(db, name)).id)
+
+    show({"name": name, **with_database(work, json=json)}, json)
+
+
+def _shown(row: SessionRow) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "address": row.address,
+        "user_agent": row.user_agent,
+        "second_factor": bool(row.second_factor),
+        "created_at": seconds(row.created_at),
+        "seen_at": seconds(row.seen_at),
+    }

@@ -1,0 +1,204 @@
+"""Passwords: which are accepted, and what verifying them tells."""
+
+import asyncio
+import threading
+from unittest.mock import patch
+
+import argon2
+import pytest
+
+from myna import accounts, activity
+from myna.errors import CommandError
+from myna.sign_in import passwords, sessions
+from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from tests.rig.waiting import SOON_S, wait_until
+from tests.sign_in.people import (
+    ADDRESS,
+    BROWSER,
+    ELSEWHERE,
+    OPERATOR,
+    OTHER_PASSWORD,
+    PASSWORD,
+    at_once,
+    person,
+)
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+WEAK = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+TODAYS = (argon2.Type.ID, 19456, 2, 1)
+
+
+def parameters(password_hash: str) -> tuple[argon2.Type, int, int, int]:
+    found = argon2.extract_parameters(password_hash)
+    return found.type, found.memory_cost, found.time_cost, found.parallelism
+
+
+async def stored(books: Books) -> str:
+    ((found,),) = await books.sql("SELECT hash FROM passwords")
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("plain", "reason"),
+    [
+        ("", "at least 12 characters"),
+        ("elevenchars", "at least 12 characters"),
+        ("x" * 129, "at most 128 characters"),
+        ("password1234", "easy to guess"),
+        ("123456789012", "easy to guess"),
+        ("Password123!", "easy to guess"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaa", "easy to guess"),
+        ("qwertyuiopas", "easy to guess"),
+        ("mynamynamyna", "easy to guess"),
+        ("annabelletoo", "easy to guess"),
+        ("AnnabelleToo", "no passwords"),
+        ("annabelle.too@example.com", "no passwords"),
+    ],
+)
+async def test_a_password_is_refused_with_what_to_change(plain: str, reason: str) -> None:
+    name = "annabelletoo" if reason == "no passwords" else "annabelle"
+    with pytest.raises(CommandError, match=reason):
+        await passwords.check(plain, name=name, email="annabelle.too@example.com")
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        PASSWORD,
+        "plum anchor velvet",
+        "nodigitsorsigns" * 2,
+        "       9 z   x     q!",
+        "山川异域风月同天寄诸佛子",
+        "🦜🌿 lantern 🎻🍐 9",
+        "correct horse battery staple " * 4,
+        "\ud800 plum anchor velvet",
+    ],
+)
+async def test_a_password_of_any_composition_is_accepted_and_verified_as_it_is(
+    books: Books, plain: str
+) -> None:
+    ann = await person(books, password=plain)
+    assert (await passwords.verify(books.db, "ann", plain, ADDRESS)) == ann
+    for other in (plain[:-1], plain + " ", plain.upper() if plain.upper() != plain else plain.lower() + "x"):
+        with pytest.raises(SignInRefused):
+            await passwords.verify(books.db, "ann", other, ADDRESS)
+
+
+async def test_a_password_of_128_characters_counts_to_its_end(books: Books) -> None:
+    plain = PASSWORD + "-" * (128 - len(PASSWORD))
+    await person(books, password=plain)
+    with pytest.raises(SignInRefused):
+        await passwords.verify(books.db, "ann", plain[:-1] + "+", ADDRESS)
+    assert await passwords.verify(books.db, "ann", plain, ADDRESS)
+
+
+async def test_only_a_salted_argon2id_hash_is_stored(books: Books) -> None:
+    await person(books)
+    await person(books, "bob")
+    hashes = [row[0] for row in await books.sql("SELECT hash FROM passwords")]
+    assert len({*hashes}) == 2
+    assert {parameters(one) for one in (*hashes, passwords.DUMMY_HASH)} == {TODAYS}
+    assert not any(PASSWORD in one for one in hashes)
+
+
+async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(books: Books) -> None:
+    ann = await person(books)
+    session = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    await books.sql("UPDATE passwords SET hash = $1", WEAK.hash(PASSWORD))
+    with pytest.raises(SignInRefused):
+        await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)
+    assert parameters(await stored(books)) != TODAYS
+    assert await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    assert parameters(await stored(books)) == TODAYS
+    assert await passwords.verify(books.db, "ann", PASSWORD, ADDRESS) == ann
+    assert await sessions.find(books.db, session) is not None
+
+
+async def test_every_reason_has_the_same_words_and_the_same_work(books: Books) -> None:
+    """Else an attacker could find out which accounts exist."""
+    await person(books)
+    await person(books, "nopassword", password="")
+    await person(books, "disabled")
+    await accounts.set_enabled(books.db, "disabled", False, by=OPERATOR)
+    names = [("ann", OTHER_PASSWORD), ("nobody", PASSWORD), ("nopassword", PASSWORD), ("disabled", PASSWORD)]
+    names += [("", PASSWORD), ("ann", ""), ("ann", "x" * 100_000), ("\ud800", PASSWORD)]
+    said, work = [], []
+    verified = passwords._verified
+
+    def watched(password_hash: str, plain: str) -> bool:
+        work.append(parameters(password_hash))
+        return verified(password_hash, plain)
+
+    with patch.object(passwords, "_verified", watched):
+        for number, (name, plain) in enumerate(names):
+            with pytest.raises(SignInRefused) as refused:
+                await passwords.verify(books.db, name.replace("\ud800", "�"), plain, f"192.0.2.{number}")
+            said.append((str(refused.value), refused.value.retry_after_s))
+    assert {*said} == {(WRONG, 0)}
+    assert work == [TODAYS] * len(names)
+
+
+async def test_a_person_signs_in_with_the_name_or_with_an_email_address_that_one_account_has(
+    books: Books,
+) -> None:
+    ann = await person(books, email="Shared@example.com")
+    assert await passwords.verify(books.db, "shared@EXAMPLE.com", PASSWORD, ADDRESS) == ann
+    bob = await person(books, "bob", email="shared@example.com", password=OTHER_PASSWORD)
+    for plain in (PASSWORD, OTHER_PASSWORD):
+        with pytest.raises(SignInRefused):
+            await passwords.verify(books.db, "shared@example.com", plain, ADDRESS)
+    assert await passwords.verify(books.db, "bob", OTHER_PASSWORD, ADDRESS) == bob
+    namesake = await person(books, "shared@example.com")
+    assert await passwords.verify(books.db, "shared@example.com", PASSWORD, ADDRESS) == namesake
+
+
+async def test_accounts_without_an_email_address_are_not_found_by_an_empty_one(books: Books) -> None:
+    await person(books)
+    with pytest.raises(SignInRefused):
+        await passwords.verify(books.db, "", PASSWORD, ADDRESS)
+
+
+async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
+    ann = await person(books)
+    (row,) = await activity.page(books.db, limit=1)
+    assert (row.command, row.account_id, row.actor) == ("myna account reset ann", ann.id, "root")
+    with pytest.raises(CommandError, match="no such account"):
+        await passwords.set(books.db, 999, PASSWORD, OPERATOR)
+    await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)
+    with pytest.raises(CommandError, match="disabled"):
+        await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
+
+
+async def test_at_most_two_passwords_are_hashed_at_once_and_a_limited_number_waits() -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+
+    def watched(plain: str) -> bytes:
+        begun.append(threading.get_ident())
+        gate.wait(60)
+        return plain.encode()
+
+    with patch.object(passwords, "_encoded", watched):
+        tries = [asyncio.create_task(passwords.hash_of(PASSWORD)) for _ in range(passwords.WAITING_MAX + 3)]
+        await asyncio.to_thread(wait_until, lambda: len(begun) == 2, SOON_S, "two are hashed")
+        await asyncio.wait(tries[passwords.WAITING_MAX :])
+        assert len(begun) == 2
+        gate.set()
+        done, failed = await at_once(tries)
+    assert (len(done), [type(error) for error in failed]) == (passwords.WAITING_MAX, [TooManyAttempts] * 3)
+    assert len({*begun}) == passwords.AT_ONCE == 2
+
+
+async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(books: Books) -> None:
+    ann = await person(books)
+    for _ in range(5):
+        with pytest.raises(SignInRefused, match="name or the password"):
+            await passwords.verify(books.db, "ann", OTHER_PASSWORD, ELSEWHERE)
+    await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)
+    for _ in range(5):
+        with pytest.raises(SignInRefused, match=WRONG_PASSWORD):
+            await passwords.confirm(books.db, ann, OTHER_PASSWORD, ADDRESS)
+    with pytest.raises(TooManyAttempts):
+        await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)

@@ -1,0 +1,231 @@
+"""The second factor: enrolment, sign-in in two steps, recovery codes, removal."""
+
+import re
+
+import pyotp
+import pytest
+
+from myna import accounts, activity
+from myna.activity import Actor
+from myna.errors import CommandError
+from myna.sign_in import links, passwords, second_factor, sessions
+from myna.sign_in.links import LIFE_MS, Purpose
+from myna.sign_in.refusal import WRONG_CODE, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.sign_in.second_factor import STEP_S, SecondFactor
+from myna.sign_in.sessions import PENDING_MS, Session
+from myna.store.queries.accounts import AccountRow
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+STEP_MS = STEP_S * 1000
+
+
+class Phone:
+    """A person's app, with the clock of the books."""
+
+    def __init__(self, books: Books, secret: str) -> None:
+        self._books = books
+        self._totp = pyotp.TOTP(secret)
+
+    async def code(self, steps: int = 0) -> str:
+        ((now,),) = await self._books.sql("SELECT now_ms()")
+        return self._totp.at(now // 1000 + steps * STEP_S)
+
+
+class Ann:
+    """An account with a second factor, a signed-in session from before, and the recovery codes."""
+
+    def __init__(self, account: AccountRow, phone: Phone, session: Session, codes: list[str]) -> None:
+        self.account = account
+        self.phone = phone
+        self.session = session
+        self.codes = codes
+        self.actor = Actor(account_id=account.id, name=account.name, address=ADDRESS)
+
+
+async def signed_in(books: Books) -> Session:
+    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    session = await sessions.find(books.db, token)
+    assert session is not None
+    return session
+
+
+@pytest.fixture
+async def ann(books: Books) -> Ann:
+    account = await person(books)
+    session = await signed_in(books)
+    await books.stop_clock()
+    phone = Phone(books, (await second_factor.begin(books.db, account)).secret)
+    by = Actor(account_id=account.id, name="ann", address=ADDRESS)
+    codes = await second_factor.confirm(books.db, session, await phone.code(), by)
+    await books.move_clock(2 * STEP_MS)
+    return Ann(account, phone, session, codes)
+
+
+async def half_signed_in(books: Books) -> str:
+    token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    assert await sessions.find(books.db, token) is None
+    assert await sessions.find_pending(books.db, token) is not None
+    return token
+
+
+async def refused(books: Books, token: str, code: str) -> None:
+    with pytest.raises(SignInRefused, match=WRONG_CODE):
+        await second_factor.give(books.db, token, code, ADDRESS)
+    assert await sessions.find(books.db, token) is None
+
+
+async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> None:
+    account = await person(books)
+    session, other = await signed_in(books), await signed_in(books)
+    enrolment = await second_factor.begin(books.db, account)
+    assert enrolment.uri == f"otpauth://totp/Myna:ann?secret={enrolment.secret}&issuer=Myna"
+    assert repr(enrolment) == "Enrolment()"
+    assert await signed_in(books)
+    by = Actor(account_id=account.id, name="ann", address=ADDRESS)
+    for wrong in ("", "12345", "abcdef", "１２３４５６", "0" * 99):
+        with pytest.raises(CommandError, match="code is wrong"):
+            await second_factor.confirm(books.db, session, wrong, by)
+    assert await second_factor.of_account(books.db, account.id) == SecondFactor(on=False, codes_left=0)
+    await books.stop_clock()
+    code = await Phone(books, enrolment.secret).code()
+    codes = await second_factor.confirm(books.db, session, f" {code[:3]} {code[3:]} ", by)
+    assert len({*codes}) == 10 and all(re.fullmatch(r"([a-z2-9]{4}-){5}[a-z2-9]{4}", one) for one in codes)
+    assert await second_factor.of_account(books.db, account.id) == SecondFactor(on=True, codes_left=10)
+    assert [one.id for one in await sessions.of_account(books.db, account.id)] == [session.id]
+    assert other.id != session.id
+    with pytest.raises(CommandError, match="already"):
+        await second_factor.begin(books.db, account)
+    with pytest.raises(CommandError, match="begin again"):
+        await second_factor.confirm(books.db, session, code, by)
+    await refused(books, await half_signed_in(books), code)
+
+
+async def test_a_session_that_has_ended_turns_no_second_factor_on(books: Books) -> None:
+    """Else someone whose session was ended could lock the owner out."""
+    account = await person(books)
+    session = await signed_in(books)
+    await books.stop_clock()
+    code = await Phone(books, (await second_factor.begin(books.db, account)).secret).code()
+    await passwords.set(books.db, account.id, OTHER_PASSWORD, OPERATOR)
+    with pytest.raises(SignInRefused, match="has ended"):
+        await second_factor.confirm(books.db, session, code, OPERATOR)
+    assert not (await second_factor.of_account(books.db, account.id)).on
+
+
+async def test_a_sign_in_waits_for_a_code_and_gets_a_new_token(books: Books, ann: Ann) -> None:
+    pending = await half_signed_in(books)
+    token = await second_factor.give(books.db, pending, await ann.phone.code(), ADDRESS)
+    session = await sessions.find(books.db, token)
+    assert session is not None and session.second_factor and session.account.id == ann.account.id
+    assert token != pending
+    assert await sessions.find(books.db, pending) is None
+    assert await sessions.find_pending(books.db, pending) is None
+    with pytest.raises(SignInRefused, match="sign in again"):
+        await second_factor.give(books.db, pending, await ann.phone.code(1), ADDRESS)
+
+
+async def test_a_code_is_used_once_and_so_are_those_before_it(books: Books, ann: Ann) -> None:
+    code, earlier = await ann.phone.code(), await ann.phone.code(-1)
+    assert await second_factor.give(books.db, await half_signed_in(books), code, ADDRESS)
+    await refused(books, await half_signed_in(books), code)
+    await refused(books, await half_signed_in(books), earlier)
+    await books.move_clock(STEP_MS)
+    await refused(books, await half_signed_in(books), code)
+    assert await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+
+
+@pytest.mark.parametrize(("steps", "valid"), [(-2, False), (-1, True), (1, True), (2, False)])
+async def test_a_clock_may_differ_by_one_step(books: Books, ann: Ann, steps: int, valid: bool) -> None:
+    await books.move_clock(5 * STEP_MS)
+    code, pending = await ann.phone.code(steps), await half_signed_in(books)
+    if valid:
+        assert await second_factor.give(books.db, pending, code, ADDRESS)
+    else:
+        await refused(books, pending, code)
+
+
+async def test_of_ten_uses_of_a_code_at_once_one_signs_in(books: Books, ann: Ann) -> None:
+    waiting = [await half_signed_in(books) for _ in range(4)]
+    code = await ann.phone.code()
+    done, failed = await at_once(second_factor.give(books.db, token, code, ADDRESS) for token in waiting)
+    assert (len(done), len(failed)) == (1, 3)
+
+
+async def test_a_recovery_code_is_used_once_as_it_is_typed(books: Books, ann: Ann) -> None:
+    typed = ann.codes[3].upper().replace("-", " ")
+    assert await second_factor.give(books.db, await half_signed_in(books), typed, ADDRESS)
+    await refused(books, await half_signed_in(books), ann.codes[3])
+    assert (await second_factor.of_account(books.db, ann.account.id)).codes_left == 9
+    newer = await second_factor.new_codes(books.db, ann.session, ann.actor)
+    await refused(books, await half_signed_in(books), ann.codes[4])
+    assert await second_factor.give(books.db, await half_signed_in(books), newer[4], ADDRESS)
+
+
+async def test_a_recovery_code_of_another_account_is_refused(books: Books, ann: Ann) -> None:
+    await person(books, "bob")
+    bob = await sessions.find(books.db, await sessions.sign_in(books.db, "bob", PASSWORD, ADDRESS, BROWSER))
+    assert bob is not None
+    phone = Phone(books, (await second_factor.begin(books.db, bob.account)).secret)
+    codes = await second_factor.confirm(books.db, bob, await phone.code(), ann.actor)
+    await refused(books, await half_signed_in(books), codes[0])
+    assert (await second_factor.of_account(books.db, bob.account.id)).codes_left == 10
+
+
+async def test_codes_are_throttled_for_the_account(books: Books, ann: Ann) -> None:
+    for _ in range(5):
+        await refused(books, await half_signed_in(books), "not a code")
+    with pytest.raises(TooManyAttempts):
+        await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+    await books.move_clock(1000)
+    assert await second_factor.give(books.db, await half_signed_in(books), await ann.phone.code(), ADDRESS)
+
+
+async def test_a_sign_in_that_waits_too_long_ends(books: Books, ann: Ann) -> None:
+    pending = await half_signed_in(books)
+    await books.move_clock(PENDING_MS)
+    with pytest.raises(SignInRefused, match="took too long"):
+        await second_factor.give(books.db, pending, await ann.phone.code(), ADDRESS)
+    await sessions.remove_expired(books.db)
+    assert [row[0] for row in await books.sql("SELECT id FROM sessions")] == [ann.session.id]
+
+
+async def test_a_pending_session_ends_with_the_password_and_with_the_account(books: Books, ann: Ann) -> None:
+    pending = await half_signed_in(books)
+    await passwords.set(books.db, ann.account.id, PASSWORD, OPERATOR)
+    assert await sessions.find_pending(books.db, pending) is None
+    pending = await half_signed_in(books)
+    await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)
+    assert await sessions.find_pending(books.db, pending) is None
+
+
+async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books: Books, ann: Ann) -> None:
+    link = await links.create(books.db, Purpose.RESET, ann.account.id, LIFE_MS[Purpose.RESET], OPERATOR)
+    token = await links.consume(books.db, link, OTHER_PASSWORD, address=ADDRESS, user_agent=BROWSER)
+    assert await sessions.find(books.db, token) is None
+    token = await second_factor.give(books.db, token, await ann.phone.code(), ADDRESS)
+    assert await sessions.find(books.db, token) is not None
+
+
+async def test_its_owner_removes_it_with_the_password_and_an_operator_without(books: Books, ann: Ann) -> None:
+    with pytest.raises(SignInRefused, match=WRONG_PASSWORD):
+        await second_factor.remove(books.db, ann.session, OTHER_PASSWORD, ann.actor)
+    assert (await second_factor.of_account(books.db, ann.account.id)).on
+    await second_factor.remove(books.db, ann.session, PASSWORD, ann.actor)
+    assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)
+    assert await books.sql("SELECT * FROM recovery_codes") == []
+    assert await signed_in(books)
+    with pytest.raises(CommandError, match="no second factor"):
+        await second_factor.remove_lost(books.db, ann.account, OPERATOR)
+    with pytest.raises(CommandError, match="no second factor"):
+        await second_factor.new_codes(books.db, ann.session, ann.actor)
+    said = [row.command for row in await activity.page(books.db, limit=2)]
+    assert said == ["myna account second-factor ann --remove", "myna account second-factor ann"]
+
+
+async def test_recovery_codes_are_stored_as_hashes(books: Books, ann: Ann) -> None:
+    rows = await books.sql("SELECT * FROM recovery_codes")
+    assert len(rows) == 10
+    said = " ".join(map(str, rows)) + " ".join(row.command for row in await activity.page(books.db))
+    assert not any(code in said or code.replace("-", "") in said for code in ann.codes)
