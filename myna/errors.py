@@ -23,6 +23,7 @@ MynaError                    status  type                    when
     ├── NoSpeechChannel
     ├── DiskFull
     ├── Overloaded
+    ├── TextTooLong
     ├── TooManyBodies
     ├── ShuttingDown
     ├── DatabaseUnavailable
@@ -232,6 +233,12 @@ class Overloaded(Unavailable):
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, retry_after_s)
+
+
+class TextTooLong(Unavailable):
+    """The text takes longer to speak than a call may take. A retry is refused too."""
+
+    headers = MappingProxyType({})
 
 
 class TooManyBodies(Unavailable):

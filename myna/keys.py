@@ -36,6 +36,9 @@ class Scope(IntFlag):
         return [scope.name.lower() for scope in Scope if scope in self and scope.name]
 
 
+ALL_SCOPES = Scope.CHAT | Scope.TTS | Scope.RECORDS
+
+
 class UnverifiedCaller(Struct, frozen=True):
     """A request's key before it is verified: its hash, the endpoint's scope, the idempotency key if any.
 
@@ -51,6 +54,7 @@ class Issued(Struct, frozen=True):
     """A new key, the only time that the plain key is shown. `expires_at` in Unix seconds, 0: never."""
 
     id: int
+    name: str
     key: str
     masked: str
     scopes: list[str]
@@ -225,7 +229,14 @@ async def _insert(connection: Transaction, account_id: int, name: str, scopes: S
         scopes=int(scopes),
         life_ms=life_ms,
     )
-    return Issued(id=key_id, key=plain, masked=masked, scopes=scopes.names, expires_at=expires_at_ms // 1000)
+    return Issued(
+        id=key_id,
+        name=name,
+        key=plain,
+        masked=masked,
+        scopes=scopes.names,
+        expires_at=expires_at_ms // 1000,
+    )
 
 
 def _check_name(name: str) -> None:

@@ -8,8 +8,8 @@ The envelope of every answer that is no success:
 authentication_error, 402 insufficient_quota, 404 not_found_error, 409 conflict_error, 500 upstream_error
 where every channel failed and server_error for an internal error, 503 service_unavailable. `message` says
 what to change, is one line, and is never empty. Headers: 401 has the scheme, 405 the methods, 416 the length,
-426 the protocol, 503 Retry-After: at once, or in a minute where the disk is full. The connection is closed
-after a body that was refused unread.
+426 the protocol, 503 Retry-After: at once, in a minute where the disk is full, and no such header for a text
+that is always too long. The connection is closed after a body that was refused unread.
 """
 
 import re
@@ -43,6 +43,7 @@ MADE = {
     errors.NoSpeechChannel: errors.NoSpeechChannel("m"),
     errors.DiskFull: errors.DiskFull(),
     errors.Overloaded: errors.Overloaded(),
+    errors.TextTooLong: errors.TextTooLong("m"),
     errors.TooManyBodies: errors.TooManyBodies(),
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
@@ -68,6 +69,7 @@ HEADERS = {
     426: {"Upgrade": "myna-farm/7", "Connection": "upgrade"},
     503: {"Retry-After": "0"},
     errors.DiskFull: {"Retry-After": "60"},
+    errors.TextTooLong: {},
 }
 _LINE = re.compile(r"([│├└─ ]*)(\w+)(?:\s+(\d+)\s+(\w+))?")
 

@@ -31,18 +31,24 @@ KeyId = Annotated[
 def issue(
     account: Account,
     *,
-    name: Annotated[str, Parameter(help="A name for the key, such as its purpose.")],
-    scope: Annotated[list[str], Parameter(negative="", help="chat, tts or records; may be given often.")],
+    name: Annotated[
+        str | None, Parameter(help="A name for the key, such as its purpose; key N by default.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="chat, tts or records; may be given often; all by default."),
+    ] = None,
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     json: Json = False,
 ) -> None:
     """Issue a key. The plain key is printed once and not stored."""
-    scopes = keys.scopes_of(scope)
+    scopes = keys.ALL_SCOPES if scope is None else keys.scopes_of(scope)
     life_ms = keys.life_ms(expires_in) if expires_in else 0
 
     async def work(db: Database) -> Issued:
         owner = await accounts.find(db, account)
-        return await keys.issue(db, owner.id, name, scopes, life_ms, by=command_line())
+        named = f"key {len(await store.of_account(db, owner.id)) + 1}" if name is None else name
+        return await keys.issue(db, owner.id, named, scopes, life_ms, by=command_line())
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
 

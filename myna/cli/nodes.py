@@ -89,4 +89,5 @@ def _shown(known: NodeStatus, *, whole: bool) -> dict[str, object]:
         "chars_per_s": round(node.chars_per_s, 1),
         "version": node.version,
         "heard_at": seconds(node.heard_at),
+        "cooldown_until": seconds(node.cooldown_until if node.cooldown_until > node.now else 0),
     }

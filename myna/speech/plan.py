@@ -9,9 +9,9 @@ from myna import voices
 from myna.channels import Channels
 from myna.config import ConfigCache, SiteSettings
 from myna.engines.interface import SPEED_MAX, SPEED_MIN
-from myna.engines.pool.admission import Slot
+from myna.engines.pool.admission import TOO_LONG, Slot
 from myna.engines.text.signs import speakable
-from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
+from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded, TextTooLong, Unavailable
 from myna.farm.capacity import Capacity, Nodes
 from myna.keys import UnverifiedCaller
 from myna.ledger import Ledger
@@ -114,8 +114,8 @@ class Planner:
 
     async def plan(self, caller: UnverifiedCaller, request: CheckedSpeech, slot: Slot) -> SpeechPlan:
         """Checks the text and chooses what will speak it. Acquires `slot` if an engine with a queue will.
-        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, StorageQuotaReached, and Unauthorized if
-        it has to look up the account."""
+        Raises InvalidRequest, DiskFull, NoSpeechChannel, Overloaded, TextTooLong, StorageQuotaReached, and
+        Unauthorized if it has to look up the account."""
         slot.release()
         config = await self._config.with_nodes()
         settings = self._config.settings
@@ -150,7 +150,7 @@ class Planner:
         choice: voices.VoiceChoice,
         sound_s: float,
         slot: Slot,
-    ) -> tuple[voices.VoiceChoice, Overloaded]:
+    ) -> tuple[voices.VoiceChoice, Unavailable]:
         """Acquires `slot` of the engine that will speak, if that has a queue. Returns the choice, in which
         the engine's channel is full if it refused, and the error to raise if no node can speak."""
         first = next((channel for channel in choice.channels if not channel.full), None)
@@ -164,8 +164,10 @@ class Planner:
             return choice, Overloaded(retry_after_s=0)
         full = structs.replace(first, full=True)
         channels = tuple(full if channel is first else channel for channel in choice.channels)
-        retry_s = admission.retry_s(account_id, sound_s, within_s)
-        return structs.replace(choice, channels=channels), Overloaded(refusal, retry_s)
+        choice = structs.replace(choice, channels=channels)
+        if refusal == TOO_LONG:
+            return choice, TextTooLong(refusal)
+        return choice, Overloaded(refusal, admission.retry_s(account_id, sound_s, within_s))
 
     async def _account_of(self, caller: UnverifiedCaller) -> int:
         """The account of the caller's key, cached: a key never changes its account. The charge checks whether
@@ -179,7 +181,7 @@ class Planner:
         return account_id
 
     async def _check_queue(
-        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Overloaded
+        self, caller: UnverifiedCaller, plan: SpeechPlan, nodes: Nodes, refusal: Unavailable
     ) -> None:
         if not plan.choice.nodes:
             raise refusal

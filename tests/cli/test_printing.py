@@ -158,7 +158,7 @@ def test_myna_without_arguments_lists_its_commands(cli: Cli, words: tuple[str, .
         ("account", "show"),
         ("account", "list", "--nonsense"),
         ("account", "add", "a", "--units", "many"),
-        ("key", "issue", "a", "--scope", "chat"),
+        ("key", "issue", "--scope", "chat"),
         ("key", "revoke", "first"),
         ("key", "revoke", "0"),
         ("key", "revoke", str(2**70)),
@@ -214,10 +214,19 @@ def test_unprintable_values_are_refused_with_a_message(cli: Cli, odd: str) -> No
     assert '"balance": 5' in cli.lines("account", "show", "a", "--json")[0]
 
 
-def test_a_key_without_a_scope_is_refused_with_the_list_of_scopes(cli: Cli) -> None:
-    ended = cli.run("key", "issue", "a", "--name", "k")
-    assert (ended.code, ended.stdout) == (2, "")
-    assert ended.stderr.endswith("myna: --scope: chat, tts or records; may be given often.\n")
+def test_a_key_has_a_name_and_all_scopes_by_default(cli: Cli) -> None:
+    cli.lines("account", "add", "a")
+    issued = [json.loads(cli.lines("key", "issue", "a", "--json")[0]) for _ in range(2)]
+    assert [key["name"] for key in issued] == ["key 1", "key 2"]
+    assert [key["scopes"] for key in issued] == [["chat", "tts", "records"]] * 2
+    assert "--scope chat --scope tts --scope records" in cli.lines("activity")[1]
+
+
+@pytest.mark.parametrize("wrong", ["", "admin", "Chat"])
+def test_an_unknown_scope_is_refused_with_the_list_of_scopes(cli: Cli, wrong: str) -> None:
+    cli.lines("account", "add", "a")
+    line = cli.refused("key", "issue", "a", "--scope", wrong)
+    assert line == f"There is no scope {wrong!r}; there are chat, tts and records."
 
 
 @pytest.mark.parametrize("span", ["-1d", "0d", "1y", "d", "1.5h", "30", "--json"])

@@ -69,7 +69,7 @@ def _describe(argument: Argument) -> Parameter:
         name=name,
         takes_value=argument.hint is not bool,
         required=argument.required,
-        repeated=argument.hint in (list[str], list[int]),
+        repeated=argument.hint in (list[str], list[int], list[str] | None),
     )
 
 

@@ -177,6 +177,7 @@ def test_the_list_shows_the_state_of_each_node(site: NodeSite) -> None:
         "voices": [voice],
         "clones": ["en", "zh"],
         "chars_per_s": 41.3,
+        "cooldown_until": 0,
         "version": "9.9",
     }
     site.service.cli("node", "drain", name)
@@ -187,6 +188,16 @@ def test_the_list_shows_the_state_of_each_node(site: NodeSite) -> None:
     assert node.listed["state"] == "online"
     site.sql("UPDATE nodes SET heard_at = heard_at - 41000 WHERE name = $1", name)
     assert node.listed["state"] == "offline"
+
+
+def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed(site: NodeSite) -> None:
+    node = site.node(new_voice())
+    rows = site.sql(
+        "UPDATE nodes SET rests_until = now_ms() + 600000 WHERE name = $1 RETURNING rests_until", node.name
+    )
+    assert node.listed["cooldown_until"] == rows[0][0] // 1000
+    site.sql("UPDATE nodes SET rests_until = now_ms() - 1 WHERE name = $1", node.name)
+    assert node.listed["cooldown_until"] == 0
 
 
 def test_the_table_shows_the_number_of_voices_of_a_node(site: NodeSite) -> None:

@@ -116,3 +116,12 @@ def test_a_text_is_refunded_if_its_process_is_killed_and_the_next_one_is_spoken(
     wait_until(lambda: MANDARIN in site.voice_ids(), SOON_S, "the processes are replaced")
     assert site.speak(TEXT, MANDARIN).status == 200
     assert site.balance() == UNITS - 1
+
+
+def test_a_text_that_takes_longer_than_a_call_is_503_without_a_retry(make_service: ServiceMaker) -> None:
+    site = Site(make_service(chat_url="parrot:", env={"MYNA_UPSTREAM_IDLE_S": "0.5"})).start()
+    answer = site.speak("好" * 1000, MANDARIN)
+    assert answer.status == 503
+    assert answer.json["error"]["message"].startswith("This text takes longer to speak than a call may take")
+    assert "retry-after" not in answer.headers
+    assert site.balance() == UNITS

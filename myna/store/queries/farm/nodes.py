@@ -40,6 +40,7 @@ class NodeRow(Struct, frozen=True):
     version: str
     heard_at: int
     joined_at: int
+    cooldown_until: int
 
     @property
     def online(self) -> bool:
@@ -55,7 +56,7 @@ class NodeCapabilities(Struct, frozen=True):
     jobs: int
 
 
-_COLUMNS = columns(NodeRow, now="now_ms()")
+_COLUMNS = columns(NodeRow, now="now_ms()", cooldown_until="rests_until")
 
 
 async def by_credential(db: Queries, credential_hash: bytes) -> NodeRow | None:
