@@ -96,10 +96,10 @@ def sparkline(values: Sequence[int], title: str) -> Markup:
     )
 
 
-def waterfall(steps: Sequence[Step], title: str, height: int = 180) -> Markup:
+def waterfall(steps: Sequence[Step], title: str, height: int = 180, start: int = 0) -> Markup:
     """How a total came about: a total begins at zero, a change at the end of the previous step."""
     levels: list[tuple[Step, int, int]] = []
-    level = 0
+    level = start
     for one in steps:
         begin = level if one.change is not None else 0
         level += one.change or 0

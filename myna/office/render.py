@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import jinja2
 from markupsafe import Markup, escape
@@ -112,11 +111,6 @@ def _quality(text: str) -> float:
         return float(text) if text else 1.0
     except ValueError:
         return 0.0
-
-
-def zone_of(name: str) -> tzinfo:
-    """The time zone of the site setting."""
-    return ZoneInfo(name)
 
 
 def number(value: float) -> str:

@@ -16,11 +16,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from myna.activity import Actor
 from myna.errors import NotFound
 from myna.office import forms
-from myna.office.render import Renderer, zone_of
+from myna.office.render import Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
+from myna.zones import zone_of
 
 if TYPE_CHECKING:
     from myna.office.parts import Parts
@@ -51,9 +52,18 @@ class Visit:
         return self.parts.db
 
     @property
+    def time_zone(self) -> str:
+        """The name of the site's reporting time zone."""
+        return self.parts.config.settings.time_zone
+
+    @property
     def zone(self) -> tzinfo:
         """The site's reporting time zone."""
-        return zone_of("UTC")
+        return zone_of(self.time_zone)
+
+    def date(self, at_ms: int, *, seconds: bool = False) -> str:
+        """A time in the reporting zone."""
+        return date(at_ms, self.zone, seconds=seconds)
 
     @property
     def account(self) -> AccountRow:
@@ -78,7 +88,7 @@ class Visit:
 
     async def read(self, query: Callable[[Queries], Awaitable[T]]) -> T:
         """Runs a query on the reader for pages, under its time limit."""
-        return await query(self.db)
+        return await self.db.read(query)
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query."""

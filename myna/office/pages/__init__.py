@@ -1,14 +1,16 @@
 """One module for each page or group of pages."""
 
 from myna.office.page import Page
-from myna.office.pages import calls, home, keys, new_key, records, sign_in, start
+from myna.office.pages import calls, home, keys, ledger, new_key, records, sign_in, start, usage
 
 ALL_PAGES: list[Page] = [
-    *sign_in.PAGES,
-    *home.PAGES,
-    *new_key.PAGES,
-    *keys.PAGES,
-    *records.PAGES,
     *calls.PAGES,
+    *home.PAGES,
+    *keys.PAGES,
+    *ledger.PAGES,
+    *new_key.PAGES,
+    *records.PAGES,
+    *sign_in.PAGES,
     *start.PAGES,
+    *usage.PAGES,
 ]

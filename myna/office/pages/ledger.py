@@ -1,0 +1,149 @@
+"""The ledger: a month as a waterfall, its entries, and codes to redeem."""
+
+import re
+from datetime import UTC, datetime
+from functools import partial
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import activity, codes, reports
+from myna.errors import CommandError
+from myna.office import charts, csv_file
+from myna.office.messages import N_
+from myna.office.page import Page
+from myna.office.visit import Visit
+from myna.reports import LedgerFilter, LedgerPage, Month
+from myna.store.batch import EntryKind
+from myna.store.queries import keys as keys_store
+
+ROWS = 50
+CSV_ROWS_MAX = 100_000
+_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
+KINDS = {
+    "charge": (EntryKind.CHARGE, N_("charge")),
+    "refund": (EntryKind.REFUND, N_("refund")),
+    "grant": (EntryKind.GRANT, N_("grant")),
+    "redeem": (EntryKind.REDEEM, N_("code")),
+}
+LABELS = dict(KINDS.values())
+
+
+class Code(Struct):
+    """The form for a code."""
+
+    code: str = ""
+
+
+class Period(Struct, frozen=True):
+    """A month of the address."""
+
+    year: int
+    month: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.year}-{self.month:02}"
+
+    def moved(self, months: int) -> "Period":
+        """The month so many months later."""
+        number = self.year * 12 + self.month - 1 + months
+        return Period(number // 12, number % 12 + 1)
+
+
+async def show(visit: Visit, error: str = "", code: str = "") -> Response:
+    """A month, and a page of its entries."""
+    period = _period(visit)
+    month = await reports.month(visit.db, visit.account.id, period.year, period.month)
+    kind = visit.parameter("kind")
+    page = await reports.ledger_page(
+        visit.db, visit.account.id, _filter(visit, month), visit.parameter("before"), ROWS
+    )
+    keys = await visit.read(partial(keys_store.of_account, account_id=visit.account.id))
+    return visit.page(
+        "ledger.html",
+        status=400 if error else 200,
+        error=error,
+        code=code,
+        month=month,
+        period=period,
+        present=_present(visit),
+        chart=_chart(visit, month),
+        page=page,
+        kind=kind,
+        kinds=[(name, label) for name, (_, label) in KINDS.items()],
+        labels=LABELS,
+        names={key.id: key.name for key in keys},
+        first=not visit.parameter("before"),
+        proof=await reports.balance_proof(visit.db, visit.account.id),
+        redeem_words=activity.words("code", "redeem", visit.account.name, "CODE"),
+    )
+
+
+async def redeem(visit: Visit) -> Response:
+    """Redeems a code."""
+    form = visit.fields(Code)
+    try:
+        redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
+    except CommandError as error:
+        return await show(visit, error=str(error), code=form.code)
+    text = visit.text(N_("{units} units added. The balance is {balance} units."))
+    return visit.redirect(
+        "/ledger", notice=text.format(units=f"{redeemed.units:,}", balance=f"{redeemed.account.balance:,}")
+    )
+
+
+async def download(visit: Visit) -> Response:
+    """The entries of the month as CSV, at most CSV_ROWS_MAX."""
+    period = _period(visit)
+    month = await reports.month(visit.db, visit.account.id, period.year, period.month)
+    rows: list[tuple[object, ...]] = []
+    page = LedgerPage([], "", True)
+    while not rows or (page.before and len(rows) < CSV_ROWS_MAX):
+        page = await reports.ledger_page(
+            visit.db, visit.account.id, _filter(visit, month), page.before, reports.PAGE_MAX
+        )
+        rows += [
+            (
+                visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,
+                entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
+            )
+            for entry in page.entries
+        ]  # fmt: skip
+        if not page.entries:
+            break
+    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo")
+    return csv_file.response(f"ledger-{period.text}.csv", head, rows)
+
+
+def _present(visit: Visit) -> Period:
+    now = datetime.fromtimestamp(visit.now_ms / 1000, UTC).astimezone(visit.zone)
+    return Period(now.year, now.month)
+
+
+def _period(visit: Visit) -> Period:
+    match = _MONTH.fullmatch(visit.parameter("month"))
+    return Period(int(match[1]), int(match[2])) if match else _present(visit)
+
+
+def _filter(visit: Visit, month: Month) -> LedgerFilter:
+    kind = KINDS.get(visit.parameter("kind"))
+    return LedgerFilter(kind=kind[0] if kind else None, start_ms=month.start_ms, end_ms=month.end_ms)
+
+
+def _chart(visit: Visit, month: Month) -> object:
+    steps = [
+        charts.Step(visit.text(N_("start"))),
+        charts.Step(visit.text(N_("granted")), month.granted),
+        charts.Step(visit.text(N_("redeemed")), month.redeemed),
+        charts.Step(visit.text(N_("charged")), -month.charged),
+        charts.Step(visit.text(N_("refunded")), month.refunded),
+        charts.Step(visit.text(N_("end"))),
+    ]
+    return charts.waterfall(steps, visit.text(N_("The month in units")), start=month.start_balance)
+
+
+PAGES = [
+    Page(path="/ledger", show=show, submit=redeem),
+    Page(path="/ledger.csv", show=download),
+]
