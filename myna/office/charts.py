@@ -12,7 +12,7 @@ from msgspec import Struct
 
 SERIES_MAX = 6
 """As many colours can be told apart."""
-_WIDTH = 720
+_WIDTH = 880
 _TOP, _BOTTOM, _LEFT = 14, 20, 52
 
 
@@ -60,7 +60,7 @@ def stacked_bars(labels: Sequence[str], series: Sequence[Series], title: str, he
             x, step, height
         )
         parts.append(Markup("<g><title>{}</title>{}{}</g>").format(hint, hover, Markup("").join(rects)))
-    parts += [_label(_LEFT + (i + 0.5) * step, height - 5, labels[i], "middle") for i in ticks(len(labels))]
+    parts += [_tick(_LEFT + (i + 0.5) * step, height - 5, labels[i]) for i in ticks(len(labels))]
     if totals and totals[-1]:
         y = height - _BOTTOM - totals[-1] / top * plot - 4
         parts.append(_label(_WIDTH, max(10, y), f"{totals[-1]:,}", "end"))
@@ -156,6 +156,12 @@ def _rect(x: float, y: float, width: float, height: float, colour: int) -> Marku
 
 def _label(x: float, y: float, text: str, anchor: str) -> Markup:
     return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+
+
+def _tick(x: float, y: float, text: str) -> Markup:
+    """A label below the axis, in full within the picture."""
+    half = len(text) * 3.4
+    return _label(min(max(x, half), _WIDTH - half), y, text, "middle")
 
 
 def _svg(width: int, height: int, title: str, parts: Sequence[Markup]) -> Markup:
