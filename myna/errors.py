@@ -10,6 +10,7 @@ MynaError                    status  type                    when
 ├── Unauthorized             401     authentication_error    the key is not valid for this request
 │   └── NodeRefused          401     authentication_error    the node's token or credential is not valid
 ├── InsufficientUnits        402     insufficient_quota      the balance is below the price
+├── CapReached               402     insufficient_quota      the key has used the units of its cap
 ├── StorageQuotaReached      402     insufficient_quota      the account stores as much as it may
 ├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
 ├── Forbidden                403     permission_error        a form that no page of the site sent
@@ -127,6 +128,19 @@ class InsufficientUnits(MynaError):
     def __init__(self, balance: int, units: int) -> None:
         super().__init__(
             f"The account has {balance} units and this call costs {units}; ask the operator for more."
+        )
+
+
+class CapReached(MynaError):
+    """The key has used `used` of its `units` units per `period`, which renew at `renews_at`; this call costs
+    `cost`."""
+
+    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+
+    def __init__(self, *, used: int, units: int, period: str, renews_at: str, cost: int) -> None:
+        super().__init__(
+            f"This API key has used {used} of the {units} units that its cap allows per {period}, and this"
+            f" call costs {cost}; the cap renews at {renews_at}. Use another key, or ask for a higher cap."
         )
 
 

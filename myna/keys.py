@@ -8,12 +8,14 @@ from enum import IntFlag
 
 from msgspec import Struct
 
-from myna import activity
+from myna import activity, caps
 from myna.activity import Actor
+from myna.caps import Cap
 from myna.errors import CommandError, Unauthorized
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
+from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.telemetry import access_log
 
@@ -22,6 +24,8 @@ _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
 _LIFE = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 NAME_MAX_CHARS = 100
+NO_CAP = "none"
+"""Written in a command for the removal of a cap."""
 
 
 class Scope(IntFlag):
@@ -140,7 +144,14 @@ def state(key: store.KeyRow, now: int) -> str:
 
 
 async def issue(
-    db: Database, account_id: int, name: str, scopes: Scope, life_ms: int, *, by: Actor
+    db: Database,
+    account_id: int,
+    name: str,
+    scopes: Scope,
+    life_ms: int,
+    *,
+    by: Actor,
+    cap: Cap | None = None,
 ) -> Issued:
     """Issues a key of the account; `life_ms` 0: it never expires. Raises CommandError."""
     _check_name(name)
@@ -156,9 +167,10 @@ async def issue(
             name=name,
             scope=scopes.names,
             expires_in=span_of(life_ms) if life_ms else None,
+            cap=str(cap) if cap else None,
         )
         await activity.record(connection, by, command, account_id)
-        return await _insert(connection, account_id, name, scopes, life_ms)
+        return await _insert(connection, account_id, name, scopes, life_ms, cap)
 
     return await db.transaction(work)
 
@@ -166,8 +178,9 @@ async def issue(
 async def roll(
     db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None
 ) -> Rolled:
-    """Issues a key with the name and scopes of a key, of `account_id` if given, which expires after
-    `grace_ms` at the latest. The new key lives as long as that one was issued for. Raises CommandError."""
+    """Issues a key with the name, scopes and cap of a key, of `account_id` if given, which expires after
+    `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing of its cap is
+    used. Raises CommandError."""
 
     async def work(connection: Transaction) -> Rolled:
         old = await _locked(connection, key_id, account_id)
@@ -175,7 +188,9 @@ async def roll(
         if state(old, now) != "active":
             raise CommandError(f"The key {key_id} is {state(old, now)}; issue a new one.")
         life_ms = old.expires_at - old.created_at if old.expires_at else 0
-        issued = await _insert(connection, old.account_id, old.name, Scope(old.scopes), life_ms)
+        row = await cap_store.of_key(connection, key_id)
+        cap = caps.of_row(row) if row else None
+        issued = await _insert(connection, old.account_id, old.name, Scope(old.scopes), life_ms, cap)
         expires_at = await store.expire(connection, key_id, grace_ms)
         command = activity.words("key", "roll", key_id, grace=span_of(grace_ms))
         await activity.record(connection, by, command, old.account_id)
@@ -192,6 +207,21 @@ async def rename(db: Database, key_id: int, name: str, *, by: Actor, account_id:
         key = await _locked(connection, key_id, account_id)
         await store.rename(connection, key_id, name)
         command = activity.words("key", "rename", key_id, name)
+        await activity.record(connection, by, command, key.account_id)
+
+    await db.transaction(work)
+
+
+async def set_cap(
+    db: Database, key_id: int, cap: Cap | None, *, by: Actor, account_id: int | None = None
+) -> None:
+    """Sets the cap of a key, of `account_id` if given, or removes it. A cap with another period counts from
+    now on; one with other units keeps what is used. Raises CommandError."""
+
+    async def work(connection: Transaction) -> None:
+        key = await _locked(connection, key_id, account_id)
+        await caps.put(connection, key_id, cap)
+        command = activity.words("key", "cap", key_id, str(cap) if cap else NO_CAP)
         await activity.record(connection, by, command, key.account_id)
 
     await db.transaction(work)
@@ -217,7 +247,9 @@ async def _locked(connection: Transaction, key_id: int, account_id: int | None) 
     return key
 
 
-async def _insert(connection: Transaction, account_id: int, name: str, scopes: Scope, life_ms: int) -> Issued:
+async def _insert(
+    connection: Transaction, account_id: int, name: str, scopes: Scope, life_ms: int, cap: Cap | None
+) -> Issued:
     plain = PREFIX + secrets.token_hex(20)
     masked = plain[: len(PREFIX) + 6] + "***"
     key_id, expires_at_ms = await store.insert(
@@ -229,6 +261,8 @@ async def _insert(connection: Transaction, account_id: int, name: str, scopes: S
         scopes=int(scopes),
         life_ms=life_ms,
     )
+    if cap:
+        await caps.put(connection, key_id, cap)
     return Issued(
         id=key_id,
         name=name,

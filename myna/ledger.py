@@ -17,7 +17,7 @@ from typing import TypeVar, assert_never
 
 from msgspec import Struct
 
-from myna import keys
+from myna import caps, keys
 from myna.config import ConfigCache
 from myna.errors import (
     CallRefunded,
@@ -64,6 +64,7 @@ PENDING_POLL_S = 0.02
 """Before the second look at a call that is open; doubled for each further one, up to the maximum."""
 PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
+REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
 TOO_LARGE_TO_REPEAT = (
     "Idempotency-Key: the first call with this one succeeded and was charged, and its answer is too large to"
     f" be repeated (over {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new"
@@ -230,6 +231,9 @@ class Ledger:
             case ChargeRefused(RefusalReason.STALE):
                 await self._query(self.config.refresh())
                 return None
+            case ChargeRefused(RefusalReason.PERIOD):
+                await self._query(caps.renew(self._db, caller.key_hash, self.config.settings.time_zone))
+                return None
             case ChargeRefused():
                 raise await self._refusal(caller, outcome, order.units)
 
@@ -351,19 +355,21 @@ class Ledger:
 
     async def _refusal(self, caller: UnverifiedCaller, refused: ChargeRefused, units: int) -> MynaError:
         """The error of a refused charge. Checks the key first, which notes its account in the access log."""
-        await self._verify(caller)
+        key_id = (await self._verify(caller)).key.id
         match refused.why:
             case RefusalReason.KEY:
                 return Unauthorized("This API key was changed in this moment; try again.")
             case RefusalReason.REUSED:
-                return InvalidRequest(
-                    "Idempotency-Key: this one came with another path or body before; use a new one."
-                )
+                return InvalidRequest(REUSED)
             case RefusalReason.RATE:
                 return SpeechNotInScope()
             case RefusalReason.UNITS:
                 return InsufficientUnits(refused.balance, units)
-            case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.BUSY:
+            case RefusalReason.CAP:
+                return await self._query(
+                    caps.refusal(self._db, key_id, units, self.config.settings.time_zone)
+                )
+            case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.PERIOD | RefusalReason.BUSY:
                 raise AssertionError(f"a charge that is {refused.why} is sent again")
             case never:
                 assert_never(never)

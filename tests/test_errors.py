@@ -32,6 +32,7 @@ MADE = {
     errors.Unauthorized: errors.Unauthorized("m"),
     errors.NodeRefused: errors.NodeRefused("m"),
     errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
+    errors.CapReached: errors.CapReached(used=9, units=10, period="day", renews_at="2026-01-01", cost=2),
     errors.StorageQuotaReached: errors.StorageQuotaReached(1024, 1000),
     errors.SpeechNotInScope: errors.SpeechNotInScope(),
     errors.NotFound: errors.NotFound("m"),

@@ -1,4 +1,4 @@
-"""myna key issue|list|roll|rename|revoke"""
+"""myna key issue|list|cap|roll|rename|revoke"""
 
 from typing import Annotated
 
@@ -6,15 +6,18 @@ import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from myna import accounts, keys
+from myna import accounts, caps, keys
 from myna.activity import command_line
 from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
 from myna.keys import Issued, Scope
 from myna.store.database import Database
+from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
+from myna.store.queries.caps import CapRow
 from myna.store.queries.keys import KeyRow, KeyUsage
 
 app = App(name="key", help="API keys.")
+CAP_HELP = "Units per day, week or month, such as 1000/month."
 Account = Annotated[str, Parameter(help="The name of the account.")]
 KeyId = Annotated[
     int,
@@ -39,16 +42,18 @@ def issue(
         Parameter(negative="", help="chat, tts or records; may be given often; all by default."),
     ] = None,
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
+    cap: Annotated[str, Parameter(allow_leading_hyphen=True, help=CAP_HELP)] = "",
     json: Json = False,
 ) -> None:
     """Issue a key. The plain key is printed once and not stored."""
     scopes = keys.ALL_SCOPES if scope is None else keys.scopes_of(scope)
+    limit = caps.parsed(cap) if cap else None
     life_ms = keys.life_ms(expires_in) if expires_in else 0
 
     async def work(db: Database) -> Issued:
         owner = await accounts.find(db, account)
         named = f"key {len(await store.of_account(db, owner.id)) + 1}" if name is None else name
-        return await keys.issue(db, owner.id, named, scopes, life_ms, by=command_line())
+        return await keys.issue(db, owner.id, named, scopes, life_ms, by=command_line(), cap=limit)
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
 
@@ -60,12 +65,28 @@ def list_all(account: Account, *, json: Json = False) -> None:
     async def work(db: Database) -> list[dict[str, object]]:
         owner = await accounts.find(db, account)
         ((now,),) = await db.fetch("SELECT now_ms()")
+        capped = {row.key_id: row for row in await cap_store.of_account(db, owner.id)}
         return [
-            _shown(row, await store.usage(db, row.id), now) for row in await store.of_account(db, owner.id)
+            _shown(row, await store.usage(db, row.id), capped.get(row.id), now)
+            for row in await store.of_account(db, owner.id)
         ]
 
     rows = with_database(work, json=json)
     show_rows(rows, json, empty="The account has no key yet.")
+
+
+@app.command(name="cap")
+def set_cap(
+    key_id: KeyId,
+    cap: Annotated[str, Parameter(name="CAP", allow_leading_hyphen=True, help=f"{CAP_HELP} Or none.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Cap the units that a key may use in each day, week or month, or remove its cap."""
+    limit = None if cap == keys.NO_CAP else caps.parsed(cap)
+    with_database(lambda db: keys.set_cap(db, key_id, limit, by=command_line()), json=json)
+    show({"id": key_id, "cap": cap}, json)
 
 
 @app.command
@@ -100,7 +121,7 @@ def revoke(key_id: KeyId, /, *, json: Json = False) -> None:
     show({"id": key_id, "revoked": True}, json)
 
 
-def _shown(row: KeyRow, used: KeyUsage, now: int) -> dict[str, object]:
+def _shown(row: KeyRow, used: KeyUsage, cap: CapRow | None, now: int) -> dict[str, object]:
     return {
         "id": row.id,
         "name": row.name,
@@ -113,4 +134,7 @@ def _shown(row: KeyRow, used: KeyUsage, now: int) -> dict[str, object]:
         "calls": used.calls,
         "ok_calls": used.ok_calls,
         "cost": used.cost,
+        "cap": str(caps.of_row(cap)) if cap else "",
+        "cap_used": caps.used(cap, now) if cap else 0,
+        "cap_renews_at": seconds(cap.ends_at) if cap and now < cap.ends_at else 0,
     }

@@ -140,6 +140,10 @@ class RefusalReason(StrEnum):
     """the key lacks the scope whose rate is charged"""
     UNITS = "units"
     """the balance doesn't cover it"""
+    CAP = "cap"
+    """the key's cap doesn't cover it in the present period"""
+    PERIOD = "period"
+    """the period of the key's cap is over: renew the cap and decide again"""
     BUSY = "busy"
     """another session has locked the account: retry"""
 

@@ -11,6 +11,7 @@ from typing import cast
 import apsw
 import msgspec
 
+from myna.store import sqlite_caps
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
     TASK_PLACEHOLDER,
@@ -42,6 +43,7 @@ class _Key(msgspec.Struct):
     account: "_Account"
     scopes: int
     usable: bool
+    capped: bool
     done: bool
     version: int
 
@@ -75,12 +77,13 @@ def _array(values: Collection[bytes]) -> object:
 # Those of these calls that are open, each with its index among them, in one row: SQLite releases and takes
 # the interpreter lock for each row. Then the minutes at which an hour of the reports begins, in ms.
 _OPEN_CALLS = f"""
-SELECT json_group_array(json_array(o.rowid - 1, c.account_id, c.key_id, c.units, c.pays, c.created_at)),
+SELECT json_group_array(json_array(
+           o.rowid - 1, c.account_id, c.key_id, c.units, c.pays, c.created_at, c.cap_from)),
        (SELECT hour_offset_ms FROM site)
 FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.{OPEN}
 """
-_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
+_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int]])
 _END_CALLS = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id IN carray(?1) AND {OPEN}"
 _END_CALL = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
@@ -105,7 +108,8 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
     moved: list[End] = []
     ((found, hour_offset),) = db.execute(_OPEN_CALLS, (_array(first),))
     changes.hour = hour_of(now, hour_offset)
-    for index, account_id, key_id, units, pays, created_at in _open_calls.decode(found):
+    to_caps: defaultdict[tuple[int, int], int] = defaultdict(int)
+    for index, account_id, key_id, units, pays, created_at, cap_from in _open_calls.decode(found):
         end = wanted[index]
         moved.append(end)
         ms = max(now - created_at, 0)
@@ -114,6 +118,9 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
         else:
             changes.add_entry(end.call_id, EntryKind.REFUND, account_id, key_id, units)
             changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
+            if cap_from:
+                to_caps[key_id, cap_from] += units
+    sqlite_caps.give_back(db, to_caps)
     _end_calls(db, moved, now)
     _end_tasks_and_responses(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
@@ -160,13 +167,13 @@ _READ_KEYS = """
 SELECT (SELECT version FROM site),
        (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
-           o.rowid - 1, k.id, a.id, a.balance, k.scopes,
+           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.capped,
            k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
 FROM carray(?1) AS o
 CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
 """
-_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
+_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int]])
 _call_ids = msgspec.json.Decoder(list[str])
 _TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
 _READ_STORED = """
@@ -178,9 +185,9 @@ INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, ans
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
 _INSERT_CALLS = Statement(
-    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, state, created_at, deadline)"
-    " VALUES ",
-    f"(?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
+    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, cap_from, state, created_at,"
+    " deadline) VALUES ",
+    f"(?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
 )
 _INSERT_TASK = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
@@ -203,6 +210,10 @@ def _charge(
         if refusal or key is None:
             outcomes.append(refusal or ChargeRefused(RefusalReason.KEY))
             continue
+        cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.capped else 0
+        if isinstance(cap_from, RefusalReason):
+            outcomes.append(ChargeRefused(cap_from))
+            continue
         outcomes.append(_open(db, charge, key, changes, now))
         row = (
             charge.call_id,
@@ -211,6 +222,7 @@ def _charge(
             charge.pays,
             charge.units,
             charge.request_id,
+            cap_from,
         )
         opened.append((*row, now, now + charge.deadline_ms))
     write(db, _INSERT_CALLS, opened)
@@ -227,13 +239,19 @@ def _read_keys(
     call_ids = _array([charge.call_id for charge in charges])
     ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
-    for index, key_id, account_id, balance, scopes, usable in _keys_decoder.decode(keys):
+    for index, key_id, account_id, balance, scopes, capped, usable in _keys_decoder.decode(keys):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
         is_done = charges[index].call_id in done
         found[index] = _Key(
-            key_id=key_id, account=account, scopes=scopes, usable=bool(usable), done=is_done, version=version
+            key_id=key_id,
+            account=account,
+            scopes=scopes,
+            usable=bool(usable),
+            capped=bool(capped),
+            done=is_done,
+            version=version,
         )
     return found
 

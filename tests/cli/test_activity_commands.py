@@ -37,6 +37,9 @@ account disable ann
 account enable ann
 key issue ann --name 'a key' --scope chat --scope tts --expires-in 36h
 key issue ann --name forever --scope records
+key issue ann --name capped --scope chat --cap 10/week
+key cap 2 1000/month
+key cap 2 none
 key rename 1 -- '-a name'
 key roll 1 --grace 36h
 key revoke 1

@@ -1,12 +1,15 @@
 """Admission: which calls are charged, at which price, and the errors of refused ones."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from myna import accounts, config, keys
+from myna.caps import Cap, Period
 from myna.errors import (
+    CapReached,
     DatabaseUnavailable,
     InsufficientUnits,
     InvalidRequest,
@@ -19,6 +22,7 @@ from myna.keys import Scope
 from myna.ledger import TOO_LARGE_TO_REPEAT, ChargeOrder
 from myna.store.batch import NOT_STORED, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
+from myna.store.queries import caps as cap_store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
@@ -27,6 +31,7 @@ from tests.rig.waiting import SOON_S
 from tests.store.books import Books, idempotency_key_of, speech
 
 pytestmark = pytest.mark.anyio
+DAY_MS = 86_400_000
 
 BAD_REQUEST = InvalidRequest("text: must not be blank.")
 
@@ -185,6 +190,28 @@ async def test_insufficient_units_and_exceeded_rates_are_refused(
     with pytest.raises(SpeechNotInScope):
         await service.admit(customer, service.order(pays=Scope.TTS))
     assert await books.balance(customer) == 2
+
+
+async def test_a_reached_cap_is_a_402_that_says_when_it_renews(books: Books, service: LedgerService) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.MONTH), by=TESTER)
+    async with await service.admit(customer, service.order(units=4)) as call:
+        await call.keep("an answer")
+    said = r"has used 4 of the 5 units that its cap allows per month, and this call costs 2"
+    with pytest.raises(CapReached, match=said) as refused:
+        await service.admit(customer, service.order(units=2))
+    row = await cap_store.of_key(books.db, customer.key_id)
+    assert row is not None
+    renews_at = datetime.fromtimestamp(row.ends_at / 1000, UTC).isoformat()
+    assert f"renews at {renews_at}" in refused.value.message
+    assert (refused.value.status, refused.value.type) == (402, "insufficient_quota")
+    assert await books.balance(customer) == 96
+
+    await books.move_clock(32 * DAY_MS)
+    async with await service.admit(customer, service.order(units=2)) as call:
+        await call.keep("an answer")
+    assert await books.balance(customer) == 94
 
 
 async def test_an_error_of_the_charge_is_not_taken_for_one_of_the_plan(

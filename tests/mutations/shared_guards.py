@@ -2,6 +2,7 @@
 
 from tests.mutations.guards import (
     ADMIT,
+    BATCH,
     COMMITS,
     ENDS,
     GRANT_UNITS,
@@ -11,6 +12,7 @@ from tests.mutations.guards import (
     LEDGER,
     LITE_CHECK,
     RETRIES,
+    ROUTINES,
     SCHEMA,
     Change,
     Guard,
@@ -18,11 +20,76 @@ from tests.mutations.guards import (
 )
 
 KEYS = "myna/keys.py"
+CAPS_SQLITE = "myna/store/sqlite_caps.py"
+CAPS = "tests/store/test_caps.py::test_"
 CODES = "myna/codes.py"
 REDEEM = "tests/store/test_codes.py::test_"
 KEY_REFUSED = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
 
 ON_BOTH = (
+    guard(
+        "a cap's units, on SQLite",
+        CAPS_SQLITE,
+        "AND used + ?2 <= units ",
+        "",
+        CAPS + "a_key_is_charged_up_to_its_cap[sqlite]",
+    ),
+    guard(
+        "a cap's units, on PostgreSQL",
+        ROUTINES,
+        "AND used + c.units <= units ",
+        "",
+        CAPS + "a_key_is_charged_up_to_its_cap[postgresql]",
+    ),
+    guard(
+        "a cap's period, on SQLite",
+        CAPS_SQLITE,
+        " AND ends_at > ?3",
+        " AND ?3 > 0",
+        CAPS + "the_cap_is_renewed_after_its_period_and_a_late_refund_changes_nothing[sqlite]",
+    ),
+    guard(
+        "a cap's period, on PostgreSQL",
+        ROUTINES,
+        " AND ends_at > v_now RETURNING",
+        " RETURNING",
+        CAPS + "the_cap_is_renewed_after_its_period_and_a_late_refund_changes_nothing[postgresql]",
+    ),
+    guard(
+        "a late refund and the cap, on SQLite",
+        CAPS_SQLITE,
+        " AND starts_at = ?2",
+        " AND starts_at >= ?2",
+        CAPS + "the_cap_is_renewed_after_its_period_and_a_late_refund_changes_nothing[sqlite]",
+    ),
+    guard(
+        "a late refund and the cap, on PostgreSQL",
+        ROUTINES,
+        " AND key_caps.starts_at = m.cap_from",
+        "",
+        CAPS + "the_cap_is_renewed_after_its_period_and_a_late_refund_changes_nothing[postgresql]",
+    ),
+    guard(
+        "a refund and the cap, on SQLite",
+        BATCH,
+        "sqlite_caps.give_back(db, to_caps)",
+        "pass",
+        CAPS + "a_refund_gives_back_to_the_cap_once[sqlite]",
+    ),
+    guard(
+        "a refund and the cap, on PostgreSQL",
+        ROUTINES,
+        "IF 0 < ANY (m_caps) THEN",
+        "IF false THEN",
+        CAPS + "a_refund_gives_back_to_the_cap_once[postgresql]",
+    ),
+    guard(
+        "a cap is renewed once",
+        "myna/caps.py",
+        "if cap is not None and cap.ends_at <= now:",
+        "if cap is not None:",
+        CAPS + "a_second_renewal_in_a_period_keeps_what_is_used[sqlite]",
+    ),
     guard(
         "a code's uses",
         CODES,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, codes, rollup
+from myna import audit, caps, codes, keys, rollup
+from myna.caps import Cap, Period
 from myna.store.batch import Audio, TaskStatus
 from myna.store.files.audio import AudioStore
 from myna.store.migrate import migrate
@@ -67,6 +68,11 @@ async def audit_ready(books: Books) -> None:
         b"s" * 32,
     )
     await books.sql("UPDATE clones SET status = 3, reason = 'too loud' WHERE voice_id = 'failed'")
+    capped = await books.second_key(customer)
+    await keys.set_cap(books.db, capped.key_id, Cap(9, Period.DAY), by=TESTER)
+    await caps.renew(books.db, capped.key_hash, "UTC")
+    await books.opened(capped, units=2)
+    await books.end(refund_of(await books.opened(capped, units=3)))
     made = await codes.add(books.db, units=5, count=2, uses=2, life_ms=0, memo="", by=TESTER)
     await codes.redeem(books.db, customer.name, made.codes[0], by=TESTER)
     await rollup.roll(books.db, "UTC")
@@ -100,6 +106,8 @@ KEYS_CALL = "a call is of a key and its account"
 PREVIEW = "a ready voice has a preview"
 REASON = "a failed voice has a reason"
 COUNTERS = "a key counts its calls"
+CAP_USED = "a cap has used what was charged"
+CAPPED = "a capped key has a cap"
 CODE_USES = "a code has the uses of its batch"
 
 BREAKS = {
@@ -152,6 +160,9 @@ BREAKS = {
     "UPDATE site_hours SET calls = calls + 1": SITE_RULE,
     "UPDATE site_hours SET ok_calls = ok_calls + 1": SITE_RULE,
     "DELETE FROM site_hours": SITE_RULE,
+    "UPDATE key_caps SET used = used + 1": CAP_USED,
+    "UPDATE calls SET cap_from = 0": CAP_USED,
+    "UPDATE keys SET capped = 1": CAPPED,
 }
 OF_QUEUED = {
     "node_id = 7": QUEUED_OR_LOCAL,

@@ -44,10 +44,12 @@ DECLARE
     free_tasks bytea[];
     locked_tasks bytea[];
     m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
-    m_pays bigint[]; m_times bigint[]; m_channels text[];
+    m_pays bigint[]; m_times bigint[]; m_channels text[]; m_caps bigint[];
     v_hour bigint;
     v_ends text := '[]';
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
+    g_caps bigint[] := '{}';
+    cap bigint;
     remaining bigint;
     changed bigint;
     current_account bigint := -1;
@@ -106,11 +108,11 @@ BEGIN
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)
               AND NOT calls.id = ANY (locked_tasks)
             RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state, calls.pays,
-                      greatest(v_now - calls.created_at, 0) AS ms, e.channel
+                      greatest(v_now - calls.created_at, 0) AS ms, e.channel, calls.cap_from
         )
         SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
-               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel)
-        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels FROM moved;
+               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel), array_agg(cap_from)
+        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels, m_caps FROM moved;
 
         IF 2 = ANY (m_states) THEN
             INSERT INTO ledger (call_id, kind, account_id, units, created_at)
@@ -130,6 +132,18 @@ BEGIN
             IF changed <> (SELECT count(DISTINCT a.id) FROM unnest(m_accounts, m_states) AS a(id, state)
                            WHERE state = 2)
             THEN RAISE EXCEPTION 'a balance that is refunded changed meanwhile'; END IF;
+            IF 0 < ANY (m_caps) THEN  -- back to the period in which the call was charged, unless it is over
+                UPDATE key_caps SET used = used - m.units
+                FROM (
+                    SELECT key_id, cap_from, sum(units) AS units
+                    FROM unnest(m_keys, m_units, m_states, m_caps) AS m(key_id, units, state, cap_from)
+                    WHERE state = 2 AND cap_from > 0 GROUP BY key_id, cap_from
+                ) AS m CROSS JOIN LATERAL (
+                    SELECT p.ctid AS place FROM key_caps p WHERE p.key_id >= m.key_id AND p.key_id <= m.key_id
+                    ORDER BY p.key_id DESC LIMIT 1
+                ) AS current
+                WHERE key_caps.ctid = current.place AND key_caps.starts_at = m.cap_from;
+            END IF;
             UPDATE tasks SET status = 3, ended_at = v_now, reason = coalesce(more.reason, '')
             FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
                  LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = m.n
@@ -171,7 +185,7 @@ BEGIN
         SELECT version INTO v_version FROM site;
         FOR c IN
             SELECT o.n, o.id, o.hash, o.scope, o.pays, o.units, o.life, o.version,
-                   k.id AS key_id, k.account_id, k.scopes, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
+                   k.id AS key_id, k.account_id, k.scopes, k.capped, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
                    k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > v_now) AND a.disabled_at = 0 AS usable,
                    done.account_id AS done, more.key, more.fingerprint, more.draft, more.voice_id, more.speed,
                    more.text, more.status
@@ -216,10 +230,22 @@ BEGIN
             END IF;
             IF c.version <> v_version THEN outcome := 'stale'; RETURN NEXT; CONTINUE; END IF;
             IF remaining < c.units THEN outcome := 'units'; RETURN NEXT; CONTINUE; END IF;
+            cap := 0;
+            IF c.capped = 1 THEN
+                UPDATE key_caps SET used = used + c.units
+                WHERE ctid = (SELECT p.ctid FROM key_caps p WHERE p.key_id >= c.key_id AND p.key_id <= c.key_id
+                              ORDER BY p.key_id DESC LIMIT 1)
+                  AND used + c.units <= units AND ends_at > v_now RETURNING starts_at INTO cap;
+                IF NOT FOUND THEN
+                    outcome := CASE WHEN EXISTS (SELECT FROM key_caps WHERE key_id = c.key_id AND ends_at <= v_now)
+                                    THEN 'period' ELSE 'cap' END;
+                    RETURN NEXT; CONTINUE;
+                END IF;
+            END IF;
 
             remaining := remaining - c.units; balance := remaining;
             g_ns := g_ns || c.n; g_keys := g_keys || c.key_id; g_accounts := g_accounts || c.account_id;
-            g_units := g_units || c.units;
+            g_units := g_units || c.units; g_caps := g_caps || cap;
             IF c.text IS NOT NULL THEN
                 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
                 VALUES (c.account_id, c.id, c.status, c.voice_id, c.speed, c.text, char_length(c.text), v_now,
@@ -237,9 +263,10 @@ BEGIN
             RETURN NEXT;
         END LOOP;
 
-        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, state, created_at, deadline)
-        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], 0, v_now, v_now + c_lives[g.n]
-        FROM unnest(g_ns, g_accounts, g_keys, g_units) AS g(n, account_id, key_id, units);
+        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, cap_from, state, created_at, deadline)
+        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], g.cap_from, 0, v_now,
+               v_now + c_lives[g.n]
+        FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps) AS g(n, account_id, key_id, units, cap_from);
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT c_ids[g.n], 0, g.account_id, -g.units, v_now
         FROM unnest(g_ns, g_accounts, g_units) AS g(n, account_id, units);

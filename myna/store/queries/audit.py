@@ -135,6 +135,14 @@ RULES_OF_NOW: dict[str, str] = {
         JOIN code_batches b ON b.id = c.batch_id LEFT JOIN redemptions r ON r.code_hash = c.hash
         GROUP BY c.hash, c.batch_id, b.uses, c.uses_left
         HAVING c.uses_left + count(r.account_id) <> b.uses""",
+    "a cap has used what was charged less what was refunded in its period": f"""
+        SELECT p.key_id, p.used, coalesce(sum(c.units), 0) FROM key_caps p
+        LEFT JOIN calls c ON c.key_id = p.key_id AND c.cap_from = p.starts_at AND c.cap_from > 0
+                         AND c.{NOT_REFUNDED}
+        GROUP BY p.key_id, p.used HAVING p.used <> coalesce(sum(c.units), 0)""",
+    "a capped key has a cap": """
+        SELECT k.id FROM keys k LEFT JOIN key_caps p ON p.key_id = k.id
+        WHERE k.capped = 1 AND p.key_id IS NULL""",
     "a queued clone has no lease": f"""
         SELECT id, status, node_id, lease_until FROM clones
         WHERE {QUEUED} AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)""",

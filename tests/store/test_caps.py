@@ -1,0 +1,201 @@
+"""The caps of keys in the batch: charged, given back, renewed."""
+
+import asyncio
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from myna import caps, keys
+from myna.caps import Cap, Period
+from myna.errors import CommandError
+from myna.store.batch import Charged, ChargeRefused, RefusalReason
+from myna.store.queries import caps as store
+from tests.rig.actors import TESTER
+from tests.store.books import Books, Customer, charge_of, keep_of, refund_of
+
+pytestmark = pytest.mark.anyio
+DAY_MS = 86_400_000
+CAP = ChargeRefused(RefusalReason.CAP)
+PERIOD = ChargeRefused(RefusalReason.PERIOD)
+
+
+async def capped(books: Books, units: int, period: Period = Period.DAY, balance: int = 1000) -> Customer:
+    """A customer whose key has a cap, in its first period."""
+    customer = await books.customer(units=balance)
+    await keys.set_cap(books.db, customer.key_id, Cap(units, period), by=TESTER)
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    return customer
+
+
+async def used(books: Books, customer: Customer) -> int:
+    row = await store.of_key(books.db, customer.key_id)
+    assert row is not None
+    return row.used
+
+
+async def test_a_key_is_charged_up_to_its_cap(books: Books) -> None:
+    customer = await capped(books, 10)
+    await books.opened(customer, units=4)
+    await books.end(keep_of(await books.opened(customer, units=6)))
+    assert await books.charge(charge_of(customer, units=1)) == [CAP]
+    assert (await used(books, customer), await books.balance(customer)) == (10, 990)
+
+
+async def test_charges_of_one_batch_share_the_cap(books: Books) -> None:
+    customer = await capped(books, 10)
+    other = await books.second_key(customer)
+    outcomes = await books.charge(
+        *(charge_of(key, units=4) for key in (customer, other, customer, other, customer, other))
+    )
+    assert [isinstance(outcome, Charged) for outcome in outcomes] == [True, True, True, True, False, True]
+    assert outcomes[4] == CAP
+    assert (await used(books, customer), await books.balance(customer)) == (8, 980)
+
+
+async def test_charges_at_once_never_exceed_the_cap(books: Books) -> None:
+    customer, second = await capped(books, 10), await books.open_again()
+    charges = [charge_of(customer) for _ in range(30)]
+    for _ in range(20):  # a batch leaves out what the other one has locked
+        results = await asyncio.gather(
+            books.db.commit_batch([], charges[:15]), second.commit_batch([], charges[15:], contended=True)
+        )
+        outcomes = [outcome for _, found in results for outcome in found]
+        if ChargeRefused(RefusalReason.BUSY) not in outcomes:
+            break
+    await second.close()
+    assert sum(isinstance(outcome, Charged) for outcome in outcomes) == 10
+    assert await used(books, customer) == 10
+
+
+async def test_a_refund_gives_back_to_the_cap_once(books: Books) -> None:
+    customer = await capped(books, 10)
+    first, second = await books.opened(customer, units=4), await books.opened(customer, units=6)
+    await books.end(refund_of(first), refund_of(first))
+    await books.end(refund_of(first), keep_of(second))
+    assert await used(books, customer) == 6
+    (outcome,) = (await books.db.commit_batch([refund_of(second)], [charge_of(customer, units=5)]))[1]
+    assert outcome == CAP
+    assert isinstance((await books.charge(charge_of(customer, units=4)))[0], Charged)
+
+
+async def test_refunded_units_of_the_cap_can_be_charged_in_the_same_batch(books: Books) -> None:
+    customer = await capped(books, 10)
+    first = await books.opened(customer, units=10)
+    _, (outcome,) = await books.db.commit_batch([refund_of(first)], [charge_of(customer, units=9)])
+    assert isinstance(outcome, Charged)
+    assert await used(books, customer) == 9
+
+
+async def test_a_charge_that_is_sent_again_takes_once(books: Books) -> None:
+    customer = await capped(books, 10)
+    call = await books.opened(customer, units=4)
+    await books.charge(call)
+    assert await used(books, customer) == 4
+
+
+@pytest.mark.parametrize("reason", ["units", "stale"])
+async def test_a_charge_refused_for_another_reason_takes_nothing_from_the_cap(
+    books: Books, reason: str
+) -> None:
+    customer = await capped(books, 10, balance=3)
+    change = {"units": {"units": 4}, "stale": {"config_version": 99}}[reason]
+    (outcome,) = await books.charge(charge_of(customer, **change))
+    assert isinstance(outcome, ChargeRefused)
+    assert outcome.why == reason
+    assert await used(books, customer) == 0
+
+
+async def test_the_cap_is_renewed_after_its_period_and_a_late_refund_changes_nothing(books: Books) -> None:
+    await books.stop_clock()
+    customer = await capped(books, 10)
+    call = await books.opened(customer, units=7, deadline_ms=9 * DAY_MS)
+    await books.move_clock(DAY_MS)
+    assert await books.charge(charge_of(customer)) == [PERIOD]
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    await books.opened(customer, units=9)
+    await books.end(refund_of(call))
+    assert (await used(books, customer), await books.balance(customer)) == (9, 991)
+
+
+async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
+    customer = await capped(books, 10)
+    await books.opened(customer, units=7)
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    assert await used(books, customer) == 7
+
+
+async def test_a_cap_with_other_units_keeps_what_is_used_and_one_of_another_period_does_not(
+    books: Books,
+) -> None:
+    customer = await capped(books, 10)
+    call = await books.opened(customer, units=7)
+    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.DAY), by=TESTER)
+    assert await books.charge(charge_of(customer)) == [CAP]
+    await keys.set_cap(books.db, customer.key_id, Cap(5, Period.WEEK), by=TESTER)
+    assert await books.charge(charge_of(customer)) == [PERIOD]
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    await books.opened(customer, units=2)
+    await books.end(refund_of(call))
+    assert await used(books, customer) == 2
+    await keys.set_cap(books.db, customer.key_id, None, by=TESTER)
+    await books.end(refund_of(await books.opened(customer, units=100)))
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    assert await store.of_key(books.db, customer.key_id) is None
+
+
+async def test_calls_before_a_cap_do_not_count_in_it(books: Books) -> None:
+    await books.stop_clock()
+    customer = await capped(books, 10)
+    earlier = await books.opened(customer, units=10)
+    await keys.set_cap(books.db, customer.key_id, None, by=TESTER)
+    await keys.set_cap(books.db, customer.key_id, Cap(10, Period.DAY), by=TESTER)
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    await books.opened(customer, units=10)
+    await books.end(refund_of(earlier))
+    assert await used(books, customer) == 10
+
+
+async def test_a_rolled_key_has_the_same_cap_of_which_nothing_is_used(books: Books) -> None:
+    customer = await capped(books, 10)
+    await books.opened(customer, units=3)
+    rolled = await keys.roll(books.db, customer.key_id, DAY_MS, by=TESTER)
+    row = await store.of_key(books.db, rolled.issued.id)
+    assert row is not None
+    assert (caps.of_row(row), row.used) == (Cap(10, Period.DAY), 0)
+
+
+def ms(text: str, zone: ZoneInfo) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu"])
+@pytest.mark.parametrize(
+    ("period", "first", "following"),
+    [
+        (Period.DAY, "2026-11-01", "2026-11-02"),
+        (Period.WEEK, "2026-10-26", "2026-11-02"),
+        (Period.MONTH, "2026-11-01", "2026-12-01"),
+    ],
+)
+def test_periods_begin_at_midnight_of_the_zone(zone: str, period: Period, first: str, following: str) -> None:
+    """On 2026-11-01, a Sunday, the clocks of New York go back."""
+    there = ZoneInfo(zone)
+    bounds = (ms(first, there), ms(following, there))
+    for moment in ("2026-11-01T00:00:00", "2026-11-01T23:59:59"):
+        assert caps.bounds(period, ms(moment, there), zone) == bounds
+
+
+def test_a_day_whose_midnight_is_skipped_begins_at_the_change_of_the_clock() -> None:
+    beirut = ZoneInfo("Asia/Beirut")  # 2024-03-31 began at 01:00
+    start, _ = caps.bounds(Period.DAY, ms("2024-03-31T12:00:00", beirut), "Asia/Beirut")
+    assert datetime.fromtimestamp(start / 1000, UTC).isoformat() == "2024-03-30T22:00:00+00:00"
+
+
+def test_a_cap_is_written_as_it_is_parsed() -> None:
+    for text in ("1/day", "1000/week", f"{2**53 - 1}/month"):
+        assert str(caps.parsed(text)) == text
+    for text in ("", "0/day", "-1/day", "5", "5/year", "5/Day", f"{2**53}/day"):
+        with pytest.raises(CommandError, match="not a cap"):
+            caps.parsed(text)
