@@ -119,9 +119,15 @@ class Office:
         fields = [
             (name, value)
             for name, value in visit.form.multi_items()
-            if isinstance(value, str) and name != PASSWORD_FIELD
+            if isinstance(value, str) and name != PASSWORD_FIELD and name not in page.secrets
         ]
-        return visit.page("confirm.html", status=400 if error else 200, fields=fields, error=error)
+        return visit.page(
+            "confirm.html",
+            status=400 if error else 200,
+            fields=fields,
+            secrets=[name for name in page.secrets if visit.form.get(name)],
+            error=error,
+        )
 
     async def _verified(self, visit: Visit, plain: str) -> str:
         """Verifies the password. Returns the session's new token. Raises SignInRefused."""

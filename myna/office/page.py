@@ -24,7 +24,8 @@ class Page(Struct, frozen=True, kw_only=True):
     """A page below /office. `path` has Starlette's syntax.
 
     `recent`: its form is accepted only if the password was entered in the last ten minutes; otherwise the
-    browser asks for it and sends the form again (ASVS 7.5).
+    browser asks for it and sends the form again (ASVS 7.5). `secrets` are fields that no page repeats: they
+    are entered again with the password.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Page(Struct, frozen=True, kw_only=True):
     submit: Handler | None = None
     who: Who = Who.ACCOUNT
     recent: bool = False
+    secrets: tuple[str, ...] = ()
     form_max_bytes: int = FORM_MAX_BYTES
 
     @property

@@ -2,6 +2,7 @@
 
 from myna.office.page import Page
 from myna.office.pages import calls, home, keys, ledger, new_key, records, sign_in, start, usage
+from myna.office.pages.site import SITE_PAGES
 
 ALL_PAGES: list[Page] = [
     *calls.PAGES,
@@ -13,4 +14,5 @@ ALL_PAGES: list[Page] = [
     *sign_in.PAGES,
     *start.PAGES,
     *usage.PAGES,
+    *SITE_PAGES,
 ]

@@ -1,0 +1,6 @@
+"""Pages for operators."""
+
+from myna.office.page import Page
+from myna.office.pages.site import channel_forms, channels
+
+SITE_PAGES: list[Page] = [*channel_forms.PAGES, *channels.PAGES]

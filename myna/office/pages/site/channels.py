@@ -1,0 +1,181 @@
+"""The channels in the order in which they are tried: their states, and a test of each."""
+
+from functools import partial
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import channel_changes, channel_trial
+from myna.channel_changes import no_channel
+from myna.channel_keys import ChannelKeys
+from myna.channel_trial import Trial
+from myna.channels import Channel, is_local
+from myna.errors import CommandError
+from myna.office.messages import N_
+from myna.office.page import Page, Who
+from myna.office.visit import Visit
+from myna.store.queries import circuits as circuit_store
+from myna.store.queries import config as config_store
+from myna.store.queries.circuits import CircuitRow
+from myna.urls import without_login
+
+PATH = "/site/channels"
+TRIAL_MAX_S = 60.0
+KINDS = (N_("chat"), N_("speech"))
+
+
+class Named(Struct):
+    """A form about one channel."""
+
+    name: str = ""
+
+
+class Move(Struct):
+    """The form of the arrows beside a channel."""
+
+    name: str = ""
+    up: bool = False
+
+
+class Row(Struct, frozen=True):
+    """A line of the table. `address` is the URL without a login, empty for an engine of this machine."""
+
+    channel: Channel
+    address: str
+    circuit: CircuitRow
+    first: bool
+    last: bool
+
+
+class Result(Struct, frozen=True):
+    """The result of a test: `trial`, with the name of its `audio`, or `error`."""
+
+    name: str
+    trial: Trial | None = None
+    audio: str = ""
+    error: str = ""
+
+
+async def show(visit: Visit, result: Result | None = None, error: str = "") -> Response:
+    """All channels, by kind."""
+    channels = await known(visit)
+    circuits = await visit.read(circuit_store.load)
+    tables = {kind: _rows([one for one in channels if one.kind == kind], circuits) for kind in KINDS}
+    return visit.page(
+        "site/channels.html",
+        status=400 if error else 200,
+        tables={kind: rows for kind, rows in tables.items() if rows},
+        result=result,
+        error=error,
+        several_machines=not visit.parts.settings.on_sqlite,
+    )
+
+
+async def known(visit: Visit) -> list[Channel]:
+    """All channels as the service has them, in their order."""
+    return visit.parts.channels.all(await visit.read(config_store.load))
+
+
+async def found(visit: Visit, name: str) -> Channel:
+    """The channel of this name. Raises CommandError."""
+    channels = await known(visit)
+    for channel in channels:
+        if channel.name == name:
+            return channel
+    raise no_channel(name, [one.name for one in channels])
+
+
+def keys_of(visit: Visit) -> ChannelKeys:
+    """The stored keys of this machine."""
+    return ChannelKeys(visit.parts.settings.data_folder)
+
+
+def _rows(channels: list[Channel], circuits: dict[str, CircuitRow]) -> list[Row]:
+    movable = [channel.name for channel in channels if channel.source == "database"]
+    return [
+        Row(
+            channel=channel,
+            address="" if is_local(channel) else without_login(channel.url),
+            circuit=circuits.get(channel.name, CircuitRow()),
+            first=channel.name not in movable or channel.name == movable[0],
+            last=channel.name not in movable or channel.name == movable[-1],
+        )
+        for channel in channels
+    ]
+
+
+async def test(visit: Visit) -> Response:
+    """Sends the channel a request, and shows its answer."""
+    name = visit.fields(Named).name
+    try:
+        channel = await found(visit, name)
+        await channel_trial.record(visit.db, channel.name, by=visit.actor)
+        result = await _try(visit, channel)
+    except CommandError as error:
+        result = Result(name, error=str(error))
+    return await show(visit, result)
+
+
+async def _try(visit: Visit, channel: Channel) -> Result:
+    """Raises CommandError."""
+    parts = visit.parts
+    deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
+    if channel.kind == "chat":
+        chat = partial(channel_trial.chat, parts.http_client, parts.channels, parts.settings)
+        return Result(channel.name, await chat(channel, deadline_s))
+    engine = parts.channels.engine(channel)
+    if engine is None:
+        raise CommandError(f"The channel {channel.name!r} has no engine in this process; see the log.")
+    if parts.space.low:
+        raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
+    # No row names the file, so the service removes it within two hours.
+    audio, path = parts.audio.new()
+    return Result(
+        channel.name, await channel_trial.speech(parts.channels, channel, engine, path, deadline_s), audio
+    )
+
+
+async def move(visit: Visit) -> Response:
+    """Moves a channel by one place among those of its kind."""
+    form = visit.fields(Move)
+    try:
+        moved = await found(visit, form.name)
+        names = [
+            one.name for one in await known(visit) if one.source == "database" and one.kind == moved.kind
+        ]
+        if moved.name in names:
+            place = names.index(moved.name)
+            other = max(0, place - 1) if form.up else min(len(names) - 1, place + 1)
+            names[place], names[other] = names[other], names[place]
+        await channel_changes.order(visit.db, visit.parts.settings, names, by=visit.actor)
+    except CommandError as error:
+        return await show(visit, error=str(error))
+    return visit.redirect(PATH)
+
+
+async def enable(visit: Visit) -> Response:
+    """Has the channel tried again."""
+    return await _switch(visit, True, visit.text("{name} is enabled."))
+
+
+async def disable(visit: Visit) -> Response:
+    """Has the channel skipped until it is enabled."""
+    return await _switch(visit, False, visit.text("{name} is disabled."))
+
+
+async def _switch(visit: Visit, enabled: bool, notice: str) -> Response:
+    name = visit.fields(Named).name
+    try:
+        await channel_changes.set_enabled(visit.db, visit.parts.settings, name, enabled, by=visit.actor)
+    except CommandError as error:
+        return await show(visit, error=str(error))
+    return visit.redirect(PATH, notice.format(name=name))
+
+
+PAGES = [
+    Page(path=PATH, show=show, who=Who.OPERATOR),
+    Page(path=f"{PATH}/test", submit=test, who=Who.OPERATOR),
+    Page(path=f"{PATH}/move", submit=move, who=Who.OPERATOR, recent=True),
+    Page(path=f"{PATH}/enable", submit=enable, who=Who.OPERATOR, recent=True),
+    Page(path=f"{PATH}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+]
