@@ -16,6 +16,7 @@ from typing import NamedTuple
 import asyncpg
 
 from bench.load import KEY_FORMAT
+from myna import rollup
 from myna.ids import new_id
 from myna.keys import PREFIX, Scope, hash_of
 from myna.store.batch import CallState, EntryKind, TaskStatus
@@ -30,6 +31,7 @@ READER = 1
 """The account and the key that have half of all calls."""
 TEXT = "今天天气很好，我们一起去公园散步，好吗？"
 
+_REFILL = "UPDATE rollup_state SET filled = 0, counted_since = now_ms() + 1"
 _AUDIO_BYTES = 12_000
 _CALL_LIFE_MS = 130_000
 _SCOPES = int(Scope.CHAT | Scope.TTS | Scope.RECORDS)
@@ -149,6 +151,17 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
         for tables in Rows(size).chunks():
             for table, rows in tables.items():
                 await insert(table, rows)
+    await _roll(database_url, data)
+
+
+async def _roll(database_url: str, data: Path) -> None:
+    """Folds the rows into the tables of the reports, as a server does with the books from before."""
+    db = await connect(database_url or "sqlite:", data)
+    try:
+        await db.transaction(lambda connection: connection.fetch(_REFILL))
+        await rollup.roll(db, "UTC")
+    finally:
+        await db.close()
 
 
 @asynccontextmanager

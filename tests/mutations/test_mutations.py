@@ -20,6 +20,7 @@ from tests.mutations.model_guards import OF_MODELS
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.refusal_guards import OF_REFUSALS
+from tests.mutations.report_guards import OF_REPORTS
 from tests.mutations.shared_guards import ON_BOTH
 from tests.mutations.speech_guards import OF_SPEECH
 from tests.mutations.storage_guards import OF_STORAGE
@@ -42,11 +43,13 @@ GROUPS = {
     "audit": OF_THE_AUDIT,
     "http_client": OF_OUTBOUND,
     "models": OF_MODELS,
+    "reports": OF_REPORTS,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
     "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models", "speech",
+    "reports",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")

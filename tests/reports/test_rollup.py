@@ -140,6 +140,21 @@ async def test_books_from_before_the_outbox_are_folded(books: Books, monkeypatch
     assert {table: found[table] for table in tables[1:]} == {table: wanted[table] for table in tables[1:]}
 
 
+async def test_calls_that_end_while_the_past_is_folded_count_once(books: Books) -> None:
+    customer = await books.customer(units=100)
+    await calls(books, customer, kept=2, refunded=1)
+    await books.move_clock(1000)
+    for table in ("entries", "usage_hours", "site_hours", "outbox"):
+        await books.sql(f"DELETE FROM {table}")
+    await books.sql("UPDATE rollup_state SET filled = 0, counted_since = now_ms()")
+    await calls(books, customer, kept=1, refunded=1)
+
+    await rollup.roll(books.db, "UTC")
+
+    assert (await sums(books, "usage_hours"))[:3] == (5, 3, 6)
+    assert [row[2] for row in await books.sql(ENTRIES, customer.account_id)] == list(range(1, 9))
+
+
 async def _all(books: Books, table: str) -> Sequence[tuple[Any, ...]]:
     return sorted(await books.sql(f"SELECT * FROM {table}"))
 

@@ -1,0 +1,82 @@
+"""`python -m bench.report_pages [ROWS]`: fills a database and times every read of the reports, on both.
+
+Half of all calls are those of one account, whose pages are read. Each read is timed some times; the first one
+is among them. The median and the worst are printed in ms.
+"""
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import fill
+from myna import reports
+from myna.reports import LedgerFilter
+from myna.store.batch import EntryKind
+from myna.store.database import Database, connect
+from myna.store.queries import rollup
+from myna.zones import day_of
+from tests.rig import postgres
+
+ROUNDS = 15
+ROWS = 1_000_000
+Read = Callable[[], Awaitable[object]]
+
+
+async def reads(db: Database) -> dict[str, Read]:
+    """Every read of an account that has half of all calls."""
+    account, state = fill.READER, await rollup.state(db)
+    now, today = state.now, day_of("UTC", state.now)
+    page = await reports.ledger_page(db, account)
+    return {
+        "usage by hour, 31 days": lambda: reports.usage_by_hour(db, account, now - 31 * reports.DAY_MS, now),
+        "usage by day, 2 years": lambda: reports.usage_by_day(db, account, today - 731, today),
+        "sparklines": lambda: reports.sparklines(db, account),
+        "last used": lambda: reports.last_used(db, account),
+        "ledger, first page": lambda: reports.ledger_page(db, account),
+        "ledger, next page": lambda: reports.ledger_page(db, account, before=page.before),
+        "ledger, refunds": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.REFUND)),
+        "ledger, grants": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.GRANT)),
+        "ledger, charges": lambda: reports.ledger_page(db, account, LedgerFilter(kind=EntryKind.CHARGE)),
+        "ledger, a rare key": lambda: reports.ledger_page(db, account, LedgerFilter(key_id=65)),
+        "ledger, an unknown key": lambda: reports.ledger_page(db, account, LedgerFilter(key_id=10**9)),
+        "month": lambda: reports.month(db, account, *time.gmtime()[:2]),
+        "balance": lambda: reports.balance_proof(db, account),
+        "site by hour, 24 hours": lambda: reports.site_hours(db, now - reports.DAY_MS, now),
+    }
+
+
+async def measure(url: str, data: Path, rows: int) -> None:
+    began = time.monotonic()
+    await fill.fill(url, data, fill.Size(rows=rows))
+    print(f"{'PostgreSQL' if url else 'SQLite'}: {rows} calls, filled in {time.monotonic() - began:.0f} s")
+    db = await connect(url or "sqlite:", data)
+    try:
+        for name, read in (await reads(db)).items():
+            taken = [await _ms(read) for _ in range(ROUNDS)]
+            print(f"  {name:24} {statistics.median(taken):7.1f} {max(taken):7.1f}")
+    finally:
+        await db.close()
+
+
+async def _ms(read: Read) -> float:
+    began = time.perf_counter()
+    await read()
+    return (time.perf_counter() - began) * 1000
+
+
+def main(rows: int) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="myna-report-pages-")))
+        asyncio.run(measure("", folder / "data", rows))
+        server = postgres.start("512MB")
+        stack.callback(server.close)
+        asyncio.run(measure(server.fresh_database(), folder / "postgresql", rows))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
