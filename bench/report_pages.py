@@ -1,4 +1,4 @@
-"""`python -m bench.report_pages [ROWS]`: fills a database and times every read of the reports, on both.
+"""`python -m bench.report_pages DATABASE [ROWS]`: fills `sqlite` or `postgresql` and times every report.
 
 Half of all calls are those of one account, whose pages are read. Each read is timed some times; the first one
 is among them. The median and the worst are printed in ms.
@@ -69,14 +69,16 @@ async def _ms(read: Read) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def main(rows: int) -> None:
+def main(name: str, rows: int) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="myna-report-pages-")))
-        asyncio.run(measure("", folder / "data", rows))
-        server = postgres.start("512MB")
-        stack.callback(server.close)
-        asyncio.run(measure(server.fresh_database(), folder / "postgresql", rows))
+        url = ""
+        if name == "postgresql":
+            server = postgres.start("512MB")
+            stack.callback(server.close)
+            url = server.fresh_database()
+        asyncio.run(measure(url, folder / "data", rows))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else ROWS)

@@ -36,7 +36,7 @@ OF_REPORTS = (
         "a grant writes the outbox",
         GRANTS,
         "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, $2, 1, $3, '[]')",
-        "SELECT CAST($1 AS TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT)",
+        "SELECT $1, $2, $3",
         ONCE + "[sqlite]",
     ),
     guard(

@@ -47,6 +47,7 @@ async def test_usage_by_hour_is_by_key_and_rate(books: Books, folded: bool) -> N
     await use(books, customer, kept=2, refunded=1, ms=30)
     await use(books, second)
     await use(books, other)
+    await use(books, customer)
     speech = charge_of(customer, pays=int(Scope.TTS), units=7)
     await books.charge(speech)
     await books.end(keep_of(speech))
@@ -56,7 +57,7 @@ async def test_usage_by_hour_is_by_key_and_rate(books: Books, folded: bool) -> N
 
     found = {(row.key_id, row.kind): row.usage for row in rows}
     assert found == {
-        (customer.key_id, Scope.CHAT): Usage(3, 2, 4, 90),
+        (customer.key_id, Scope.CHAT): Usage(4, 3, 6, 90),
         (customer.key_id, Scope.TTS): Usage(1, 1, 7, 0),
         (second.key_id, Scope.CHAT): Usage(1, 1, 2, 0),
     }

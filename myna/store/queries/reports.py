@@ -13,7 +13,7 @@ from myna.store.queries.rollup import EntryRow, Place, entry_row
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
-SCANNED_MAX = 20_000
+SCANNED_MAX = 5_000
 """Entries that a page reads for those of one key, which have no index."""
 
 
@@ -93,10 +93,15 @@ async def page(
     db: Queries, account_id: int, before: Place, start: int, kind: int | None, limit: int
 ) -> list[EntryRow]:
     """The account's newest entries below the place `before` and not older than `start` (ms), newest first."""
-    rows = await db.fetch(
-        f"SELECT {_ENTRY} FROM {_BELOW}{_only(kind)} {_NEWEST_FIRST} LIMIT $6",
-        account_id, start, *before, limit,
-    )  # fmt: skip
+    found = f"{_BELOW}{_only(kind, 7)} {_NEWEST_FIRST} LIMIT $6"
+    sql = f"SELECT {_ENTRY} FROM {found}"
+    if kind:  # the places first: SQLite uses the index of such entries only if it has all that is read
+        sql = (
+            f"SELECT {columns(EntryRow, 'e')} FROM (SELECT at, call_id, kind FROM {found}) AS found"
+            " JOIN entries e ON e.account_id = $1 AND e.at = found.at AND e.call_id = found.call_id"
+            " AND e.kind = found.kind ORDER BY e.at DESC, e.call_id DESC, e.kind DESC"
+        )
+    rows = await db.fetch(sql, account_id, start, *before, limit, *_kinds(kind))
     return [entry_row(row) for row in rows]
 
 
@@ -107,8 +112,8 @@ async def page_of_key(
     there are more."""
     scanned = f"(SELECT {_ENTRY} FROM {_BELOW} {_NEWEST_FIRST} LIMIT {SCANNED_MAX}) AS scanned"
     rows = await db.fetch(
-        f"SELECT {_ENTRY} FROM {scanned} WHERE key_id = $6{_only(kind)} {_NEWEST_FIRST} LIMIT $7",
-        account_id, start, *before, key_id, limit,
+        f"SELECT {_ENTRY} FROM {scanned} WHERE key_id = $6{_only(kind, 8)} {_NEWEST_FIRST} LIMIT $7",
+        account_id, start, *before, key_id, limit, *_kinds(kind),
     )  # fmt: skip
     found = [entry_row(row) for row in rows]
     if len(found) == limit:
@@ -122,11 +127,15 @@ async def page_of_key(
     return found, end if await page(db, account_id, end, start, None, 1) else None
 
 
-def _only(kind: int | None) -> str:
-    """A condition with literals: a parameter can't use the partial index."""
+def _only(kind: int | None, number: int) -> str:
+    """A condition on the parameter of this number. The literal beside it allows the partial index."""
     if kind is None:
         return ""
-    return f" AND kind = {kind:d}" + (" AND kind <> 0" if kind else "")
+    return f" AND kind = ${number}" + (" AND kind <> 0" if kind else "")
+
+
+def _kinds(kind: int | None) -> tuple[int, ...]:
+    return () if kind is None else (kind,)
 
 
 async def site_hours(db: Queries, start: int, end: int) -> list[SiteHourRow]:

@@ -97,6 +97,7 @@ ADD_USAGE = (
     "calls = {0}.calls + excluded.calls, ok_calls = {0}.ok_calls + excluded.ok_calls,"
     " units = {0}.units + excluded.units"
 )
+_CHARGE, _REFUND, _REDEEM = int(EntryKind.CHARGE), int(EntryKind.REFUND), int(EntryKind.REDEEM)
 EMPTY = EntryRow(0, 0, b"", 0, 0, 0, 0, 0, 0, 0, 0)
 """Before the first entry of an account."""
 
@@ -151,7 +152,7 @@ async def pending(db: Queries) -> Pending:
 
 def _decoded(rows: Sequence[Row]) -> Pending:
     entries = [
-        NewEntry(account_id=account, at=at, call_id=bytes.fromhex(call), kind=kind, key_id=key, units=units)
+        NewEntry(account, at, bytes.fromhex(call), kind, key, units)
         for at, texts, _ in rows
         for call, kind, account, key, units in _entries_decoder.decode(texts)
     ]
@@ -188,30 +189,32 @@ async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
     )
 
 
-def _summed(base: EntryRow, entries: Iterable[NewEntry]) -> list[EntryRow]:
+def _summed(base: EntryRow, entries: Sequence[NewEntry]) -> list[EntryRow]:
     """The entries of an account in order, each with the sums up to it; `base` is the one before."""
     found = []
-    for entry in sorted(entries, key=lambda entry: entry.place):
+    for entry in sorted(entries, key=_place) if len(entries) > 1 else entries:
         base = after(base, entry)
         found.append(base)
     return found
 
 
+def _place(entry: NewEntry) -> Place:
+    return entry.place
+
+
 def after(base: EntryRow, entry: NewEntry) -> EntryRow:
     """The entry with the sums up to it; `base` is the account's entry before it."""
-    return EntryRow(
-        account_id=entry.account_id,
-        at=entry.at,
-        call_id=entry.call_id,
-        kind=entry.kind,
-        key_id=entry.key_id,
-        units=entry.units,
-        number=base.number + 1,
-        balance=base.balance + entry.units,
-        charged=base.charged - (entry.units if entry.kind == EntryKind.CHARGE else 0),
-        refunded=base.refunded + (entry.units if entry.kind == EntryKind.REFUND else 0),
-        redeemed=base.redeemed + (entry.units if entry.kind == EntryKind.REDEEM else 0),
-    )
+    kind, units = entry.kind, entry.units
+    charged, refunded, redeemed = base.charged, base.refunded, base.redeemed
+    if kind == _CHARGE:
+        charged -= units
+    elif kind == _REFUND:
+        refunded += units
+    elif kind == _REDEEM:
+        redeemed += units
+    number, balance = base.number + 1, base.balance + units
+    place = entry.account_id, entry.at, entry.call_id, kind, entry.key_id, units
+    return EntryRow(*place, number, balance, charged, refunded, redeemed)
 
 
 async def _newest(db: Queries, accounts: Iterable[int]) -> list[EntryRow]:
