@@ -14,7 +14,7 @@ from myna.errors import CommandError, InvalidRequest
 from myna.store.batch import EntryKind
 from myna.store.database import Database, Queries
 from myna.store.hours import HOUR_MS
-from myna.store.queries import audit_state
+from myna.store.queries import accounts, audit_state
 from myna.store.queries import reports as store
 from myna.store.queries import rollup as rollup_store
 from myna.store.queries.reports import UsageRow
@@ -121,9 +121,10 @@ class Month(Struct, frozen=True):
 
 
 class BalanceProof(Struct, frozen=True):
-    """The balance as the sum of `entries` entries. `checked_at` is when the audit last checked all balances,
-    in Unix ms (0: never), `breaches` what it found, `now` the database's time."""
+    """The balance, and `units`, the sum of the account's `entries` entries. `checked_at` is when the audit
+    last checked all balances, in Unix ms (0: never), `breaches` what it found, `now` the database's time."""
 
+    balance: int
     units: int
     entries: int
     checked_at: int
@@ -248,7 +249,9 @@ async def balance_proof(db: Database, account_id: int) -> BalanceProof:
         tail = await _tail(connection, account_id)
         last = await _sums_before(connection, account_id, store.LAST_PLACE[0], tail)
         state = await audit_state.state(connection)
+        account = await accounts.by_id(connection, account_id)
         return BalanceProof(
+            balance=account.balance if account else 0,
             units=last.balance,
             entries=last.number,
             checked_at=state.audited_at,

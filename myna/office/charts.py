@@ -77,9 +77,10 @@ def limited(series: Sequence[Series]) -> list[Series]:
     return [*head, Series(f"+{len(rest)}", others)]
 
 
-def sparkline(values: Sequence[int], title: str) -> Markup:
-    """Small bars without axes. Days without a value have a thin line."""
-    top = max(values, default=0) or 1
+def sparkline(values: Sequence[int], title: str, top: int = 0) -> Markup:
+    """Small bars without axes. Days without a value have a thin line. `top` is the value of a full bar, by
+    default the largest one; charts that are compared share it."""
+    top = top or max(values, default=0) or 1
     step = 96 / max(1, len(values))
     parts = [
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(

@@ -1,9 +1,13 @@
 """The line under a new key: it waits for the first request, and says when it came or why it was refused."""
 
+import time
 from functools import partial
 
+from myna import reports
 from myna.office.live import Part
 from myna.office.visit import Visit
+from myna.reports import DAY_MS, HOURS_MAX_DAYS, Usage
+from myna.store.hours import HOUR_MS
 from myna.store.queries import keys as store
 from myna.store.queries import refusals as refusal_store
 from myna.store.queries.keys import KeyRow
@@ -17,8 +21,16 @@ async def first_request(visit: Visit, key: KeyRow) -> Part:
     """The line as it is now. It is final once a request has succeeded."""
     used = (await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id]
     refusal = None if used.ok_calls else await _refusal(visit, key)
-    html = visit.part("first_request.html", key=key, used=used, refusal=refusal)
+    ended = await _ended(visit, key) if used.ok_calls else Usage()
+    html = visit.part("first_request.html", key=key, used=used, ended=ended, refusal=refusal)
     return Part(html, final=used.ok_calls > 0)
+
+
+async def _ended(visit: Visit, key: KeyRow) -> Usage:
+    """The calls of the key that ended since it was made, at most in the last days that have hours."""
+    start = max(key.created_at - HOUR_MS, visit.now_ms - (HOURS_MAX_DAYS - 1) * DAY_MS)
+    rows = await reports.usage_by_hour(visit.db, visit.account.id, start, time.time_ns() // 10**6 + HOUR_MS)
+    return reports.total(row for row in rows if row.key_id == key.id)
 
 
 async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:

@@ -27,9 +27,12 @@ def fresh(
     made.kill()
 
 
-@pytest.fixture(scope="module")
-def operator(fresh: Service) -> Visitor:
-    return People(fresh).signed_in("operator", operator=True, units=0)
+def operator(service: Service, name: str, *, units: int = 0) -> Visitor:
+    return People(service).signed_in(name, operator=True, units=units)
+
+
+def balance(service: Service, name: str) -> int:
+    return int(next(one["balance"] for one in service.cli("account", "list") if one["name"] == name))
 
 
 def test_the_page_is_only_for_operators(fresh: Service) -> None:
@@ -39,22 +42,23 @@ def test_the_page_is_only_for_operators(fresh: Service) -> None:
     assert holder.post("/start/key", name="key", units="5").status == 404
 
 
-def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(operator: Visitor) -> None:
-    answer = operator.post("/start", url="ftp://<b>", model="m")
+def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Service) -> None:
+    answer = operator(fresh, "hasty").post("/start", url="ftp://<b>", model="m")
     assert answer.status == 400
     assert "The URL must be http://" in answer.body.decode()
     assert "ftp://&lt;b&gt;" in answer.body.decode()
 
 
-def test_the_first_minute_ends_with_an_answer(fresh: Service, operator: Visitor, upstream: Upstream) -> None:
+def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream) -> None:
+    visitor = operator(fresh, "first")
     upstream.behave("say:Good morning")
-    operator.submit("/start", url=upstream.url, model=upstream.model, key=SECRET)
+    visitor.submit("/start", url=upstream.url, model=upstream.model, key=SECRET)
     (channel,) = fresh.cli("channel", "list")
     assert (channel["url"], channel["model"]) == (upstream.url, upstream.model)
-    shown = operator.get("/start").body.decode()
+    shown = visitor.get("/start").body.decode()
     assert SECRET not in shown and "already" in shown
 
-    made = operator.post("/start/key", name="first", units="50")
+    made = visitor.post("/start/key", name="laptop", units="50")
     assert made.status == 200
     plain = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
     assert plain
@@ -66,13 +70,13 @@ def test_the_first_minute_ends_with_an_answer(fresh: Service, operator: Visitor,
     )
     assert answer.json["choices"][0]["message"]["content"] == "Good morning"
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {SECRET}"
-    commands = [change["command"] for change in fresh.cli("activity", "--by", "operator")]
-    assert "myna account grant operator 50 --memo 'first units'" in commands
+    commands = [change["command"] for change in fresh.cli("activity", "--by", "first")]
+    assert "myna account grant first 50 --memo 'first units'" in commands
     assert SECRET not in json.dumps(commands) and plain[0] not in json.dumps(commands)
 
 
-def test_units_are_granted_only_to_an_account_without_any(fresh: Service, operator: Visitor) -> None:
-    before = {one["name"]: one["balance"] for one in fresh.cli("account", "list")}["operator"]
-    assert operator.post("/start/key", name="second", units="50").status == 200
-    after = {one["name"]: one["balance"] for one in fresh.cli("account", "list")}["operator"]
-    assert after == before > 0
+def test_units_are_granted_only_to_an_account_without_any(fresh: Service) -> None:
+    visitor = operator(fresh, "rich", units=7)
+    assert "Units for your account" not in visitor.page("/start/key")
+    assert visitor.post("/start/key", name="second", units="50").status == 200
+    assert balance(fresh, "rich") == 7

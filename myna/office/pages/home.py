@@ -1,14 +1,123 @@
-"""The start page of an account."""
+"""The start page of an account: does it need units, and what is the next step?"""
 
+from datetime import date, timedelta
+from functools import partial
+
+from markupsafe import Markup
+from msgspec import Struct
 from starlette.responses import Response
 
+from myna import keys, reports
+from myna.balance_estimate import estimate
+from myna.office.charts import Series, stacked_bars
+from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
+from myna.reports import DAY_MS, SPARKLINE_DAYS, Usage
+from myna.sign_in import preferences
+from myna.store.batch import EntryKind
+from myna.store.queries import keys as key_store
+from myna.store.queries.keys import KeyRow
+from myna.zones import day_of
+
+ENTRIES = 8
+EPOCH = date(1970, 1, 1)
+KINDS = {
+    EntryKind.CHARGE: N_("call"),
+    EntryKind.REFUND: N_("refund"),
+    EntryKind.GRANT: N_("grant"),
+    EntryKind.REDEEM: N_("code redeemed"),
+}
+
+
+class Day(Struct, frozen=True):
+    """A line of the table beside the chart."""
+
+    name: str
+    usage: Usage
+
+
+class Entry(Struct, frozen=True):
+    """A line of the last entries. `call` is the call's id in hexadecimal, "" without one."""
+
+    at: int
+    what: str
+    key: str
+    call: str
+    units: int
+    balance: int
 
 
 async def show(visit: Visit) -> Response:
-    """Balance, and the next step."""
-    return visit.page("home.html")
+    """Balance, how long it lasts, the next step, 30 days, and the last entries."""
+    account = visit.account
+    proof = await reports.balance_proof(visit.db, account.id)
+    days = await _days(visit)
+    own = await visit.read(
+        partial(key_store.page, account_id=account.id, before=key_store.PAST_ALL, limit=100)
+    )
+    used = [day.usage.units for day in days]
+    age_days = (visit.now_ms - account.created_at) // DAY_MS + 1
+    lasts = estimate(proof.balance, used, age_days)
+    wanted = await visit.read(partial(preferences.of_account, account_id=account.id))
+    return visit.page(
+        "home.html",
+        low_balance=wanted.low_balance if proof.balance < wanted.low_balance else 0,
+        proof=proof,
+        lasts=lasts,
+        days=days,
+        total=sum(used),
+        chart=_chart(visit, days) if any(used) else None,
+        next_step=await _next_step(visit, own, proof.balance),
+        newest_key=own[0] if own else None,
+        entries=await _entries(visit, own),
+    )
+
+
+async def _days(visit: Visit) -> list[Day]:
+    """The account's usage on each of the last 30 days, the present one last."""
+    today = day_of(visit.parts.config.settings.time_zone, visit.now_ms)
+    first = today - SPARKLINE_DAYS + 1
+    found = [Usage()] * SPARKLINE_DAYS
+    for row in await reports.usage_by_day(visit.db, visit.account.id, first, today):
+        found[row.at - first] = found[row.at - first].plus(row.usage)
+    return [
+        Day((EPOCH + timedelta(days=first + place)).isoformat(), usage) for place, usage in enumerate(found)
+    ]
+
+
+def _chart(visit: Visit, days: list[Day]) -> Markup:
+    units = Series(visit.text("Units"), [day.usage.units for day in days])
+    title = visit.text("Units by day, the last 30 days")
+    return stacked_bars([day.name[5:] for day in days], [units], title, height=140)
+
+
+async def _next_step(visit: Visit, own: list[KeyRow], balance: int) -> str:
+    """What is missing before the account can work: `chat`, `units`, `key`, `call`, or "" for nothing."""
+    parts = visit.parts
+    if visit.account.operator and not parts.channels.chat(parts.config.current):
+        return "chat"
+    if not balance:
+        return "units"
+    if not any(keys.state(key, visit.now_ms) == "active" for key in own):
+        return "key"
+    return "" if await reports.last_used(visit.db, visit.account.id) else "call"
+
+
+async def _entries(visit: Visit, own: list[KeyRow]) -> list[Entry]:
+    names = {key.id: key.name for key in own}
+    page = await reports.ledger_page(visit.db, visit.account.id, limit=ENTRIES)
+    return [
+        Entry(
+            at=one.at,
+            what=visit.text(KINDS[one.kind]),
+            key=names.get(one.key_id, str(one.key_id)) if one.key_id else one.memo,
+            call=one.call_id.hex() if one.kind in (EntryKind.CHARGE, EntryKind.REFUND) else "",
+            units=one.units,
+            balance=one.balance,
+        )
+        for one in page.entries
+    ]
 
 
 PAGES = [Page(path="", show=show)]

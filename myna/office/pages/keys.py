@@ -2,19 +2,22 @@
 
 from functools import partial
 
+from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import keys
+from myna import keys, reports
 from myna.errors import CommandError, NotFound
 from myna.keys import Scope
 from myna.office import live
+from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.new_key import made
 from myna.office.visit import Visit
+from myna.reports import Usage
 from myna.store.queries import keys as store
 from myna.store.queries import refusals as refusal_store
 from myna.store.queries.keys import KeyRow, KeyUsage
@@ -31,6 +34,8 @@ class Row(Struct, frozen=True):
     state: str
     scopes: list[str]
     used: KeyUsage
+    last_used_at: int
+    spark: Markup
 
 
 class Name(Struct):
@@ -52,12 +57,17 @@ async def show(visit: Visit) -> Response:
     account_id = visit.account.id
     found = await visit.read(partial(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1))
     used = await visit.read(partial(store.usage_of, key_ids=[key.id for key in found]))
+    last_used = await reports.last_used(visit.db, account_id)
+    days = {one.key_id: one.days for one in await reports.sparklines(visit.db, account_id)}
+    top = max((day.units for one in days.values() for day in one), default=0)
     rows = [
         Row(
             key=key,
             state=keys.state(key, visit.now_ms),
             scopes=Scope(key.scopes).names,
             used=used[key.id],
+            last_used_at=last_used.get(key.id, 0),
+            spark=_spark(visit, days.get(key.id, []), top),
         )
         for key in found[:PAGE_ROWS]
     ]
@@ -71,6 +81,13 @@ async def show(visit: Visit) -> Response:
     )
 
 
+def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
+    """The units of each day, on the scale of all keys of the account."""
+    units = [day.units for day in days] or [0] * reports.SPARKLINE_DAYS
+    title = visit.text("{units} units in 30 days").format(units=f"{sum(units):,}")
+    return sparkline(units, title, top)
+
+
 async def show_one(visit: Visit, name: str | None = None, error: str = "") -> Response:
     """One key: its state, its usage, its last refused request, and the forms that change it."""
     key = await own_key(visit)
@@ -82,6 +99,7 @@ async def show_one(visit: Visit, name: str | None = None, error: str = "") -> Re
         state=keys.state(key, visit.now_ms),
         scopes=scopes.names,
         used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
+        last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
         lines=client_lines(visit.parts.settings.base_url + "/v1", PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
