@@ -76,7 +76,7 @@ async def show(visit: Visit) -> Response:
 
 async def _days(visit: Visit) -> list[Day]:
     """The account's usage on each of the last 30 days, the present one last."""
-    today = day_of(visit.parts.config.settings.time_zone, visit.now_ms)
+    today = day_of(visit.time_zone, visit.now_ms)
     first = today - SPARKLINE_DAYS + 1
     found = [Usage()] * SPARKLINE_DAYS
     for row in await reports.usage_by_day(visit.db, visit.account.id, first, today):
