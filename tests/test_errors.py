@@ -35,6 +35,7 @@ MADE = {
     errors.CapReached: errors.CapReached(used=9, units=10, period="day", renews_at="2026-01-01", cost=2),
     errors.StorageQuotaReached: errors.StorageQuotaReached(1024, 1000),
     errors.SpeechNotInScope: errors.SpeechNotInScope(),
+    errors.Forbidden: errors.Forbidden("m"),
     errors.NotFound: errors.NotFound("m"),
     errors.StaleLease: errors.StaleLease(),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
@@ -48,12 +49,14 @@ MADE = {
     errors.TooManyBodies: errors.TooManyBodies(),
     errors.CallAbandoned: errors.CallAbandoned(),
     errors.ShuttingDown: errors.ShuttingDown(),
+    errors.ReportTooSlow: errors.ReportTooSlow(),
     errors.DatabaseUnavailable: errors.DatabaseUnavailable(),
 }
 TYPES = {
     400: {"invalid_request_error"},
     401: {"authentication_error"},
     402: {"insufficient_quota"},
+    403: {"permission_error"},
     404: {"not_found_error"},
     405: {"invalid_request_error"},
     409: {"conflict_error"},
