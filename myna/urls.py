@@ -1,5 +1,6 @@
 """Which URLs are valid settings, and URLs without the passwords in them."""
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -30,6 +31,15 @@ def is_base_url(value: str) -> bool:
 def is_origin(url: str) -> bool:
     """Whether it is an http or https URL with only a host and, perhaps, a port."""
     return is_base_url(url) and "@" not in url and not urlsplit(url).path
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the host is this machine: a loopback address or `localhost`."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def is_database_url(url: str) -> bool:

@@ -7,7 +7,6 @@ from cyclopts import App, Parameter
 from myna import accounts
 from myna.activity import command_line
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
-from myna.node.credentials import is_loopback
 from myna.sign_in import links, preferences, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
 from myna.sign_in.preferences import Changes
@@ -15,6 +14,7 @@ from myna.sign_in.second_factor import SecondFactor
 from myna.store.database import Database
 from myna.store.queries.preferences import Preferences
 from myna.store.queries.sessions import SessionRow
+from myna.urls import is_loopback
 
 LOOPBACK_ADDRESS = (
     "That address works only on this machine. For a browser on another one set MYNA_PUBLIC_URL."

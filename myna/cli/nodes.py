@@ -9,7 +9,7 @@ from msgspec import structs
 from myna.activity import Actor, command_line
 from myna.cli.console import Json, read_settings, seconds, show, show_rows, with_database
 from myna.farm.nodes import Nodes, NodeStatus
-from myna.node.credentials import is_loopback
+from myna.urls import is_loopback
 
 LOOPBACK_ADDRESS = (
     "That address works only on this machine. On another one use its address, or set MYNA_PUBLIC_URL."

@@ -3,7 +3,6 @@
 Only the owner can read the file: the command sets the process's umask.
 """
 
-import ipaddress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ import msgspec
 
 from myna.errors import CommandError
 from myna.files.atomic_file import AtomicFile
-from myna.urls import is_base_url
+from myna.urls import is_base_url, is_loopback
 
 FILE: Final = "node.json"
 
@@ -63,12 +62,3 @@ def site_url(given: str) -> str:
 def is_unencrypted(url: str) -> bool:
     """Whether requests to this address cross a network without TLS."""
     return urlsplit(url).scheme == "http" and not is_loopback(url)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the host is this machine: a loopback address or `localhost`."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,6 +1,6 @@
 """Pages for operators."""
 
 from myna.office.page import Page
-from myna.office.pages.site import channel_forms, channels
+from myna.office.pages.site import channel_forms, channels, nodes
 
-SITE_PAGES: list[Page] = [*channel_forms.PAGES, *channels.PAGES]
+SITE_PAGES: list[Page] = [*channel_forms.PAGES, *channels.PAGES, *nodes.PAGES]

@@ -1,0 +1,111 @@
+"""Operators invite a machine and see it join, live, until it can be heard."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.rig.browser import OpenContext
+from tests.rig.compute_node import NodeMaker
+from tests.rig.office import People, Visitor, text_of
+from tests.rig.service import Service
+
+PATH = "/site/nodes"
+HOSTILE = "<img src=x> & 'box'/.."
+NODE_TOML = """
+slots = 1
+
+[[engine]]
+kind = "espeak"
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(site: Service) -> Visitor:
+    return People(site).signed_in("node-operator", operator=True)
+
+
+def states(site: Service) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in site.cli("node", "list")}
+
+
+def enroll(operator: Visitor, name: str, **more: str) -> str:
+    """The join token that the page shows."""
+    answer = operator.post(f"{PATH}/enroll", name=name, **more)
+    assert answer.status == 200, text_of(answer)
+    token = re.search(r"mynajoin_[0-9a-f]{40}", answer.body.decode())
+    assert token
+    return token[0]
+
+
+def test_others_find_no_page_of_nodes(people: People) -> None:
+    holder = people.signed_in("no-node-operator")
+    for path in (PATH, f"{PATH}/live", f"{PATH}/one?name=x", f"{PATH}/one/live?name=x"):
+        assert holder.get(path).status == 404
+    for action in ("enroll", "drain", "enable", "disable", "remove"):
+        assert holder.post(f"{PATH}/{action}", name="x").status == 404
+
+
+def test_a_join_token_is_shown_once_and_recorded_without_it(operator: Visitor, site: Service) -> None:
+    token = enroll(operator, "once")
+    assert token not in operator.get(f"{PATH}/one?name=once").body.decode()
+    recorded = [row["command"] for row in site.cli("activity", "--limit", "20")]
+    assert "myna node enroll once" in recorded
+    assert not any(token in command for command in recorded)
+    operator.submit(f"{PATH}/remove", name="once", typed="once")
+
+
+def test_a_hostile_name_is_text_and_can_be_removed(operator: Visitor, site: Service) -> None:
+    enroll(operator, HOSTILE)
+    for path in (PATH, f"{PATH}/one?name={quote(HOSTILE, safe='')}"):
+        page = operator.get(path)
+        assert page.status == 200
+        assert b"<img" not in page.body.replace(b'<img src="/office/static', b"")
+    assert operator.post(f"{PATH}/remove", name=HOSTILE, typed="box").status == 400
+    operator.submit(f"{PATH}/remove", name=HOSTILE, typed=HOSTILE)
+    assert HOSTILE not in states(site)
+
+
+def test_an_unknown_node_and_a_refused_name_are_said(operator: Visitor) -> None:
+    assert operator.get(f"{PATH}/one?name=nobody").status == 404
+    assert operator.get(f"{PATH}/one/live?name=nobody").status == 404
+    assert "There is no node" in text_of(operator.post(f"{PATH}/drain", name="nobody"))
+    assert "A node needs a name" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))
+
+
+def test_a_node_is_drained_disabled_and_enabled(operator: Visitor, site: Service) -> None:
+    enroll(operator, "worker")
+    for action, state in (("disable", "disabled"), ("enable", "invited")):
+        operator.submit(f"{PATH}/{action}", name="worker")
+        assert states(site)["worker"] == state
+    operator.submit(f"{PATH}/drain", name="worker")
+    assert "Enable" in operator.page(f"{PATH}/one?name=worker")
+    operator.submit(f"{PATH}/remove", name="worker", typed="worker")
+
+
+def test_a_node_joins_and_the_page_shows_it_live(
+    site: Service, people: People, open_context: OpenContext, make_node: NodeMaker
+) -> None:
+    visitor = people.signed_in("node-watcher", operator=True)
+    context = open_context()
+    context.add_cookies(
+        [{"name": name, "value": value, "url": site.root_url} for name, value in visitor.cookies.items()]
+    )
+    page = context.new_page()
+    page.goto(f"{site.root_url}/office{PATH}")
+    page.get_by_label("Name").fill("garage")
+    page.get_by_role("button", name="Make a join token").click()
+    line = page.locator("#join").inner_text()
+    url, token = line.split()[3:5]
+    steps = page.locator("[data-live]")
+    expect(steps).to_contain_text("Waiting for the machine to use its token")
+    node = make_node(NODE_TOML).join(url, token)
+    expect(steps).to_contain_text("The token is used, the machine has joined")
+    node.start()
+    expect(steps).to_contain_text("online", timeout=60_000)
+    expect(steps).to_contain_text(re.compile(r"\d+ voices"))
+    expect(steps).to_contain_text(re.compile(r"\d+ characters per second"))
+    node.stop()
+    expect(steps).to_contain_text("offline", timeout=60_000)
+    site.cli("node", "remove", "garage")
