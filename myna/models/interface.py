@@ -1,4 +1,4 @@
-"""What the modules of this package share: progress, and the error of a source."""
+"""The interface of progress reports, and the error of a source, for all modules of this package."""
 
 from typing import Protocol
 
