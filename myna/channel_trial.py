@@ -1,4 +1,4 @@
-"""Tries a channel with one real request, which is charged to nobody.
+"""Tries a channel with one real request, or lets a voice be heard, which is charged to nobody.
 
 The request takes the way of a call's: its result counts for the channel's circuit, so a success closes it.
 """
@@ -19,10 +19,12 @@ from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.settings import Settings
 from myna.store.database import Database
+from myna.store.queries.config import Config
 
 MESSAGE = "Say hello."
 TEXT = "Hello."
 ANSWER_MAX_CHARS = 200
+LISTEN_MAX_S = 60.0
 
 
 class Trial(Struct, frozen=True):
@@ -88,6 +90,22 @@ async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, 
         voices=len(engine.voices),
         sound_s=spoken.seconds,
     )
+
+
+async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
+    """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
+    nobody. Raises CommandError."""
+    failure = "No channel speaks it now."
+    for channel in channels.speech(config):
+        if channel.up and any(voice.voice_id == voice_id for voice in channel.voices):
+            utterance = Utterance(text=text, voice_id=channel.engine_voice_id(voice_id), speed=1.0)
+            try:
+                await channel.engine.speak(utterance, path, LISTEN_MAX_S)
+            except EngineFailed as failed:
+                failure = str(failed)
+            else:
+                return
+    raise CommandError(f"The voice {voice_id!r} can't be heard: {failure}")
 
 
 def _ms_since(began: float) -> int:
