@@ -121,7 +121,7 @@ campaigns: .venv/dev.stamp
 model: .venv/dev.stamp
 	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m slow tests/tasks/test_model.py
 
-# Into the user's cache, which `make clean` does not remove.
+# Into the user's cache, which `make clean` leaves alone.
 model-kokoro: .venv/run.stamp
 	$(BIN)/python -m demo.kokoro_model
 

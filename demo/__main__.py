@@ -39,7 +39,7 @@ def demo(output: Output) -> None:
 
 
 def _invite(user: User, settings: Settings, output: Output) -> None:
-    """Prints commands to try next."""
+    """What to do next."""
     body = '{"model":"svc-chat","messages":[{"role":"user","content":"Hi"}]}'
     output.title("\nYour turn. The service keeps running; paste this into another terminal:")
     output.paste(

@@ -1,4 +1,4 @@
-"""Runs a demo: Ctrl-C shuts down cleanly, and a failure is one line."""
+"""What all demos share: Ctrl-C shuts down cleanly, and a failure is one line."""
 
 import os
 import signal

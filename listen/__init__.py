@@ -1,2 +1,1 @@
-"""Measures how well the voices are understood: Whisper transcribes the speech of a running service
-(`make listen`)."""
+"""How well the voices are understood: Whisper hears what a running service speaks (`make listen`)."""

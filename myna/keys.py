@@ -26,6 +26,8 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 NAME_MAX_CHARS = 100
 NO_CAP = "none"
 """Written in a command for the removal of a cap."""
+TRY_NAME = "Try"
+"""The name of the internal key, after the page of the back office that uses it."""
 
 
 class Scope(IntFlag):
@@ -237,6 +239,24 @@ async def revoke(db: Database, key_id: int, *, by: Actor, account_id: int | None
         await activity.record(connection, by, activity.words("key", "revoke", key_id), key.account_id)
 
     await db.transaction(work)
+
+
+async def try_hash(db: Database, account_id: int) -> bytes:
+    """The hash of the key that pays for what the account tries in the back office, made at the first use. No
+    plain key has this hash, so no request from outside can use it. It has the scopes chat and tts, and is
+    neither listed nor changed: `key` of the command line does not know it."""
+
+    async def work(connection: Transaction) -> bytes:
+        await accounts.lock(connection, account_id)
+        made_before = await store.internal_hash(connection, account_id)
+        if made_before:
+            return made_before
+        key_hash, scopes = secrets.token_bytes(32), int(Scope.CHAT | Scope.TTS)
+        await store.insert_internal(connection, account_id, TRY_NAME, key_hash, scopes)
+        return key_hash
+
+    found = await store.internal_hash(db, account_id)
+    return found if found else await db.transaction(work)
 
 
 async def _locked(connection: Transaction, key_id: int, account_id: int | None) -> store.KeyRow:

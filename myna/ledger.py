@@ -222,6 +222,7 @@ class Ledger:
                 details.key_id = outcome.key_id
                 details.units = order.units
                 details.balance = outcome.balance
+                details.call_id = charge.call_id
                 self._running.add(charge.call_id)
                 return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
             case Replayed():
@@ -288,8 +289,7 @@ class Ledger:
         self._call_ended.set()
 
     async def sweep(self) -> int:
-        """Refunds the calls that are open past their deadline: their process died, or no node completed
-        their task in time. Returns how many."""
+        """Refunds the calls open past their deadline, whose process or node did not end them: how many."""
         return await self.refund_all(await store.overdue(self._db, SWEEP_MAX, "not done in time"))
 
     async def recover(self) -> int:

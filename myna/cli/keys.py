@@ -52,7 +52,8 @@ def issue(
 
     async def work(db: Database) -> Issued:
         owner = await accounts.find(db, account)
-        named = f"key {len(await store.of_account(db, owner.id)) + 1}" if name is None else name
+        others = sum(not row.internal for row in await store.of_account(db, owner.id))
+        named = f"key {others + 1}" if name is None else name
         return await keys.issue(db, owner.id, named, scopes, life_ms, by=command_line(), cap=limit)
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
@@ -69,6 +70,7 @@ def list_all(account: Account, *, json: Json = False) -> None:
         return [
             _shown(row, await store.usage(db, row.id), capped.get(row.id), now)
             for row in await store.of_account(db, owner.id)
+            if not row.internal
         ]
 
     rows = with_database(work, json=json)

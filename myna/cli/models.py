@@ -65,7 +65,7 @@ def get(
 
 @app.command
 def remove(name: Name, /, *, json: Json = False) -> None:
-    """Remove a model from the data folder, and the files of interrupted downloads."""
+    """Remove a model from the data folder, and what an interrupted download left."""
     model = _published(name)
     folder, _ = _in_data_folder(name)
     with ProgressBar(quiet=json) as progress:

@@ -1,4 +1,4 @@
-"""The parts of a published model, and the check of which of its files a folder has."""
+"""What a published model consists of, and which of its files a folder has."""
 
 import stat
 from pathlib import Path

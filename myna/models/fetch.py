@@ -32,7 +32,7 @@ class _Interrupted(Exception):
 
 
 class _Restart(_Interrupted):
-    """The bytes received so far can't be continued."""
+    """What was received before can't be continued."""
 
 
 class _HttpsOnly(HTTPRedirectHandler):
@@ -48,7 +48,7 @@ class _HttpsOnly(HTTPRedirectHandler):
 
 
 def download(url: str, path: Path, size_bytes: int, report: Report) -> None:
-    """Downloads `url` to `path`, resuming `path` with the suffix `.part`, which remains after an error.
+    """Downloads `url` to `path`, resuming `path` with the suffix `.part`, which an error leaves.
 
     `size_bytes` is approximate; a file of over twice the size is refused. The content is not checked. Raises
     SourceFailed, and OSError for what can't be written.

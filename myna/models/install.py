@@ -1,8 +1,8 @@
 """Puts a published model into its folder, complete or not at all, and removes it.
 
-A command on the folder NAME uses three others in the same parent: `.NAME.lock`, a file that is not removed;
-`.NAME.fetching`, the staging folder, in which the downloads of the release remain after an interruption for
-the next command; and for a moment `.NAME.old`, the folder that is replaced.
+Beside the folder NAME there are, while a command works: `.NAME.lock`, which stays; `.NAME.fetching`, the
+staging folder, of which an interrupted command leaves the downloads of the release for the next one; and for
+a moment `.NAME.old`, the folder that is replaced.
 """
 
 import errno
@@ -29,7 +29,7 @@ from myna.models.packages import NODE, NODE_UNPACKED_BYTES, download_packages, h
 RELEASE: Final = "release"
 PACKAGES: Final = "packages"
 ALREADY: Final = "already there"
-"""`Got.source` if nothing had to be fetched."""
+"""What `Got.source` says if nothing had to be fetched."""
 _SLACK_BYTES: Final = 16_000_000
 _MB: Final = 1_000_000
 _STAGED: Final = "files"
@@ -49,17 +49,17 @@ class Got(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """A model, its folder, and the other names in the same parent folder."""
+    """A model, the folder for it, and the names beside that folder."""
 
     model: Model
     target: Path
 
-    def sibling(self, suffix: str) -> Path:
+    def beside(self, suffix: str) -> Path:
         return self.target.with_name(f".{self.target.name}.{suffix}")
 
     @property
     def staging(self) -> Path:
-        return self.sibling("fetching")
+        return self.beside("fetching")
 
     @property
     def staged(self) -> Path:
@@ -91,8 +91,8 @@ def get(model: Model, target: Path, source: str, report: Report, owner: tuple[in
 
 
 def remove(model: Model, target: Path, report: Report) -> bool:
-    """Removes the model and the files of interrupted commands. False if there was nothing. Raises
-    CommandError, also if the folder has files that are not the model's."""
+    """Removes the model and what interrupted commands left. False if there was nothing. Raises CommandError,
+    also if the folder has files that are not the model's."""
     place = _place(model, target)
     if not place.target.parent.is_dir():
         return False
@@ -103,7 +103,7 @@ def remove(model: Model, target: Path, report: Report) -> bool:
         if place.target.is_symlink():
             place.target.unlink()
         elif place.target.exists():
-            place.target.rename(place.sibling("old"))
+            place.target.rename(place.beside("old"))
         _finish_replacing(place, discard=True)
         shutil.rmtree(place.staging, ignore_errors=True)
         return found
@@ -232,7 +232,7 @@ def _check_replaceable(place: _Place) -> None:
 def _replace(place: _Place) -> None:
     """Renames the staged folder to its place. The one before it is moved away first and restored by the next
     command if this one is killed in between."""
-    old = place.sibling("old")
+    old = place.beside("old")
     if place.target.is_symlink():
         place.target.unlink()
     elif place.target.exists():
@@ -249,7 +249,7 @@ def _replace(place: _Place) -> None:
 
 def _finish_replacing(place: _Place, *, discard: bool = False) -> None:
     """Removes the folder that was replaced, or puts it back if there is no other."""
-    old = place.sibling("old")
+    old = place.beside("old")
     if old.exists():
         if place.target.exists() or discard:
             shutil.rmtree(old)
@@ -258,7 +258,7 @@ def _finish_replacing(place: _Place, *, discard: bool = False) -> None:
 
 
 def _tidy(place: _Place) -> None:
-    """Empties the staging folder, except for downloads that a later command can resume."""
+    """Leaves of the staging folder only what a later command can resume."""
     for name in (_STAGED, "packages"):
         shutil.rmtree(place.staging / name, ignore_errors=True)
     for folder in (place.staging / "download", place.staging):
@@ -271,7 +271,7 @@ def _give(place: _Place, owner: tuple[int, int] | None) -> None:
     any of them by a link."""
     if owner:
         staged = (place.staged, *place.staged.rglob("*"))
-        for path in (place.target.parent, place.sibling("lock"), *staged):
+        for path in (place.target.parent, place.beside("lock"), *staged):
             os.chown(path, *owner, follow_symlinks=False)
 
 
@@ -279,7 +279,7 @@ def _give(place: _Place, owner: tuple[int, int] | None) -> None:
 def _locked(place: _Place, report: Report) -> Iterator[None]:
     """Waits for other commands on the same folder. Creates the folder above it."""
     place.target.parent.mkdir(parents=True, exist_ok=True)
-    file = place.sibling("lock")
+    file = place.beside("lock")
     # A lock that can't be created would be waited for: some of its errors look like a lock that is held.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
     lock = FileLock(file)

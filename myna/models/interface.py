@@ -1,4 +1,4 @@
-"""The interface of progress reports, and the error of a source, for all modules of this package."""
+"""What the modules of this package share: progress, and the error of a source."""
 
 from typing import Protocol
 

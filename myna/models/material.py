@@ -1,4 +1,4 @@
-"""Extracts the files of a model from a source: a file, a folder, or archives in it.
+"""Cuts the files of a model out of what a source delivered: a file, a folder, or archives in it.
 
 A name in an archive is only compared with the names of the pieces; it never becomes a path.
 """

@@ -50,8 +50,8 @@ def has_npm() -> bool:
 
 
 def client_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that pip and npm get: those of every child, their own configuration, and those
-    of proxies and certificates. No variable of Myna's, no key of a channel."""
+    """The variables that pip and npm get: those of every child, their own configuration, and what says how
+    to reach the network. No variable of Myna's, no key of a channel."""
     ours = {
         name: value
         for name, value in environ.items()

@@ -29,8 +29,8 @@ class RequestDetails(Struct, gc=False):
     """Details of a request; 0 or empty if unknown. `error_type` is the type in the error envelope. `units`
     were charged and not refunded. `channel` answered or was tried last. `replay_of` is the id, in hex, of the
     call whose stored response was sent. `balance` is the account's at the last key check or charge, `ignored`
-    names unknown fields of the body (see `body.ignored`), and `message` is that of the error envelope; these
-    three are not logged."""
+    names unknown fields of the body (see `body.ignored`), `message` is that of the error envelope, and
+    `call_id` is the charged call; these four are not logged."""
 
     account_id: int = 0
     key_id: int = 0
@@ -41,6 +41,7 @@ class RequestDetails(Struct, gc=False):
     balance: int = 0
     ignored: str = ""
     message: str = ""
+    call_id: bytes = b""
 
 
 _details: contextvars.ContextVar[RequestDetails] = contextvars.ContextVar("details")

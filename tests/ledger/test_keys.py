@@ -1,5 +1,7 @@
 """Keys that are rolled and renamed."""
 
+import asyncio
+
 import pytest
 
 from myna import keys
@@ -78,3 +80,40 @@ async def test_a_key_of_another_account_is_unknown(books: Books) -> None:
 @pytest.mark.parametrize("text", ["1s", "90s", "36h", "30d", "2w", "61m"])
 def test_a_duration_is_written_as_it_is_parsed(text: str) -> None:
     assert keys.life_ms(keys.span_of(keys.life_ms(text))) == keys.life_ms(text)
+
+
+# ---- the internal key of the page Try
+
+
+async def test_an_account_has_one_internal_key_that_pays_for_chat_and_speech(books: Books) -> None:
+    owner = await books.customer(units=2)
+    found = {await keys.try_hash(books.db, owner.account_id) for _ in range(2)}
+    found |= set(await asyncio.gather(*(keys.try_hash(books.db, owner.account_id) for _ in range(4))))
+    (key_hash,) = found
+    other = await books.customer()
+    assert await keys.try_hash(books.db, other.account_id) != key_hash
+    for scope in (Scope.CHAT, Scope.TTS):
+        verified = await keys.verify(books.db, UnverifiedCaller(key_hash, scope))
+        assert (verified.key.account_id, verified.key.name) == (owner.account_id, keys.TRY_NAME)
+
+
+async def test_simultaneous_first_uses_make_one_internal_key(books: Books) -> None:
+    owner = await books.customer()
+    found = await asyncio.gather(*(keys.try_hash(books.db, owner.account_id) for _ in range(4)))
+    assert len(set(found)) == 1
+    assert await books.sql("SELECT count(*) FROM keys WHERE internal = 1") == [(1,)]
+
+
+async def test_an_internal_key_is_not_listed_and_not_changed(books: Books) -> None:
+    owner = await books.customer()
+    await keys.try_hash(books.db, owner.account_id)
+    listed, internal = await store.of_account(books.db, owner.account_id)
+    assert (listed.internal, internal.internal) == (0, 1)
+    assert await store.page(books.db, owner.account_id, store.PAST_ALL, 10) == [listed]
+    for change in (
+        keys.revoke(books.db, internal.id, by=TESTER),
+        keys.rename(books.db, internal.id, "mine", by=TESTER),
+        keys.roll(books.db, internal.id, DAY_MS, by=TESTER),
+    ):
+        with pytest.raises(CommandError, match="There is no key"):
+            await change

@@ -1,4 +1,4 @@
-"""Servers of a model, and a recorder of the progress of a command."""
+"""Servers of a model, and what a command reports."""
 
 import ssl
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.models.file_server import FileServer
 
 
 class Recorded:
-    """A report that records its calls."""
+    """A report that keeps what was said."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -71,7 +71,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "models" / "tiny"
 
 
-def leftovers(target: Path) -> list[str]:
-    """The files that a command left in the parent of the folder, apart from the lock."""
+def left_beside(target: Path) -> list[str]:
+    """What a command left beside the folder, apart from the lock."""
     names = {path.name for path in target.parent.iterdir()} if target.parent.exists() else set()
     return sorted(names - {target.name, f".{target.name}.lock"})

@@ -73,7 +73,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 INSTALLED = {"model.onnx": MODEL, **{f"voices/{name}.bin": data for name, data in VOICES.items()}}
-"""The files of the installed model."""
+"""What the folder of the model contains."""
 
 
 def npz(voices: dict[str, bytes] = VOICES) -> bytes:
@@ -129,7 +129,7 @@ def tarball(voices: dict[str, bytes] = VOICES) -> bytes:
 
 
 def npm_registry(url: str) -> dict[str, bytes]:
-    """The answers of a registry at this address for the package, by path."""
+    """What a registry at this address answers for the package, by path."""
     packed = tarball()
     dist = {
         "tarball": f"{url}stand-in-js/-/stand-in-js-{VERSION}.tgz",

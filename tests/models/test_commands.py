@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.conftest import leftovers
+from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, contents
 from tests.rig.tether import tethered
@@ -84,7 +84,7 @@ def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> No
     assert code == 0, err
     assert f"folder   {target}\nsource   release\n" in out
     assert "myna: model-v1.onnx (2 MB)" in err
-    assert contents(target) == INSTALLED and leftovers(target) == []
+    assert contents(target) == INSTALLED and left_beside(target) == []
     assert target.parents[1].stat().st_mode & 0o777 == 0o700
     assert listed()["state"] == "installed"
 
@@ -96,7 +96,7 @@ def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> No
     assert listed()["state"] == "installed"
 
     assert ended(start("remove", "tiny"))[:2] == (0, f"model    tiny\nremoved  {target}\n")
-    assert not target.exists() and leftovers(target) == []
+    assert not target.exists() and left_beside(target) == []
     assert error_line(start("remove", "tiny")) == f"tiny is not in {target}."
 
 
@@ -130,7 +130,7 @@ def test_an_interrupted_download_is_continued(
 
     assert ended(start("get", "tiny"))[0] == 0
     assert server.ranges(MODEL_PATH) == ["", f"bytes={have}-"]
-    assert contents(target) == INSTALLED and leftovers(target) == []
+    assert contents(target) == INSTALLED and left_beside(target) == []
 
 
 def test_a_killed_command_does_not_hinder_the_next(start: Starter, server: FileServer, target: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_killed_command_does_not_hinder_the_next(start: Starter, server: FileS
 
     assert ended(start("get", "tiny"))[0] == 0
     assert server.ranges(MODEL_PATH) == [""]
-    assert contents(target) == INSTALLED and leftovers(target) == []
+    assert contents(target) == INSTALLED and left_beside(target) == []
 
 
 def test_two_commands_at_once_fetch_it_once(start: Starter, server: FileServer, target: Path) -> None:
@@ -162,7 +162,7 @@ def test_two_commands_at_once_fetch_it_once(start: Starter, server: FileServer, 
         assert code == 0, err
         assert f"source   {source}\n" in out
     assert server.ranges(MODEL_PATH) == [""]
-    assert contents(target) == INSTALLED and leftovers(target) == []
+    assert contents(target) == INSTALLED and left_beside(target) == []
 
 
 def test_a_full_disk_is_named_and_nothing_but_the_download_is_left(start: Starter, target: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_full_disk_is_named_and_nothing_but_the_download_is_left(start: Starte
 def test_remove_also_removes_an_interrupted_download(start: Starter, target: Path) -> None:
     error_line(start("get", "tiny", "--from", "release", MYNA_TEST_FILE_MAX="1000000"))
     assert ended(start("remove", "tiny"))[0] == 0
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(start: Starter, tmp_path: Path) -> None:

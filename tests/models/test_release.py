@@ -11,7 +11,7 @@ from myna.errors import CommandError
 from myna.models import fetch, install
 from myna.models.catalog import Model
 from myna.models.interface import SourceFailed
-from tests.models.conftest import Recorded, leftovers
+from tests.models.conftest import Recorded, left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, VOICES, at, contents, npz
 
@@ -38,7 +38,7 @@ def test_a_release_is_fetched_checked_and_put_in_place(
 
     assert (got.folder, got.source) == (target, "release")
     assert contents(target) == INSTALLED
-    assert leftovers(target) == []
+    assert left_beside(target) == []
     assert report.steps == ["model-v1.onnx", "voices-v1.bin", "copying tiny"]
     assert report.done_bytes == [len(MODEL), len(npz()), model.size_bytes]
 
@@ -59,7 +59,7 @@ def test_a_damaged_file_of_the_same_size_is_noticed_and_replaced(
     (target / "model.onnx").write_bytes(bytes(len(MODEL)))
     assert get(model, target, report).source == "release"
     assert contents(target) == INSTALLED
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 700_000, len(MODEL) - 1])
@@ -78,14 +78,14 @@ def test_a_server_that_always_ends_early_is_given_up_and_its_bytes_are_kept(
 ) -> None:
     server.faults[MODEL_PATH] = [Fault(cut=500_000), *[Fault(cut=0)] * fetch.TRIES]
     assert "the connection ended after 500000 of 1500001 bytes" in refused(model, target, report)
-    assert leftovers(target) == [".tiny.fetching"]
+    assert left_beside(target) == [".tiny.fetching"]
     assert contents(target.with_name(".tiny.fetching")) == {"download/model-v1.onnx.part": MODEL[:500_000]}
 
     server.requests.clear()
     get(model, target, report)
     assert server.ranges(MODEL_PATH) == ["bytes=500000-"]
     assert contents(target) == INSTALLED
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_server_that_ignores_ranges_sends_the_file_again(
@@ -120,7 +120,7 @@ def test_a_part_that_is_longer_than_the_file_restarts_the_download(
 def test_a_part_that_is_the_whole_file_is_not_downloaded_again(
     server: FileServer, model: Model, target: Path, report: Recorded
 ) -> None:
-    """A command that is killed before it renames the file leaves such a part."""
+    """As a command leaves it that is killed before it renames the file."""
     part = target.with_name(".tiny.fetching") / "download/model-v1.onnx.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(MODEL)
@@ -161,14 +161,14 @@ def test_wrong_bytes_are_refused_and_nothing_is_left(
     server.files[path] = right[:-2000] + bytes(1000) + right[-1000:]
     wrong = "model.onnx" if path == MODEL_PATH else "damaged or cut short"
     assert wrong in refused(model, target, report)
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_wrong_voice_is_named(server: FileServer, model: Model, target: Path, report: Recorded) -> None:
     server.files[VOICES_PATH] = npz({**VOICES, "am_two": bytes(200_000)})
     said = refused(model, target, report)
     assert said.startswith("voices/am_two.bin is not the published file: its SHA-256 is another one.")
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_release_without_a_voice_is_refused(
@@ -176,7 +176,7 @@ def test_a_release_without_a_voice_is_refused(
 ) -> None:
     server.files[VOICES_PATH] = npz({"zf_one": VOICES["zf_one"]})
     assert "voices/am_two.bin (200000 bytes) missing" in refused(model, target, report)
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_part_of_other_bytes_is_noticed_after_it_was_continued(
@@ -197,7 +197,7 @@ def test_an_error_of_the_server_is_named(
     server.faults[MODEL_PATH] = [Fault(status=status)]
     said = refused(model, target, report)
     assert said.startswith(f"localhost:{server.url.split(':')[2][:-1]} answers {status}")
-    assert leftovers(target) == []
+    assert left_beside(target) == []
 
 
 def test_a_file_that_is_far_too_long_is_refused(
@@ -213,7 +213,7 @@ def test_a_server_that_sends_nothing_is_given_up(
     monkeypatch.setattr(fetch, "IDLE_S", 0.3)
     server.faults[MODEL_PATH] = [Fault(cut=300_000, hold=True)] + [Fault(cut=0, hold=True)] * fetch.TRIES
     assert "the connection broke (no answer in time)" in refused(model, target, report)
-    assert leftovers(target) == [".tiny.fetching"]
+    assert left_beside(target) == [".tiny.fetching"]
 
 
 def test_redirects_are_followed_to_https_alone(

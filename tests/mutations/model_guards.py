@@ -1,4 +1,4 @@
-"""The guards of a fetched model: its checks, and the files that a command must not lose."""
+"""The guards of a fetched model: what is checked, and what a command must not lose."""
 
 from tests.mutations.guards import guard
 
@@ -30,7 +30,7 @@ OF_MODELS = (
         error="Failed",
     ),
     guard(
-        "the replaced folder is restored",
+        "the folder before it is put back",
         "myna/models/install.py",
         "        if old.exists():\n            old.rename(place.target)\n        raise",
         "        raise",

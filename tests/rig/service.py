@@ -1,4 +1,4 @@
-"""The service as an operator runs it: a process, and commands."""
+"""The service as an operator runs it: a process, and commands beside it."""
 
 import itertools
 import json

@@ -1,7 +1,19 @@
 """One module for each page or group of pages."""
 
 from myna.office.page import Page
-from myna.office.pages import calls, home, keys, ledger, new_key, records, sign_in, start, usage
+from myna.office.pages import (
+    calls,
+    home,
+    keys,
+    ledger,
+    new_key,
+    records,
+    sign_in,
+    start,
+    try_chat,
+    try_speech,
+    usage,
+)
 from myna.office.pages.site import SITE_PAGES
 
 ALL_PAGES: list[Page] = [
@@ -13,6 +25,8 @@ ALL_PAGES: list[Page] = [
     *records.PAGES,
     *sign_in.PAGES,
     *start.PAGES,
+    *try_chat.PAGES,
+    *try_speech.PAGES,
     *usage.PAGES,
     *SITE_PAGES,
 ]

@@ -17,6 +17,17 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
+// A form that takes a while says so, and is sent once.
+document.addEventListener("submit", (event) => {
+  const busy = event.target.dataset.busy;
+  if (!busy) return;
+  const button = event.target.querySelector("button.main");
+  const before = button.textContent;
+  button.textContent = busy;
+  button.disabled = true;
+  addEventListener("pageshow", () => { button.textContent = before; button.disabled = false; }, { once: true });
+});
+
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, textarea, select");
   if (event.key === "/" && !typing) {

@@ -11,7 +11,8 @@ from myna.store.states import OPEN
 
 
 class KeyRow(Struct, frozen=True):
-    """A key with the state of its account. Times in ms, 0 for never."""
+    """A key with the state of its account. Times in ms, 0 for never. `internal` is 1 for the account's key
+    without a plain key, which only the site uses."""
 
     id: int
     account_id: int
@@ -21,6 +22,7 @@ class KeyRow(Struct, frozen=True):
     created_at: int
     expires_at: int
     revoked_at: int
+    internal: int
     account_disabled_at: int
 
 
@@ -89,17 +91,17 @@ async def usage_of(db: Queries, key_ids: Sequence[int]) -> dict[int, KeyUsage]:
 
 
 async def page(db: Queries, account_id: int, before: int, limit: int) -> list[KeyRow]:
-    """The keys of an account with ids below `before`, newest first."""
+    """The keys of an account with ids below `before`, newest first, without the internal one."""
     rows = await db.fetch(
         f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
-        " WHERE k.account_id = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3",
+        " WHERE k.account_id = $1 AND k.id < $2 AND k.internal = 0 ORDER BY k.id DESC LIMIT $3",
         account_id, before, limit,
     )  # fmt: skip
     return [KeyRow(*row) for row in rows]
 
 
 async def of_account_by_id(db: Queries, account_id: int, key_id: int) -> KeyRow | None:
-    """The key of this id, if it is one of the account."""
+    """The key of this id, if it is one of the account. It may be the internal one."""
     rows = await db.fetch(
         f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
         " WHERE k.account_id = $1 AND k.id = $2",
@@ -109,7 +111,7 @@ async def of_account_by_id(db: Queries, account_id: int, key_id: int) -> KeyRow 
 
 
 async def of_account(db: Queries, account_id: int) -> list[KeyRow]:
-    """All keys of an account, oldest first."""
+    """All keys of an account, oldest first, with the internal one."""
     rows = await db.fetch(
         f"SELECT {_COLUMNS} FROM keys k JOIN accounts a ON a.id = k.account_id"
         " WHERE k.account_id = $1 ORDER BY k.id",
@@ -139,6 +141,21 @@ async def insert(
     return int(key_id), int(expires_at)
 
 
+async def internal_hash(db: Queries, account_id: int) -> bytes | None:
+    """The hash of the account's internal key, None before its first use."""
+    rows = await db.fetch("SELECT hash FROM keys WHERE account_id = $1 AND internal = 1", account_id)
+    return bytes(rows[0][0]) if rows else None
+
+
+async def insert_internal(db: Transaction, account_id: int, name: str, key_hash: bytes, scopes: int) -> None:
+    """Adds the account's internal key. The account must be locked, and have none."""
+    await db.fetch(
+        "INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at, internal)"
+        " VALUES ($1, $2, $3, '', $4, now_ms(), 0, 1)",
+        account_id, name, key_hash, scopes,
+    )  # fmt: skip
+
+
 async def rename(db: Transaction, key_id: int, name: str) -> None:
     """Renames a key."""
     await db.fetch("UPDATE keys SET name = $2 WHERE id = $1", key_id, name)
@@ -155,9 +172,9 @@ async def expire(db: Transaction, key_id: int, life_ms: int) -> int:
 
 
 async def locked(db: Transaction, key_id: int, account_id: int | None) -> KeyRow | None:
-    """The key of this id, of any account or of this one. Locks its account, so that no charge runs until the
-    transaction ends."""
-    owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1", key_id)
+    """The key of this id, of any account or of this one, unless it is internal. Locks its account, so that no
+    charge runs until the transaction ends."""
+    owner = await db.fetch("SELECT account_id FROM keys WHERE id = $1 AND internal = 0", key_id)
     if not owner or account_id not in (None, owner[0][0]):
         return None
     await accounts.lock(db, owner[0][0])

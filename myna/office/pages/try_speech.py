@@ -1,0 +1,118 @@
+"""The page Try: speech with one's own units."""
+
+from functools import partial
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna.clones import preview_text
+from myna.errors import NotFound
+from myna.keys import Scope
+from myna.office import live, runs
+from myna.office.live import Part
+from myna.office.page import Page
+from myna.office.request_lines import speech_lines
+from myna.office.runs import Run
+from myna.office.usable_voices import usable_voices
+from myna.office.visit import Visit
+from myna.speech.status import status_text
+from myna.store.batch import TaskStatus
+from myna.store.queries import tasks
+from myna.wire.v1 import SpeechDone, SpeechOrdered
+
+FORM_MAX_BYTES = 512 * 1024
+
+
+class Speech(Struct):
+    """The form."""
+
+    text: str = ""
+    voice_id: str = ""
+    speed: str = "1"
+    once: str = ""
+
+
+async def show(visit: Visit) -> Response:
+    """The form, with the voice that the address names, and a text in its language."""
+    voices = await usable_voices(visit)
+    voice_id = visit.parameter("voice") or voices.default
+    spoken = [voice.language for voice in (*voices.cloned, *voices.public) if voice.voice_id == voice_id]
+    language = spoken[0].split("-")[0] if spoken else ""
+    return await _page(visit, Speech(text=preview_text(language), voice_id=voice_id))
+
+
+async def submit(visit: Visit) -> Response:
+    """Has the text spoken and shows the player, or follows the task of a compute node."""
+    form = visit.fields(Speech)
+    body = msgspec.json.encode(_request(form))
+    run = await runs.run(
+        visit,
+        Scope.TTS,
+        form.once,
+        body,
+        lambda caller, disconnected: visit.parts.synthesizer.speak(caller, body, disconnected),
+    )
+    if run.error:
+        return await _page(visit, form, run)
+    if msgspec.json.decode(run.answer)["mode"] == "sync":
+        done = msgspec.json.decode(run.answer, type=SpeechDone)
+        return await _page(visit, form, run, audio=urlsplit(done.audio_url).path)
+    ordered = msgspec.json.decode(run.answer, type=SpeechOrdered)
+    return await _page(visit, form, run, task_id=ordered.id)
+
+
+async def show_task(visit: Visit) -> Response:
+    """A task of a compute node, for browsers without scripts."""
+    part = await _task(visit, visit.number("id"))
+    return visit.page("try_task.html", task_id=visit.number("id"), part=part)
+
+
+async def follow_task(visit: Visit) -> Response:
+    """The state of a task, as server-sent events."""
+    task_id = visit.number("id")
+    await _task(visit, task_id)  # a 404 before the stream begins
+    return live.stream(visit, partial(_task, visit, task_id))
+
+
+async def _task(visit: Visit, task_id: int) -> Part:
+    """The state of a task of the account, with its player at the end. Raises NotFound."""
+    task = await visit.read(partial(tasks.of_account, account_id=visit.account.id, task_id=task_id))
+    if task is None:
+        raise NotFound("There is no such task.")
+    status = status_text(task, visit.renderer.language)
+    final = task.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
+    return Part(visit.part("try_task_part.html", task=task, status=status), final)
+
+
+def _request(form: Speech) -> dict[str, str]:
+    """The body of POST /tts."""
+    voice = {"voice_id": form.voice_id} if form.voice_id else {}
+    return {"text": form.text, **voice, "speed": form.speed}
+
+
+async def _page(
+    visit: Visit, form: Speech, run: Run | None = None, *, audio: str = "", task_id: int = 0
+) -> Response:
+    return visit.page(
+        "try_speech.html",
+        status=run.status if run else 200,
+        form=form,
+        voices=await usable_voices(visit),
+        run=run,
+        audio=audio,
+        task_id=task_id,
+        part=await _task(visit, task_id) if task_id else None,
+        units=visit.parts.config.settings.tts_units,
+        balance=run.balance if run else visit.account.balance,
+        lines=speech_lines(visit.parts.settings.base_url + "/v1", _request(form)),
+        once=form.once if run and run.in_doubt else runs.new_once(),
+    )
+
+
+PAGES = [
+    Page(path="/try/speech", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES),
+    Page(path="/try/tasks/{id:int}", show=show_task),
+    Page(path="/try/tasks/{id:int}/live", show=follow_task),
+]
