@@ -287,6 +287,8 @@ class Service:
                 space=self.space,
                 refusals=self.refusals,
                 http_client=self.http_client,
+                commits=self.commits,
+                missing=self._missing,
             )
         )
         return [

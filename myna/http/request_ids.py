@@ -3,7 +3,7 @@
 import re
 
 from myna.http.asgi_types import REQUEST_ID, Scope
-from myna.ids import new_name
+from myna.ids import new_id
 
 _VALID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
@@ -11,9 +11,13 @@ _SECRET = re.compile(rb"myna(?:node|join)?_|\bsk-|[0-9a-f]{40}", re.IGNORECASE)
 
 
 def request_id_of(scope: Scope) -> str:
-    """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one."""
+    """The client's X-Request-Id if it is valid and can't be a secret, else a new one; always the same one.
+
+    A new id contains its time, so that the calls of a request are found among those of some minutes: an index
+    of request ids would cost every call a write.
+    """
     if REQUEST_ID not in scope:
-        scope[REQUEST_ID] = _sent_id(scope["headers"]) or new_name()
+        scope[REQUEST_ID] = _sent_id(scope["headers"]) or new_id().hex()
     return str(scope[REQUEST_ID])
 
 

@@ -1,6 +1,6 @@
 """The parts of the service that pages use."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from myna.store.database import Database
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
+from myna.store.group_commit import GroupCommit
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -34,3 +35,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     space: FreeSpace
     refusals: Refusals
     http_client: HttpClient
+    commits: GroupCommit
+    missing: Callable[[], Awaitable[dict[str, str]]]
+    """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""

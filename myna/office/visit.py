@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from myna.activity import Actor
-from myna.errors import NotFound
+from myna.errors import InvalidRequest, NotFound
 from myna.office import forms
 from myna.office.render import Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
@@ -30,6 +30,7 @@ F = TypeVar("F", bound=Struct)
 T = TypeVar("T")
 
 ROOT = "/office"
+PAST_ALL = 2**63 - 1
 CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -100,6 +101,13 @@ class Visit:
         if value >= 2**63:
             raise NotFound("There is no such page.")
         return value
+
+    def row_id(self, name: str) -> int:
+        """An id of the query; above every id without one. Raises InvalidRequest."""
+        text = self.parameter(name) or str(PAST_ALL)
+        if not text.isascii() or not text.isdecimal() or int(text[:20]) > PAST_ALL:
+            raise InvalidRequest(f"{name}: must be an id of the list.")
+        return int(text)
 
     def call_id(self) -> bytes:
         """The id of a call in the path. Raises NotFound for what is no id."""

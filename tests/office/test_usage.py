@@ -56,7 +56,8 @@ def test_the_ledger_is_that_of_the_command_line(people: People) -> None:
 
 def test_a_code_is_redeemed_once(people: People) -> None:
     visitor = people.signed_in("alan", units=5)
-    (code,) = people.service.cli("code", "add", "--units", "100")["codes"]
+    (made,) = people.service.cli("code", "add", "--units", "100")
+    code = made["code"]
     assert "100 units added. The balance is 105 units." in visitor.submit("/ledger", code=code.lower())
     assert visitor.post("/ledger", code=code).status == 400
     assert visitor.post("/ledger", code="<b>").status == 400

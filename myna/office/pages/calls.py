@@ -43,8 +43,8 @@ async def show(visit: Visit) -> Response:
     return await call_page(visit, call, visit.account.id)
 
 
-async def call_page(visit: Visit, call: CallRow, account_id: int) -> Response:
-    """The page of a call of this account."""
+async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown: bool = True) -> Response:
+    """The page of a call of this account. An operator does not see the text of other people's records."""
     entries = await visit.read(partial(history.entries_of_call, call_id=call.id))
     record = await visit.read(partial(tasks_store.record, account_id=account_id, call_id=call.id))
     key = await visit.read(partial(keys.of_account_by_id, account_id=account_id, key_id=call.key_id))
@@ -55,7 +55,7 @@ async def call_page(visit: Visit, call: CallRow, account_id: int) -> Response:
         rate=visit.text(N_("speech") if call.pays & Scope.TTS else N_("chat")),
         state=visit.text(STATES[CallState(call.state)]),
         events=_events(visit, call, entries),
-        row=row_of(visit, record) if record else None,
+        row=row_of(visit, record) if record and text_shown else None,
         command_words=activity.words("calls", call=call.id.hex()),
     )
 

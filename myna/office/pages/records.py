@@ -6,7 +6,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna import activity, records
-from myna.errors import CommandError, InvalidRequest
+from myna.errors import CommandError
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -49,7 +49,7 @@ async def show(visit: Visit, error: str = "") -> Response:
     query = partial(
         store.search,
         account_id=visit.account.id,
-        before=_before(visit),
+        before=visit.row_id("before"),
         limit=PAGE_ROWS,
         scan=SEARCHED_ROWS,
         status=int(STATES[state][0]) if state in STATES else -1,
@@ -76,13 +76,6 @@ def row_of(visit: Visit, record: RecordRow) -> Row:
     """The record with its status as the API says it."""
     finished = record.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
     return Row(record=record, status=status_text(record, visit.renderer.language), finished=finished)
-
-
-def _before(visit: Visit) -> int:
-    text = visit.parameter("before", str(2**53))
-    if not text.isascii() or not text.isdecimal() or len(text) > 16:
-        raise InvalidRequest("before: must be the id of a record.")
-    return int(text)
 
 
 async def delete(visit: Visit) -> Response:

@@ -39,6 +39,17 @@ async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
     return [AccountRow(*row) for row in rows]
 
 
+async def search(db: Queries, prefix: str, before: int, limit: int) -> list[AccountRow]:
+    """Accounts whose name or e-mail address begins with `prefix`, in any case, and with ids below `before`,
+    newest first."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr(lower(name), 1, length($2)) = $2"
+        " OR substr(lower(email), 1, length($2)) = $2) ORDER BY id DESC LIMIT $3",
+        before, prefix.lower(), limit,
+    )  # fmt: skip
+    return [AccountRow(*row) for row in rows]
+
+
 async def insert(db: Transaction, name: str, email: str, operator: bool) -> int | None:
     """Adds an account without units; None if the name is taken."""
     rows = await db.fetch(

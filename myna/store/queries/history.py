@@ -106,19 +106,22 @@ async def entries_of_call(db: Queries, call_id: bytes) -> list[CallEntry]:
     return [CallEntry(*row) for row in rows]
 
 
-async def calls_of_request(db: Queries, request_id: str, before: bytes, limit: int) -> list[CallRow]:
-    """The calls of requests with this id that are older than `before`, newest first."""
-    return await _page(db, "c.request_id", request_id, before, limit)
+async def calls_of_request(
+    db: Queries, request_id: str, before: bytes, limit: int, after: bytes = b""
+) -> list[CallRow]:
+    """The calls of requests with this id that are older than `before` and not older than `after`, newest
+    first."""
+    rows = await db.fetch(
+        f"{_CALLS} WHERE c.request_id = $1 AND c.id < $2 AND c.id >= $3 ORDER BY c.id DESC LIMIT $4",
+        request_id, before, after, limit,
+    )  # fmt: skip
+    return [CallRow(*row) for row in rows]
 
 
 async def calls_of_account(db: Queries, account_id: int, before: bytes, limit: int) -> list[CallRow]:
     """The account's calls that are older than `before`, newest first."""
-    return await _page(db, "c.account_id", account_id, before, limit)
-
-
-async def _page(db: Queries, column: str, value: object, before: bytes, limit: int) -> list[CallRow]:
-    """The calls with this value in `column` and ids below `before`, newest first."""
     rows = await db.fetch(
-        f"{_CALLS} WHERE {column} = $1 AND c.id < $2 ORDER BY c.id DESC LIMIT $3", value, before, limit
-    )
+        f"{_CALLS} WHERE c.account_id = $1 AND c.id < $2 ORDER BY c.id DESC LIMIT $3",
+        account_id, before, limit,
+    )  # fmt: skip
     return [CallRow(*row) for row in rows]

@@ -1,0 +1,167 @@
+"""Accounts: find, add, grant, disable, invite, start a reset."""
+
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from myna import accounts, activity
+from myna.errors import CommandError, InvalidRequest, NotFound
+from myna.office.page import Page, Who
+from myna.office.visit import Visit
+from myna.sign_in import links, sessions
+from myna.sign_in.links import LIFE_MS, Purpose
+from myna.store.queries import accounts as store
+from myna.store.queries import activity as activity_store
+from myna.store.queries import keys as keys_store
+from myna.store.queries.accounts import AccountRow
+
+ROWS = 50
+ACTIVITY_ROWS = 10
+PAST_ALL = 2**63 - 1
+
+
+class NewAccount(Struct):
+    """The form of a new account. The operator right is only given on the command line."""
+
+    name: str = ""
+    email: str = ""
+    units: Annotated[int, Meta(ge=0)] = 0
+
+
+class Grant(Struct):
+    """Units to grant, or to take if negative, and the reason."""
+
+    units: int = 0
+    memo: str = ""
+
+
+class Sure(Struct):
+    """The name of the account, typed to confirm."""
+
+    name: str = ""
+
+
+async def show(visit: Visit) -> Response:
+    """Accounts, newest first, by the beginning of their name or e-mail address."""
+    prefix = visit.parameter("q").strip()[:200]
+    before = visit.row_id("before")
+    rows = await visit.read(partial(store.search, prefix=prefix, before=before, limit=ROWS + 1))
+    return visit.page(
+        "site/accounts.html", rows=rows[:ROWS], more=len(rows) > ROWS, q=prefix, first=before == PAST_ALL
+    )
+
+
+async def show_new(visit: Visit, error: str = "") -> Response:
+    """The form of a new account."""
+    form = NewAccount(name=str(visit.form.get("name", "")), email=str(visit.form.get("email", "")))
+    words = activity.words("account", "add", "NAME", email="EMAIL", units=100)
+    return visit.page(
+        "site/account_new.html", status=400 if error else 200, form=form, error=error, command_words=words
+    )
+
+
+async def add(visit: Visit) -> Response:
+    """Adds an account, and shows the link with which the person sets a password."""
+    try:
+        form = visit.fields(NewAccount)
+        account = await accounts.add(visit.db, form.name, form.email, False, form.units, by=visit.actor)
+    except (CommandError, InvalidRequest) as error:
+        return await show_new(visit, str(error))
+    return await _link(visit, account, Purpose.INVITE)
+
+
+async def show_one(visit: Visit, error: str = "") -> Response:
+    """An account: balance, keys, what was changed lately, and what can be done."""
+    account = await _account(visit)
+    keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
+    changes = await visit.read(
+        partial(
+            activity_store.page,
+            before=PAST_ALL,
+            limit=ACTIVITY_ROWS,
+            prefix="",
+            actor_id=None,
+            account_id=account.id,
+        )
+    )
+    return visit.page(
+        "site/account.html",
+        status=400 if error else 200,
+        subject=account,
+        keys=keys,
+        changes=changes,
+        sessions=await sessions.of_account(visit.db, account.id),
+        error=error,
+        grant_words=activity.words("account", "grant", account.name, 100, memo="MEMO"),
+        switch_words=activity.words("account", "enable" if account.disabled_at else "disable", account.name),
+        reset_words=activity.words("account", "reset", account.name),
+    )
+
+
+async def grant(visit: Visit) -> Response:
+    """Grants or takes units."""
+    account = await _account(visit)
+    try:
+        form = visit.fields(Grant)
+        await accounts.grant(visit.db, account.name, form.units, form.memo, by=visit.actor)
+    except (CommandError, InvalidRequest) as error:
+        return await show_one(visit, str(error))
+    notice = visit.text("{units} units for {name}.").format(units=f"{form.units:+,}", name=account.name)
+    return visit.redirect(f"/site/accounts/{account.id}", notice)
+
+
+async def switch(visit: Visit) -> Response:
+    """Disables an account whose name was typed, or enables a disabled one."""
+    account = await _account(visit)
+    if not account.disabled_at and visit.fields(Sure).name != account.name:
+        return await show_one(visit, visit.text("Type the name of the account to disable it."))
+    if account.id == visit.account.id:
+        return await show_one(visit, visit.text("You can't disable the account that you are signed in with."))
+    await accounts.set_enabled(visit.db, account.name, bool(account.disabled_at), by=visit.actor)
+    notice = visit.text("{name} is enabled.") if account.disabled_at else visit.text("{name} is disabled.")
+    return visit.redirect(f"/site/accounts/{account.id}", notice.format(name=account.name))
+
+
+async def invite(visit: Visit) -> Response:
+    """A link for the first password."""
+    return await _link(visit, await _account(visit), Purpose.INVITE)
+
+
+async def reset(visit: Visit) -> Response:
+    """A link for a new password. The operator does not learn it."""
+    return await _link(visit, await _account(visit), Purpose.RESET)
+
+
+async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response:
+    try:
+        token = await links.create(visit.db, purpose, account.id, LIFE_MS[purpose], visit.actor)
+    except CommandError as error:
+        visit.request.path_params["id"] = account.id
+        return await show_one(visit, str(error))
+    return visit.page(
+        "site/account_link.html",
+        subject=account,
+        purpose=purpose.value,
+        link=links.url(visit.parts.settings.base_url, token),
+        life_ms=LIFE_MS[purpose],
+    )
+
+
+async def _account(visit: Visit) -> AccountRow:
+    found = await visit.read(partial(store.by_id, account_id=visit.number("id")))
+    if found is None:
+        raise NotFound("There is no such account.")
+    return found
+
+
+PAGES = [
+    Page(path="/site/accounts", show=show, who=Who.OPERATOR),
+    Page(path="/site/accounts/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:int}", show=show_one, who=Who.OPERATOR),
+    Page(path="/site/accounts/{id:int}/grant", submit=grant, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:int}/switch", submit=switch, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:int}/invite", submit=invite, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:int}/reset", submit=reset, who=Who.OPERATOR, recent=True),
+]

@@ -1,0 +1,74 @@
+"""Codes for units: batches, made and disabled."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from myna import activity, codes, keys
+from myna.codes import NewBatch
+from myna.errors import CommandError, InvalidRequest
+from myna.office.messages import N_
+from myna.office.page import Page, Who
+from myna.office.visit import Visit
+
+STATES = (N_("active"), N_("disabled"), N_("expired"), N_("used up"))
+
+
+class NewCodes(Struct):
+    """The form of a new batch. `expires` is a duration such as 30d, empty for never."""
+
+    units: Annotated[int, Meta(ge=1)] = 100
+    count: Annotated[int, Meta(ge=1)] = 1
+    uses: Annotated[int, Meta(ge=1)] = 1
+    expires: str = ""
+    memo: str = ""
+
+
+async def show(visit: Visit, error: str = "", form: NewCodes | None = None) -> Response:
+    """The batches, newest first, and the form of a new one."""
+    batches = await visit.read(codes.list_all)
+    rows = [(batch, codes.batch_state(batch, visit.now_ms)) for batch in reversed(batches)]
+    words = activity.words("code", "add", units=100, count=10, expires="30d")
+    return visit.page(
+        "site/codes.html",
+        status=400 if error else 200,
+        rows=rows,
+        form=form or NewCodes(),
+        error=error,
+        command_words=words,
+    )
+
+
+async def add(visit: Visit) -> Response:
+    """Makes a batch, and shows its codes this once."""
+    form = None
+    try:
+        form = visit.fields(NewCodes)
+        made: NewBatch = await codes.add(
+            visit.db,
+            units=form.units,
+            count=form.count,
+            uses=form.uses,
+            life_ms=keys.life_ms(form.expires) if form.expires else 0,
+            memo=form.memo,
+            by=visit.actor,
+        )
+    except (CommandError, InvalidRequest) as error:
+        return await show(visit, str(error), form)
+    return visit.page("site/codes_made.html", made=made)
+
+
+async def disable(visit: Visit) -> Response:
+    """Disables the codes of a batch."""
+    try:
+        await codes.disable(visit.db, visit.number("id"), by=visit.actor)
+    except CommandError as error:
+        return await show(visit, str(error))
+    return visit.redirect("/site/codes", visit.text("The codes of this batch are disabled."))
+
+
+PAGES = [
+    Page(path="/site/codes", show=show, submit=add, who=Who.OPERATOR, recent=True),
+    Page(path="/site/codes/{id:int}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+]

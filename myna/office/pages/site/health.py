@@ -1,0 +1,55 @@
+"""Health: may the books be trusted, and what is the site's state?"""
+
+import platform
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import __version__
+from myna.office.messages import N_
+from myna.office.page import Page, Who
+from myna.office.visit import Visit
+from myna.store.migrate import newest, schema_version
+from myna.store.queries import audit, audit_state
+
+
+class Check(Struct, frozen=True):
+    """A line: what is checked, whether it is well, and its state in words."""
+
+    what: str
+    well: bool
+    state: str
+
+
+async def show(visit: Visit) -> Response:
+    """The last audit, the parts of the service, versions."""
+    parts = visit.parts
+    last = await visit.read(audit_state.state)
+    schema = await visit.read(schema_version)
+    missing = await parts.missing()
+    checks = [
+        Check(
+            N_("Books"),
+            not last.breaches,
+            visit.text(N_("every rule holds")) if not last.breaches else visit.text(N_("breaches: see the log")),
+        ),
+        Check(N_("Database"), schema == newest(visit.db.dialect), f"{parts.settings.database_label}, {schema}"),
+        Check(N_("Chat"), not missing["chat"], missing["chat"] or visit.text(N_("available"))),
+        Check(N_("Speech"), not missing["speech"], missing["speech"] or visit.text(N_("available"))),
+        Check(
+            N_("Storage"),
+            not parts.space.low,
+            visit.text(N_("low: new audio is refused") if parts.space.low else N_("enough free space")),
+        ),
+    ]
+    return visit.page(
+        "site/health.html",
+        checks=checks,
+        last=last,
+        rules=(audit.BALANCE_RULE, audit.USAGE_RULE, *audit.RANGE_RULES, *audit.RULES_OF_NOW),
+        waiting=parts.commits.waiting,
+        versions={"Myna": __version__, "Python": platform.python_version(), "schema": schema},
+    )
+
+
+PAGES = [Page(path="/site/health", show=show, who=Who.OPERATOR)]

@@ -1,0 +1,56 @@
+"""Site settings, which can be changed, and process settings with where each value comes from."""
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from myna import activity, config
+from myna import settings as process_settings
+from myna.errors import CommandError, InvalidRequest
+from myna.office.page import Page, Who
+from myna.office.visit import Visit
+from myna.store.queries import config as store
+
+
+class Change(Struct):
+    """The form of one site setting."""
+
+    name: str = ""
+    value: str = ""
+
+
+async def show(visit: Visit, error: str = "", changed: Change | None = None) -> Response:
+    """All settings."""
+    stored = await visit.read(store.load)
+    rows = [
+        (name, value, source, config.SETTINGS[name].meaning)
+        for name, value, source in config.applied(stored)
+    ]
+    process = [
+        (process_settings.PREFIX + found.name.upper(), found.value, found.source, process_settings.SETTINGS[found.name].meaning)
+        for found in process_settings.load(visit.parts.environ)[1]
+    ]
+    return visit.page(
+        "site/settings.html",
+        status=400 if error else 200,
+        rows=rows,
+        process=process,
+        unreadable=config.unreadable(stored),
+        error=error,
+        changed=changed,
+        command_words=activity.words("settings", "set", "NAME", "VALUE"),
+    )
+
+
+async def change(visit: Visit) -> Response:
+    """Changes one site setting; every process uses it from its next call on."""
+    form = None
+    try:
+        form = visit.fields(Change)
+        await config.change(visit.db, form.name, form.value, by=visit.actor)
+    except (CommandError, InvalidRequest) as error:
+        return await show(visit, str(error), form)
+    notice = visit.text("{name} is {value} now.").format(name=form.name, value=form.value)
+    return visit.redirect("/site/settings", notice)
+
+
+PAGES = [Page(path="/site/settings", show=show, submit=change, who=Who.OPERATOR, recent=True)]
