@@ -1,6 +1,17 @@
 """Pages for operators."""
 
 from myna.office.page import Page
-from myna.office.pages.site import channel_forms, channels, nodes, public_voices
+from myna.office.pages.site import accounts, activity, calls, channel_forms, channels, codes, health, nodes, public_voices, settings
 
-SITE_PAGES: list[Page] = [*channel_forms.PAGES, *channels.PAGES, *nodes.PAGES, *public_voices.PAGES]
+SITE_PAGES: list[Page] = [
+    *accounts.PAGES,
+    *activity.PAGES,
+    *calls.PAGES,
+    *channel_forms.PAGES,
+    *channels.PAGES,
+    *codes.PAGES,
+    *health.PAGES,
+    *nodes.PAGES,
+    *public_voices.PAGES,
+    *settings.PAGES,
+]

@@ -31,9 +31,13 @@ async def show(visit: Visit) -> Response:
         Check(
             N_("Books"),
             not last.breaches,
-            visit.text(N_("every rule holds")) if not last.breaches else visit.text(N_("breaches: see the log")),
+            visit.text(N_("every rule holds"))
+            if not last.breaches
+            else visit.text(N_("breaches: see the log")),
         ),
-        Check(N_("Database"), schema == newest(visit.db.dialect), f"{parts.settings.database_label}, {schema}"),
+        Check(
+            N_("Database"), schema == newest(visit.db.dialect), f"{parts.settings.database_label}, {schema}"
+        ),
         Check(N_("Chat"), not missing["chat"], missing["chat"] or visit.text(N_("available"))),
         Check(N_("Speech"), not missing["speech"], missing["speech"] or visit.text(N_("available"))),
         Check(

@@ -22,11 +22,15 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
-        (name, value, source, config.SETTINGS[name].meaning)
-        for name, value, source in config.applied(stored)
+        (name, value, source, config.SETTINGS[name].meaning) for name, value, source in config.applied(stored)
     ]
     process = [
-        (process_settings.PREFIX + found.name.upper(), found.value, found.source, process_settings.SETTINGS[found.name].meaning)
+        (
+            process_settings.PREFIX + found.name.upper(),
+            found.value,
+            found.source,
+            process_settings.SETTINGS[found.name].meaning,
+        )
         for found in process_settings.load(visit.parts.environ)[1]
     ]
     return visit.page(

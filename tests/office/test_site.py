@@ -1,0 +1,139 @@
+"""The operators' pages: accounts, codes, calls, settings, health, the activity log."""
+
+import re
+
+import pytest
+
+from tests.office.test_records import speak, with_key
+from tests.rig.calls import call
+from tests.rig.office import PASSWORD, People, Visitor, text_of
+
+SITE_PAGES = ("accounts", "accounts/new", "accounts/1", "codes", "calls", "settings", "health", "activity")
+SITE_FORMS = (
+    "accounts/new", "accounts/1/grant", "accounts/1/switch", "accounts/1/invite", "accounts/1/reset", "codes",
+    "codes/1/disable", "settings",
+)  # fmt: skip
+
+
+@pytest.fixture
+def operator(people: People, request: pytest.FixtureRequest) -> Visitor:
+    return people.signed_in(f"operator-{request.node.name[:60]}", operator=True)
+
+
+def account_page(operator: Visitor, name: str) -> str:
+    """The address of an account's page."""
+    html = operator.get(f"/site/accounts?q={name}").body.decode()
+    found = re.search(rf'href="/office(/site/accounts/\d+)">{name}<', html)
+    assert found, html
+    return found[1]
+
+
+def last_command(operator: Visitor) -> str:
+    html = operator.get("/site/activity").body.decode()
+    found = re.search(r'<td class="mono">(myna [^<]*)</td>', html)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("page", SITE_PAGES)
+def test_operators_alone_have_these_pages(people: People, operator: Visitor, page: str) -> None:
+    assert operator.get(f"/site/{page}").status == 200
+    assert people.signed_in(f"not-{page.replace('/', '-')}").get(f"/site/{page}").status == 404
+
+
+@pytest.mark.parametrize("form", SITE_FORMS)
+def test_operators_alone_can_send_these_forms(people: People, form: str) -> None:
+    visitor = people.signed_in(f"form-{form.replace('/', '-')}")
+    assert visitor.post(f"/site/{form}", name="x", units="1", value="1").status == 404
+
+
+def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: Visitor) -> None:
+    holder = people.signed_in("grantee", units=1)
+    page = account_page(operator, "grantee")
+    assert "+41 units for grantee." in operator.submit(f"{page}/grant", units="41", memo="<i>thanks</i>")
+    assert "&lt;i&gt;thanks&lt;/i&gt;" in holder.get("/ledger").body.decode()
+    assert people.service.cli("account", "show", "grantee")["balance"] == 42
+    assert last_command(operator).startswith("myna account grant grantee 41 --memo")
+    refused = operator.post(f"{page}/grant", units="-100", memo="")
+    assert refused.status == 400
+    assert "The account has 42 units; 100 can&#39;t be taken." in refused.body.decode()
+    assert operator.post(f"{page}/grant", units="many", memo="").status == 400
+
+
+def test_a_form_can_not_make_an_operator(people: People, operator: Visitor) -> None:
+    operator.post("/site/accounts/new", name="sneaky", email="", units="0", operator="1")
+    assert people.service.cli("account", "show", "sneaky")["operator"] is False
+
+
+def test_an_invited_person_chooses_the_password(people: People, operator: Visitor) -> None:
+    answer = operator.post("/site/accounts/new", name="invited", email="", units="3")
+    link = re.search(r"http://[^<\s]+/office/welcome\?token=\w+", answer.body.decode())
+    assert link
+    person = people.visitor()
+    person.open_link(link[0])
+    assert "invited" in person.page("/me")
+    assert people.visitor().post("/welcome", token=link[0].split("=")[1], password=PASSWORD).status in (
+        400,
+        410,
+    )
+
+
+def test_a_disabled_account_is_out_at_once(people: People, operator: Visitor) -> None:
+    visitor, key = with_key(people, "shut-out")
+    page = account_page(operator, "shut-out")
+    assert operator.post(f"{page}/switch", name="wrong").status == 400
+    operator.submit(f"{page}/switch", name="shut-out")
+    assert visitor.get("/keys").status == 303
+    assert call("GET", f"{people.service.base_url}/me", key=key.plain).status == 401
+    operator.submit(f"{page}/switch")
+    assert call("GET", f"{people.service.base_url}/me", key=key.plain).status == 200
+
+
+def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visitor) -> None:
+    answer = operator.post("/site/codes", units="25", count="2", uses="1", expires="30d", memo="spring")
+    codes = sorted(set(re.findall(r"\b(?:[A-Z2-9]{5}-){3}[A-Z2-9]{5}\b", text_of(answer))))
+    assert len(codes) == 2
+    listing = operator.page("/site/codes")
+    assert "spring" in listing
+    assert codes[0] not in listing
+    visitor = people.signed_in("redeemer", units=0)
+    assert "25 units added" in visitor.submit("/ledger", code=codes[0])
+    batch = re.findall(r"/office(/site/codes/\d+/disable)", operator.get("/site/codes").body.decode())[0]
+    operator.submit(batch)
+    assert "This code is disabled" in text_of(visitor.post("/ledger", code=codes[1]))
+
+
+def test_a_call_is_found_by_its_request_and_its_text_is_private(people: People, operator: Visitor) -> None:
+    _, key = with_key(people, "caller-one")
+    speak(people, key, "Nobody else reads this")
+    body = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
+    answer = call("POST", f"{people.service.base_url}/chat/completions", key=key.plain, data=body)
+    request_id = answer.headers["x-request-id"]
+    page = operator.page(f"/site/calls?q={request_id}")
+    assert "caller-one" in page
+    assert request_id in page
+    sent = {"X-Request-Id": "from-the-client.1"}
+    call("POST", f"{people.service.base_url}/chat/completions", key=key.plain, data=body, headers=sent)
+    assert "caller-one" in operator.page("/site/calls?q=from-the-client.1")
+    of_account = operator.get("/site/calls?q=caller-one").body.decode()
+    pages = re.findall(r"/office(/site/calls/[0-9a-f]{32})", of_account)
+    assert len(set(pages)) == 3
+    assert not any("Nobody else reads this" in operator.page(one) for one in set(pages))
+    assert "No such call" in operator.page("/site/calls?q=" + "0" * 32)
+
+
+def test_a_setting_changes_at_once(people: People, operator: Visitor) -> None:
+    assert "owner is Ann &amp; Bob now." in operator.submit("/site/settings", name="owner", value="Ann & Bob")
+    assert people.service.cli("settings", "get", "owner")["value"] == "Ann & Bob"
+    refused = operator.post("/site/settings", name="chat_units", value="-1")
+    assert refused.status == 400
+    assert "must be a whole number" in refused.body.decode()
+    operator.submit("/site/settings", name="owner", value="myna")
+
+
+def test_health_tells_the_state_of_books_and_parts(people: People, operator: Visitor) -> None:
+    people.service.cli("audit")
+    page = operator.page("/site/health")
+    assert "every rule holds" in page
+    assert "attention" not in page
+    assert "a call has exactly one charge" in page
