@@ -49,6 +49,7 @@ class Office:
             Route("/favicon.ico", _favicon),
             Route(ROOT + "/static/{name}", self._static),
             *(self._route(page) for page in self._pages),
+            self._route(Page(path="/{path:path}", show=_no_page, who=Who.ANYONE)),
         ]
 
     def _route(self, page: Page) -> Route:
@@ -154,6 +155,10 @@ def _handler(handler: Handler | None) -> Handler:
     if handler is None:
         raise AssertionError("Starlette routes only the page's methods")
     return handler
+
+
+async def _no_page(visit: Visit) -> Response:
+    raise NotFound("There is no such page.")
 
 
 async def _to_office(request: Request) -> Response:

@@ -12,7 +12,7 @@ def speak(people: People, key: Key, text: str) -> dict[str, object]:
     url = f"{people.service.base_url}/tts"
     answer = call("POST", url, key=key.plain, data={"text": text, "voice_id": "en-us-female-1"})
     assert answer.status == 200, answer.body
-    found: dict[str, object] = answer.json["data"]
+    found: dict[str, object] = answer.json
     return found
 
 

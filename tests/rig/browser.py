@@ -1,4 +1,4 @@
-"""Chromium as a person uses it: one process for a test run, a fresh profile for each test."""
+"""Chromium as a person uses it: one process for each module, a fresh profile for each test."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,9 +12,12 @@ from tests.rig.chromium import executable
 OpenContext = Callable[..., BrowserContext]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser. Fails, and is not skipped, where there is none."""
+    """The browser. Fails, and is not skipped, where there is none.
+
+    Of a module: while Playwright is started, no other event loop can run in this thread.
+    """
     path = executable()
     if path is None:
         pytest.fail("there is no Chromium: `python -m tests.rig.chromium` installs it")
