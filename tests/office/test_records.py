@@ -1,19 +1,22 @@
 """The pages of speech records and of one call."""
 
 import re
+from typing import Any
 
 from tests.rig.calls import call
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Account, Key
 
 
-def speak(people: People, key: Key, text: str) -> dict[str, object]:
-    """Has a text spoken by the API."""
-    url = f"{people.service.base_url}/tts"
-    answer = call("POST", url, key=key.plain, data={"text": text, "voice_id": "en-us-female-1"})
+def speak(people: People, key: Key, text: str) -> dict[str, Any]:
+    """Has a text spoken by the API; its record."""
+    data = {"text": text, "voice_id": "en-us-female-1"}
+    answer = call("POST", f"{people.service.base_url}/tts", key=key.plain, data=data)
     assert answer.status == 200, answer.body
-    found: dict[str, object] = answer.json
-    return found
+    listed = call("GET", f"{people.service.base_url}/records?limit=1", key=key.plain).json
+    record: dict[str, Any] = listed["data"][0]
+    assert record["text"] == text
+    return record
 
 
 def with_key(people: People, name: str) -> tuple[Visitor, Key]:

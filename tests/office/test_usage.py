@@ -29,7 +29,7 @@ def test_usage_is_that_of_the_key_by_the_api(people: People) -> None:
     chat(people, key)
     chat(people, key)
     speak(people, key, "Count me")
-    cost = call("GET", f"{people.service.base_url}/me", key=key.plain).json["usage"]["cost"]
+    cost = call("GET", f"{people.service.base_url}/me", key=key.plain).json["stats"]["cost"]
     for period in ("24h", "7d", "30d", "90d", "365d"):
         assert "a key" in visitor.page(f"/usage?period={period}")
         rows = rows_of(visitor, f"/usage.csv?period={period}")

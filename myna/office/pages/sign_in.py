@@ -9,7 +9,7 @@ from myna.errors import CommandError
 from myna.office.page import Page, Who
 from myna.office.visit import ROOT, Visit
 from myna.office.web_security import SESSION_COOKIE
-from myna.sign_in import links, sessions
+from myna.sign_in import links, second_factor, sessions
 from myna.sign_in.refusal import SignInRefused
 
 
@@ -18,6 +18,12 @@ class SignIn(Struct):
 
     name: str = ""
     password: str = ""
+
+
+class Code(Struct):
+    """A code of the second factor."""
+
+    code: str = ""
 
 
 class NewPassword(Struct):
@@ -61,6 +67,23 @@ def _target(visit: Visit) -> str:
     path = wanted.removeprefix(ROOT)
     ours = wanted == ROOT or (wanted.startswith(ROOT + "/") and "\\" not in wanted and wanted.isprintable())
     return path if ours else ""
+
+
+async def show_second_factor(visit: Visit, error: str = "") -> Response:
+    """Asks for a code of the second factor."""
+    return visit.page("second_factor.html", status=400 if error else 200, error=error)
+
+
+async def give_second_factor(visit: Visit) -> Response:
+    """Completes a pending session, which gets a new token."""
+    pending = visit.cookies.get(visit.request, SESSION_COOKIE)
+    try:
+        token = await second_factor.give(visit.db, pending, visit.fields(Code).code, visit.address)
+    except SignInRefused as refused:
+        return await show_second_factor(visit, str(refused))
+    response = visit.redirect(_target(visit))
+    visit.cookies.set(response, SESSION_COOKIE, token)
+    return response
 
 
 async def show_welcome(visit: Visit, error: str = "") -> Response:
@@ -111,6 +134,7 @@ async def sign_out(visit: Visit) -> Response:
 
 PAGES = [
     Page(path="/sign-in", show=show_sign_in, submit=sign_in, who=Who.ANYONE),
+    Page(path="/second-factor", show=show_second_factor, submit=give_second_factor, who=Who.ANYONE),
     Page(path="/welcome", show=show_welcome, submit=welcome, who=Who.ANYONE),
     Page(path="/sign-out", submit=sign_out, who=Who.ANYONE),
 ]

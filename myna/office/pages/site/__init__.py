@@ -1,7 +1,18 @@
 """Pages for operators."""
 
 from myna.office.page import Page
-from myna.office.pages.site import accounts, activity, calls, channel_forms, channels, codes, health, nodes, public_voices, settings
+from myna.office.pages.site import (
+    accounts,
+    activity,
+    calls,
+    channel_forms,
+    channels,
+    codes,
+    health,
+    nodes,
+    public_voices,
+    settings,
+)
 
 SITE_PAGES: list[Page] = [
     *accounts.PAGES,
