@@ -1,4 +1,4 @@
-"""Tries a channel with one real request, or lets a voice be heard, which is charged to nobody.
+"""Tries a channel with one real request, or lets a voice be heard, without a charge.
 
 The request takes the way of a call's: its result counts for the channel's circuit, so a success closes it.
 """
@@ -94,7 +94,7 @@ async def speech(known: Channels, channel: Channel, engine: Engine, path: Path, 
 
 async def listen(channels: Channels, config: Config, voice_id: str, text: str, path: Path) -> None:
     """Has the first available channel with this voice speak `text` into a new file at `path`. Charged to
-    nobody. Raises CommandError."""
+    no account. Raises CommandError."""
     failure = "No channel speaks it now."
     for channel in channels.speech(config):
         if channel.up and any(voice.voice_id == voice_id for voice in channel.voices):

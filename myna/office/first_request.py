@@ -14,7 +14,7 @@ from myna.store.queries.keys import KeyRow
 from myna.store.queries.refusals import Refusal
 
 WITHOUT_KEY_MAX_MS = 600_000
-"""A request without a valid key is shown for this long: it may be somebody else's at the same address."""
+"""A request without a valid key is shown for this long: it may be another person's at the same address."""
 
 
 async def first_request(visit: Visit, key: KeyRow) -> Part:

@@ -70,10 +70,10 @@ async def test_another_program_is_left_out(body: bytes, status: str) -> None:
 
 
 async def test_a_port_without_a_server_and_the_own_port_are_left_out() -> None:
-    nobody = KnownServer("vllm", "vLLM", f"http://127.0.0.1:{free_port()}/v1")
+    no_server = KnownServer("vllm", "vLLM", f"http://127.0.0.1:{free_port()}/v1")
     async with server(b'{"data":[{"id":"m"}]}') as known:
         port = int(known.url.split(":")[2].removesuffix("/v1"))
-        assert await found(nobody, known, own_port=port) == []
+        assert await found(no_server, known, own_port=port) == []
 
 
 async def test_names_and_numbers_of_models_are_bounded() -> None:

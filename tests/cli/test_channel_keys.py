@@ -59,7 +59,7 @@ def test_a_removed_key_is_not_sent(with_channel: Cli, upstream: Upstream) -> Non
     assert "has no stored key" in with_channel.refused("channel", "key", "up", "--remove")
 
 
-def test_a_channels_key_goes_with_it_and_with_its_server(with_channel: Cli, upstream: Upstream) -> None:
+def test_a_channels_key_is_removed_with_it_and_with_its_server(with_channel: Cli, upstream: Upstream) -> None:
     store(with_channel, "up")
     with_channel.lines("channel", "set", "up", "--url", upstream.url + "/other")
     assert listed(with_channel) == {"up": True}

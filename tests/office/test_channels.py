@@ -60,11 +60,11 @@ def forget_password(site: Service, name: str) -> None:
 
 
 def test_others_find_no_page_of_channels(people: People) -> None:
-    holder = people.signed_in("no-channel-operator")
+    owner = people.signed_in("no-channel-operator")
     for path in (PATH, f"{PATH}/new", f"{PATH}/change?name=default"):
-        assert holder.get(path).status == 404
+        assert owner.get(path).status == 404
     for action in ("new", "change", "key", "key/remove", "test", "move", "enable", "disable", "remove"):
-        assert holder.post(f"{PATH}/{action}", name="default").status == 404
+        assert owner.post(f"{PATH}/{action}", name="default").status == 404
 
 
 def test_a_form_of_another_site_changes_nothing(operator: Visitor, site: Service) -> None:
@@ -163,7 +163,7 @@ def test_channels_are_moved_disabled_changed_and_removed(
     assert not {"one", "two", HOSTILE} & rows(site).keys()
 
 
-def test_a_key_goes_with_a_change_of_the_server(operator: Visitor, site: Service, channel: str) -> None:
+def test_a_key_is_removed_with_a_change_of_the_server(operator: Visitor, site: Service, channel: str) -> None:
     said = operator.submit(f"{PATH}/change", name=channel, url="http://127.0.0.1:1/v1", model="m")
     assert "Its key was for another server and is removed." in said
     assert not rows(site)[channel]["key_stored"]

@@ -10,11 +10,11 @@ from tests.rig.office import PASSWORD, People, text_of
 
 def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) -> None:
     visitor = people.signed_in("ada")
-    stranger = people.visitor()
-    answer = stranger.get("/keys?state=active")
+    other = people.visitor()
+    answer = other.get("/keys?state=active")
     assert answer.status == 303
     assert answer.headers["location"] == "/office/sign-in?next=/office/keys%3Fstate%3Dactive"
-    answer = stranger.post(answer.headers["location"].removeprefix("/office"), name="ada", password=PASSWORD)
+    answer = other.post(answer.headers["location"].removeprefix("/office"), name="ada", password=PASSWORD)
     assert answer.headers["location"] == "/office/keys?state=active"
     assert "Keys" in visitor.page("/keys")
 
@@ -26,8 +26,8 @@ def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) 
 def test_a_sign_in_leads_to_no_other_site(people: People, target: str) -> None:
     name = f"bea-{abs(hash(target))}"
     people.signed_in(name)
-    stranger = people.visitor()
-    answer = stranger.post(f"/sign-in?next={quote(target)}", name=name, password=PASSWORD)
+    other = people.visitor()
+    answer = other.post(f"/sign-in?next={quote(target)}", name=name, password=PASSWORD)
     assert answer.status == 303
     assert answer.headers["location"] == "/office"
 
@@ -87,8 +87,8 @@ def test_responses_have_the_security_headers(people: People) -> None:
 
 def test_the_session_cookie_is_for_this_site_alone(people: People) -> None:
     people.signed_in("emil")
-    stranger = people.visitor()
-    (cookie,) = stranger.post("/sign-in", name="emil", password=PASSWORD).cookies
+    other = people.visitor()
+    (cookie,) = other.post("/sign-in", name="emil", password=PASSWORD).cookies
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert "Secure" not in cookie  # the public URL of this service is http
@@ -109,7 +109,7 @@ def test_a_form_that_is_too_large_is_refused(people: People) -> None:
     assert answer.status == 413
 
 
-def test_a_wrong_password_is_told_on_the_page(people: People) -> None:
+def test_the_page_says_that_a_password_is_wrong(people: People) -> None:
     people.signed_in("gil")
     answer = people.visitor().post("/sign-in", name="gil", password="wrong")
     assert answer.status == 400

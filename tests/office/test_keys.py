@@ -24,15 +24,15 @@ def module_people(site: Service) -> People:
 
 
 @pytest.fixture(scope="module")
-def holder(module_people: People) -> Visitor:
-    """An account holder with units."""
-    return module_people.signed_in("key-holder", units=500)
+def owner(module_people: People) -> Visitor:
+    """An account owner with units."""
+    return module_people.signed_in("key-owner", units=500)
 
 
 @pytest.fixture(scope="module")
 def poor(module_people: People) -> Visitor:
-    """An account holder without units."""
-    return module_people.signed_in("key-holder-without-units", units=0)
+    """An account owner without units."""
+    return module_people.signed_in("key-owner-without-units", units=0)
 
 
 def make(visitor: Visitor, name: str = "laptop", scope: tuple[str, ...] = ("chat", "tts")) -> tuple[int, str]:
@@ -55,16 +55,16 @@ def page_says(visitor: Visitor, path: str, text: str) -> None:
     wait_until(lambda: text in html.unescape(visitor.page(path)), DEADLINE_S, f"{path} says {text!r}")
 
 
-def test_a_key_is_shown_once_and_works(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder)
+def test_a_key_is_shown_once_and_works(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner)
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     for path in ("/keys", f"/keys/{key_id}"):
-        assert plain not in holder.get(path).body.decode()
-        assert plain[:11] + "***" in holder.page(path)
+        assert plain not in owner.get(path).body.decode()
+        assert plain[:11] + "***" in owner.page(path)
 
 
-def test_the_form_is_shown_again_with_the_message_of_the_command_line(holder: Visitor) -> None:
-    answer = holder.post("/keys/new", name=HOSTILE)
+def test_the_form_is_shown_again_with_the_message_of_the_command_line(owner: Visitor) -> None:
+    answer = owner.post("/keys/new", name=HOSTILE)
     assert answer.status == 400
     text = answer.body.decode()
     assert "A key needs at least one scope: chat, tts, records." in text
@@ -72,57 +72,57 @@ def test_the_form_is_shown_again_with_the_message_of_the_command_line(holder: Vi
     assert HOSTILE not in text
 
 
-def test_the_lines_to_paste_have_the_scope_of_the_key(site: Service, holder: Visitor) -> None:
-    chat = holder.post("/keys/new", name="chat", scope=["chat"]).body.decode()
-    speech = holder.post("/keys/new", name="speech", scope=["tts"]).body.decode()
+def test_the_lines_to_paste_have_the_scope_of_the_key(site: Service, owner: Visitor) -> None:
+    chat = owner.post("/keys/new", name="chat", scope=["chat"]).body.decode()
+    speech = owner.post("/keys/new", name="speech", scope=["tts"]).body.decode()
     assert f"{site.base_url}/chat/completions" in chat and "openai-node" in chat
     assert f"{site.base_url}/tts" in speech and "openai-node" not in speech
 
 
-def test_a_key_expires_as_the_form_says(site: Service, holder: Visitor) -> None:
-    holder.post("/keys/new", name="short", scope=["chat"], expires_in="7d")
-    (key,) = [one for one in site.cli("key", "list", "key-holder") if one["name"] == "short"]
+def test_a_key_expires_as_the_form_says(site: Service, owner: Visitor) -> None:
+    owner.post("/keys/new", name="short", scope=["chat"], expires_in="7d")
+    (key,) = [one for one in site.cli("key", "list", "key-owner") if one["name"] == "short"]
     assert key["expires_at"] - key["created_at"] == 7 * 86_400
-    assert holder.post("/keys/new", name="long", scope=["chat"], expires_in="soon").status == 400
+    assert owner.post("/keys/new", name="long", scope=["chat"], expires_in="soon").status == 400
 
 
-def test_a_hostile_name_is_text(holder: Visitor) -> None:
-    key_id, _ = make(holder, HOSTILE)
+def test_a_hostile_name_is_text(owner: Visitor) -> None:
+    key_id, _ = make(owner, HOSTILE)
     for path in ("/keys", f"/keys/{key_id}", f"/keys/{key_id}/revoke"):
-        assert HOSTILE not in holder.get(path).body.decode()
-        assert "alert(1)" in holder.page(path)
+        assert HOSTILE not in owner.get(path).body.decode()
+        assert "alert(1)" in owner.page(path)
 
 
-def test_a_key_is_revoked_when_its_name_was_typed(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder, "to be revoked")
-    assert holder.post(f"/keys/{key_id}/revoke", name="something else").status == 400
+def test_a_key_is_revoked_when_its_name_was_typed(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner, "to be revoked")
+    assert owner.post(f"/keys/{key_id}/revoke", name="something else").status == 400
     assert send(site, "/chat/completions", CHAT, plain).status == 200
-    assert "is revoked" in holder.submit(f"/keys/{key_id}/revoke", name="to be revoked")
+    assert "is revoked" in owner.submit(f"/keys/{key_id}/revoke", name="to be revoked")
     assert send(site, "/chat/completions", CHAT, plain).status == 401
     (change,) = site.cli("activity", "--command", f"key revoke {key_id}")
-    assert change["by"] == "key-holder"
+    assert change["by"] == "key-owner"
 
 
 @pytest.mark.parametrize("path", ["", "/live", "/revoke"])
-def test_keys_of_others_are_not_found(holder: Visitor, poor: Visitor, path: str) -> None:
-    key_id, _ = make(holder)
+def test_keys_of_others_are_not_found(owner: Visitor, poor: Visitor, path: str) -> None:
+    key_id, _ = make(owner)
     assert poor.get(f"/keys/{key_id}{path}").status == 404
 
 
-def test_keys_of_others_cannot_be_revoked(site: Service, holder: Visitor, poor: Visitor) -> None:
-    key_id, plain = make(holder)
+def test_keys_of_others_cannot_be_revoked(site: Service, owner: Visitor, poor: Visitor) -> None:
+    key_id, plain = make(owner)
     assert poor.post(f"/keys/{key_id}/revoke", name="laptop").status == 404
     assert send(site, "/chat/completions", CHAT, plain).status == 200
 
 
-def test_the_numbers_of_the_list_are_those_of_the_command_line(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder, "counted")
+def test_the_numbers_of_the_list_are_those_of_the_command_line(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner, "counted")
     for _ in range(3):
         send(site, "/chat/completions", CHAT, plain)
-    (key,) = [one for one in site.cli("key", "list", "key-holder") if one["id"] == key_id]
+    (key,) = [one for one in site.cli("key", "list", "key-owner") if one["id"] == key_id]
     assert key["calls"] == 3
     row = re.search(
-        rf'(?s)<tr[^>]*>\s*<td><a href="/office/keys/{key_id}".*?</tr>', holder.get("/keys").body.decode()
+        rf'(?s)<tr[^>]*>\s*<td><a href="/office/keys/{key_id}".*?</tr>', owner.get("/keys").body.decode()
     )
     assert row
     numbers = re.findall(r'<td class="number">([^<]*)</td>', row[0])
@@ -142,15 +142,15 @@ def events(visitor: Visitor, key_id: int) -> Iterator[tuple[str, str]]:
             yield kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def test_the_waiting_line_ends_with_the_first_request(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder)
-    assert "Waiting for the first request" in holder.page(f"/keys/{key_id}")
+def test_the_waiting_line_ends_with_the_first_request(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner)
+    assert "Waiting for the first request" in owner.page(f"/keys/{key_id}")
     answer = send(site, "/chat/completions", CHAT, plain)
-    (content, text), (end, _) = events(holder, key_id)
+    (content, text), (end, _) = events(owner, key_id)
     assert (content, end) == ("content", "end")
     units = int(answer.headers["x-units-cost"])
     assert "first request" in text and f"{units} unit" in text
-    assert "Waiting" not in holder.page(f"/keys/{key_id}")
+    assert "Waiting" not in owner.page(f"/keys/{key_id}")
 
 
 def test_too_few_units_are_explained(site: Service, poor: Visitor) -> None:
@@ -163,60 +163,60 @@ def test_too_few_units_are_explained(site: Service, poor: Visitor) -> None:
     assert "redeem a code" in text
 
 
-def test_a_missing_scope_is_explained(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder, scope=("chat",))
+def test_a_missing_scope_is_explained(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner, scope=("chat",))
     assert send(site, "/tts", SPEECH, plain).status == 401
-    page_says(holder, f"/keys/{key_id}", "This API key lacks the tts scope")
-    assert "Make a key with this scope" in holder.page(f"/keys/{key_id}")
+    page_says(owner, f"/keys/{key_id}", "This API key lacks the tts scope")
+    assert "Make a key with this scope" in owner.page(f"/keys/{key_id}")
 
 
-def test_an_invalid_request_is_explained_after_a_good_one(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder)
+def test_an_invalid_request_is_explained_after_a_good_one(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner)
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     refused = send(site, "/chat/completions", b'{"model": "<b>"}', plain)
     assert refused.status == 400
-    page_says(holder, f"/keys/{key_id}", "The last refused request")
-    page_says(holder, f"/keys/{key_id}", refused.json["error"]["message"])
-    assert "<b>" not in holder.get(f"/keys/{key_id}").body.decode()
+    page_says(owner, f"/keys/{key_id}", "The last refused request")
+    page_says(owner, f"/keys/{key_id}", refused.json["error"]["message"])
+    assert "<b>" not in owner.get(f"/keys/{key_id}").body.decode()
 
 
-def test_a_wrong_key_is_explained_by_the_address_it_came_from(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder)
+def test_a_wrong_key_is_explained_by_the_address_it_came_from(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner)
     wrong = plain[:-1] + ("0" if plain[-1] != "0" else "1")
     assert send(site, "/chat/completions", CHAT, wrong).status == 401
-    page_says(holder, f"/keys/{key_id}", "This API key is unknown; check that it is complete.")
-    assert "from your network address" in holder.page(f"/keys/{key_id}")
+    page_says(owner, f"/keys/{key_id}", "This API key is unknown; check that it is complete.")
+    assert "from your network address" in owner.page(f"/keys/{key_id}")
 
 
-def test_a_base_url_without_v1_is_explained(site: Service, holder: Visitor) -> None:
-    key_id, plain = make(holder)
+def test_a_base_url_without_v1_is_explained(site: Service, owner: Visitor) -> None:
+    key_id, plain = make(owner)
     url = f"{site.root_url}/chat/completions"
     assert call("POST", url, body=CHAT, headers={"authorization": f"Bearer {plain}"}).status == 404
-    page_says(holder, f"/keys/{key_id}", "The base URL of this site ends in /v1, once.")
+    page_says(owner, f"/keys/{key_id}", "The base URL of this site ends in /v1, once.")
 
 
 # ---- rename and roll
 
 
-def test_a_key_is_renamed(site: Service, holder: Visitor, poor: Visitor) -> None:
-    key_id, _ = make(holder, "before")
-    assert "after" in holder.submit(f"/keys/{key_id}/rename", name="after")
-    assert holder.post(f"/keys/{key_id}/rename", name=" ").status == 400
+def test_a_key_is_renamed(site: Service, owner: Visitor, poor: Visitor) -> None:
+    key_id, _ = make(owner, "before")
+    assert "after" in owner.submit(f"/keys/{key_id}/rename", name="after")
+    assert owner.post(f"/keys/{key_id}/rename", name=" ").status == 400
     assert poor.post(f"/keys/{key_id}/rename", name="theirs").status == 404
-    (key,) = [one for one in site.cli("key", "list", "key-holder") if one["id"] == key_id]
+    (key,) = [one for one in site.cli("key", "list", "key-owner") if one["id"] == key_id]
     assert key["name"] == "after"
 
 
 def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(
-    site: Service, holder: Visitor, poor: Visitor
+    site: Service, owner: Visitor, poor: Visitor
 ) -> None:
-    key_id, plain = make(holder, "rolled")
+    key_id, plain = make(owner, "rolled")
     assert poor.post(f"/keys/{key_id}/roll", grace="1h").status == 404
-    answer = holder.post(f"/keys/{key_id}/roll", grace="1h")
+    answer = owner.post(f"/keys/{key_id}/roll", grace="1h")
     new = re.search(r"myna_[0-9a-f]{40}", answer.body.decode())
     assert answer.status == 200 and new and new[0] != plain
     for key in (plain, new[0]):
         assert send(site, "/chat/completions", CHAT, key).status == 200
-    old, renewed = [one for one in site.cli("key", "list", "key-holder") if one["name"] == "rolled"]
+    old, renewed = [one for one in site.cli("key", "list", "key-owner") if one["name"] == "rolled"]
     assert old["expires_at"] > 0 and renewed["expires_at"] == 0
-    assert holder.post(f"/keys/{key_id}/roll", grace="soon").status == 400
+    assert owner.post(f"/keys/{key_id}/roll", grace="soon").status == 400

@@ -40,11 +40,11 @@ def enroll(operator: Visitor, name: str, **more: str) -> str:
 
 
 def test_others_find_no_page_of_nodes(people: People) -> None:
-    holder = people.signed_in("no-node-operator")
+    owner = people.signed_in("no-node-operator")
     for path in (PATH, f"{PATH}/live", f"{PATH}/one?name=x", f"{PATH}/one/live?name=x"):
-        assert holder.get(path).status == 404
+        assert owner.get(path).status == 404
     for action in ("enroll", "drain", "enable", "disable", "remove"):
-        assert holder.post(f"{PATH}/{action}", name="x").status == 404
+        assert owner.post(f"{PATH}/{action}", name="x").status == 404
 
 
 def test_a_join_token_is_shown_once_and_recorded_without_it(operator: Visitor, site: Service) -> None:

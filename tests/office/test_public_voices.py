@@ -27,10 +27,10 @@ def ids(site: Service) -> list[str]:
 
 
 def test_others_find_no_page_of_public_voices(people: People) -> None:
-    holder = people.signed_in("no-voice-operator")
-    assert holder.get(PATH).status == 404
+    owner = people.signed_in("no-voice-operator")
+    assert owner.get(PATH).status == 404
     for action in ("listen", "move", "rename", "hide", "show", "blend", "blend/delete"):
-        assert holder.post(f"{PATH}/{action}", voice_id="x").status == 404
+        assert owner.post(f"{PATH}/{action}", voice_id="x").status == 404
 
 
 def test_a_voice_is_heard_without_a_charge(operator: Visitor, site: Service) -> None:

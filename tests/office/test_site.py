@@ -48,10 +48,10 @@ def test_operators_alone_can_send_these_forms(people: People, form: str) -> None
 
 
 def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: Visitor) -> None:
-    holder = people.signed_in("grantee", units=1)
+    owner = people.signed_in("grantee", units=1)
     page = account_page(operator, "grantee")
     assert "+41 units for grantee." in operator.submit(f"{page}/grant", units="41", memo="<i>thanks</i>")
-    assert "&lt;i&gt;thanks&lt;/i&gt;" in holder.get("/ledger").body.decode()
+    assert "&lt;i&gt;thanks&lt;/i&gt;" in owner.get("/ledger").body.decode()
     assert people.service.cli("account", "show", "grantee")["balance"] == 42
     assert last_command(operator).startswith("myna account grant grantee 41 --memo")
     refused = operator.post(f"{page}/grant", units="-100", memo="")

@@ -36,10 +36,10 @@ def balance(service: Service, name: str) -> int:
 
 
 def test_the_page_is_only_for_operators(fresh: Service) -> None:
-    holder = People(fresh).signed_in("holder")
-    assert holder.get("/start").status == 404
-    assert holder.post("/start", url="parrot:").status == 404
-    assert holder.post("/start/key", name="key", units="5").status == 404
+    owner = People(fresh).signed_in("owner")
+    assert owner.get("/start").status == 404
+    assert owner.post("/start", url="parrot:").status == 404
+    assert owner.post("/start/key", name="key", units="5").status == 404
 
 
 def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Service) -> None:

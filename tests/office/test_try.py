@@ -76,7 +76,7 @@ def test_a_form_that_is_sent_again_costs_nothing(
     assert entries(site, name_of(request)) == [("charge", -1)]
 
 
-def test_a_conversation_goes_on(visitor: Visitor) -> None:
+def test_a_conversation_continues(visitor: Visitor) -> None:
     said = ["First question", "First answer\r\nin two lines"]
     page = html.unescape(visitor.post("/try", text="Second question", said=said).body.decode())
     code = page[page.index('id="lines-openai-python"') :]

@@ -37,7 +37,7 @@ class Line(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Usage in a period: what the labels of the chart stand for, and the rows."""
+    """Usage in a period: the places and labels of the chart, and the rows."""
 
     places: list[int]
     labels: list[str]

@@ -67,7 +67,7 @@ async def _of_account(visit: Visit, account_id: int, before: str) -> Found:
 
 
 async def _of_request(visit: Visit, request_id: str) -> Found:
-    """An id of ours tells its time; for one of the client's the last `days` days are searched."""
+    """The id that the service makes contains its time; for another one the last `days` days are searched."""
     days, after, past = 0, b"", PAST_ALL
     if CALL_ID.fullmatch(request_id) and request_id[12] == "7":
         at = millis_of(bytes.fromhex(request_id))

@@ -71,7 +71,7 @@ async def _list(visit: Visit) -> list[PublicVoice]:
 
 
 async def listen(visit: Visit) -> Response:
-    """Speaks a sentence in the voice. Charged to nobody; the sound is deleted within two hours."""
+    """Speaks a sentence in the voice. No account is charged. The sound is deleted within two hours."""
     voice_id = visit.fields(OneVoice).voice_id
     parts = visit.parts
     try:
