@@ -8,6 +8,7 @@ from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError
 from myna.store.database import Database, Queries, Transaction
+from myna.store.queries import accounts
 from myna.store.queries import preferences as store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.preferences import Preferences
@@ -37,6 +38,7 @@ async def change(db: Database, account: AccountRow, changes: Changes, by: Actor)
         raise CommandError(f"A low balance is a whole number from 0 to {LOW_BALANCE_MAX}.")
 
     async def work(connection: Transaction) -> Preferences:
+        await accounts.lock(connection, account.id)
         before = await store.of_account(connection, account.id)
         after = Preferences(
             language=before.language if changes.language is None else changes.language,

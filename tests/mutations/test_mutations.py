@@ -22,6 +22,7 @@ from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.refusal_guards import OF_REFUSALS
 from tests.mutations.report_guards import OF_REPORTS
 from tests.mutations.shared_guards import ON_BOTH
+from tests.mutations.sign_in_guards import OF_SIGN_IN
 from tests.mutations.speech_guards import OF_SPEECH
 from tests.mutations.storage_guards import OF_STORAGE
 from tests.mutations.task_guards import OF_TASKS
@@ -44,12 +45,13 @@ GROUPS = {
     "http_client": OF_OUTBOUND,
     "models": OF_MODELS,
     "reports": OF_REPORTS,
+    "sign_in": OF_SIGN_IN,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
     "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models", "speech",
-    "reports",
+    "reports", "sign_in",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")

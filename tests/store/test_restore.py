@@ -11,6 +11,9 @@ from myna import audit
 from myna.backup import backup
 from myna.backup.archive import ArchiveReader, ArchiveWriter
 from myna.clones import delete
+from myna.sign_in import links, passwords, sessions
+from myna.sign_in.links import LIFE_MS, Purpose
+from myna.sign_in.refusal import SignInRefused
 from myna.store import postgresql
 from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
@@ -19,6 +22,8 @@ from myna.store.files.samples import SampleStore
 from myna.store.postgresql import Postgresql
 from myna.store.queries import clones, tasks
 from myna.store.states import CloneStatus
+from myna.store.tables import tables
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import TESTER, Books, keep_of, speech
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
@@ -244,3 +249,21 @@ async def again(restored: Database, data: Path) -> None:
     """A backup of the restored database is complete."""
     with ArchiveWriter(data / "again.tar", replace=True) as out:
         assert (await backup.write(restored, data, out)).missing == []
+
+
+async def test_a_restore_revives_no_session_and_no_link(
+    source: Source, restored: Database, data: Path
+) -> None:
+    """They may have been closed or used since the backup. Passwords are restored."""
+    ann = await person(source.books)
+    token = await sessions.sign_in(source.books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    link = await links.create(source.books.db, Purpose.RESET, ann.id, LIFE_MS[Purpose.RESET], OPERATOR)
+    with pytest.raises(SignInRefused):
+        await passwords.verify(source.books.db, "ann", OTHER_PASSWORD, ADDRESS)
+    await source.back_up()
+    await source.restore(restored, data)
+    assert await sessions.find(restored, token) is None
+    assert await links.find(restored, link) is None
+    for table in tables.NOT_KEPT:
+        assert await tables.count(restored, table) == 0
+    assert await passwords.verify(restored, "ann", PASSWORD, ADDRESS) == ann

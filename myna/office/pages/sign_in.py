@@ -52,7 +52,10 @@ async def sign_in(visit: Visit) -> Response:
 
 
 async def _enter(visit: Visit, token: str, target: str) -> Response:
-    """Sets the cookie, and asks for the second factor if the session is pending."""
+    """Sets the cookie, and asks for the second factor if the session is pending. It replaces the session of
+    this browser, which ends."""
+    if visit.session:
+        await sessions.close(visit.db, visit.session)
     if await sessions.find_pending(visit.db, token):
         response = visit.redirect(f"/second-factor?{urlencode({'next': ROOT + target})}")
     else:

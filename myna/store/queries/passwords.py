@@ -25,6 +25,8 @@ FROM accounts a LEFT JOIN passwords p ON p.account_id = a.id
 
 async def candidate(db: Queries, name_or_email: str) -> Candidate | None:
     """The account of this name; else the account with this e-mail address, if it is the only one."""
+    if not name_or_email.isprintable():  # no account has such a name, and PostgreSQL refuses some characters
+        return None
     rows = await db.fetch(
         f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))"
         " ORDER BY CASE WHEN a.name = $1 THEN 0 ELSE 1 END LIMIT 2",

@@ -41,6 +41,7 @@ async def clear(db: Transaction, subject: bytes) -> None:
 
 async def uncount(db: Transaction, subject: bytes) -> None:
     """Takes back one failure, and its block."""
+    await db.fetch("DELETE FROM sign_in_failures WHERE subject = $1 AND failures <= 1", subject)
     await db.fetch(
         "UPDATE sign_in_failures SET failures = failures - 1, blocked_until = 0 WHERE subject = $1", subject
     )

@@ -1,0 +1,88 @@
+"""No secret of a sign-in is in a log, an error, the activity or the text of an object."""
+
+import logging
+
+import pyotp
+import pytest
+
+from myna import activity
+from myna.activity import Actor
+from myna.sign_in import links, passwords, second_factor, sessions, tokens
+from myna.sign_in.links import LIFE_MS, NewAccount, Purpose
+from myna.store.queries import passwords as password_store
+from myna.store.queries import second_factors
+from myna.telemetry.logs import masked
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+WRONG_CODES = ("000000", "abcd-efgh")
+
+
+async def test_nothing_that_is_said_or_shown_has_a_secret(
+    books: Books, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secrets: list[str] = []
+    shown: list[object] = []
+
+    async def keep(work: object) -> None:
+        """Keeps the text of an error."""
+        try:
+            await work  # type: ignore[misc]
+        except Exception as error:
+            shown.append(repr(error))
+
+    first = await links.create(books.db, Purpose.FIRST, None, LIFE_MS[Purpose.FIRST], OPERATOR)
+    shown.append(await links.find(books.db, first))
+    new = NewAccount("ann", "ann@example.com")
+    used = {"address": ADDRESS, "user_agent": BROWSER}
+    session_token = await links.consume(books.db, first, PASSWORD, new=new, **used)  # type: ignore[arg-type]
+    await keep(links.consume(books.db, first, PASSWORD, new=new, **used))  # type: ignore[arg-type]
+    session = await sessions.find(books.db, session_token)
+    assert session is not None
+    by = Actor(account_id=session.account.id, name="ann", address=ADDRESS)
+    enrolment = await second_factor.begin(books.db, session.account)
+    for code in WRONG_CODES:
+        await keep(second_factor.confirm(books.db, session, code, by))
+    await books.stop_clock()
+    ((now,),) = await books.sql("SELECT now_ms()")
+    code = pyotp.TOTP(enrolment.secret).at(now // 1000)
+    codes = await second_factor.confirm(books.db, session, code, by)
+    for plain in (OTHER_PASSWORD, PASSWORD + " "):
+        await keep(passwords.verify(books.db, "ann", plain, ADDRESS))
+        await keep(passwords.confirm(books.db, session.account, plain, ADDRESS))
+        await keep(passwords.check(plain[:9], name="ann", email=""))
+    pending = await sessions.sign_in(books.db, "ann@example.com", PASSWORD, ADDRESS, BROWSER)
+    for wrong in (*WRONG_CODES, code):
+        await keep(second_factor.give(books.db, pending, wrong, ADDRESS))
+    full = await second_factor.give(books.db, pending, codes[0], ADDRESS)
+    stepped = await sessions.find(books.db, full)
+    assert stepped is not None
+    newer = await sessions.verified(books.db, stepped)
+    reset = await links.create(books.db, Purpose.RESET, by.account_id, LIFE_MS[Purpose.RESET], OPERATOR)
+    await keep(passwords.set(books.db, by.account_id, OTHER_PASSWORD, by))
+
+    shown += [session, stepped, enrolment, new, await sessions.of_account(books.db, by.account_id)]
+    shown.append(await password_store.of_account(books.db, by.account_id))
+    shown.append(await second_factors.of_account(books.db, by.account_id))
+    shown += [row.command for row in await activity.page(books.db)]
+    ((password_hash,),) = await books.sql("SELECT hash FROM passwords")
+    secrets += [PASSWORD, OTHER_PASSWORD, PASSWORD[:9], password_hash, enrolment.secret, *codes, code]
+    secrets += [first, session_token, pending, full, newer, reset, *WRONG_CODES]
+    said = caplog.text + " ".join(map(repr, shown))
+    assert len(shown) > 15
+    for event in ("signed in from", "completed its sign-in from"):
+        assert f"account {by.account_id} {event} {ADDRESS}" in caplog.text
+    for event in ("sign-in", "confirmation of the password", "second factor"):
+        assert f"a {event} from {ADDRESS}" in caplog.text
+    for secret in secrets:
+        assert secret not in said
+        assert secret.removeprefix(tokens.SESSION_PREFIX).removeprefix(tokens.LINK_PREFIX) not in said
+
+
+@pytest.mark.parametrize("prefix", [tokens.SESSION_PREFIX, tokens.LINK_PREFIX])
+def test_a_token_in_a_log_is_masked(prefix: str) -> None:
+    token = tokens.new(prefix)
+    kept = token[: len(prefix) + 6]
+    assert masked(f"GET /office/welcome?token={token} 200") == f"GET /office/welcome?token={kept}*** 200"
