@@ -147,7 +147,7 @@ class Engine(Protocol):
 
 
 class StreamingEngine(Engine, Protocol):
-    """An engine that hands over the sound of a text part by part, while it speaks the rest."""
+    """An engine that returns the sound of a text part by part, while it speaks the rest."""
 
     def sound(
         self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT

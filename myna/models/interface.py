@@ -6,7 +6,7 @@ from myna.errors import CommandError
 
 
 class SourceFailed(CommandError):
-    """A source doesn't have the files, or has other ones. Another source may have them."""
+    """A source lacks the files or has different ones. Another source may have them."""
 
 
 class Report(Protocol):

@@ -32,8 +32,8 @@ from myna.engines.sound import Samples, Tempo, pcm_of
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
 _STYLE_SHAPE: Final = (SYMBOLS_MAX, 1, 256)
 _OWN_SPEED: Final = (0.8, 1.25)
-"""Within this range the model changes its speed by itself. Beyond, it drops sounds; the rest is stretched."""
-_SILENT: Final = 0.004  # of 1: 12 dB below the softest consonant of the voices
+"""Within this range the model changes its speed itself; beyond, the rest is stretched: see decision 0016."""
+_SILENT: Final = 0.004  # of 1: -48 dBFS
 _MARGIN_S: Final = 0.03  # kept around the sound, so that a soft consonant at its end is not cut off
 _FADE_S: Final = 0.005
 _TRIAL: Final = "ni↓xau↓"

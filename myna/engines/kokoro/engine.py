@@ -2,7 +2,7 @@
 
 One process converts a text to phonemes, piece by piece (`text_child.py`, which loads espeak-ng). The others
 speak the pieces (`child.py`, which loads the model). The pieces of one text are spoken at the same time and
-handed over in the order of the text.
+returned in the order of the text.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ class Kokoro:
     async def _pieces(
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
     ) -> list[Piece]:
-        """The text in phonemes. Raises NothingSpoken if the model can say nothing of it."""
+        """The text in phonemes. Raises NothingSpoken if the model can speak nothing of it."""
         job = TextJob(utterance.encodable, voice.voice.language)
         left_s = ends_at - asyncio.get_running_loop().time()
         found = await self._text_pool.run(
