@@ -6,6 +6,7 @@ Exit codes: 0: all steps succeeded, or Ctrl-C after them; 1: a step failed; 2: a
 import os
 import sys
 
+from demo.first_link import first_link
 from demo.output import Output
 from demo.runner import keep_running, run_demo, stops_after_tour
 from demo.service import Service, choose_settings
@@ -47,6 +48,10 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
         f"export OPENAI_API_KEY={user.key}",
         f"curl $OPENAI_BASE_URL/chat/completions -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}'",
     )
+    link = first_link(settings) if sys.stdout.isatty() else ""  # other output is stored, and a link is secret
+    if link:
+        output.title("In a browser: the back office. This link works once, for 15 minutes.")
+        output.paste(link)
     if settings.chat_url == "parrot:":
         output.title("A real model instead of the parrot: any OpenAI-compatible URL, such as Ollama's.")
         output.paste("MYNA_CHAT_URL=http://127.0.0.1:11434/v1 MYNA_CHAT_MODEL=llama3.2 make demo")

@@ -1,0 +1,22 @@
+"""The one-time link with which the first operator opens the back office."""
+
+import asyncio
+
+from myna.activity import command_line
+from myna.cli.console import open_database
+from myna.settings import Settings
+from myna.sign_in import links
+from myna.sign_in.links import LIFE_MS, Purpose
+
+
+def first_link(settings: Settings) -> str:
+    """A new link, valid for 15 minutes; "" if an operator can sign in already."""
+    return asyncio.run(_first_link(settings))
+
+
+async def _first_link(settings: Settings) -> str:
+    async with open_database(settings) as db:
+        if not await links.first_is_needed(db):
+            return ""
+        token = await links.create(db, Purpose.FIRST, None, LIFE_MS[Purpose.FIRST], command_line())
+        return links.url(settings.base_url, token)
