@@ -23,7 +23,7 @@ WAIT_MS = 60_000
 def fresh(
     tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
 ) -> Iterator[Service]:
-    """A site that nobody has set up."""
+    """A site before its first operator."""
     made = Service(tmp_path_factory.mktemp("first"), commands, speech="none", forks=forks)
     made.start()
     yield made
@@ -31,7 +31,7 @@ def fresh(
 
 
 def link_to(service: Service) -> str:
-    """The link that the demo prints. In a thread of its own, since the browser's driver has an event loop."""
+    """The link that the demo prints. In another thread, since the browser's driver has an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(first_link, load(service.env)[0]).result()
 
@@ -67,7 +67,7 @@ def test_the_first_minute(fresh: Service, open_context: OpenContext) -> None:
     assert "Hello" in ended.stdout
     expect(page.get_by_text("✓ first request")).to_be_visible(timeout=WAIT_MS)
     expect(page.get_by_text("1 unit, ")).to_be_visible()
-    assert link_to(fresh) == ""  # nobody else becomes the first operator
+    assert link_to(fresh) == ""  # there is a first operator
 
     page.get_by_role("link", name="Home").click()
     expect(page.get_by_text("the sum of 2 entries")).to_be_visible()

@@ -62,7 +62,7 @@ def test_a_low_balance_is_said(site: Service, module_people: People) -> None:
     assert "balance is low" in visitor.page("")
 
 
-def test_a_balance_below_the_holders_limit_is_said(site: Service, module_people: People) -> None:
+def test_a_balance_below_the_limit_is_said(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("careful", units=500)
     _, plain = make(visitor)
     assert send(site, "/chat/completions", CHAT, plain).status == 200
