@@ -46,6 +46,7 @@ from myna.refusals import Refusals
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.plan import Planner
+from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database, connect
 from myna.store.files.audio import AudioStore
@@ -95,6 +96,7 @@ class Service:
         self.refusals = Refusals(db)
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
+        self.recordings = Inspector(files=AllowedPaths.of(writes=(settings.data_folder / "samples",)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
         self.capacity = Capacity(db)
         self.planner = Planner(
@@ -217,6 +219,7 @@ class Service:
         await self.commits.close(FINISH_WAIT_S)
         await asyncio.gather(*(engine.close() for engine in self.engines.values()))
         await self.inspector.close()
+        await self.recordings.close()
         await self.http_client.close()
 
     async def _missing(self) -> dict[str, str]:
@@ -272,6 +275,12 @@ class Service:
         """The other routes, served by Starlette."""
         openapi = OpenApi(self.settings.base_url, self.config)
         uploads = UploadsApi(self.audio)
+        previews = Previews(
+            self.settings.data_folder / "previews",
+            self.audio,
+            self.space,
+            try_s=self.settings.upstream_idle_s,
+        )
         office = Office(
             Parts(
                 settings=self.settings,
@@ -284,6 +293,8 @@ class Service:
                 synthesizer=self.synthesizer,
                 audio=self.audio,
                 samples=self.samples,
+                recordings=self.recordings,
+                previews=previews,
                 space=self.space,
                 refusals=self.refusals,
                 http_client=self.http_client,

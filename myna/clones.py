@@ -63,13 +63,15 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 class CloneRequest(Struct, frozen=True):
     """A voice to clone: its name, the language of the sample (zh, en, …), the transcript of the sample, and
-    the name of the person who agreed to CONSENT, or "". `sample` is a recording in any common format."""
+    the name of the person who agreed to CONSENT, or "". `sample` is a recording in any common format;
+    `sample_name` is its name for the activity, by default its path."""
 
     name: str
     language: str
     transcript: str
     sample: Path
     consent_by: str
+    sample_name: str = ""
 
 
 def is_clone(voice_id: str) -> bool:
@@ -116,15 +118,24 @@ async def clone(
 
 
 async def delete(
-    db: Database, samples: SampleStore, audio: AudioStore, voice_id: str, *, by: Actor
+    db: Database,
+    samples: SampleStore,
+    audio: AudioStore,
+    voice_id: str,
+    *,
+    by: Actor,
+    account_id: int | None = None,
 ) -> Deleted:
-    """Deletes a voice, its sample and its preview. Its queued tasks fail and are refunded.
+    """Deletes a voice, of `account_id` if given, its sample and its preview. Its queued tasks fail and are
+    refunded.
 
     The preview is deleted first, since it is public; the sample last, since the voice needs it until it is
     deleted. Raises CommandError if there is no such voice.
     """
     found = await store.by_voice_id(db, voice_id)
-    if found and found.preview:
+    if found is None or account_id not in (None, found.account_id):
+        raise CommandError(f"There is no cloned voice {voice_id!r}.")
+    if found.preview:
         await asyncio.to_thread(audio.delete, found.preview)
 
     async def work(connection: Transaction) -> Deleted:
@@ -247,7 +258,7 @@ async def _queue(
         *("voice", "clone", account.name),
         name=request.name,
         language=request.language,
-        sample=str(request.sample),
+        sample=request.sample_name or str(request.sample),
         transcript=new.transcript,
         consent=True,
         consent_by=request.consent_by,

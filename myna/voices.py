@@ -27,6 +27,11 @@ class VoiceChoice(Struct, frozen=True):
     nodes: frozenset[int]
 
 
+def spoken_language(tag: str) -> str:
+    """The language that is heard, such as zh, yue or en, of a voice's tag, such as zh-CN, zh-HK or en-GB."""
+    return "yue" if tag == "zh-HK" else tag.split("-")[0]
+
+
 def usable(channels: Channels, config: Config, nodes: Nodes = NO_NODES) -> list[EngineVoice]:
     """The public voices of GET /voices: those of available channels and online nodes, without duplicates,
     with the operator's names and order."""

@@ -7,10 +7,12 @@ from msgspec import Struct
 from myna.channels import Channels
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
+from myna.engines.inspector.inspector import Inspector
 from myna.farm.capacity import Capacity
 from myna.http_client import HttpClient
 from myna.refusals import Refusals
 from myna.settings import Settings
+from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
@@ -32,6 +34,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     synthesizer: Synthesizer
     audio: AudioStore
     samples: SampleStore
+    recordings: Inspector
+    previews: Previews
     space: FreeSpace
     refusals: Refusals
     http_client: HttpClient

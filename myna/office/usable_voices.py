@@ -8,6 +8,7 @@ from myna import voices
 from myna.engines.interface import EngineVoice
 from myna.office.visit import Visit
 from myna.store.queries import clones
+from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 
 
@@ -26,6 +27,7 @@ class UsableVoices(Struct, frozen=True):
 async def usable_voices(visit: Visit) -> UsableVoices:
     """The voices that can be spoken now, in the order of GET /voices."""
     parts = visit.parts
+    await parts.config.at(await visit.read(config_store.version))
     config = await parts.config.with_nodes()
     nodes = await parts.capacity.nodes(config)
     ready = await visit.read(partial(clones.ready, account_id=visit.account.id)) if nodes else []

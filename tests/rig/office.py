@@ -29,6 +29,20 @@ class Visitor:
         form = {"content-type": "application/x-www-form-urlencoded", "origin": self.service.root_url}
         return self._send("POST", path, body, {**form, **headers})
 
+    def upload(self, path: str, /, file: tuple[str, str, bytes], **fields: str) -> Answer:
+        """Sends a form with a file: its field, its name and its content."""
+        field_of_file, file_name, content = file
+        boundary = "a-boundary-of-the-tests"
+        disposition = f"--{boundary}\r\ncontent-disposition: form-data; name="
+        parts = [f'{disposition}"{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
+        head = f'{disposition}"{field_of_file}"; filename="{file_name}"\r\n\r\n'
+        body = b"".join([*parts, head.encode(), content, f"\r\n--{boundary}--\r\n".encode()])
+        form = {
+            "content-type": f"multipart/form-data; boundary={boundary}",
+            "origin": self.service.root_url,
+        }
+        return self._send("POST", path, body, form)
+
     def submit(self, path: str, **fields: str | list[str]) -> str:
         """Sends a form that must succeed; the text of the page after the redirect."""
         answer = self.post(path, **fields)

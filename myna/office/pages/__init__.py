@@ -8,12 +8,14 @@ from myna.office.pages import (
     ledger,
     me,
     new_key,
+    new_voice,
     records,
     sign_in,
     start,
     try_chat,
     try_speech,
     usage,
+    voices,
 )
 from myna.office.pages.site import SITE_PAGES
 
@@ -24,11 +26,13 @@ ALL_PAGES: list[Page] = [
     *ledger.PAGES,
     *me.PAGES,
     *new_key.PAGES,
+    *new_voice.PAGES,
     *records.PAGES,
     *sign_in.PAGES,
     *start.PAGES,
     *try_chat.PAGES,
     *try_speech.PAGES,
     *usage.PAGES,
+    *voices.PAGES,
     *SITE_PAGES,
 ]

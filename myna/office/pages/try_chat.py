@@ -14,6 +14,7 @@ from myna.office.page import Page
 from myna.office.request_lines import chat_lines
 from myna.office.runs import Run
 from myna.office.visit import Visit
+from myna.store.queries import config as config_store
 from myna.wire.v1 import MODELS, ChatCompletion, ModelId
 
 SAID_MAX = 40
@@ -33,6 +34,7 @@ class Chat(Struct):
 
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
+    await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
     return _page(visit, Chat(), [])
 
 

@@ -20,6 +20,7 @@ from myna.office.visit import Visit
 from myna.speech.status import status_text
 from myna.store.batch import TaskStatus
 from myna.store.queries import tasks
+from myna.voices import spoken_language
 from myna.wire.v1 import SpeechDone, SpeechOrdered
 
 FORM_MAX_BYTES = 512 * 1024
@@ -39,7 +40,7 @@ async def show(visit: Visit) -> Response:
     voices = await usable_voices(visit)
     voice_id = visit.parameter("voice") or voices.default
     spoken = [voice.language for voice in (*voices.cloned, *voices.public) if voice.voice_id == voice_id]
-    language = spoken[0].split("-")[0] if spoken else ""
+    language = spoken_language(spoken[0]) if spoken else ""
     return await _page(visit, Speech(text=preview_text(language), voice_id=voice_id))
 
 

@@ -40,6 +40,27 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+/** Plays the sound that a link `[data-play]` leads to, and stops the one before. */
+const player = new Audio();
+let playing = null;
+function play(link) {
+  const same = link === playing;
+  playing?.classList.remove("playing");
+  player.pause();
+  playing = same ? null : link;
+  if (same) return;
+  link.classList.add("playing");
+  player.src = link.href;
+  // Without a sound at the address, its page says why.
+  player.play().catch((error) => { if (error.name === "NotSupportedError") location.href = link.href; });
+}
+player.addEventListener("ended", () => { playing?.classList.remove("playing"); playing = null; });
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-play]");
+  if (link) { event.preventDefault(); play(link); }
+});
+
 /** Keeps `[data-live]` up to date: the server sends the element's new content as HTML of its own. */
 class Live {
   constructor(element) {

@@ -88,6 +88,14 @@ async def by_voice_id(db: Queries, voice_id: str) -> CloneRow | None:
     return CloneRow(*rows[0]) if rows else None
 
 
+async def of_account(db: Queries, account_id: int, voice_id: str) -> CloneRow | None:
+    """The voice in any status, if it is one of the account."""
+    rows = await db.fetch(
+        f"SELECT {_COLUMNS} FROM clones c WHERE c.voice_id = $1 AND c.account_id = $2", voice_id, account_id
+    )
+    return CloneRow(*rows[0]) if rows else None
+
+
 async def owned_by(db: Queries, account_id: int) -> list[OwnedClone]:
     """An account's voices in any status, oldest first."""
     rows = await db.fetch(

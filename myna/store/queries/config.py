@@ -120,6 +120,11 @@ async def load(db: Queries) -> Config:
     )
 
 
+async def version(db: Queries) -> int:
+    """The version of the configuration."""
+    return int((await db.fetch("SELECT version FROM site"))[0][0])
+
+
 async def nodes_version(db: Queries) -> int:
     """The version of what the compute nodes offer."""
     return int((await db.fetch("SELECT nodes_version FROM site"))[0][0])

@@ -1,0 +1,282 @@
+"""The voices: listed, previewed, cloned, deleted."""
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from myna.clones import CONSENT
+from tests.farm.node_client import NodeClient, NodeSite, mp3
+from tests.rig.browser import OpenContext
+from tests.rig.calls import Answer, call
+from tests.rig.chromium import executable
+from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
+from tests.rig.office import PASSWORD, People, Visitor
+from tests.rig.samples import voice, write_voice, write_wav
+from tests.rig.service import Service
+from tests.rig.waiting import wait_until
+
+NAME = '<i>Ann</i> & "co"'
+FORM = {
+    "name": NAME,
+    "language": "en",
+    "transcript": "What Ann says",
+    "consent": "yes",
+    "consent_by": "Ann herself",
+}
+
+
+@pytest.fixture(scope="module")
+def clone_site(
+    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
+) -> Iterator[NodeSite]:
+    """A site that only compute nodes speak and clone for."""
+    folder = tmp_path_factory.mktemp("clones")
+    service = Service(folder, commands, chat_url="parrot:", speech="none", forks=forks).start()
+    yield NodeSite(service)
+    assert service.command("audit", "--audio", "--json").code == 0
+    service.kill()
+
+
+@pytest.fixture(scope="module")
+def ann(clone_site: NodeSite) -> Visitor:
+    return People(clone_site.service).signed_in("ann")
+
+
+@pytest.fixture(scope="module")
+def ben(clone_site: NodeSite) -> Visitor:
+    return People(clone_site.service).signed_in("ben")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return write_voice(tmp_path_factory.mktemp("recording") / "voice.wav", 4).read_bytes()
+
+
+@pytest.fixture
+def node(clone_site: NodeSite) -> Iterator[NodeClient]:
+    """A node that clones English voices."""
+    node = clone_site.node(clones=["en"])
+    yield node
+    clone_site.service.cli("node", "remove", node.name)
+
+
+def cloned(visitor: Visitor, recording: bytes) -> str:
+    """Clones a voice by the form; its id."""
+    answer = visitor.upload("/voices/new", ("sample", "Ann's voice.wav", recording), **FORM)
+    assert answer.status == 303, html.unescape(answer.body.decode())
+    return answer.headers["location"].rpartition("/")[2]
+
+
+def listed(service: Service, voice_id: str) -> dict[str, Any]:
+    (found,) = [row for row in service.cli("voice", "list") if row["voice_id"] == voice_id]
+    return dict(found)
+
+
+def rows(visitor: Visitor, query: str = "") -> list[str]:
+    """The ids of the public voices that the page lists."""
+    found = re.findall(
+        r'<span class="small mono">([^<]+)</span>', visitor.get(f"/voices{query}").body.decode()
+    )
+    return [str(voice_id) for voice_id in found]
+
+
+# ---- public voices
+
+
+def test_the_page_lists_the_voices_of_the_api(site: Service, people: People) -> None:
+    visitor = people.signed_in("voice-reader")
+    key = re.search(r"myna_[0-9a-f]{40}", visitor.post("/keys/new", name="k", scope="tts").body.decode())
+    assert key
+    answer = call("GET", f"{site.base_url}/voices", key=key[0]).json
+    assert rows(visitor) == [one["voice_id"] for one in answer["data"]]
+    page = visitor.page("/voices")
+    assert page.count("default") == 1
+    assert page.index("default") < page.index(answer["default"])
+
+
+def test_the_list_is_searched_and_filtered(people: People) -> None:
+    visitor = people.signed_in("voice-searcher")
+    assert set(rows(visitor, "?language=yue")) == {"yue-female-1", "yue-female-2", "yue-male-1"}
+    assert rows(visitor, "?language=yue&gender=male") == ["yue-male-1"]
+    assert rows(visitor, "?q=EMMA") == ["en-us-female-1"]
+    assert "No voice matches" in visitor.page("/voices?q=nobody%20has%20this")
+
+
+def test_a_preview_is_spoken_once_for_everybody_and_free(site: Service, people: People) -> None:
+    first, second = people.signed_in("preview-first", units=0), people.signed_in("preview-second", units=0)
+    previews = site.folder / "data" / "previews"
+    before = set(previews.glob("*"))
+    heard = first.get("/voices/zh-female-1/preview")
+    assert (heard.status, heard.headers["content-type"]) == (200, "audio/mpeg")
+    (file,) = set(previews.iterdir()) - before
+    assert file.read_bytes() == heard.body
+    changed = file.stat().st_mtime_ns
+    again = second.get("/voices/zh-female-1/preview", headers={"range": "bytes=0-99"})
+    assert (again.status, again.body) == (206, heard.body[:100])
+    assert file.stat().st_mtime_ns == changed
+    assert site.cli("ledger", "preview-first") == []
+
+
+def test_a_preview_needs_a_session_and_a_voice(site: Service, people: People) -> None:
+    assert people.visitor().get("/voices/zh-female-1/preview").status == 303
+    assert people.signed_in("preview-none").get("/voices/nobody/preview").status == 404
+    site.cli("voice", "hide", "zh-male-3")
+    assert people.signed_in("preview-hidden").get("/voices/zh-male-3/preview").status == 404
+    site.cli("voice", "show", "zh-male-3")
+
+
+def test_a_voice_of_a_node_has_no_preview(clone_site: NodeSite, ann: Visitor) -> None:
+    node = clone_site.node("en-node-1")
+    assert rows(ann) == ["en-node-1"]
+    assert "data-play" not in ann.get("/voices").body.decode()
+    assert ann.get("/voices/en-node-1/preview").status == 404
+    clone_site.service.cli("node", "remove", node.name)
+
+
+# ---- cloned voices
+
+
+def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: bytes, node: NodeClient) -> None:
+    voice_id = cloned(ann, recording)
+    page = ann.get(f"/voices/{voice_id}").body.decode()
+    assert NAME not in page and html.escape(NAME).replace("&quot;", "&#34;") in page
+    assert CONSENT in page and "Ann herself (given in the back office by ann)" in page
+    node.complete(node.take(), mp3())
+    preview = re.search(r'src="(/uploads/[0-9a-f]{32}\.mp3)"', ann.get(f"/voices/{voice_id}").body.decode())
+    assert preview
+    assert call("GET", clone_site.service.root_url + preview[1]).body == mp3()
+    assert listed(clone_site.service, voice_id)["status"] == "ready"
+    (change,) = clone_site.service.cli("activity", "--command", "voice clone", "--limit", "1")
+    assert change["by"] == "ann"
+    assert "voice.wav" in change["command"] and "/samples/" not in change["command"]
+    assert clone_site.service.cli("ledger", "ann")[0]["kind"] == "grant"
+    samples = [path for path in (clone_site.service.folder / "data" / "samples").rglob("*") if path.is_file()]
+    assert len(samples) == len([v for v in clone_site.service.cli("voice", "list") if v["source"] == "clone"])
+
+
+def test_without_consent_nothing_is_cloned(clone_site: NodeSite, ben: Visitor, recording: bytes) -> None:
+    answer = ben.upload("/voices/new", ("sample", "a.wav", recording), **{**FORM, "consent": ""})
+    assert answer.status == 400
+    assert "only with the consent" in answer.body.decode()
+    assert clone_site.service.cli("voice", "list", "--account", "ben") == []
+    assert 'value="Ann herself"' in answer.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "message"),
+    [
+        (b"", {}, "Record your voice, or choose a file."),
+        (b"no sound", {}, "The file is no recording that can be read here"),
+        (None, {"transcript": "…"}, "it has no letter or digit"),
+        (None, {"language": "English"}, "The language must be its code alone"),
+        (None, {"name": " "}, "The voice&#39;s name must be"),
+    ],
+)
+def test_a_refused_recording_is_explained_as_by_the_command(
+    clone_site: NodeSite,
+    ben: Visitor,
+    recording: bytes,
+    file: bytes | None,
+    fields: dict[str, str],
+    message: str,
+) -> None:
+    sent = recording if file is None else file
+    answer = ben.upload("/voices/new", ("sample", "a.wav", sent), **{**FORM, **fields})
+    assert answer.status == 400
+    assert message in answer.body.decode()
+    assert clone_site.service.cli("voice", "list", "--account", "ben") == []
+
+
+def test_a_short_recording_leaves_no_file(clone_site: NodeSite, ben: Visitor, tmp_path: Path) -> None:
+    samples = clone_site.service.folder / "data" / "samples"
+    before = sorted(samples.rglob("*.*"))
+    short = write_wav(tmp_path / "short.wav", voice(1)).read_bytes()
+    answer = ben.upload("/voices/new", ("sample", "short.wav", short), **FORM)
+    assert (answer.status, b"send at least 3 s" in answer.body) == (400, True)
+    assert sorted(samples.rglob("*.*")) == before
+
+
+def test_a_form_over_the_limit_is_refused(ben: Visitor) -> None:
+    answer = ben.upload("/voices/new", ("sample", "a.wav", bytes(21 * 2**20)), **FORM)
+    assert answer.status == 413
+
+
+def others(visitor: Visitor, voice_id: str) -> list[Answer]:
+    """What a visitor gets for a voice by all its addresses."""
+    paths = ("", "/live", "/preview", "/delete")
+    seen = [visitor.get(f"/voices/{voice_id}{path}") for path in paths]
+    return [*seen, visitor.post(f"/voices/{voice_id}/delete", name=NAME)]
+
+
+def test_clones_of_others_are_not_found(
+    clone_site: NodeSite, ann: Visitor, ben: Visitor, recording: bytes
+) -> None:
+    voice_id = cloned(ann, recording)
+    assert [answer.status for answer in others(ben, voice_id)] == [404] * 5
+    assert voice_id not in ben.get("/voices").body.decode()
+    assert listed(clone_site.service, voice_id)["account"] == "ann"
+
+
+def test_a_voice_is_deleted_when_its_name_was_typed(
+    clone_site: NodeSite, ann: Visitor, recording: bytes
+) -> None:
+    voice_id = cloned(ann, recording)
+    assert ann.post(f"/voices/{voice_id}/delete", name="Ann").status == 400
+    assert "is deleted, with its recording" in ann.submit(f"/voices/{voice_id}/delete", name=NAME)
+    assert ann.get(f"/voices/{voice_id}").status == 404
+    (change,) = clone_site.service.cli("activity", "--command", f"voice delete {voice_id}")
+    assert change["by"] == "ann"
+
+
+def test_a_voice_is_recorded_and_its_clone_followed_in_a_browser(
+    clone_site: NodeSite,
+    node: NodeClient,
+    ben: Visitor,
+    chromium: Browser,
+    open_context: OpenContext,
+    tmp_path: Path,
+) -> None:
+    """The microphone is fed with a wav, so this needs a browser process of the test."""
+    heard = write_wav(tmp_path / "heard.wav", voice(20, 48_000), 48_000)
+    arguments = [
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={heard}",
+        "--no-sandbox",
+    ]
+    browser = chromium.browser_type.launch(executable_path=executable(), args=arguments)
+    page = browser.new_context(base_url=clone_site.service.root_url, locale="en-US").new_page()
+    failures: list[str] = []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("console", lambda line: failures.append(line.text) if line.type == "error" else None)
+    page.goto("/office/sign-in?next=/office/voices/new")
+    page.fill("#name", "ben")
+    page.fill("#password", PASSWORD)
+    page.click("button.main")
+    page.fill("#name", "Recorded")
+    page.click("#record")
+    wait_until(lambda: float(page.inner_text("#clock").removesuffix(" s")) >= 4.5, 60, "4.5 s are recorded")
+    assert float(page.locator("#level").evaluate("meter => meter.value")) >= 0
+    page.click("#stop")
+    page.wait_for_selector("text=This recording sounds usable.")
+    assert float(page.inner_text("#length").removesuffix(" s")) >= 4.5
+    page.click("#use-text")
+    assert page.input_value("#transcript").startswith("This morning I walked")
+    page.check("input[name=consent]")
+    page.click("text=Clone the voice")
+    page.wait_for_selector("p.waiting >> text=queued")
+    job = node.take()
+    page.wait_for_selector("p.waiting >> text=cloning")
+    assert node.complete(job, mp3()).status == 200
+    page.wait_for_selector("[data-live] >> text=ready")
+    page.wait_for_selector("[data-live] audio")
+    browser.close()
+    assert failures == []
+    (made,) = clone_site.service.cli("voice", "list", "--account", "ben")
+    assert (made["name"], made["status"]) == ("Recorded", "ready")
