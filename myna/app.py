@@ -39,6 +39,7 @@ from myna.http.cors import Cors
 from myna.http_client import HttpClient
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
+from myna.model_fetching import ModelFetching
 from myna.office.edge import Office
 from myna.office.parts import Parts
 from myna.quota import Quota
@@ -300,6 +301,7 @@ class Service:
                 http_client=self.http_client,
                 commits=self.commits,
                 missing=self._missing,
+                models=ModelFetching(self.settings.data_folder, self.environ),
             )
         )
         return [

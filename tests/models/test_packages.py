@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from myna.errors import CommandError
-from myna.models import install, packages
+from myna.models import environment, install, packages
 from myna.models.interface import SourceFailed
 from tests.models.conftest import Recorded, left_beside
 from tests.models.file_server import FileServer
@@ -180,7 +180,7 @@ def test_the_clients_get_their_own_configuration_and_no_secret_of_ours() -> None
         "MYNA_CHAT_KEY": "secret", "MYNA_KEY_ONE": "secret", "MYNA_DATABASE_URL": "postgresql://u:p@h/d",
         "OPENAI_API_KEY": "secret", "DATABASE_URL": "secret", "AWS_SECRET_ACCESS_KEY": "secret",
     }  # fmt: skip
-    assert packages.client_environ(theirs | ours) == theirs
+    assert environment.client_environ(theirs | ours) == theirs
 
 
 def test_npm_runs_with_this_environment(

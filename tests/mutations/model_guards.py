@@ -61,7 +61,7 @@ OF_MODELS = (
     ),
     guard(
         "pip and npm get no secret",
-        "myna/models/packages.py",
+        "myna/models/environment.py",
         "return child_environ(environ) | ours",
         "return {**environ}",
         "tests/models/test_packages.py::test_the_clients_get_their_own_configuration_and_no_secret_of_ours",

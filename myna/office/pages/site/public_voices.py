@@ -11,7 +11,12 @@ from myna.office.visit import Visit
 from myna.voice_overrides import PublicVoice
 
 PATH = "/site/voices"
-SAMPLES = {"zh": "你好，很高兴认识你。今天天气不错，我们出去走走吧。", "yue": "你好，好高兴识到你。"}
+SAMPLES = {
+    "zh-HK": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
+    "yue": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
+    "zh": "你好，很高兴认识你。今天天气不错，我们出去走走吧。",
+}
+"""By the beginning of the voice's language."""
 SAMPLE = "Hello, nice to meet you. The weather is fine today, so let us go for a walk."
 
 
@@ -81,11 +86,16 @@ async def listen(visit: Visit) -> Response:
         if parts.space.low:
             raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
         audio, path = parts.audio.new()
-        text = SAMPLES.get(found.voice.language, SAMPLE)
+        text = sample_of(found.voice.language)
         await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     except CommandError as error:
         return await show(visit, str(error))
     return await show(visit, heard=Heard(voice_id, audio))
+
+
+def sample_of(language: str) -> str:
+    """A sentence in a voice's language, such as `zh-CN`; in English where there is none."""
+    return next((text for begin, text in SAMPLES.items() if language.startswith(begin)), SAMPLE)
 
 
 async def move(visit: Visit) -> Response:

@@ -1,0 +1,69 @@
+"""The progress of a command in a file, for another process that follows it."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+WRITE_EVERY_S: Final = 0.3
+
+
+class Progress(Struct, frozen=True):
+    """How far the command is: `done_bytes` of the `size_bytes` of a step. `error` says why it ended; it is
+    empty after success."""
+
+    line: str = ""
+    step: str = ""
+    done_bytes: int = 0
+    size_bytes: int = 0
+    ended: bool = False
+    error: str = ""
+
+
+class ProgressFile:
+    """Writes the progress, a few times a second. The file's folder exists."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._progress = Progress()
+        self._written_at = 0.0
+
+    def say(self, line: str) -> None:
+        """A line for the person."""
+        self._change(line=line)
+
+    def begin(self, what: str, size_bytes: int) -> None:
+        """A new step begins, of this size."""
+        self._change(step=what, done_bytes=0, size_bytes=size_bytes)
+
+    def advance(self, size_bytes: int) -> None:
+        """So much more of the step is done."""
+        self._progress = msgspec.structs.replace(
+            self._progress, done_bytes=self._progress.done_bytes + size_bytes
+        )
+        if time.monotonic() >= self._written_at + WRITE_EVERY_S:
+            self._write()
+
+    def end(self, error: str) -> None:
+        """The command ends, with this error; empty if it succeeded."""
+        self._change(ended=True, error=error)
+
+    def _change(self, **fields: str | int | bool) -> None:
+        self._progress = msgspec.structs.replace(self._progress, **fields)
+        self._write()
+
+    def _write(self) -> None:
+        part = self._path.with_name(f"{self._path.name}.part")
+        part.write_bytes(msgspec.json.encode(self._progress))
+        part.replace(self._path)
+        self._written_at = time.monotonic()
+
+
+def read(path: Path) -> Progress:
+    """What the file says; an empty progress without one."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Progress)
+    except (OSError, msgspec.DecodeError):
+        return Progress()
