@@ -1,6 +1,6 @@
 """Fetches a published model for the back office, by the command that an operator would type.
 
-The service itself downloads nothing: it starts `myna models get` as a program of its own, which has no key
+The service itself downloads nothing: it starts `myna models get` as a separate program, which has no key
 and no database address in its environment and continues if the service stops. The lock of the model's folder
 says whether a command works on it, whoever started it; a file has its progress. So all processes of a machine
 show the same.
@@ -125,7 +125,7 @@ def _published(name: str) -> Model:
 
 
 def _locked(file: Path) -> bool:
-    """Whether a command holds the lock."""
+    """Whether a command has the lock."""
     if not file.exists():
         return False
     lock = FileLock(file)

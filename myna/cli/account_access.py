@@ -91,7 +91,7 @@ def show_second_factor(
     async def work(db: Database) -> SecondFactor:
         account = await accounts.find(db, name)
         if remove:
-            await second_factor.remove_lost(db, account, command_line())
+            await second_factor.remove(db, account, command_line())
         return await second_factor.of_account(db, account.id)
 
     found = with_database(work, json=json)

@@ -54,7 +54,10 @@ class Office:
 
     def _route(self, page: Page) -> Route:
         async def endpoint(request: Request) -> Response:
-            response = await self._answer(page, request)
+            visit = self._visit(request)
+            response = await self._answer(page, visit)
+            if visit.new_token and not self._cookies.is_set(response, SESSION_COOKIE):
+                self._cookies.set(response, SESSION_COOKIE, visit.new_token)
             protect(response, self._https)
             return response
 
@@ -71,11 +74,13 @@ class Office:
         protect(response, self._https)
         return response
 
-    async def _answer(self, page: Page, request: Request) -> Response:
+    def _visit(self, request: Request) -> Visit:
         language = preferred(request.headers.get("accept-language", ""))
-        visit = Visit(request, self._parts, self._renderers[language], self._cookies, None)
+        return Visit(request, self._parts, self._renderers[language], self._cookies, None)
+
+    async def _answer(self, page: Page, visit: Visit) -> Response:
         try:
-            token = self._cookies.get(request, SESSION_COOKIE)
+            token = self._cookies.get(visit.request, SESSION_COOKIE)
             visit.session = await sessions.find(self._parts.db, token) if token else None
             if visit.session:
                 access_log.details().account_id = visit.session.account.id
@@ -110,13 +115,11 @@ class Office:
         error = ""
         if isinstance(plain, str) and plain:
             try:
-                token = await self._verified(visit, plain)
+                await self._verify(visit, plain)
             except SignInRefused as refused:
                 error = str(refused)
             else:
-                response = await _handler(page.submit)(visit)
-                self._cookies.set(response, SESSION_COOKIE, token)
-                return response
+                return await _handler(page.submit)(visit)
         fields = [
             (name, value)
             for name, value in visit.form.multi_items()
@@ -130,14 +133,13 @@ class Office:
             error=error,
         )
 
-    async def _verified(self, visit: Visit, plain: str) -> str:
-        """Verifies the password. Returns the session's new token. Raises SignInRefused."""
+    async def _verify(self, visit: Visit, plain: str) -> None:
+        """Verifies the password. The session gets a new token. Raises SignInRefused."""
         if visit.session is None:
             raise SignInRefused
         await passwords.confirm(visit.db, visit.account, plain, visit.address)
-        token = await sessions.verified(visit.db, visit.session)
-        visit.session = await sessions.find(visit.db, token)
-        return token
+        visit.new_token = await sessions.verified(visit.db, visit.session)
+        visit.session = await sessions.find(visit.db, visit.new_token)
 
     def _error_page(self, visit: Visit, error: MynaError | CommandError) -> Response:
         """The page of an error, with the request's id."""

@@ -45,6 +45,7 @@ class Visit:
         self.renderer = renderer
         self.cookies = cookies
         self.session = session
+        self.new_token = ""  # the session's token, if this request replaced it
         self.form = FormData()
         self.now_ms = time.time_ns() // 10**6
 

@@ -43,6 +43,11 @@ class Cookies:
         """Sets a cookie that ends with the browser's session."""
         response.set_cookie(self._prefix + name, value, secure=self._https, httponly=True, samesite="lax")
 
+    def is_set(self, response: Response, name: str) -> bool:
+        """Whether the response sets or deletes the cookie."""
+        begin = f"{self._prefix}{name}="
+        return any(value.startswith(begin) for value in response.headers.getlist("set-cookie"))
+
     def delete(self, response: Response, name: str) -> None:
         response.delete_cookie(self._prefix + name, secure=self._https, httponly=True, samesite="lax")
 

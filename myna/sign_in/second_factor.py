@@ -1,6 +1,6 @@
 """The second factor: one-time codes of an app (TOTP, RFC 6238) and recovery codes.
 
-off ──begin──► unconfirmed ──confirm, with a code──► on ──remove, with the password──► off
+off ──begin──► unconfirmed ──confirm, with a code──► on ──remove, after the password──► off
 
 A code is valid for its 30 seconds and, since clocks differ, for one such step before and after. A code and
 those before it are used up by one sign-in. A recovery code replaces a code once. The time is the database's.
@@ -18,7 +18,7 @@ from pyotp.exceptions import OTPVerificationError
 from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError
-from myna.sign_in import passwords, sessions, throttle, tokens
+from myna.sign_in import sessions, throttle, tokens
 from myna.sign_in.refusal import WRONG_CODE, SignInRefused
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries, Transaction
@@ -139,14 +139,9 @@ async def new_codes(db: Database, session: Session, by: Actor) -> list[str]:
     return codes
 
 
-async def remove(db: Database, session: Session, plain: str, by: Actor) -> None:
-    """Turns the second factor off. Raises SignInRefused if `plain` is not the account's password."""
-    await passwords.confirm(db, session.account, plain, by.address)
-    await remove_lost(db, session.account, by)
-
-
-async def remove_lost(db: Database, account: AccountRow, by: Actor) -> None:
-    """Turns the second factor of an account off, for an operator. Raises CommandError if it is off."""
+async def remove(db: Database, account: AccountRow, by: Actor) -> None:
+    """Turns the second factor off: for its owner after the password, or for an operator. Raises CommandError
+    if it is off."""
 
     async def work(connection: Transaction) -> None:
         await accounts.lock(connection, account.id)

@@ -245,14 +245,6 @@ OF_SIGN_IN = (
         FAILED,
     ),
     guard(
-        "the password removes the second factor",
-        FACTORS,
-        "    await passwords.confirm(db, session.account, plain, by.address)\n",
-        "",
-        OF_FACTORS + "its_owner_removes_it_with_the_password_and_an_operator_without[sqlite]",
-        FAILED,
-    ),
-    guard(
         "codes are throttled",
         FACTORS,
         "    await throttle.begin(db, subjects)\n",

@@ -71,8 +71,7 @@ def test_a_session_can_be_ended_from_another(people: People) -> None:
     other = sign_in(people, "siri")
     page = visitor.get("/me").body.decode()
     (one,) = re.findall(r"/office(/me/sessions/\d+)", page)
-    other = people.signed_in("tom")
-    assert other.post(one).status == 400
+    assert people.signed_in("tom").post(one).status == 400
     assert other.get("/me").status == 200
     visitor.submit(one)
     assert other.get("/me").status == 303

@@ -49,11 +49,11 @@ def command(offline: Service) -> Iterator[ProgressFile]:
 
 
 def test_others_find_no_page_of_models(people: People) -> None:
-    holder = people.signed_in("no-model-operator")
+    owner = people.signed_in("no-model-operator")
     for path in (PATH, f"{PATH}/live"):
-        assert holder.get(path).status == 404
+        assert owner.get(path).status == 404
     for action in ("get", "remove"):
-        assert holder.post(f"{PATH}/{action}", name="kokoro").status == 404
+        assert owner.post(f"{PATH}/{action}", name="kokoro").status == 404
 
 
 def test_a_fetch_that_fails_says_why(operator: Visitor, offline: Service) -> None:

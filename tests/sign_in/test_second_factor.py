@@ -10,7 +10,7 @@ from myna.activity import Actor
 from myna.errors import CommandError
 from myna.sign_in import links, passwords, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
-from myna.sign_in.refusal import WRONG_CODE, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from myna.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.sign_in.second_factor import STEP_S, SecondFactor
 from myna.sign_in.sessions import PENDING_MS, Session
 from myna.store.queries.accounts import AccountRow
@@ -208,16 +208,13 @@ async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books:
     assert await sessions.find(books.db, token) is not None
 
 
-async def test_its_owner_removes_it_with_the_password_and_an_operator_without(books: Books, ann: Ann) -> None:
-    with pytest.raises(SignInRefused, match=WRONG_PASSWORD):
-        await second_factor.remove(books.db, ann.session, OTHER_PASSWORD, ann.actor)
-    assert (await second_factor.of_account(books.db, ann.account.id)).on
-    await second_factor.remove(books.db, ann.session, PASSWORD, ann.actor)
+async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann) -> None:
+    await second_factor.remove(books.db, ann.account, ann.actor)
     assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)
     assert await books.sql("SELECT * FROM recovery_codes") == []
     assert await signed_in(books)
     with pytest.raises(CommandError, match="no second factor"):
-        await second_factor.remove_lost(books.db, ann.account, OPERATOR)
+        await second_factor.remove(books.db, ann.account, OPERATOR)
     with pytest.raises(CommandError, match="no second factor"):
         await second_factor.new_codes(books.db, ann.session, ann.actor)
     said = [row.command for row in await activity.page(books.db, limit=2)]

@@ -111,7 +111,7 @@ async def new_recovery_codes(visit: Visit) -> Response:
 async def remove_second_factor(visit: Visit) -> Response:
     """Turns the second factor off."""
     try:
-        await second_factor.remove_lost(visit.db, visit.account, visit.actor)
+        await second_factor.remove(visit.db, visit.account, visit.actor)
     except CommandError as error:
         return await show(visit, str(error))
     return visit.redirect("/me", visit.text("The second factor is off."))
