@@ -280,7 +280,7 @@ def _locked(place: _Place, report: Report) -> Iterator[None]:
     """Waits for other commands on the same folder. Creates the folder above it."""
     place.target.parent.mkdir(parents=True, exist_ok=True)
     file = place.beside("lock")
-    # A lock that can't be created would be waited for: some of its errors look like a lock that is held.
+    # A lock that can't be created would be waited for: some of its errors look like those of a lock in use.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
     lock = FileLock(file)
     try:

@@ -93,6 +93,7 @@ class Kokoro:
             processes=1,
             queue_max=self._texts_max,
             job_deadline_s=_TEXT_S,
+            start_deadline_s=START_DEADLINE_S,
         )
         self._pool = Pool(
             "myna.engines.kokoro.child",
