@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 from tests.rig.browser import OpenContext
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
-from tests.rig.service import Service
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.waiting import wait_until
 
 PATH = "/site/nodes"
 HOSTILE = "<img src=x> & 'box'/.."
@@ -109,3 +110,22 @@ def test_a_node_joins_and_the_page_shows_it_live(
     node.stop()
     expect(steps).to_contain_text("offline", timeout=60_000)
     site.cli("node", "remove", "garage")
+
+
+def test_a_node_says_its_name_in_a_call_of_the_operator(
+    make_service: ServiceMaker, make_node: NodeMaker
+) -> None:
+    site: Service = make_service(speech="none", chat_url="parrot:").start()
+    visitor = People(site).signed_in("speaking-operator", operator=True)
+    token = enroll(visitor, "garage")
+    make_node(NODE_TOML).join(site.root_url, token).start()
+    page = f"{PATH}/one?name=garage"
+    wait_until(lambda: "Let it say its name" in visitor.page(page), 60, "the node can be heard")
+    form = visitor.get(page).body.decode().partition('action="/office/try/speech"')[2]
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.partition("</form>")[0]))
+    assert fields["text"] == "This is garage."
+    ordered = visitor.post("/try/speech", **fields)
+    assert ordered.status == 200, text_of(ordered)
+    task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', ordered.body.decode())
+    assert task, text_of(ordered)
+    wait_until(lambda: b"<audio" in visitor.get(task[1]).body, 60, "the sentence can be heard")
