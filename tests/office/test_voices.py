@@ -104,6 +104,7 @@ def test_the_list_is_searched_and_filtered(people: People) -> None:
     visitor = people.signed_in("voice-searcher")
     assert set(rows(visitor, "?language=yue")) == {"yue-female-1", "yue-female-2", "yue-male-1"}
     assert rows(visitor, "?language=yue&gender=male") == ["yue-male-1"]
+    assert '<html lang="en">' in visitor.get("/voices?language=yue").body.decode()
     assert rows(visitor, "?q=EMMA") == ["en-us-female-1"]
     assert "No voice matches" in visitor.page("/voices?q=nobody%20has%20this")
 

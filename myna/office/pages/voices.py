@@ -107,7 +107,7 @@ async def show(visit: Visit) -> Response:
         languages=[(code, language_name(visit, code)) for code in codes],
         genders=[(name, visit.text(label)) for name, label in GENDERS.items()],
         q=q,
-        language=language,
+        spoken=language,
         gender=gender,
     )
 
