@@ -26,6 +26,9 @@ _LOWEST_HZ, _TOKEN_HZ, _SPEAKER_HZ = 140, 25, 2000
 _LOUDNESS = 0.3  # 1 is as loud as can be
 _STYLE_TOKENS, _STYLE_SIZE = 300, 2
 _FFT = 1024
+_LOW_BIN, _HIGH_BIN = 20, 40
+CLONE_HIGH_HZ = _HIGH_BIN * CLONE_RATE_HZ / _FFT
+"""The higher tone of a cloned voice."""
 _MELS = {"matcha": 80, "zipvoice": 100}
 _TURN = 2 * np.pi
 _INT, _FLOAT = TensorProto.INT64, TensorProto.FLOAT
@@ -179,7 +182,7 @@ def published_piper(folder: Path) -> Path:
 
 
 def matcha(folder: Path) -> Path:
-    """Reads Han by a lexicon, with one speaker; the acoustic model gives the loudness, the vocoder a tone."""
+    """Reads Han by a lexicon, with one speaker, in the tones of a vocoder."""
     folder.mkdir(parents=True)
     _write_words(folder, {**HAN, **LATIN})
     net = _Net({"x": _INT, "x_length": _INT, "noise_scale": _FLOAT, "length_scale": _FLOAT})
@@ -250,7 +253,7 @@ def neural(folder: Path, voices: Sequence[str]) -> Path:
 
 
 def zipvoice(folder: Path, *, characters: str = "", effort: int = 0) -> Path:
-    """Clones: it is as loud as its reference, eight frames a token.
+    """Clones: the louder its reference, the less of its sound is its higher tone; eight frames a token.
 
     It also reads these Han `characters`, each as the same two tokens. In each of its steps it multiplies two
     square matrices of `effort` rows, so that its progress is visible.
@@ -324,12 +327,13 @@ def _toil(net: _Net, number: str, effort: int) -> str:
 
 
 def _write_vocoder(path: Path, mels: int, rate_hz: int) -> None:
-    """A tone whose level follows the mean of the mel spectrum."""
+    """Two tones: the more there is in the mel spectrum, the more of the lower one."""
     net = _Net({"mels": _FLOAT})
-    spectrum = np.zeros((1, _FFT // 2 + 1, 1), np.float32)
-    spectrum[0, 20] = 60
-    level = net.add("Sigmoid", net.add("ReduceMean", "mels", axes=[1], keepdims=1))
-    net.add("Mul", level, net.const(spectrum, np.float32), result="mag")
+    low, high = np.zeros((2, 1, _FFT // 2 + 1, 1), np.float32)
+    low[0, _LOW_BIN] = high[0, _HIGH_BIN] = 60
+    share = net.add("Sigmoid", net.add("ReduceMean", "mels", axes=[1], keepdims=1))
+    share = net.add("Mul", share, net.const(low - high, np.float32))
+    net.add("Add", share, net.const(high, np.float32), result="mag")
     net.add("Mul", "mag", net.const(0, np.float32), result="y")
     net.add("Add", "y", net.const(1, np.float32), result="x")
     net.save(

@@ -1,10 +1,10 @@
 """Loudness of speech by ITU-R BS.1770-5, which EBU R 128 uses, and a limit of its peaks."""
 
+import functools
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import soxr
 
 TARGET_LUFS: Final = -18.0
 PEAK_MAX_DBTP: Final = -1.0
@@ -18,20 +18,34 @@ _SHELF: Final = (
 _HIGH_PASS: Final = ((1.0, -2.0, 1.0), (1.0, -1.99004745483398, 0.99007225036621))
 _OFFSET: Final = -0.691
 _ABSOLUTE_GATE_LUFS, _RELATIVE_GATE_LU = -70.0, -10.0
-_BLOCK_S, _HOP_S = 0.4, 0.1
+_HOP_S: Final = 0.1
+_BLOCK_HOPS: Final = 4
+_AT_ONCE_S: Final = 1.0
+"""Longer arrays take longer, since the system provides their memory again each time."""
 _OVERSAMPLING: Final = 4
-_LIMITER_S: Final = 0.004
+_REACH: Final = 8
+"""Samples on each side from which the sound between two of them is computed."""
+_UNDER_PEAK: Final = 0.7
+"""A peak between samples is less than 3 dB above them for sounds below a quarter of the rate."""
+_FRAME_S: Final = 0.001
+_LIMITER_FRAMES: Final = 4
+"""The gain falls this long before a peak and rises this long after it."""
+_MEASURED_S: Final = 10
 
 _Samples = npt.NDArray[np.float32]
 
 
 def levelled(samples: _Samples, rate_hz: int) -> _Samples:
     """Mono samples at TARGET_LUFS whose true peak is at most PEAK_MAX_DBTP."""
+    return limited(samples * gain(samples, rate_hz), rate_hz)
+
+
+def gain(samples: _Samples, rate_hz: int) -> np.float32:
+    """The factor that brings the samples to TARGET_LUFS; 1 for silence."""
     loudness = integrated(samples, rate_hz)
     if loudness <= _ABSOLUTE_GATE_LUFS:
-        return samples
-    gain_db = min(TARGET_LUFS - loudness, GAIN_MAX_DB)
-    return limited(samples * np.float32(10 ** (gain_db / 20)), rate_hz)
+        return np.float32(1)
+    return np.float32(10 ** (min(TARGET_LUFS - loudness, GAIN_MAX_DB) / 20))
 
 
 def integrated(samples: _Samples, rate_hz: int) -> float:
@@ -47,36 +61,132 @@ def integrated(samples: _Samples, rate_hz: int) -> float:
 def limited(samples: _Samples, rate_hz: int) -> _Samples:
     """The samples, made softer for some milliseconds around each peak over PEAK_MAX_DBTP."""
     ceiling = 10 ** (PEAK_MAX_DBTP / 20)
-    fine = np.abs(soxr.resample(samples, rate_hz, rate_hz * _OVERSAMPLING))
-    fine = np.pad(fine, (0, max(0, len(samples) * _OVERSAMPLING - len(fine))))
-    peaks = fine[: len(samples) * _OVERSAMPLING].reshape(-1, _OVERSAMPLING).max(axis=1, initial=0.0)
+    peaks = _true_peaks(samples, ceiling * _UNDER_PEAK)
     if peaks.max(initial=0.0) <= ceiling:
         return samples
-    width = 2 * round(_LIMITER_S * rate_hz) + 1
-    needed = np.minimum(1.0, ceiling / np.maximum(peaks, 1e-9))
-    padded = np.pad(needed, width - 1, mode="edge")
-    lowest = np.lib.stride_tricks.sliding_window_view(padded, width).min(axis=1)
-    window = np.hanning(width + 2)[1:-1]
-    gains = np.convolve(lowest, window / window.sum(), mode="valid")
-    return np.asarray(samples * gains, np.float32)
+    size = _frame(rate_hz)
+    filling = -len(samples) % size
+    framed = np.pad(peaks, (0, filling)).reshape(-1, size).max(axis=1)
+    needed = np.minimum(1.0, ceiling / np.maximum(framed, 1e-9))
+    # A gain for each edge between two frames, at most what the frames on both sides need.
+    edges = np.pad(needed, 2 * _LIMITER_FRAMES - 1, mode="edge")
+    lowest = np.lib.stride_tricks.sliding_window_view(edges, 2 * _LIMITER_FRAMES).min(axis=1)
+    window = np.hanning(2 * _LIMITER_FRAMES + 1)[1:-1]
+    gains = np.convolve(lowest, window / window.sum(), mode="valid").astype(np.float32)
+    ramp = np.arange(size, dtype=np.float32) / np.float32(size)
+    sloped = gains[:-1, np.newaxis] + np.diff(gains)[:, np.newaxis] * ramp
+    return samples * sloped.reshape(-1)[: len(samples)]
+
+
+class Leveller:
+    """Brings a sound to the target as it comes: 16-bit mono PCM in `feed`, all of it out by `flush`.
+
+    The loudness of the first 10 seconds sets the gain of the whole sound.
+    """
+
+    def __init__(self, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        frame = _frame(rate_hz)
+        self._step = round(_AT_ONCE_S / _FRAME_S) * frame
+        self._margin = 2 * _LIMITER_FRAMES * frame  # from so far away a peak changes the gain
+        self._input = bytearray()
+        self._done = 0  # samples at the beginning of the input that have been handed over
+        self._gain: np.float32 | None = None
+
+    def feed(self, pcm: bytes) -> bytes:
+        """The sound so far, nothing for the first seconds."""
+        self._input += pcm
+        if self._gain is None and len(self._input) < 2 * _MEASURED_S * self._rate_hz:
+            return b""
+        return self._levelled(self._step + self._margin)
+
+    def flush(self) -> bytes:
+        """The rest of the sound."""
+        return self._levelled(1)
+
+    def _levelled(self, least: int) -> bytes:
+        """Hands over a step of the sound while at least so many samples are left."""
+        if self._gain is None:
+            self._gain = gain(_floats(self._input), self._rate_hz)
+        out = []
+        while len(self._input) // 2 - self._done >= least:
+            end = self._done + self._step
+            samples = _floats(self._input[: 2 * (end + self._margin)]) * self._gain
+            loud = limited(samples, self._rate_hz)[self._done : end]
+            out.append(np.rint(loud * np.float32(32767)).astype("<i2").tobytes())
+            del self._input[: 2 * (end - self._margin)]
+            self._done = self._margin
+        return b"".join(out)
+
+
+def _floats(pcm: bytearray) -> _Samples:
+    return np.frombuffer(bytes(pcm), "<i2") * np.float32(1 / 32768)
+
+
+def _frame(rate_hz: int) -> int:
+    return round(_FRAME_S * rate_hz)
 
 
 def _block_powers(samples: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
-    """The K-weighted mean square of each block, computed on its spectrum."""
-    size = min(len(samples), round(_BLOCK_S * rate_hz))
-    if size < 2:
-        return np.zeros(0)
-    blocks = np.lib.stride_tricks.sliding_window_view(samples, size)[:: round(_HOP_S * rate_hz)]
-    spectra = np.fft.rfft(blocks, axis=1)
-    weighted = np.abs(spectra) ** 2 * _k_weights(size, rate_hz)
-    return np.asarray(2 * weighted.sum(axis=1) / size**2)
+    """The K-weighted mean square of each block, computed on the spectra of its hops."""
+    hop = round(_HOP_S * rate_hz)
+    hops = min(_BLOCK_HOPS, len(samples) // hop)
+    if not hops:
+        return _hop_powers(samples[np.newaxis], rate_hz) if len(samples) > 1 else np.zeros(0)
+    rows = samples[: len(samples) // hop * hop].reshape(-1, hop)
+    step = round(_AT_ONCE_S / _HOP_S)
+    powers = np.concatenate([
+        _hop_powers(rows[at : at + step], rate_hz) for at in range(0, len(rows), step)
+    ])  # fmt: skip
+    return np.convolve(powers, np.full(hops, 1 / hops), mode="valid")
 
 
-def _k_weights(size: int, rate_hz: int) -> npt.NDArray[np.float64]:
-    """The squared magnitude of the two filters of BS.1770 at the frequencies of `rfft`."""
-    z = np.exp(-2j * np.pi * np.fft.rfftfreq(size, 1 / rate_hz) / 48_000)
+def _hop_powers(hops: _Samples, rate_hz: int) -> npt.NDArray[np.float64]:
+    """The K-weighted mean square of each row.
+
+    Two rows are the real and the imaginary part of one transform, which takes half the time of two. Of its
+    values A and B at a frequency and at its negative, |A|² + |B|² and 2 Re(A B) are the sum and the
+    difference of the powers of the two rows.
+    """
+    rows, size = hops.shape
+    pairs = np.zeros(((rows + 1) // 2, size), np.complex64)
+    pairs.real, pairs.imag[: rows // 2] = hops[::2], hops[1::2]
+    spectra = np.fft.fft(pairs, axis=1)
+    weights = _k_weights(size, rate_hz)
+    above, below = spectra[:, 1 : len(weights) + 1], spectra[:, : -len(weights) - 1 : -1]
+    squares = np.square(above.real) + np.square(above.imag) + np.square(below.real) + np.square(below.imag)
+    sums = squares @ weights
+    differences = (2 * (above.real * below.real - above.imag * below.imag)) @ weights
+    both = np.stack([sums + differences, sums - differences], axis=1).reshape(-1)[:rows]
+    return np.asarray(both / (2 * size**2), np.float64)
+
+
+@functools.lru_cache(maxsize=8)
+def _k_weights(size: int, rate_hz: int) -> _Samples:
+    """The squared magnitude of the two filters of BS.1770 at the frequencies of a transform between 0, where
+    it is 0, and half of the rate."""
+    z = np.exp(-2j * np.pi * np.fft.rfftfreq(size, 1 / rate_hz)[1 : (size + 1) // 2] / 48_000)
     gains = [np.polyval(up[::-1], z) / np.polyval(down[::-1], z) for up, down in (_SHELF, _HIGH_PASS)]
-    return np.asarray(np.abs(gains[0] * gains[1]) ** 2)
+    return np.asarray(np.abs(gains[0] * gains[1]) ** 2, np.float32)
+
+
+def _true_peaks(samples: _Samples, least: float) -> _Samples:
+    """The magnitude of each sample, or of the sound up to the next ones if it is at least `least`."""
+    peaks = np.abs(samples)
+    near = np.flatnonzero(peaks >= least)
+    if len(near):
+        around = np.lib.stride_tricks.sliding_window_view(np.pad(samples, _REACH), 2 * _REACH + 1)[near]
+        peaks[near] = np.maximum(peaks[near], np.abs(around @ _between()).max(axis=1))
+    return peaks
+
+
+@functools.cache
+def _between() -> _Samples:
+    """The weights of the samples around one for the sound at each fraction of a sample before and after."""
+    steps = np.arange(1, _OVERSAMPLING) / _OVERSAMPLING
+    distances = np.arange(-_REACH, _REACH + 1)[:, np.newaxis] - np.concatenate([-steps, steps])
+    window = np.cos(np.pi / 2 * np.clip(distances / (_REACH + 1), -1, 1)) ** 2
+    return np.asarray(np.sinc(distances) * window, np.float32)
 
 
 def _lufs(power: npt.NDArray[np.float64] | np.float64) -> npt.NDArray[np.float64]:

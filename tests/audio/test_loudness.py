@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 import soxr
 
-from myna.audio.loudness import PEAK_MAX_DBTP, TARGET_LUFS, integrated, levelled, limited
+from myna.audio.loudness import PEAK_MAX_DBTP, TARGET_LUFS, Leveller, integrated, levelled, limited
 
 RATE_HZ = 24_000
 Samples = npt.NDArray[np.float32]
@@ -64,3 +64,59 @@ def test_peaks_are_limited_also_between_samples() -> None:
     assert len(limited_clicks) == len(clicks)
     assert true_peak_db(limited_clicks[9_000:11_000]) <= PEAK_MAX_DBTP + 0.2
     assert np.array_equal(limited_clicks[:9_000], clicks[:9_000])
+
+
+def speech_like(seconds: float, seed: int = 1) -> Samples:
+    """Bursts of a tone with pauses and clicks, soft on the whole and with peaks that need the limiter."""
+    random = np.random.default_rng(seed)
+    samples = sine(-24, seconds, hz=300)
+    bursts = np.repeat(random.uniform(0, 1, round(seconds * 10) + 1), RATE_HZ // 10)[: len(samples)]
+    samples *= bursts.astype(np.float32)
+    samples[random.integers(0, len(samples), round(20 * seconds))] *= 8
+    return samples
+
+
+def pcm_of(samples: Samples) -> bytes:
+    return np.rint(samples * 32767).astype("<i2").tobytes()
+
+
+def samples_of(pcm: bytes) -> Samples:
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32767)
+
+
+def fed(pcm: bytes, piece_bytes: int) -> bytes:
+    leveller = Leveller(RATE_HZ)
+    pieces = [leveller.feed(pcm[at : at + piece_bytes]) for at in range(0, len(pcm), piece_bytes)]
+    return b"".join(pieces) + leveller.flush()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.0, 9.99, 10.0, 12.34])
+@pytest.mark.parametrize("piece_s", [0.05, 0.2, 20])
+def test_a_sound_in_pieces_is_levelled_like_the_whole(seconds: float, piece_s: float) -> None:
+    samples = samples_of(pcm_of(speech_like(seconds)))
+    whole = levelled(samples, RATE_HZ)
+    pieces = samples_of(fed(pcm_of(samples), 2 * round(piece_s * RATE_HZ)))
+    assert len(pieces) == len(samples)
+    assert true_peak_db(whole) > PEAK_MAX_DBTP - 0.5 > true_peak_db(samples)
+    assert true_peak_db(pieces) <= PEAK_MAX_DBTP + 0.2
+    # A longer sound has the gain of its first 10 seconds; a 16-bit step is 3e-5.
+    assert np.abs(pieces - whole).max() < (1e-4 if seconds <= 10 else 0.05)
+
+
+def test_the_first_seconds_set_the_gain_of_a_long_sound() -> None:
+    samples = np.concatenate([sine(-30, 11), sine(-36, 11)])
+    pieces = samples_of(fed(pcm_of(samples), 9_600))
+    assert integrated(pieces[: 10 * RATE_HZ], RATE_HZ) == pytest.approx(TARGET_LUFS, abs=0.1)
+    assert integrated(pieces[12 * RATE_HZ :], RATE_HZ) == pytest.approx(TARGET_LUFS - 6, abs=0.1)
+
+
+def test_a_long_sound_comes_while_it_is_fed() -> None:
+    leveller = Leveller(RATE_HZ)
+    second = pcm_of(sine(-30, 1))
+    assert [len(leveller.feed(second)) // len(second) for _ in range(14)] == [0] * 9 + [9, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 15])
+def test_pieces_of_silence_stay_silence(seconds: int) -> None:
+    pcm = bytes(2 * seconds * RATE_HZ)
+    assert fed(pcm, 9_600) == pcm

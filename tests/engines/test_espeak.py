@@ -6,9 +6,12 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
+import soxr
 
+from myna.audio.loudness import PEAK_MAX_DBTP, TARGET_LUFS, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     EngineCrashed,
@@ -64,6 +67,16 @@ async def test_a_voice_speaks_at_the_requested_speed(espeak: Espeak, tmp_path: P
     for speed in (0.25, 0.5, 0.75, 1.5, 2, 3, 4):
         await _say(espeak, path, text, voice.voice_id, speed)
         assert _decoded_seconds(path) == pytest.approx(plain_s / speed, rel=0.05), speed
+
+
+@pytest.mark.parametrize("voice", VOICES, ids=lambda voice: voice.voice_id)
+async def test_a_voice_has_the_loudness_of_all_voices(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
+    for text in (_SENTENCES[voice.language], _SENTENCES[voice.language] * 6):
+        await _say(espeak, tmp_path / "said.mp3", text, voice.voice_id)
+        samples, rate_hz = soundfile.read(tmp_path / "said.mp3", dtype="float32")
+        assert integrated(samples, rate_hz) == pytest.approx(TARGET_LUFS, abs=1)
+        fine = np.abs(soxr.resample(samples, rate_hz, 4 * rate_hz))
+        assert 20 * np.log10(fine.max()) < PEAK_MAX_DBTP
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -64,19 +63,3 @@ def test_the_parent_does_not_load_the_library_of_the_child() -> None:
     )
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
-
-
-def test_numpy_is_loaded_only_to_stretch(tmp_path: Path) -> None:
-    code = (
-        "import os, sys\n"
-        "from myna.engines.espeak import child as espeak_child\n"
-        "from myna.engines.espeak.job import EspeakJob\n"
-        "library = espeak_child.Library()\n"
-        f"folder = os.fsencode({str(tmp_path)!r})\n"
-        "for speed, stretched in ((1.0, False), (4.0, True)):\n"
-        "    files = folder + b'/said.part', folder + b'/said.mp3'\n"
-        "    job = EspeakJob('hello', 'en-us', 'cmn', speed, 60.0, *files)\n"
-        "    assert espeak_child.speak(library, job).seconds > 0.1\n"
-        "    assert ('numpy' in sys.modules) == stretched, speed\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

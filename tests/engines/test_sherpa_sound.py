@@ -1,12 +1,19 @@
-"""Samples become PCM, also at speeds that the model does not support."""
+"""Samples become PCM, also at speeds that the model does not support, and a sound has its loudness."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
-from myna.engines.interface import EngineFailed
+from demo import tiny_voices
+from myna.audio.loudness import TARGET_LUFS, integrated
+from myna.engines.interface import EngineFailed, EngineLimits, Utterance
+from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sound import Tempo, is_audible, pcm_of, silence
 
 RATE_HZ = 24_000
+LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 
 
 def _voice(seconds: float) -> bytes:
@@ -40,3 +47,17 @@ def test_a_nan_sample_is_an_error(bad: float) -> None:
 def test_silence_has_the_requested_length_and_is_inaudible() -> None:
     pcm = silence(0.25, RATE_HZ)
     assert len(pcm) == 2 * 6000 and not is_audible(pcm) and not is_audible(b"")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("loudness", [0.03, 0.9])
+async def test_a_voice_has_the_loudness_of_all_voices(tmp_path: Path, loudness: float) -> None:
+    folder = tiny_voices.vits(tmp_path / "model", loudness=loudness)
+    engine = SherpaConfig(str(folder)).build(LIMITS, Path())
+    await engine.start()
+    try:
+        await engine.speak(Utterance("你好", engine.voices[0].voice_id, 1.0), tmp_path / "said.mp3", 60)
+    finally:
+        await engine.close()
+    samples, rate_hz = soundfile.read(tmp_path / "said.mp3", dtype="float32")
+    assert integrated(samples, rate_hz) == pytest.approx(TARGET_LUFS, abs=1)

@@ -5,15 +5,16 @@ The library is under the GPL and can crash or hang, so only this process loads i
 
 import ctypes
 import os
-import pkgutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from myna.audio.loudness import Leveller
 from myna.audio.mp3 import Mp3File
+from myna.audio.stretch import Stretch
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.espeak.library import load
 from myna.engines.espeak.rate import RATE_PLAIN, Pace, paced
@@ -22,9 +23,6 @@ from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.pool.child_main import Work
 from myna.engines.sound_limit import bounded
 from myna.engines.text import reading
-
-if TYPE_CHECKING:
-    from myna.audio.stretch import Stretch
 
 Sink = Callable[[bytes], None]
 
@@ -103,8 +101,14 @@ def speak(library: Library, job: EspeakJob) -> SpeechResult:
     runs = runs_of(job.text, job.voice, job.han_voice)
     pace = paced(job.speed, lambda rate: library.length(_beginning(runs), rate))
     part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
+    leveller = Leveller(library.rate_hz)
     with Mp3File(part, target, library.rate_hz) as file:
-        _speak_into(bounded(file.write, library.rate_hz, job.sound_max_s), library, runs, pace)
+
+        def keep(pcm: bytes) -> None:
+            file.write(leveller.feed(pcm))
+
+        _speak_into(bounded(keep, library.rate_hz, job.sound_max_s), library, runs, pace)
+        file.write(leveller.flush())
         finished = file.finish()
     took_s = time.monotonic() - began_s
     return SpeechResult(
@@ -114,7 +118,7 @@ def speak(library: Library, job: EspeakJob) -> SpeechResult:
 
 def _speak_into(keep: Sink, library: Library, runs: Sequence[Run], pace: Pace) -> None:
     """Raises NothingSpoken if all of the sound is silent, and errors of `keep`."""
-    stretch = None if pace.stretch == 1 else _stretch(library.rate_hz, pace.stretch)
+    stretch = None if pace.stretch == 1 else Stretch(library.rate_hz, pace.stretch)
     audible = False
 
     def write(pcm: bytes) -> None:
@@ -127,12 +131,6 @@ def _speak_into(keep: Sink, library: Library, runs: Sequence[Run], pace: Pace) -
         write(stretch.flush())
     if not audible:
         raise NothingSpoken("This voice has no sound for the text.")
-
-
-def _stretch(rate_hz: int, factor: float) -> "Stretch":
-    """Imported at first use: few texts need it, and numpy takes a third of a process's time to start."""
-    stretch: Stretch = pkgutil.resolve_name("myna.audio.stretch:Stretch")(rate_hz, factor)
-    return stretch
 
 
 def _beginning(runs: Sequence[Run]) -> list[Run]:

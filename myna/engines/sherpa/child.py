@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from myna.audio.loudness import Leveller
 from myna.audio.mp3 import Mp3File
 from myna.engines.interface import (
     EngineFailed,
@@ -77,9 +78,15 @@ class LoadedModel:
         settings = self._settings(job)
         texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
         part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
+        leveller = Leveller(self.info.rate_hz)
         with Mp3File(part, target, self.info.rate_hz) as file:
-            write = bounded(file.write, self.info.rate_hz, job.sound_max_s)
+
+            def keep(pcm: bytes) -> None:
+                file.write(leveller.feed(pcm))
+
+            write = bounded(keep, self.info.rate_hz, job.sound_max_s)
             self._speak_into(write, texts, settings, job, report_progress)
+            file.write(leveller.flush())
             finished = file.finish()
         took_s = time.monotonic() - began_s
         return SpeechResult(
