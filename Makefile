@@ -10,7 +10,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-parts listen pictures lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-parts listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -30,6 +30,7 @@ help:
 	@echo "                first: make bench-setup; also: bench-quick, bench-grow, bench-speech, bench-parts"
 	@echo "make listen     how well the voices are understood: Whisper hears what a service speaks"
 	@echo "make pictures   draw the pictures of docs/architecture.md"
+	@echo "make screenshots  take the pictures of the back office in docs/office"
 	@echo "make lock       pin the dependencies again"
 
 setup: .venv/run.stamp
@@ -70,6 +71,11 @@ demo-node: .venv/dev.stamp
 serve: .venv/run.stamp
 	$(BIN)/myna serve
 
+# For the tests of the back office: the browser of the system, or a new one.
+.venv/chromium.stamp: tests/rig/chromium.py .venv/dev.stamp
+	$(BIN)/python -m tests.rig.chromium
+	@touch $@
+
 # mypy without its cache takes as long as all others together.
 check: .venv/dev.stamp
 	@$(MAKE) --no-print-directory --jobs 2 check-types check-others
@@ -84,10 +90,10 @@ check-others: .venv/dev.stamp
 	$(BIN)/python -m pytest tests/test_tidy.py
 
 # The tests wait for clocks part of their time: four processes keep two cores busy.
-test: check
+test: check .venv/chromium.stamp
 	$(BIN)/python -m pytest --numprocesses 4 --durations 10 -m "not slow" --ignore tests/test_tidy.py
 
-test-slow: .venv/listen.stamp
+test-slow: .venv/listen.stamp .venv/chromium.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
 
 # The tests that start neither PostgreSQL nor a service, on each interpreter, each in a separate environment.
@@ -148,6 +154,10 @@ listen: .venv/listen.stamp
 
 pictures: .venv/dev.stamp
 	$(BIN)/python -m pictures
+
+# Screenshots of the back office, into docs/office.
+screenshots: .venv/chromium.stamp
+	$(BIN)/python -m pictures.office
 
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:

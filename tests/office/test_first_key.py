@@ -1,0 +1,41 @@
+"""A person signs in, makes a key, uses it, and sees why a request is refused: in a real browser."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.office.test_pages import sign_in
+from tests.rig.browser import OpenContext
+from tests.rig.calls import call
+from tests.rig.office import People
+from tests.rig.service import Service
+from tests.rig.waiting import wait_until
+
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def test_a_key_is_made_and_used_and_a_refusal_is_explained(site: Service, open_context: OpenContext) -> None:
+    People(site).signed_in("first key", units=1)
+    page = open_context().new_page()
+    sign_in(page, site, "first key")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name=re.compile("Make")).click()
+    page.wait_for_load_state()
+    plain = re.search(r"myna_[0-9a-f]{40}", page.content())
+    assert plain
+    url = f"{site.base_url}/chat/completions"
+    assert call("POST", url, key=plain[0], data=CHAT).status == 200
+    expect(page.get_by_text("✓")).to_be_visible(timeout=30_000)
+    refused = call("POST", url, key=plain[0], data=CHAT)
+    assert refused.status == 402
+    page.goto(f"{site.root_url}/office/keys")
+    page.get_by_role("link", name="laptop").click()
+    page.wait_for_load_state()
+    wait_until(lambda: says(page, refused.json["error"]["message"]), 30, "the refusal is on the page")
+
+
+def says(page: Page, text: str) -> bool:
+    """Whether the page says it after a reload: a refusal is stored within seconds."""
+    page.reload()
+    return page.get_by_text(text).count() > 0
