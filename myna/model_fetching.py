@@ -1,9 +1,8 @@
 """Fetches a published model for the back office, by the command that an operator would type.
 
-The service itself downloads nothing: it starts `myna models get` as a separate program, which has no key
-and no database address in its environment and continues if the service stops. The lock of the model's folder
-says whether a command works on it, whoever started it; a file has its progress. So all processes of a machine
-show the same.
+The service itself downloads nothing: it starts `myna models get` as another process, which has no key and no
+database address in its environment and continues if the service stops. Any command that works on a model has
+the lock of its folder and writes its progress into a file, so all processes of a machine show the same.
 """
 
 import subprocess
@@ -125,7 +124,7 @@ def _published(name: str) -> Model:
 
 
 def _locked(file: Path) -> bool:
-    """Whether a command has the lock."""
+    """Whether a command has locked the file."""
     if not file.exists():
         return False
     lock = FileLock(file)

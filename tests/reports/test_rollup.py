@@ -1,4 +1,4 @@
-"""The job that folds the outbox: each row once, whatever the order, and the books from before it."""
+"""The job that folds the outbox: each row once, in any order, and the books from before it."""
 
 from collections.abc import Sequence
 from typing import Any

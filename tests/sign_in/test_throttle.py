@@ -115,7 +115,7 @@ async def test_signing_in_to_one_account_does_not_allow_more_tries_of_others(boo
 
 
 async def test_a_person_is_not_locked_out_where_a_session_exists(books: Books) -> None:
-    """Whoever knows a name could lock its owner out, and so could a stranger behind the same address."""
+    """A person who knows a name could lock its owner out, and so could others at the same address."""
     await person(books)
     await books.stop_clock()
     token = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)

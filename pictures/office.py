@@ -1,0 +1,150 @@
+"""Screenshots of the back office: `make screenshots` writes them into docs/office.
+
+It starts a service in a new folder, makes accounts, keys, calls and records with the command line and the
+API, and takes each page in Chromium.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.rig.chromium import executable
+from tests.rig.waiting import free_port, wait_until
+
+OUT = Path(__file__).parents[1] / "docs" / "office"
+PAGES = {
+    "home": "", "keys": "/keys", "new-key": "/keys/new", "try": "/try",
+    "voices": "/voices", "clone": "/voices/new", "records": "/records", "usage": "/usage",
+    "ledger": "/ledger", "me": "/me",
+    "accounts": "/site/accounts", "codes": "/site/codes", "channels": "/site/channels",
+    "nodes": "/site/nodes",
+    "public-voices": "/site/voices", "models": "/site/models", "calls": "/site/calls?q=ann",
+    "settings": "/site/settings", "health": "/site/health", "activity": "/site/activity",
+}  # fmt: skip
+NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys"}
+PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
+TEXTS = (
+    "Good morning, and welcome to Myna.",
+    "你好，今天天气很好，我们一起去公园散步吧。",
+    "会议改到下周三下午三点。",
+)
+
+
+class Site:
+    """A service in a new folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")} | {
+            "MYNA_DATA": str(folder / "data"),
+            "MYNA_PORT": str(self.port),
+            "MYNA_CHAT_URL": "parrot:",
+            "MYNA_SPEECH": "espeak",
+            "MYNA_DISK_RESERVE_BYTES": "0",
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Serves until the end of the block."""
+        with (self.folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "myna", "serve"], env=self.env, stdout=log, stderr=log, cwd=self.folder
+            )
+            try:
+                wait_until(self._ready, 60, "the service is ready")
+                yield
+            finally:
+                process.terminate()
+                process.wait(30)
+
+    def cli(self, *arguments: str) -> Any:
+        """Runs a command; its output."""
+        command = [sys.executable, "-m", "myna", *arguments, "--json"]
+        return json.loads(
+            subprocess.run(command, env=self.env, cwd=self.folder, check=True, capture_output=True).stdout
+        )
+
+    def post(self, path: str, key: str, data: object) -> None:
+        """Sends a request of the API."""
+        request = urllib.request.Request(
+            f"{self.url}/v1{path}", json.dumps(data).encode(), {"Authorization": f"Bearer {key}"}
+        )
+        with urllib.request.urlopen(request):
+            pass
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz"):
+                return True
+        except OSError:
+            return False
+
+
+def fill(site: Site) -> str:
+    """Accounts, keys, calls, records and codes. Returns the invitation of the operator."""
+    ann = ("--units", "5000", "--email", "ann@example.org", "--operator")
+    made = site.cli("account", "add", "ann", *ann)
+    site.cli("account", "add", "小明", "--units", "200", "--email", "ming@example.org")
+    scopes = ("--scope", "chat", "--scope", "tts")
+    laptop = site.cli("key", "issue", "ann", "--name", "laptop", *scopes)["key"]
+    batch = site.cli("key", "issue", "ann", "--name", "nightly batch", *scopes)["key"]
+    hello = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
+    for number in range(40):
+        site.post("/chat/completions", laptop if number % 3 else batch, hello)
+    for number, text in enumerate(TEXTS):
+        voice = "zh-female-1" if number else "en-us-female-1"
+        site.post("/tts", batch, {"text": text, "voice_id": voice})
+    site.cli("code", "add", "--units", "100", "--count", "20", "--expires", "30d", "--memo", "spring")
+    site.cli("audit")
+    return str(made["link"])
+
+
+def take(site: Site, browser: Browser, link: str) -> None:
+    """Signs in by the invitation and takes all pages."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    page = context.new_page()
+    page.goto(link)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.screenshot(path=OUT / "welcome.png")
+    page.get_by_role("button").click()
+    page.wait_for_load_state()
+    for name, path in PAGES.items():
+        page.goto(f"{site.url}/office{path}")
+        page.screenshot(path=OUT / f"{name}.png")
+    state = context.storage_state()
+    narrow = browser.new_context(
+        viewport={"width": 360, "height": 720}, color_scheme="dark", locale="zh-CN", storage_state=state
+    ).new_page()
+    for name, path in NARROW.items():
+        narrow.goto(f"{site.url}/office{path}")
+        narrow.screenshot(path=OUT / f"{name}.png")
+
+
+def main() -> None:
+    """Takes the pictures. Raises if a page or the browser is missing."""
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        site = Site(Path(folder))
+        with site.running():
+            link = fill(site)
+            time.sleep(2)  # until the reports have folded the last calls
+            arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+            browser = playwright.chromium.launch(executable_path=executable(), args=arguments)
+            take(site, browser, link)
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()
