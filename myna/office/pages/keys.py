@@ -6,10 +6,11 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import keys, reports
+from myna import caps, keys, reports
 from myna.errors import CommandError, NotFound
 from myna.keys import Scope
 from myna.office import live
+from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
@@ -18,8 +19,10 @@ from myna.office.page import Page
 from myna.office.pages.new_key import made
 from myna.office.visit import Visit
 from myna.reports import Usage
+from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
 from myna.store.queries import refusals as refusal_store
+from myna.store.queries.caps import CapRow
 from myna.store.queries.keys import KeyRow, KeyUsage
 
 PAGE_ROWS = 100
@@ -34,6 +37,8 @@ class Row(Struct, frozen=True):
     state: str
     scopes: list[str]
     used: KeyUsage
+    cap: CapRow | None
+    cap_used: int
     last_used_at: int
     spark: Markup
 
@@ -57,6 +62,9 @@ async def show(visit: Visit) -> Response:
     account_id = visit.account.id
     found = await visit.read(partial(store.page, account_id=account_id, before=below, limit=PAGE_ROWS + 1))
     used = await visit.read(partial(store.usage_of, key_ids=[key.id for key in found]))
+    capped = {
+        row.key_id: row for row in await visit.read(partial(cap_store.of_account, account_id=account_id))
+    }
     last_used = await reports.last_used(visit.db, account_id)
     days = {one.key_id: one.days for one in await reports.sparklines(visit.db, account_id)}
     top = max((day.units for one in days.values() for day in one), default=0)
@@ -66,6 +74,8 @@ async def show(visit: Visit) -> Response:
             state=keys.state(key, visit.now_ms),
             scopes=Scope(key.scopes).names,
             used=used[key.id],
+            cap=(cap := capped.get(key.id)),
+            cap_used=caps.used(cap, visit.now_ms) if cap else 0,
             last_used_at=last_used.get(key.id, 0),
             spark=_spark(visit, days.get(key.id, []), top),
         )
@@ -88,13 +98,16 @@ def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
     return sparkline(units, title, top)
 
 
-async def show_one(visit: Visit, name: str | None = None, error: str = "") -> Response:
+async def show_one(
+    visit: Visit, name: str | None = None, cap_form: CapFields | None = None, error: str = ""
+) -> Response:
     """One key: its state, its usage, its last refused request, and the forms that change it. The internal key
     has the page Try instead."""
     key = await _key_of_path(visit)
     if key.internal:
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
+    cap = await visit.read(partial(cap_store.of_key, key_id=key.id))
     return visit.page(
         "key.html",
         status=400 if error else 200,
@@ -108,6 +121,10 @@ async def show_one(visit: Visit, name: str | None = None, error: str = "") -> Re
         waiting=(await first_request(visit, key)).html,
         name=key.name if name is None else name,
         graces=GRACES,
+        cap=cap,
+        cap_used=caps.used(cap, visit.now_ms) if cap else 0,
+        cap_form=cap_form or fields_of(cap),
+        periods=PERIODS,
         error=error,
     )
 
@@ -142,8 +159,21 @@ async def rename(visit: Visit) -> Response:
     try:
         await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_one(visit, name, str(error))
+        return await show_one(visit, name, error=str(error))
     return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
+
+
+async def set_cap(visit: Visit) -> Response:
+    """Sets the cap of the key, or removes it."""
+    key = await own_key(visit)
+    form = visit.fields(CapFields)
+    try:
+        await keys.set_cap(visit.db, key.id, form.cap(), by=visit.actor, account_id=visit.account.id)
+    except CommandError as error:
+        return await show_one(visit, cap_form=form, error=str(error))
+    return visit.redirect(
+        f"/keys/{key.id}", visit.text(N_("The cap is set.") if form.text else N_("The key has no cap now."))
+    )
 
 
 async def roll(visit: Visit) -> Response:
@@ -183,6 +213,7 @@ PAGES = [
     Page(path="/keys/{id:int}", show=show_one),
     Page(path="/keys/{id:int}/live", show=show_live),
     Page(path="/keys/{id:int}/rename", submit=rename),
+    Page(path="/keys/{id:int}/cap", submit=set_cap),
     Page(path="/keys/{id:int}/roll", submit=roll),
     Page(path="/keys/{id:int}/revoke", show=show_revoke, submit=revoke),
 ]

@@ -1,11 +1,12 @@
 """Making a key: the form, and the page that shows the plain key once."""
 
-from msgspec import Struct, field
+from msgspec import field
 from starlette.responses import Response
 
 from myna import activity, keys
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
+from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request
 from myna.office.messages import N_
@@ -24,7 +25,7 @@ LIVES = (
 """The durations that the form offers."""
 
 
-class NewKey(Struct):
+class NewKey(CapFields):
     """The form."""
 
     name: str = ""
@@ -43,7 +44,9 @@ async def submit(visit: Visit) -> Response:
     try:
         life_ms = keys.life_ms(form.expires_in) if form.expires_in else 0
         scopes = keys.scopes_of(form.scope)
-        issued = await keys.issue(visit.db, visit.account.id, form.name, scopes, life_ms, by=visit.actor)
+        issued = await keys.issue(
+            visit.db, visit.account.id, form.name, scopes, life_ms, by=visit.actor, cap=form.cap()
+        )
     except CommandError as error:
         return _form(visit, form, str(error))
     return await made(visit, issued)
@@ -72,12 +75,14 @@ def _form(visit: Visit, form: NewKey, error: str = "") -> Response:
         name=form.name or "NAME",
         scope=form.scope,
         expires_in=form.expires_in or None,
+        cap=form.text or None,
     )
     return visit.page(
         "key_new.html",
         status=400 if error else 200,
         form=form,
         lives=LIVES,
+        periods=PERIODS,
         command_words=command,
         error=error,
     )
