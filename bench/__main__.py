@@ -1,4 +1,4 @@
-"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, parts; page writes the page."""
+"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts; page writes it."""
 
 import argparse
 import os
@@ -6,23 +6,26 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, neural, page, parts, reports, results, speech, table
+from bench import goals, grow, kokoro, neural, page, parts, reports, results, speech, table
 from bench.install import PEERS
 
-WHAT = ("table", "quick", "grow", "speech", "neural", "parts", "page")
-TABLE, QUICK, GROW, SPEECH, NEURAL, PARTS, WRITE = WHAT
+WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "page")
+TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, WRITE = WHAT
 
 
 def main() -> None:
     chosen = _options().parse_args()
-    if chosen.what != WRITE:
+    if chosen.what == KOKORO:
+        with tempfile.TemporaryDirectory() as name:
+            print(kokoro.tables(Path(name), chosen.rounds))
+    elif chosen.what != WRITE:
         table.need_tools()
         PEERS.mkdir(parents=True, exist_ok=True)
         # Beside the checkout, so that commits are timed on the disk that data would be on.
         with tempfile.TemporaryDirectory(prefix="run-", dir=PEERS) as name:
             Path(name).chmod(0o755)
             _measure(chosen, Path(name))
-    if chosen.what != QUICK:
+    if chosen.what not in (QUICK, KOKORO):
         page.write()
 
 

@@ -32,23 +32,27 @@ print("".join(piece.phonemes for piece in pieces(sys.argv[1], "zh-CN", english))
 
 def main(folder: Path, seconds: float, text: str) -> None:
     """One figure after the other, each for half of the time."""
-    phonemes = subprocess.run(
-        [sys.executable, "-c", _SPLIT, text], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    spoken = phonemes(text)
     model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
     style = [StyleShare(VOICE, sound=1.0, prosody=1.0)]
-    row = model._style(style, len(phonemes))
-    tokens = [[0, *(NUMBERS[symbol] for symbol in phonemes), 0]]
+    row = model._style(style, len(spoken))
+    tokens = [[0, *(NUMBERS[symbol] for symbol in spoken), 0]]
 
     def bare() -> object:
         inputs = {"tokens": tokens, "style": row, "speed": np.array([1.0], np.float32)}
         return model._session.run(None, inputs)
 
     def whole() -> PieceSound:
-        return model.speak(PieceJob(phonemes, style, 1.0))
+        return model.speak(PieceJob(spoken, style, 1.0))
 
     figures = {name: _seconds(work, seconds / 2) for name, work in (("model", bare), ("child", whole))}
     print(json.dumps(figures | {"audio_s": len(whole().pcm) / 2 / RATE_HZ}))
+
+
+def phonemes(text: str) -> str:
+    """The symbols of the model for a Mandarin text."""
+    done = subprocess.run([sys.executable, "-c", _SPLIT, text], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def _seconds(work: Callable[[], object], seconds: float) -> float:
