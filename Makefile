@@ -127,7 +127,7 @@ campaigns: .venv/dev.stamp
 model: .venv/dev.stamp
 	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m slow tests/tasks/test_model.py
 
-# Into the user's cache, which `make clean` leaves alone.
+# Into the user's cache, which `make clean` does not remove.
 model-kokoro: .venv/run.stamp
 	$(BIN)/python -m demo.kokoro_model
 

@@ -1,4 +1,5 @@
-"""`python -m bench neural`: the neural voice by POST /tts beside the bare model, and chat beside it.
+"""`python -m bench neural`: the neural voice by POST /tts compared with the bare model, and chat
+during that speech.
 
 Needs the model in the cache: `make model-kokoro`. The load is of sentences that are one piece each, so that
 a client keeps one process busy.

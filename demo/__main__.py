@@ -40,7 +40,7 @@ def demo(output: Output) -> None:
 
 
 def _invite(user: User, settings: Settings, output: Output) -> None:
-    """What to do next."""
+    """Prints commands to try next."""
     body = '{"model":"svc-chat","messages":[{"role":"user","content":"Hi"}]}'
     output.title("\nYour turn. The service keeps running; paste this into another terminal:")
     output.paste(

@@ -13,7 +13,7 @@ from myna.models.kokoro import KOKORO
 
 
 def cached() -> Path:
-    """Where the model is kept: `make clean` leaves it alone."""
+    """The folder of the model, which `make clean` does not remove."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if cache else Path.home() / ".cache") / "myna/models" / KOKORO.name
 

@@ -1,4 +1,4 @@
-"""`python -m demo.node`: a compute node beside a service that has no voice, and a voice cloned by it.
+"""`python -m demo.node`: a service without voices, and a compute node that speaks and clones for it.
 
 It uses only this machine and a temporary folder. Exit codes: 0: all steps succeeded, or Ctrl-C after them;
 1: a step failed; 130: Ctrl-C before the end.
@@ -62,7 +62,7 @@ def _apart(folder: Path) -> tuple[Settings, dict[str, str]]:
 
 
 def _invite(user: User, voice_id: str, output: Output) -> None:
-    """What to do next."""
+    """Prints commands to try next."""
     output.title("\nYour turn. Service and node keep running; paste this into another terminal:")
     order = f'{{"text":"你好，世界","voice_id":"{voice_id}"}}'
     output.paste(

@@ -43,7 +43,7 @@ class Progress(NamedTuple):
 
 
 class NodeTour:
-    """What a node's owner and a caller do. Every method raises DemoFailed if a step fails."""
+    """The actions of a node's owner and of a caller. Every method raises DemoFailed if a step fails."""
 
     def __init__(self, user: User, service: Service, folder: Path, output: Output) -> None:
         self._user = user
@@ -160,7 +160,7 @@ class NodeTour:
         self._output.rows(("voice", self.voice_id), ("sample", f"{queued['sample_s']} s"), ("status", states))
 
     def _show_account(self) -> None:
-        self._output.step("What was charged", "myna account show, myna audit")
+        self._output.step("The charges", "myna account show, myna audit")
         account = self._user.type("account", "show", ACCOUNT)
         self._user.type("audit", "--audio")
         self._output.rows(

@@ -1,4 +1,4 @@
-"""What all demos share: Ctrl-C shuts down cleanly, and a failure is one line."""
+"""Runs a demo: Ctrl-C shuts down cleanly, and a failure is one line."""
 
 import os
 import signal

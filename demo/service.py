@@ -1,4 +1,4 @@
-"""The service of a demo: `myna serve` as a child process, and the command line beside it."""
+"""The service of a demo: `myna serve` as a child process, and commands that use it."""
 
 import http.client
 import json

@@ -56,7 +56,7 @@ class Tour:
         answer = completion.choices[0].message.content or ""
         self._output.rows(("models", models), ("you", QUESTION), ("myna", answer))
         if self._settings.chat_url == "parrot:":
-            self._output.say("That is the built-in parrot: it repeats what it hears. No model is set.", "dim")
+            self._output.say("That is the built-in parrot: it repeats each message. No model is set.", "dim")
 
     def _voices(self) -> list[dict[str, str]]:
         self._output.step("Voices", "GET /v1/voices")
@@ -101,7 +101,7 @@ class Tour:
         self._output.rows(("id", "status", "chars", "text begins"), *rows)
 
     def _show_usage(self) -> None:
-        self._output.step("What the key has used", "GET /v1/me")
+        self._output.step("The key's usage", "GET /v1/me")
         stats = self._user.ask("GET", "/me")["stats"]
         self._output.rows(
             ("calls", f"{stats['calls']}, of which {stats['ok_calls']} delivered"),

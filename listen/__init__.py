@@ -1,1 +1,2 @@
-"""How well the voices are understood: Whisper hears what a running service speaks (`make listen`)."""
+"""Measures how well the voices are understood: Whisper transcribes the speech of a running service
+(`make listen`)."""

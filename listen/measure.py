@@ -1,4 +1,4 @@
-"""One run: the service speaks, then the plain library, then Whisper hears both; never two at once."""
+"""One run: the service speaks, then the plain library, then Whisper transcribes both, one after another."""
 
 import importlib.metadata
 import os
@@ -46,8 +46,8 @@ class Job(NamedTuple):
 
 
 def measure(folder: Path, speech: str, each: int, *, every_voice: bool = True) -> Listening:
-    """Speaks and hears the first `each` sentences of every group in the first two voices of each family, and
-    the short list in every voice."""
+    """Speaks and transcribes the first `each` sentences of every group in the first two voices of each
+    family, and the short list in every voice."""
     measured_on, load_average = machine(folder), os.getloadavg()[0]
     missing: dict[str, str] = {}
     whisper, kokoro = ears.fetch(), kokoro_model.ensured(ProgressBar(quiet=False))
@@ -131,7 +131,7 @@ def speak(speaker: Speaker, jobs: Sequence[Job], folder: Path) -> list[Spoken]:
 
 
 def hear(ear: Ear, jobs: Sequence[Job], sounds: Sequence[Spoken]) -> list[Heard]:
-    """What Whisper hears of each sound, and the errors."""
+    """The transcript of each sound, and its errors."""
     found = []
     for number, (job, spoken) in enumerate(zip(jobs, sounds, strict=True)):
         text = ear.hear(spoken.path, job.sentence.language)

@@ -1,4 +1,4 @@
-"""The plain library beside Myna: its environment, `.dev/listen/plain`, and its run."""
+"""The plain library, with which Myna is compared: its environment, `.dev/listen/plain`, and its run."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Writes the figures of docs/voices.md, between its two marks, and the picture beside it."""
+"""Writes the figures of docs/voices.md, between its two marks, and its picture."""
 
 import statistics
 import time
@@ -145,7 +145,7 @@ def heard_best(found: Listening, language: str) -> Score:
 
 
 def _in_every_voice(found: Listening, language: str) -> list[Heard]:
-    """What was heard of the short list in the voices of a language."""
+    """The results of the short list in the voices of a language."""
     voices = {voice for voice, code in found.voices.items() if code.startswith(language)}
     return [
         heard

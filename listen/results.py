@@ -11,7 +11,7 @@ PLAIN = "plain library"
 
 
 class Heard(msgspec.Struct, array_like=True):
-    """One sentence in one voice, what was heard of it, and its times as `Spoken` has them."""
+    """One sentence in one voice, its transcript, and its times as in `Spoken`."""
 
     family: str
     voice_id: str
@@ -55,5 +55,5 @@ def save(found: Listening, path: Path = RESULTS) -> None:
 
 
 def load(path: Path = RESULTS) -> Listening:
-    """What `save` wrote."""
+    """Reads the file that `save` writes."""
     return msgspec.json.decode(path.read_bytes(), type=Listening)

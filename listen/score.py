@@ -1,4 +1,4 @@
-"""How much of what was said was heard: the edit distance in Mandarin syllables and English words.
+"""The errors of a transcript: its edit distance from the text in Mandarin syllables and English words.
 
 A Mandarin syllable counts without its tone, since Whisper writes characters and knows many of one sound. An
 English word counts as written, in capitals, which keeps it apart from a syllable: `HE` is the word, `he` 喝.
@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 
 def score(said: str, heard: str) -> Score:
-    """Compares what was heard with the words that should be. Numbers in digits are read out before."""
+    """Compares the transcript `heard` with the spoken words. Numbers in digits are read out before."""
     wanted = units(said)
     return Score(distance(wanted, units(heard)), len(wanted))
 

@@ -1,6 +1,6 @@
 """The sentences that the voices speak: 60 in Mandarin, 30 in English, 30 in both, as users send them.
 
-A sentence with digits or signs has beside its text the words in which a person reads it, written by hand, so
+A sentence with digits or signs also has the words in which a person reads it. They are written by hand, so
 that the program under test is not its own reference.
 """
 

@@ -1,4 +1,4 @@
-"""A running service as a user hears it: its voices, the sound of a sentence, its times and its memory."""
+"""A running service, used as a client uses it: its voices, the sound of a sentence, times and memory."""
 
 import contextlib
 import http.client

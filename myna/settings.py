@@ -45,11 +45,11 @@ REPLACED = {
     " MYNA_UPSTREAM_CONNECT_S, and MYNA_CALL_DEADLINE_S for the whole.",
     "channel_rest_s": "is called MYNA_CHANNEL_COOLDOWN_S now.",
 }
-"""Settings of earlier versions, and what to set instead."""
+"""Settings of earlier versions, and their replacements."""
 
 
 class Setting(Struct, frozen=True):
-    """What a setting means. For a string also which values are valid, and `requirement`, which the error of
+    """The meaning of a setting. For a string also the valid values, and `requirement`, which the error of
     another value names. A secret is masked wherever settings are shown."""
 
     meaning: str

@@ -122,7 +122,7 @@ def test_the_setting_of_the_site_names_its_engines(tmp_path: Path) -> None:
     assert labels(f"sherpa:{folder}", tmp_path) == {DEFAULT_SPEECH: f"vits {folder}"}
 
 
-def test_by_default_kokoro_speaks_if_it_is_installed_with_espeak_behind_it(tmp_path: Path) -> None:
+def test_by_default_kokoro_speaks_if_it_is_installed_and_espeak_is_the_fallback(tmp_path: Path) -> None:
     assert labels("auto", tmp_path) == {"espeak": "espeak"}
     tiny_voices.neural(tmp_path / "models" / "kokoro", ["zf_xiaobei"])
     assert labels("auto", tmp_path) == {KOKORO: "kokoro", ESPEAK: "espeak"}

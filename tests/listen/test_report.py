@@ -83,7 +83,7 @@ def test_the_voices_are_listed_by_how_well_they_are_understood(page: Path) -> No
     ]
 
 
-def test_the_best_voice_of_each_text_leaves_its_errors() -> None:
+def test_the_errors_of_the_best_voice_of_each_text_remain() -> None:
     found = listening()
     found.voices["zh-female-1"] = "zh-CN"
     found.short["zh"].append("another")

@@ -1,4 +1,4 @@
-"""The score counts what a person would call misheard, and nothing else."""
+"""The score counts misheard words and syllables, and nothing else."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_other_spellings_of_the_same_sounds_are_no_errors(said: str, heard: str)
         ("a wi fi spot", "a wife spot", 2, 4),
     ],
 )
-def test_what_was_misheard_is_counted(said: str, heard: str, errors: int, count: int) -> None:
+def test_misheard_words_are_counted(said: str, heard: str, errors: int, count: int) -> None:
     assert score(said, heard) == Score(errors, count)
 
 

@@ -1,4 +1,4 @@
-"""A compute node as its owner runs it: a process, and commands beside it."""
+"""A compute node as its owner runs it: a process, and commands."""
 
 import json
 import os

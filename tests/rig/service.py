@@ -1,4 +1,4 @@
-"""The service as an operator runs it: a process, and commands beside it."""
+"""The service as an operator runs it: a process, and commands."""
 
 import itertools
 import json

@@ -132,7 +132,7 @@ async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
     assert fractions[-1] == 1
 
 
-async def test_what_no_voice_can_speak_is_logged_and_counted(
+async def test_characters_that_no_voice_can_speak_are_logged_and_counted(
     engine: Kokoro, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -178,7 +178,7 @@ async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, t
         await engine.close()
 
 
-async def test_a_caller_that_leaves_ends_the_work(engine: Kokoro, tmp_path: Path) -> None:
+async def test_a_cancelled_call_ends_its_work(engine: Kokoro, tmp_path: Path) -> None:
     speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S))
     await until(lambda: engine._texts == 1)
     speaking.cancel()
@@ -241,7 +241,9 @@ async def test_a_full_piece_at_the_lowest_speed_is_spoken(engine: Kokoro, tmp_pa
     assert slow.seconds > 40
 
 
-async def test_a_text_that_waits_is_not_spoken_after_its_client_left(model: Path, tmp_path: Path) -> None:
+async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
+    model: Path, tmp_path: Path
+) -> None:
     engine = KokoroConfig(str(model)).build(EngineLimits(processes=1, queue_max=4, job_deadline_s=60), Path())
     await engine.start()
     left = asyncio.Event()

@@ -45,7 +45,7 @@ def test_a_syllable_in_symbols_of_the_model(syllable: str, expected: str) -> Non
 
 
 @pytest.mark.parametrize("pinyin", ["", "5", "a", "xyz1", "q5", "zhong6", "ha ha1"])
-def test_what_is_no_syllable(pinyin: str) -> None:
+def test_pinyin_that_is_no_syllable(pinyin: str) -> None:
     assert not is_syllable(pinyin)
     with pytest.raises(ValueError, match="not a syllable"):
         symbols(pinyin)
@@ -128,6 +128,6 @@ def test_the_phonemes_of_each_word() -> None:
     assert phonemes("你好世界") == ["ni↗xau↓", "ʂɨ↘ʨje↘"]
 
 
-def test_a_character_without_a_reading_is_left_out() -> None:
+def test_a_character_without_a_reading_is_omitted() -> None:
     assert not has_reading("\U000323a0")
     assert phonemes("你\U000323a0好") == ["ni↓", "xau↓"]

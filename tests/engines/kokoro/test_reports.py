@@ -1,4 +1,4 @@
-"""What users of other Kokoro servers report, with the tiny model: parts of a text that are missing, and
+"""Problems that users of other Kokoro servers report, with the tiny model: missing parts of a text, and
 requests that end the server."""
 
 import asyncio
@@ -41,7 +41,7 @@ async def seconds_of(engine: Kokoro, text: str) -> float:
 
 
 def expected_s(text: str) -> float:
-    """What the tiny model makes of all symbols of the text, with the pauses."""
+    """The length of the tiny model's sound of all symbols of the text, with the pauses."""
     found = pieces(text, "zh-CN", str)
     return sum((len(piece.phonemes) + 2) * SYMBOL_S + piece.pause_s for piece in found)
 

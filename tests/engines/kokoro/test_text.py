@@ -101,7 +101,7 @@ def test_a_text_without_a_sound_has_no_pieces(text: str) -> None:
     assert pieces(text, "zh-CN", letters) == []
 
 
-def test_what_is_not_spoken_is_counted() -> None:
+def test_characters_that_are_not_spoken_are_counted() -> None:
     assert unspoken("你好 hello αβ, 15%!") == Unspoken(0, ())
     assert unspoken("你好สวัสดี😀 привет") == Unspoken(11, ("Cyrillic", "Emoji", "Thai"))
     assert unspoken("\U000323a0") == Unspoken(1, ("Han",))
@@ -123,7 +123,7 @@ def test_pieces_fit_the_model(text: str, language: str) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["好", "好，", "好。", "好\n", "pat ", "v" * 700 + " "]), max_size=200))
-def test_nothing_is_left_out(parts: list[str]) -> None:
+def test_nothing_is_omitted(parts: list[str]) -> None:
     text = "".join(parts)
     spoken = "".join(piece.phonemes for piece in pieces(text, "zh-CN", letters))
     assert spoken.count("v") == text.count("v")

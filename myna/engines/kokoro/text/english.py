@@ -73,7 +73,7 @@ def spelled(letters: str) -> str:
 
 
 def symbols(ipa: str, *, british: bool = False, mandarin: bool = False) -> str:
-    """The phonemes of the model for espeak-ng's IPA; what the model has no symbol for is left out.
+    """The phonemes of the model for espeak-ng's IPA; sounds without a symbol are omitted.
 
     `mandarin`: for a Mandarin voice.
     """

@@ -66,7 +66,7 @@ _WORDS_IN_CAPITALS: Final = (
 )
 _AS_WORDS: Final = frozenset(_WORDS_IN_CAPITALS.split())
 _SPELLED_WORDS: Final = frozenset(("vip", "ai", "id", "ip", "ui", "ux", "tv", "pc", "dj", "ktv", "qq"))
-"""Acronyms that people also write in small letters."""
+"""Acronyms that people also write in lower case."""
 _SAID_AS: Final = ((regex.compile(r"\bSaaS\b"), "sass"), (regex.compile(r"\bPaaS\b"), "pass"))
 _LETTERS_MAX: Final = 5
 """A longer word in capitals is a word, not an acronym."""
@@ -79,7 +79,7 @@ class Spelled(msgspec.Struct, frozen=True):
 
 
 def addresses_in_words(text: str, *, chinese: bool) -> str:
-    """The text with its web and mail addresses in words; the scheme and www. are left out."""
+    """The text with its web and mail addresses in words; the scheme and www. are omitted."""
     said: str = _ADDRESS.sub(lambda found: _address(found[0], chinese), text)
     return said
 

@@ -6,7 +6,7 @@ from myna.engines.kokoro.text.words import Word, words
 
 
 def phonemes(text: str) -> list[str]:
-    """The phonemes of each word of a text in Han. Characters without a reading are left out."""
+    """The phonemes of each word of a text in Han. Characters without a reading are omitted."""
     sounds = (_sounds(word) for word in spoken_tones(words(text)))
     return [sound for sound in sounds if sound]
 

@@ -49,7 +49,7 @@ _MARKS: Final = {
 }
 _BY_STRENGTH: Final = ("", ",", ":", ";", "—", "…", ".", "!", "?")
 _PAUSES_S: Final = {",": 0.15, ";": 0.25, ":": 0.2, "—": 0.2, ".": 0.4, "!": 0.4, "?": 0.4, "…": 0.4}
-# Letters and digits of English, with what is between them. A full stop before a word is that of an
+# Letters and digits of English, with the characters between them. A full stop before a word is that of an
 # abbreviation, since the sentence is not at its end.
 _WRAPPED: Final = regex.compile(r"(?<=[\p{Ll},，、])[ \t]*\n[ \t]*(?=\p{Ll})")
 """A line break within a sentence."""
@@ -96,7 +96,7 @@ def pieces(text: str, language: str, english: English) -> list[Piece]:
 
 
 def unspoken(text: str) -> Unspoken:
-    """What the voices leave out of a text: letters of other scripts, rare Han, emoji."""
+    """The characters of a text that no voice speaks: letters of other scripts, rare Han, emoji."""
     left = [character for character in _clean(text) if not _is_spoken(character)]
     return Unspoken(len(left), tuple(sorted({_script(character) for character in left})))
 

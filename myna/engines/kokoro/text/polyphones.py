@@ -79,7 +79,7 @@ _COUNTING: Final = re.compile(r"[一二三四五六七八九十百千万亿两�
 _WEI_BECOMES: Final = re.compile(r"[作成称定视变分化换改誉评选任列转]$")
 _GROWING: Final = ("得", "着", "出", "大", "高", "胖", "满", "在")
 _CHILDREN: Final = "女婴幼孤胎健宠生娃男"
-"""儿 is a word behind these, not the ending of erhua."""
+"""儿 is a word after these, not the ending of erhua."""
 _AFTER_ERHUA: Final = "的了吗呢吧"
 _LE_ABLE: Final = re.compile(r"[不得]$")
 _HUAN_AFTER: Final = frozenset(
@@ -153,7 +153,7 @@ def _liao(before: str, _after: str) -> str:
 
 
 def _huan(before: str, after: str) -> str:
-    """还: huán 'give back' before what is given back, else hái 'still'."""
+    """还: huán 'return' before its object, else hái 'still'."""
     if _HUAN_BEFORE.search(after) and (before in _HUAN_AFTER or not after.startswith(("这", "那"))):
         return "huan2"
     return "hai2"

@@ -10,7 +10,7 @@ from typing import Final
 from myna.engines.kokoro.text.words import Word
 
 _DIGITS: Final = frozenset("零〇一二三四五六七八九幺十百")
-# 一 keeps its tone behind these: 第一, 星期一, 统一战线.
+# 一 keeps its tone after these: 第一, 星期一, 统一战线.
 _FIRST_AFTER: Final = frozenset("第期周统唯万之初归合专单划如逐惟")
 # A number that orders rather than counts, or in a sum: 一月, 一号楼, 一级, 一加一.
 _ORDERED: Final = frozenset("月号日楼班级等加减乘除")
@@ -76,7 +76,8 @@ def _tone_of_one(before: str, after: str, following: str) -> str:
 
 
 def _third(words: Sequence[Word], syllables: list[str]) -> list[str]:
-    """The first of two third tones is a second one: within a word, and beside a word of one syllable."""
+    """The first of two third tones is a second one within a word, and between words of which one has one
+    syllable."""
     changed = list(syllables)
     ends, end = set(), 0
     for word, following in itertools.pairwise(words):

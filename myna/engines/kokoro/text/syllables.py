@@ -1,6 +1,6 @@
 """Pinyin syllables in the symbols of the Kokoro model.
 
-The model was trained on IPA with an arrow for the tone behind the vowel: `hao3` is `xau↓`, `zhang1` is
+The model was trained on IPA with an arrow for the tone after the vowel: `hao3` is `xau↓`, `zhang1` is
 `ꭧa→ŋ`. The neutral tone has no arrow.
 """
 
