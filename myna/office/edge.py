@@ -104,7 +104,7 @@ class Office:
         if request.method != "POST":
             return await _handler(page.show)(visit)
         check_same_origin(request, self._parts.settings.base_url)
-        visit.form = await forms.read(request, page.form_max_bytes)
+        visit.form = await forms.read(request, page.form_max_bytes, self._parts.settings.body_timeout_s)
         if not page.recent or (visit.session and visit.session.stepped_up):
             return await _handler(page.submit)(visit)
         return await self._step_up(page, visit)

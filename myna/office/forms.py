@@ -1,5 +1,6 @@
 """Reads forms: bounded bodies, and fields as structs."""
 
+import asyncio
 from typing import TypeVar
 
 import msgspec
@@ -8,7 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from myna.errors import BodyTooLarge, InvalidRequest
+from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from myna.http.asgi_types import Message
 
 F = TypeVar("F", bound=Struct)
@@ -17,9 +18,9 @@ FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
 
 
-async def read(request: Request, max_bytes: int) -> FormData:
-    """The form of the request. Raises BodyTooLarge before more than `max_bytes` are read, InvalidRequest for
-    a body that is not a form."""
+async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
+    """The form of the request. Raises BodyTooLarge before more than `max_bytes` are read, BodyTooSlow if it
+    does not arrive in time, InvalidRequest for a body that is not a form."""
     read_bytes = 0
     receive = request.receive
 
@@ -33,7 +34,10 @@ async def read(request: Request, max_bytes: int) -> FormData:
 
     bounded = Request(request.scope, limited)
     try:
-        return await bounded.form(max_files=1, max_fields=FIELDS_MAX, max_part_size=FORM_MAX_BYTES)
+        async with asyncio.timeout(timeout_s):
+            return await bounded.form(max_files=1, max_fields=FIELDS_MAX, max_part_size=FORM_MAX_BYTES)
+    except TimeoutError:
+        raise BodyTooSlow(timeout_s) from None
     except MultiPartException as error:
         raise InvalidRequest(f"The form can't be read: {error.message}") from None
 

@@ -5,7 +5,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.rig.calls import Wire
 from tests.rig.office import PASSWORD, People, text_of
+from tests.rig.service import ServiceMaker
 
 
 def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) -> None:
@@ -107,6 +109,19 @@ def test_sign_out_ends_the_session_for_copies_of_the_cookie_too(people: People) 
 def test_a_form_that_is_too_large_is_refused(people: People) -> None:
     answer = people.visitor().post("/sign-in", name="x" * 70_000, password="y")
     assert answer.status == 413
+
+
+def test_a_form_that_arrives_too_slowly_is_refused(make_service: ServiceMaker) -> None:
+    service = make_service(speech="none", env={"MYNA_BODY_TIMEOUT_S": "0.5"}).start()
+    with Wire(service.root_url) as wire:
+        wire.head(
+            "POST /office/sign-in HTTP/1.1",
+            f"Origin: {service.root_url}",
+            "Content-Type: application/x-www-form-urlencoded",
+            "Content-Length: 100",
+        )
+        wire.send(b"name=x")
+        assert wire.answer().status == 400
 
 
 def test_the_page_says_that_a_password_is_wrong(people: People) -> None:
