@@ -21,15 +21,15 @@ SHAPES = {
     ("account", "list"): ACCOUNT,
     ("key", "list", LONG): [
         *("id", "name", "masked", "state", "scopes", "created_at", "expires_at", "revoked_at"),
-        *("calls", "ok_calls", "cost"),
+        *("calls", "ok_calls", "cost", "cap", "cap_used", "cap_renews_at"),
     ],
     ("channel", "list"): [
-        *("kind", "name", "url", "model", "priority", "key_env", "key", "enabled", "source"),
-        *("circuit", "last_error", "last_error_at"),
+        *("kind", "name", "url", "model", "priority", "key_env", "key", "key_stored", "enabled", "source"),
+        *("circuit", "retry_at", "last_error", "last_error_at"),
     ],
     ("voice", "list"): [
         *("voice_id", "name", "gender", "language", "source"),
-        *("by", "place", "hidden", "account", "status", "reason"),
+        *("recipe", "by", "place", "hidden", "account", "status", "reason"),
     ],
     ("settings", "list"): ["name", "value", "source", "meaning"],
 }
@@ -65,7 +65,7 @@ def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Cli)
     assert moment(row["created_at"]) in "\n".join(furnished.lines("account", "show", LONG))
     (key,) = json.loads(furnished.lines("key", "list", LONG, "--json")[0])
     assert key["expires_at"] == key["revoked_at"] == 0
-    assert furnished.lines("key", "list", LONG)[1].count("never") == 2
+    assert furnished.lines("key", "list", LONG)[1].count("never") == 3
 
 
 def test_a_time_is_in_utc_and_zero_is_never() -> None:

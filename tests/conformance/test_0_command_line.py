@@ -35,7 +35,7 @@ def test_a_key_issued_while_the_service_runs_works_at_once(service: Service, pro
     ended = run(service, program, "key", "issue", name, "--name", "n", "--scope", "chat", "--json")
     assert ended.returncode == 0, ended.stderr
     issued = json.loads(ended.stdout)
-    assert set(issued) == {"id", "key", "masked", "scopes", "expires_at"}
+    assert set(issued) == {"id", "name", "key", "masked", "scopes", "expires_at"}
     assert issued["scopes"] == ["chat"]
     assert issued["expires_at"] == 0
     assert call("GET", f"{service.base_url}/me", key=issued["key"]).status == 200
