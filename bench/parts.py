@@ -27,9 +27,10 @@ from myna.api.chat import ChatApi
 from myna.app import Service
 from myna.chat.complete import Chat
 from myna.engines.pool.admission import Slot
-from myna.http.asgi import Application, Request, Response
+from myna.http.asgi import Application, Request
 from myna.http.asgi_types import BODY_COMPLETE
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.responses import Response
 from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller, hash_of

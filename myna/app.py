@@ -33,9 +33,10 @@ from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.files.disk_threads import DiskThreads
-from myna.http.asgi import METRICS_PATH, Application, Routes, envelope, public_error
+from myna.http.asgi import METRICS_PATH, Application, Routes
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.cors import Cors
+from myna.http.responses import envelope, public_error
 from myna.http_client import HttpClient
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
@@ -375,19 +376,19 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's HTTP errors in the error envelope."""
     status = getattr(error, "status_code", 500)
     if status == 404:
-        return _answer(NotFound("There is no such path; see /openapi.json."))
+        return _answer(request, NotFound("There is no such path; see /openapi.json."))
     if status == 405:
         allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
-        return _answer(MethodNotAllowed(request.method, allow))
-    return _answer(InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
+        return _answer(request, MethodNotAllowed(request.method, allow))
+    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
 
 
 async def answer_for(request: Request, error: Exception) -> Response:
     """Errors of the fallback application in the error envelope."""
-    return _answer(public_error(error))
+    return _answer(request, public_error(error))
 
 
-def _answer(error: MynaError) -> Response:
-    answer = envelope(error)
+def _answer(request: Request, error: MynaError) -> Response:
+    answer = envelope(error, request.url.path)
     headers = dict(answer.headers or {})
     return Response(answer.body, answer.status, headers, media_type="application/json")

@@ -8,6 +8,7 @@ MynaError                    status  type                    when
 │   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
 │   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
 ├── Unauthorized             401     authentication_error    the key is not valid for this request
+│   ├── ScopeMissing         401     authentication_error    the key lacks the scope; 403 below /openai/v1
 │   └── NodeRefused          401     authentication_error    the node's token or credential is not valid
 ├── InsufficientUnits        402     insufficient_quota      the balance is below the price
 ├── CapReached               402     insufficient_quota      the key has used the units of its cap
@@ -43,10 +44,12 @@ from typing import ClassVar
 
 
 class MynaError(Exception):
-    """An error response. The message says what to change and contains no secret."""
+    """An error response. The message says what to change and contains no secret. `code` is OpenAI's word for
+    the error, below /openai/v1."""
 
     status: ClassVar[int] = HTTPStatus.INTERNAL_SERVER_ERROR
     type: ClassVar[str] = "server_error"
+    code: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, message: str) -> None:
@@ -113,7 +116,14 @@ class Unauthorized(MynaError):
     """The key is not valid for this request."""
 
     status, type = HTTPStatus.UNAUTHORIZED, "authentication_error"
+    code = "invalid_api_key"
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
+
+class ScopeMissing(Unauthorized):
+    """The key lacks the scope of the endpoint."""
+
+    code = "missing_scope"
 
 
 class NodeRefused(Unauthorized):
@@ -123,7 +133,7 @@ class NodeRefused(Unauthorized):
 class InsufficientUnits(MynaError):
     """The account has `balance` units; this call costs `units`."""
 
-    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, balance: int, units: int) -> None:
         super().__init__(
@@ -135,7 +145,7 @@ class CapReached(MynaError):
     """The key has used `used` of its `units` units per `period`, which renew at `renews_at`; this call costs
     `cost`."""
 
-    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, *, used: int, units: int, period: str, renews_at: str, cost: int) -> None:
         super().__init__(
@@ -147,7 +157,7 @@ class CapReached(MynaError):
 class StorageQuotaReached(MynaError):
     """The account stores `stored_mib` MiB of audio and samples and may store `mib_max`."""
 
-    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, stored_mib: int, mib_max: int) -> None:
         super().__init__(
@@ -159,7 +169,7 @@ class StorageQuotaReached(MynaError):
 class SpeechNotInScope(MynaError):
     """A chat instruction asked for speech; the key has no `tts` scope."""
 
-    status, type = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"
+    status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 
     def __init__(self) -> None:
         super().__init__(
@@ -177,6 +187,7 @@ class NotFound(MynaError):
     """There is no such object for this caller."""
 
     status, type = HTTPStatus.NOT_FOUND, "not_found_error"
+    code = "not_found"
 
 
 class StaleLease(MynaError):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from myna import activity, caps
 from myna.activity import Actor
 from myna.caps import Cap
-from myna.errors import CommandError, Unauthorized
+from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
@@ -134,7 +134,7 @@ async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
     if key.account_disabled_at:
         raise Unauthorized("The account of this API key is disabled; ask the operator.")
     if caller.scope & ~Scope(key.scopes):
-        raise Unauthorized(f"This API key lacks the {caller.scope.names[0]} scope; use one that has it.")
+        raise ScopeMissing(f"This API key lacks the {caller.scope.names[0]} scope; use one that has it.")
     return found
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from myna import errors
 from myna.errors import MynaError
-from myna.http.asgi import envelope, public_error
+from myna.http.responses import envelope, public_error
 
 MADE = {
     errors.MynaError: errors.MynaError("m"),
@@ -30,6 +30,7 @@ MADE = {
     errors.RangeNotSatisfiable: errors.RangeNotSatisfiable(500),
     errors.NodeTooOld: errors.NodeTooOld(7),
     errors.Unauthorized: errors.Unauthorized("m"),
+    errors.ScopeMissing: errors.ScopeMissing("m"),
     errors.NodeRefused: errors.NodeRefused("m"),
     errors.InsufficientUnits: errors.InsufficientUnits(3, 5),
     errors.CapReached: errors.CapReached(used=9, units=10, period="day", renews_at="2026-01-01", cost=2),
@@ -128,6 +129,23 @@ def test_the_envelope_of_every_error(error: MynaError) -> None:
     assert dict(answer.headers or {}) == HEADERS.get(type(error), HEADERS.get(answer.status, {}))
     ends = errors.BodyTooLarge | errors.BodyTooSlow | errors.TooManyBodies | errors.ShuttingDown
     assert answer.close is isinstance(error, ends)
+
+
+@pytest.mark.parametrize("error", MADE.values(), ids=lambda error: type(error).__name__)
+def test_the_envelope_of_every_error_below_openai(error: MynaError) -> None:
+    answer = envelope(error, "/openai/v1/chat/completions")
+    body = msgspec.json.decode(answer.body)["error"]
+    assert list(body) == ["message", "type", "param", "code"]
+    assert body["message"] == error.message and body["code"] == error.code
+    missing = isinstance(error, errors.ScopeMissing)
+    assert answer.status == (403 if missing else int(error.status))
+
+
+def test_the_field_at_fault_is_the_param_of_a_bad_request() -> None:
+    answer = envelope(errors.InvalidRequest("stream_options.x: must be true."), "/openai/v1/x")
+    assert msgspec.json.decode(answer.body)["error"]["param"] == "stream_options.x"
+    answer = envelope(errors.NotFound("model: unknown."), "/openai/v1/x")
+    assert msgspec.json.decode(answer.body)["error"]["param"] is None
 
 
 @pytest.mark.parametrize("refused", [errors.Overloaded, errors.NoSpeechChannel])

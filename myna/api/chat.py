@@ -4,7 +4,8 @@ from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
-from myna.http.asgi import Request, Response
+from myna.http.asgi import Request
+from myna.http.responses import Response
 from myna.keys import Scope
 from myna.wire.encode import to_json
 from myna.wire.v1 import MODELS, Model, ModelList

@@ -2,7 +2,8 @@
 
 from myna.api import units
 from myna.api.auth import KeyAuth
-from myna.http.asgi import Request, Response
+from myna.http.asgi import Request
+from myna.http.responses import Response
 from myna.keys import Scope
 from myna.store.database import Database
 from myna.store.queries import keys as store

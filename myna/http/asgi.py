@@ -7,27 +7,24 @@ application, whose errors have the same envelope.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import parse_qsl
-
-from msgspec import Struct
 
 from myna.errors import (
     BodyTooLarge,
     BodyTooSlow,
     CallAbandoned,
     CommitInDoubt,
-    InternalError,
     InvalidRequest,
     MethodNotAllowed,
     MynaError,
     ShuttingDown,
-    TooManyBodies,
     Unauthorized,
 )
 from myna.http.asgi_types import (
     BODY_COMPLETE,
     EOF_RECEIVED,
+    OPEN_STREAM,
     RESPOND,
     App,
     Message,
@@ -42,49 +39,46 @@ from myna.http.asgi_types import (
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.cors import Cors
 from myna.http.request_ids import request_id_of
+from myna.http.responses import Response, envelope, public_error
+from myna.http.stream import Header, ResponseStream
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
 from myna.telemetry.access_log import AccessLog, CompletedRequest
-from myna.wire.encode import to_json
-from myna.wire.v1 import ErrorAnswer, ErrorBody
 
 log = logging.getLogger(__name__)
 
-JSON = b"application/json"
 METRICS_PATH = "/metrics"
 HEALTH_PATHS = (b"/healthz", b"/readyz", METRICS_PATH.encode())
 """Health checks and metrics are also answered over the limit on connections."""
-CORS_PREFIX = "/v1/"
-"""CORS applies to the paths below this prefix."""
+CORS_PREFIXES = ("/v1/", "/openai/v1/")
+"""CORS applies to the paths below these prefixes."""
 LOGGED_PATH_MAX_CHARS = 200
 QUERY_PARAMETERS_MAX = 100
 UNANSWERED = 0
 """The status in log and metrics of a request that got no response."""
+STREAMED = 200
+"""The status in log and metrics of a request whose response was a stream, complete or not."""
 IN_DOUBT = "commit_in_doubt"
 """The error type in the access log of a request that got no response because a commit is in doubt."""
-
-
-class Response(Struct, frozen=True):
-    """A response. `close` closes the connection after it and discards what the client still sends."""
-
-    body: bytes
-    status: int = 200
-    headers: Mapping[str, str] | None = None
-    close: bool = False
-    media_type: bytes = JSON
 
 
 class Request:
     """A request as passed to a handler. Header names are in lower case."""
 
     __slots__ = (
-        "_counted_bytes", "_has_duplicates", "_headers", "_key_hash", "_receive", "_scope", "limits",
+        "_added", "_counted_bytes", "_has_duplicates", "_headers", "_key_hash", "_receive", "_scope",
+        "limits", "opened",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, limits: "BodyLimits") -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, limits: "BodyLimits", added: Sequence[Header] = ()
+    ) -> None:
+        """`added` are headers of every response, in addition to those of the handler."""
         self._scope = scope
         self._receive = receive
+        self._added = added
         self.limits = limits
+        self.opened: ResponseStream | None = None
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._has_duplicates = len(self._headers) < len(scope["headers"])
         self._counted_bytes = 0
@@ -198,6 +192,12 @@ class Request:
         """Whether the process is shutting down: long polls end now."""
         return stopping(self._scope)
 
+    def stream(self) -> ResponseStream:
+        """The response as a stream, of which nothing is sent yet. Call it once, after the body was read."""
+        headers = [(b"x-request-id", request_id_of(self._scope).encode()), *self._added]
+        self.opened = self._scope[OPEN_STREAM](headers)
+        return self.opened
+
     async def disconnected(self) -> None:
         """Returns when the client has closed the connection or its sending side. The two can't be told apart
         before something is written. Call it after the body has been read."""
@@ -221,7 +221,7 @@ class Request:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response | ResponseStream]]
 Routes = Mapping[str, Mapping[str, Handler]]
 """Handlers by path and method."""
 
@@ -248,13 +248,16 @@ class Application:
         details = access.begin()
         path = scope["path"]
         methods = self._routes.get(path)
-        if self._cors is not None and path.startswith(CORS_PREFIX):
-            send = with_headers(send, self._cors.answer(scope["headers"]))
+        added: list[Header] = []
+        if self._cors is not None and path.startswith(CORS_PREFIXES):
+            added = self._cors.answer(scope["headers"])
+            send = with_headers(send, added)
             scope.pop(RESPOND, None)  # it would send the response without these headers
         if methods is None:
             status = await self._fall_back(scope, receive, send, request_id)
         else:
-            status = await self._serve(methods, scope, receive, send, request_id)
+            request = Request(scope, receive, self._limits, added)
+            status = await self._serve(methods, request, scope, receive, send)
         seconds = time.perf_counter() - started
         route, logged_path = (path, path) if methods else ("other", logs.masked(path[:LOGGED_PATH_MAX_CHARS]))
         self._access.record(
@@ -287,9 +290,8 @@ class Application:
         )
 
     async def _serve(
-        self, methods: Mapping[str, Handler], scope: Scope, receive: Receive, send: Send, request_id: str
+        self, methods: Mapping[str, Handler], request: Request, scope: Scope, receive: Receive, send: Send
     ) -> int:
-        request = Request(scope, receive, self._limits)
         try:
             handler = methods.get(scope["method"]) or self._preflight(methods, scope)
             if handler is None:
@@ -303,19 +305,27 @@ class Application:
                 exc_info=doubt.__cause__,
             )
             access.details().error_type = IN_DOUBT
+            if request.opened is not None and request.opened.started:
+                request.opened.abort()
+                return STREAMED
             await abort(scope, receive)
             return UNANSWERED
         except asyncio.CancelledError:
-            response = envelope(CallAbandoned())
+            response = envelope(CallAbandoned(), request.path)
         except Exception as error:
-            response = envelope(public_error(error))
+            response = envelope(public_error(error), request.path)
         finally:
             request.release()
-        await _respond(response, scope, receive, send, request_id)
+        if request.opened is not None and request.opened.started:
+            request.opened.abort()  # unless it is complete
+            return STREAMED
+        if isinstance(response, ResponseStream):
+            raise AssertionError("a handler returned a stream that it did not start")
+        await _respond(response, scope, receive, send, request_id_of(scope))
         return response.status
 
     def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
-        if self._cors is None or not scope["path"].startswith(CORS_PREFIX):
+        if self._cors is None or not scope["path"].startswith(CORS_PREFIXES):
             return None
         headers = self._cors.preflight(scope["method"], scope["headers"], methods)
         if headers is None:
@@ -344,30 +354,10 @@ class Application:
             await self._fallback(scope, receive, send_and_note_status)
         except Exception as error:
             if not status:
-                response = envelope(public_error(error))
+                response = envelope(public_error(error), scope["path"])
                 await _respond(response, scope, receive, send, request_id)
                 return response.status
         return status
-
-
-def public_error(error: Exception) -> MynaError:
-    """The error to send to the client: a MynaError, or an InternalError whose cause is only in the log."""
-    if isinstance(error, MynaError):
-        if isinstance(error, InternalError):
-            log.error("%s", error.message)
-        return error
-    log.error("unhandled exception", exc_info=error)
-    return InternalError("Something went wrong on our side; the log has it under this request's id.")
-
-
-def envelope(error: MynaError) -> Response:
-    """The response for an error. Records the type of the error and its message."""
-    details = access.details()
-    details.error_type = error.type
-    details.message = error.message
-    body = ErrorAnswer(ErrorBody(error.message, error.type, int(error.status)))
-    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
-    return Response(body=to_json(body), status=int(error.status), headers=error.headers, close=close)
 
 
 async def _respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:

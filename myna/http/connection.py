@@ -21,9 +21,12 @@ from uvicorn.protocols.http.httptools_impl import (
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
-from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application, envelope
-from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, RESPOND, STOPPING
+from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
+from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, RESPOND, STOPPING
+from myna.http.head_rules import header_error
 from myna.http.request_ids import request_id_of
+from myna.http.responses import envelope
+from myna.http.stream import Header, ResponseStream
 from myna.ids import new_name
 
 HEADERS_MAX_BYTES = 64 * 1024
@@ -45,6 +48,7 @@ class Protocol(HttpToolsProtocol):
     that a response stays unread."""
 
     config: "ServerConfig"
+    url = b""  # of the last request head
     _read_bytes = 0
     _read_starts_head = False  # this read begins with a request head
     _head_bytes = 0  # upper bound: all reads that contain part of this head
@@ -58,6 +62,7 @@ class Protocol(HttpToolsProtocol):
     _in_keep_alive = False
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    _stream: ResponseStream | None = None  # of the request in progress
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(WriteBuffer(transport, self.config.flush_queue))
@@ -72,6 +77,8 @@ class Protocol(HttpToolsProtocol):
         self.config.over_limit_count -= self._over_limit
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        if self._stream is not None:
+            self._stream.lose()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
         """The client has closed its sending side. Complete requests are answered before the connection is
@@ -83,6 +90,8 @@ class Protocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
         if self._active_cycle is not None:
             self._active_cycle.message_event.set()
+        if self._stream is not None:
+            self._stream.lose()
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -110,6 +119,7 @@ class Protocol(HttpToolsProtocol):
         self._overhead_bytes = self._read_bytes if self._read_starts_head else 0
         self._read_starts_head = False
         self.scope[RESPOND] = self._respond  # type: ignore[literal-required]  # ours
+        self.scope[OPEN_STREAM] = self._open_stream  # type: ignore[literal-required]  # ours
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]  # ours
         self.scope[STOPPING] = self.config.is_stopping  # type: ignore[literal-required]  # ours
         self.scope[EOF_RECEIVED] = self._is_eof_received  # type: ignore[literal-required]  # ours
@@ -136,7 +146,7 @@ class Protocol(HttpToolsProtocol):
             self._refusal = Overloaded()
             raise ValueError("too many connections")
         names = list(map(_NAME, self.headers))
-        if reason := _header_error(names, self.headers, self.parser.get_http_version()):
+        if reason := header_error(names, self.headers, self.parser.get_http_version()):
             self._refusal = InvalidRequest(f"The request is no valid HTTP: {reason}.")
             raise ValueError(reason)
 
@@ -192,6 +202,44 @@ class Protocol(HttpToolsProtocol):
         self.on_response_complete()
         return True
 
+    # The response that is sent while it is made: see `stream.py`.
+
+    def _open_stream(self, headers: list[Header]) -> ResponseStream:
+        cycle = cast(RequestResponseCycle, self._active_cycle)
+        chunked = cycle.scope["http_version"] == "1.1"
+        if not chunked:
+            cycle.keep_alive = False  # the end of the connection is the end of the body
+        self._stream = ResponseStream(self, [*cycle.default_headers, *headers], chunked=chunked)
+        if cycle.disconnected or self._eof_received:
+            self._stream.lose()
+        return self._stream
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self._active_cycle is not None and self._active_cycle.keep_alive
+
+    def write_stream(self, data: bytes) -> None:
+        cast(RequestResponseCycle, self._active_cycle).response_started = True
+        self.transport.write(data)
+
+    def finish_stream(self) -> None:
+        cycle = cast(RequestResponseCycle, self._active_cycle)
+        self._stream = None
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def give_up_stream(self) -> None:
+        self._stream = None
+        cast(RequestResponseCycle, self._active_cycle).disconnected = True  # uvicorn expects no end of it
+        self.transport.close()
+        self._start_write_timer()
+
+    async def drained(self) -> None:
+        await self.flow.drain()
+
     def _is_eof_received(self) -> bool:
         return self._eof_received
 
@@ -208,10 +256,14 @@ class Protocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._start_write_timer()
+        if self._stream is not None and self._stream.on_pause is not None:
+            self._stream.on_pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stop_write_timer()
+        if self._stream is not None and self._stream.on_resume is not None:
+            self._stream.on_resume()
 
     def send_400_response(self, msg: str) -> None:
         """Refuses invalid or oversized input. Responses to earlier requests are sent first."""
@@ -297,7 +349,7 @@ class Protocol(HttpToolsProtocol):
         request_id = request_id_of(self.cycle.scope) if logged_by_app else new_name()  # type: ignore[arg-type]
         if not logged_by_app:
             self._log_refusal(error, request_id, int(error.status))
-        response = envelope(error)
+        response = envelope(error, self.url.decode(errors="replace"))
         headers = {
             "content-type": "application/json",
             "content-length": str(len(response.body)),
@@ -313,21 +365,6 @@ class Protocol(HttpToolsProtocol):
     def _log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
         if isinstance(self.app, Application):
             self.app.log_refusal(error, request_id, status)
-
-
-def _header_error(names: list[bytes], headers: list[tuple[bytes, bytes]], version: str) -> str:
-    """Why RFC 9112 (3.2, 6.1) requires a refusal of a head that the parser accepts; "" for a valid head."""
-    if version not in ("1.0", "1.1"):
-        return "send HTTP/1.1"
-    hosts = names.count(b"host")
-    if hosts != 1 and (hosts or version == "1.1"):
-        return "duplicate header Host" if hosts else "the header Host is missing"
-    if b"transfer-encoding" not in names:
-        return ""
-    if version == "1.0" or b"content-length" in names or names.count(b"transfer-encoding") > 1:
-        return "send either Content-Length or, in HTTP/1.1, one Transfer-Encoding"
-    coding = headers[names.index(b"transfer-encoding")][1]
-    return "" if coding.strip().lower() == b"chunked" else "the only supported Transfer-Encoding is chunked"
 
 
 class ServerConfig(uvicorn.Config):

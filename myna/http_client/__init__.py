@@ -25,12 +25,14 @@ from myna.http_client.errors import (
     TimedOut,
     Unreachable,
 )
+from myna.http_client.flow import Flow
 
 __all__ = [
     "Accept",
     "AnswerTooLarge",
     "ClientResponse",
     "ConnectionBroken",
+    "Flow",
     "HttpClient",
     "IdleTimedOut",
     "RequestFailed",

@@ -21,6 +21,7 @@ from myna.http_client.connection import (
     Sink,
 )
 from myna.http_client.errors import ConnectionBroken, TimedOut, Unreachable
+from myna.http_client.flow import Flow
 from myna.http_client.idle import REUSE_AFTER_S, IdleConnections
 from myna.http_client.target import Origin, target_of
 
@@ -68,12 +69,14 @@ class HttpClient:
         answer_max_bytes: int,
         sink: Sink | None = None,
         accept: Accept | None = None,
+        flow: Flow | None = None,
     ) -> ClientResponse:
         """Sends `body` and returns the whole response, of any status.
 
         With a `sink`, the body goes there piece by piece if `accept(status, headers)` is true; the response's
         `body` is empty then, and any other response's body is truncated to 64 KiB. Both run on the event loop
-        and must not block. An exception that one raises ends the call and is raised.
+        and must not block. An exception that one raises ends the call and is raised. `flow` pauses the
+        reading of the body.
 
         `deadline_s` covers waiting for a connection, connecting, sending and reading. Raises RequestFailed;
         ValueError for an unknown method.
@@ -90,6 +93,7 @@ class HttpClient:
             answer_max_bytes=answer_max_bytes,
             sink=sink,
             accept=accept,
+            flow=flow,
         )
         if self._slots.locked():
             await self._wait_for_slot(call.deadline)

@@ -12,6 +12,7 @@ import msgspec
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.http_client.errors import AnswerTooLarge, ConnectionBroken, IdleTimedOut, TimedOut, Unreachable
+from myna.http_client.flow import Flow
 from myna.http_client.target import Origin
 
 HEAD_MAX_BYTES: Final = 65_536
@@ -64,6 +65,7 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     answer_max_bytes: int
     sink: Sink | None
     accept: Accept | None
+    flow: Flow | None = None
 
 
 class NotSent(Unreachable):
@@ -138,9 +140,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._received_at = time.monotonic()
         self._transport.write(call.message)
         self._set_timeout(future)
+        if call.flow is not None:
+            call.flow.attach(self)
         try:
             return await future
         finally:
+            if call.flow is not None:
+                call.flow.detach()
             self._timeouts.remove(future)
             self._future = None
             del future  # its exception refers to this frame: a reference cycle
@@ -170,8 +176,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         deadline = min(self._call.deadline, self._received_at + self._call.idle_s)
         self._timeouts.add(future, deadline, self._timed_out)
 
+    def pause(self) -> None:
+        """Reads nothing more for the present."""
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Reads again. The server's silence counts from now on."""
+        self._received_at = time.monotonic()
+        if self.open and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def _timed_out(self) -> None:
         now = time.monotonic()
+        if self._call.flow is not None and self._call.flow.paused:
+            self._received_at = now
         if now >= self._call.deadline:
             self.fail(TimedOut(f"{self.origin} sent no whole response before the deadline."))
         elif now >= self._received_at + self._call.idle_s:

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from myna.errors import CommandError, MynaError, NotFound
-from myna.http.asgi import public_error
+from myna.http.responses import public_error
 from myna.office import forms
 from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES

@@ -26,10 +26,11 @@ from myna.chat.intent import speech_text
 from myna.engines.openai.text import cut
 from myna.errors import InvalidRequest
 from myna.http import server
-from myna.http.asgi import Request, public_error
+from myna.http.asgi import Request
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.connection import Protocol
+from myna.http.responses import public_error
 from myna.http_client import ClientResponse, HttpClient
 from myna.http_client.connection import ClientConnection
 from myna.http_client.errors import AnswerTooLarge

@@ -5,8 +5,9 @@ from unittest.mock import AsyncMock
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from myna.http.asgi import Request, Response
+from myna.http.asgi import Request
 from myna.http.connection import Protocol
+from myna.http.responses import Response
 from tests.http.local_server import LocalServer, local_server, until
 
 pytestmark = pytest.mark.anyio

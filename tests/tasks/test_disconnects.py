@@ -9,8 +9,9 @@ import pytest
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
-from myna.http.asgi import BodyLimits, Request, Response
+from myna.http.asgi import BodyLimits, Request
 from myna.http.body_limits import BodyBudget
+from myna.http.responses import Response
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from myna.errors import Unavailable
-from myna.http.asgi import Handler, Request, Response
+from myna.http.asgi import Handler, Request
+from myna.http.responses import Response
+from myna.http.stream import ResponseStream
 from myna.wire.farm import SLOTS_MAX
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ class ConcurrencyLimits:
     def limited(self, handler: Handler) -> Handler:
         """`handler` that raises Unavailable if too many requests are being served."""
 
-        async def serve(request: Request) -> Response:
+        async def serve(request: Request) -> Response | ResponseStream:
             with (
                 _slot(self._addresses, request.address, PER_ADDRESS_MAX, "address"),
                 _slot(self._nodes, request.authorization or b"", PER_NODE_MAX, "node"),
@@ -44,7 +46,7 @@ class ConcurrencyLimits:
     def limited_join(self, handler: Handler) -> Handler:
         """Like `limited`, for requests without a credential."""
 
-        async def serve(request: Request) -> Response:
+        async def serve(request: Request) -> Response | ResponseStream:
             with _slot(self._joins, "", JOINS_MAX, "site"):
                 return await handler(request)
 

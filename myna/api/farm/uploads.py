@@ -27,7 +27,8 @@ from myna.errors import (
 from myna.farm.tasks import Tasks
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
-from myna.http.asgi import Request, Response, envelope
+from myna.http.asgi import Request
+from myna.http.responses import Response, envelope
 from myna.store.batch import Audio
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace

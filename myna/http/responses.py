@@ -1,0 +1,74 @@
+"""A whole response, and the responses for errors in the two shapes that clients expect."""
+
+import logging
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from msgspec import Struct
+
+from myna.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    InternalError,
+    InvalidRequest,
+    MynaError,
+    ScopeMissing,
+    ShuttingDown,
+    TooManyBodies,
+)
+from myna.telemetry import access_log as access
+from myna.wire.encode import to_json
+from myna.wire.openai import OpenAIError, OpenAIErrorBody
+from myna.wire.v1 import ErrorAnswer, ErrorBody
+
+log = logging.getLogger(__name__)
+
+JSON = b"application/json"
+OPENAI_PREFIX = "/openai/"
+"""Errors below this path have the shape of OpenAI's API; all others that of /v1."""
+_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
+
+
+class Response(Struct, frozen=True):
+    """A response. `close` closes the connection after it and discards what the client still sends."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+    close: bool = False
+    media_type: bytes = JSON
+
+
+def public_error(error: Exception) -> MynaError:
+    """The error to send to the client: a MynaError, or an InternalError whose cause is only in the log."""
+    if isinstance(error, MynaError):
+        if isinstance(error, InternalError):
+            log.error("%s", error.message)
+        return error
+    log.error("unhandled exception", exc_info=error)
+    return InternalError("Something went wrong on our side; the log has it under this request's id.")
+
+
+def envelope(error: MynaError, path: str = "") -> Response:
+    """The response for an error of a request to `path`. Records the type of the error and its message."""
+    details = access.details()
+    details.error_type = error.type
+    details.message = error.message
+    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
+    if path.startswith(OPENAI_PREFIX):
+        status = HTTPStatus.FORBIDDEN if isinstance(error, ScopeMissing) else error.status
+        body = to_json(openai_error(error))
+    else:
+        status = error.status
+        body = to_json(ErrorAnswer(ErrorBody(error.message, error.type, int(status))))
+    return Response(body=body, status=int(status), headers=error.headers, close=close)
+
+
+def openai_error(error: MynaError) -> OpenAIError:
+    """The error in the shape of OpenAI's API. `param` is the field with which a 400's message begins."""
+    field = _FIELD.match(error.message) if isinstance(error, InvalidRequest) else None
+    body = OpenAIErrorBody(
+        message=error.message, type=error.type, param=field[1] if field else None, code=error.code
+    )
+    return OpenAIError(body)

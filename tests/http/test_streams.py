@@ -1,0 +1,191 @@
+"""A response that is sent while it is made: its framing, its end, and what a client's disconnect does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from myna.http.asgi import Request
+from myna.http.stream import ResponseStream
+from tests.http.local_server import WAIT_S, LocalServer, RawConnection, local_server, until
+
+pytestmark = pytest.mark.anyio
+
+Handler = Callable[[LocalServer, Request], Awaitable[ResponseStream]]
+TYPE = b"text/event-stream"
+HIGH_WATER_BYTES = 65536
+
+
+async def head(client: RawConnection) -> bytes:
+    async with asyncio.timeout(WAIT_S):
+        return await client.reader.readuntil(b"\r\n\r\n")
+
+
+async def rest(client: RawConnection) -> bytes:
+    async with asyncio.timeout(WAIT_S):
+        return await client.reader.read()
+
+
+def handled(monkeypatch: pytest.MonkeyPatch, handler: Handler) -> None:
+    """Has `/blocked` answer so."""
+    monkeypatch.setattr(LocalServer, "block", handler)
+
+
+async def test_each_part_is_a_chunk_that_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        stream = request.stream()
+        stream.start({"X-Units-Cost": "1"}, TYPE)
+        stream.write(b"one")
+        await local.release.wait()
+        stream.write(b"")
+        stream.write(b"three" * 4)
+        stream.end()
+        return stream
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        lines = (await head(client)).lower().split(b"\r\n")
+        assert lines[0] == b"http/1.1 200 ok"
+        for line in (b"content-type: text/event-stream", b"transfer-encoding: chunked", b"x-units-cost: 1"):
+            assert line in lines
+        assert any(line.startswith(b"x-request-id: ") for line in lines)
+        assert await client.reader.readexactly(8) == b"3\r\none\r\n"
+        local.release.set()
+        assert await client.reader.readexactly(31) == b"14\r\n" + b"three" * 4 + b"\r\n0\r\n\r\n"
+        client.ask()
+        assert (await head(client)).startswith(b"HTTP/1.1 200 OK")  # the connection is used again
+
+
+async def test_an_http_1_0_client_gets_the_body_without_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        stream = request.stream()
+        stream.start({}, TYPE)
+        stream.write(b"one")
+        stream.write(b"two")
+        stream.end()
+        return stream
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.send(b"GET /blocked HTTP/1.0\r\n\r\n")
+        assert b"transfer-encoding" not in (await head(client)).lower()
+        assert await rest(client) == b"onetwo"
+
+
+async def test_an_exception_before_the_start_is_an_error_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        request.stream()
+        raise RuntimeError("a handler that fails")
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        status, body = await client.answer()
+        assert status == 500 and b"server_error" in body
+
+
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
+async def test_an_exception_after_the_start_closes_without_the_last_chunk(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        stream = request.stream()
+        stream.start({}, TYPE)
+        stream.write(b"one")
+        raise error
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        await head(client)
+        assert await rest(client) == b"3\r\none\r\n"
+        await until(lambda: local.connections == 0)
+
+
+@pytest.mark.parametrize("how", ["reset", "end of file"])
+async def test_a_disconnect_is_told_at_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    told = asyncio.Event()
+    seen: list[ResponseStream] = []
+
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        stream = request.stream()
+        stream.on_disconnect = told.set
+        local.started += 1
+        await local.release.wait()
+        stream.start({}, TYPE)
+        stream.write(b"nobody reads this")
+        await stream.drained()
+        stream.end()
+        seen.append(stream)
+        return stream
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        await until(lambda: local.started == 1)
+        if how == "reset":
+            client.reset()
+        else:
+            client.writer.write_eof()
+        async with asyncio.timeout(WAIT_S):
+            await told.wait()
+        local.release.set()
+        await until(lambda: bool(seen))
+        assert seen[0].disconnected and not seen[0].sent
+        await until(lambda: local.connections == 0)
+
+
+async def test_a_client_that_does_not_read_pauses_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    part = b"x" * 16_000
+    written = 0
+
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        nonlocal written
+        stream = request.stream()
+        stream.on_pause = lambda: events.append("pause")
+        stream.on_resume = lambda: events.append("resume")
+        stream.start({}, TYPE)
+        while not events:
+            stream.write(part)
+            written += 1
+            await asyncio.sleep(0)
+        await stream.drained()
+        stream.end()
+        return stream
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.ask()
+        await until(lambda: events == ["pause"])
+        (protocol,) = local.server.server_state.connections
+        assert protocol.transport.get_write_buffer_size() <= HIGH_WATER_BYTES + len(part) + 100
+        client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        await head(client)
+        async with asyncio.timeout(WAIT_S):
+            body = b""
+            while not body.endswith(b"\r\n0\r\n\r\n"):
+                body += await client.reader.read(65536)
+        assert body.count(b"x") == written * len(part)
+        assert events == ["pause", "resume"]
+
+
+async def test_a_control_character_in_a_header_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(local: LocalServer, request: Request) -> ResponseStream:
+        stream = request.stream()
+        stream.start({"x-one": "a\r\nx-more: b"}, TYPE)
+        return stream
+
+    handled(monkeypatch, answer)
+    async with local_server() as local:
+        client = await local.connect()
+        client.ask()
+        assert (await client.answer())[0] == 500
