@@ -8,9 +8,6 @@ import os
 from collections.abc import AsyncIterator, Mapping
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from myna import settings as settings_module
@@ -19,7 +16,9 @@ from myna.api.chat import ChatApi
 from myna.api.farm.handlers import FarmApi
 from myna.api.health import HealthApi
 from myna.api.me import MeApi
+from myna.api.openai.audio import OpenAIAudio
 from myna.api.openapi import OpenApi
+from myna.api.page_errors import EXCEPTION_HANDLERS
 from myna.api.speech import SpeechApi
 from myna.api.uploads import UploadsApi
 from myna.channels import Channels, restore_circuits
@@ -28,7 +27,7 @@ from myna.config import ConfigCache
 from myna.engines.inspector.inspector import Inspector
 from myna.engines.interface import Engine, EngineFailed, EngineLimits
 from myna.engines.registry import AUTO, ESPEAK, site_engines
-from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NoSpeechChannel, NotFound
+from myna.errors import NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
@@ -36,7 +35,6 @@ from myna.files.disk_threads import DiskThreads
 from myna.http.asgi import METRICS_PATH, Application, Routes
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.cors import Cors
-from myna.http.responses import envelope, public_error
 from myna.http_client import HttpClient
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
@@ -54,6 +52,7 @@ from myna.store.database import Database, connect
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 from myna.telemetry import logs
@@ -87,6 +86,7 @@ class Service:
         self.config = config
         self.audio = AudioStore(settings.data_folder / "audio")
         self.samples = SampleStore(settings.data_folder / "samples")
+        self.spool = Spool(settings.data_folder / "spool")
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
@@ -119,6 +119,18 @@ class Service:
             tasks=self.tasks,
             planner=self.planner,
             audio=self.audio,
+        )
+        self.openai_audio = OpenAIAudio(
+            settings=settings,
+            db=db,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            spool=self.spool,
         )
         self.chat = Chat(
             settings=settings,
@@ -176,6 +188,7 @@ class Service:
             channels=self.channels,
             audio=self.audio,
             samples=self.samples,
+            spool=self.spool,
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
@@ -187,6 +200,7 @@ class Service:
             while refunded := await self.ledger.recover():
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
+        await asyncio.to_thread(self.spool.prepare)
         await self.space.refresh()
         await self._start_engines()
         await self.tasks.start()
@@ -222,6 +236,7 @@ class Service:
         await asyncio.gather(*(engine.close() for engine in self.engines.values()))
         await self.inspector.close()
         await self.recordings.close()
+        await self.openai_audio.close()
         await self.http_client.close()
 
     async def _missing(self) -> dict[str, str]:
@@ -264,6 +279,7 @@ class Service:
         )
         return {
             **farm.routes(),
+            **self.openai_audio.routes(),
             "/v1/me": {"GET": me.me},
             "/v1/models": {"GET": chat.models},
             "/v1/chat/completions": {"POST": chat.completions},
@@ -341,7 +357,7 @@ def create(
 
     fallback = Starlette(
         lifespan=lifespan,
-        exception_handlers={HTTPException: _http_error, MynaError: answer_for, Exception: answer_for},
+        exception_handlers=EXCEPTION_HANDLERS,
     )
     fallback.router.redirect_slashes = False
     limits = BodyLimits(
@@ -370,25 +386,3 @@ def speech_engines(settings: Settings) -> dict[str, Engine]:
         account_max=settings.speech_account_max,
     )
     return site_engines(settings.speech, settings.data_folder, limits)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's HTTP errors in the error envelope."""
-    status = getattr(error, "status_code", 500)
-    if status == 404:
-        return _answer(request, NotFound("There is no such path; see /openapi.json."))
-    if status == 405:
-        allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
-        return _answer(request, MethodNotAllowed(request.method, allow))
-    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
-
-
-async def answer_for(request: Request, error: Exception) -> Response:
-    """Errors of the fallback application in the error envelope."""
-    return _answer(request, public_error(error))
-
-
-def _answer(request: Request, error: MynaError) -> Response:
-    answer = envelope(error, request.url.path)
-    headers = dict(answer.headers or {})
-    return Response(answer.body, answer.status, headers, media_type="application/json")

@@ -16,6 +16,7 @@ from myna.errors import CommandError, DatabaseUnavailable
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
+from myna.wire import openai_voices
 from myna.zones import zone_of
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,17 @@ def _zone(text: str) -> str:
     return text
 
 
+def _broken_stream(text: str) -> str:
+    if text not in ("refund", "keep"):
+        raise ValueError("must be refund or keep")
+    return text
+
+
+def _openai_voices(text: str) -> str:
+    openai_voices.read(text)
+    return text
+
+
 class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
@@ -70,6 +82,12 @@ class SiteSettings(Struct, frozen=True):
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
+    broken_stream: Annotated[
+        str, SiteSetting("what a stream costs that breaks off on our side: refund or keep", _broken_stream)
+    ] = "refund"
+    openai_voices: Annotated[
+        str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)
+    ] = openai_voices.DEFAULT
     time_zone: Annotated[str, SiteSetting("the zone of days and months in reports", _zone)] = "UTC"
 
 

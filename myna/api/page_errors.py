@@ -1,0 +1,33 @@
+"""Errors of the paths that Starlette serves, in the error envelope."""
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.http.responses import envelope, public_error
+
+
+async def answer_for(request: Request, error: Exception) -> Response:
+    """An exception of a handler."""
+    return _answer(request, public_error(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """An error of Starlette's routes."""
+    status = getattr(error, "status_code", 500)
+    if status == 404:
+        return _answer(request, NotFound("There is no such path; see /openapi.json."))
+    if status == 405:
+        allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
+        return _answer(request, MethodNotAllowed(request.method, allow))
+    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
+
+
+def _answer(request: Request, error: MynaError) -> Response:
+    answer = envelope(error, request.url.path)
+    headers = dict(answer.headers or {})
+    return Response(answer.body, answer.status, headers, media_type="application/json")
+
+
+EXCEPTION_HANDLERS = {HTTPException: _http_error, MynaError: answer_for, Exception: answer_for}
