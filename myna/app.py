@@ -101,16 +101,7 @@ class Service:
         self.recordings = Inspector(files=AllowedPaths.of(writes=(settings.data_folder / "samples",)))
         self.tasks = Tasks(db, lease_s=settings.lease_s)
         self.capacity = Capacity(db)
-        self.planner = Planner(
-            db=db,
-            ledger=self.ledger,
-            config=config,
-            channels=self.channels,
-            capacity=self.capacity,
-            space=self.space,
-            quota=self.quota,
-            try_s=settings.upstream_idle_s,
-        )
+        self.planner = self._planner()
         self.synthesizer = Synthesizer(
             settings=settings,
             ledger=self.ledger,
@@ -120,18 +111,7 @@ class Service:
             planner=self.planner,
             audio=self.audio,
         )
-        self.openai_audio = OpenAIAudio(
-            settings=settings,
-            db=db,
-            ledger=self.ledger,
-            config=config,
-            channels=self.channels,
-            capacity=self.capacity,
-            planner=self.planner,
-            synthesizer=self.synthesizer,
-            audio=self.audio,
-            spool=self.spool,
-        )
+        self.openai_audio = self._openai_audio()
         self.chat = Chat(
             settings=settings,
             ledger=self.ledger,
@@ -176,6 +156,32 @@ class Service:
     def commits_of(db: Database, settings: Settings) -> GroupCommit:
         """The group commit of charges and ends."""
         return GroupCommit(db, settings.queue_max)
+
+    def _planner(self) -> Planner:
+        return Planner(
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            space=self.space,
+            quota=self.quota,
+            try_s=self.settings.upstream_idle_s,
+        )
+
+    def _openai_audio(self) -> OpenAIAudio:
+        return OpenAIAudio(
+            settings=self.settings,
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            spool=self.spool,
+        )
 
     def _maintenance(self) -> Maintenance:
         return Maintenance(

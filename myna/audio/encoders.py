@@ -1,9 +1,10 @@
 """Encoders of the formats of `POST /audio/speech`: sound in, bytes out as they are made, mono at RATE_HZ.
 
 The streams can be played while they grow. A stream states no length: its first bytes leave before the last
-ones are made.
+ones are made. The libraries of a format are imported at its first use, since a serving process may need none.
 """
 
+import importlib.util
 import io
 import struct
 from collections.abc import Callable, Mapping
@@ -11,15 +12,8 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import lameenc
-import numpy as np
-import soundfile
 
 from myna.audio.mp3 import mp3_encoder
-
-try:
-    import av
-except ImportError:  # an extra, `m4a`
-    av = None  # type: ignore[assignment]
 
 RATE_HZ: Final = 24_000
 UNKNOWN_SIZE: Final = 0xFFFF_FFFF
@@ -45,7 +39,7 @@ class SoundFormat(StrEnum):
     @property
     def available(self) -> bool:
         """Whether this installation has the encoder: AAC needs the extra `m4a`."""
-        return self is not SoundFormat.AAC or av is not None
+        return self is not SoundFormat.AAC or importlib.util.find_spec("av") is not None
 
 
 _MEDIA_TYPES: Final = {
@@ -159,13 +153,15 @@ class _Sndfile:
     """FLAC, and Opus in Ogg, whose pages have a second of sound."""
 
     def __init__(self, container: str, subtype: str) -> None:
+        import soundfile
+
         self._tail = _Tail()
         self._file = soundfile.SoundFile(
             self._tail, "w", samplerate=RATE_HZ, channels=1, format=container, subtype=subtype
         )
 
     def encode(self, pcm: bytes) -> bytes:
-        self._file.write(np.frombuffer(pcm, "<i2"))
+        self._file.buffer_write(pcm, "int16")
         return self._tail.take()
 
     def finish(self) -> bytes:
@@ -177,16 +173,21 @@ class _Aac:
     """AAC-LC in ADTS frames, by FFmpeg."""
 
     def __init__(self) -> None:
+        import av
+
         self._tail = _Tail()
+        self._new_frame = av.AudioFrame.from_ndarray
         self._container = av.open(self._tail, "w", format="adts")
         self._stream = self._container.add_stream("aac", rate=RATE_HZ, layout="mono")
         self._stream.bit_rate = _AAC_BITS_PER_S
         self._resampler = av.AudioResampler(format="fltp", layout="mono", rate=RATE_HZ)
 
     def encode(self, pcm: bytes) -> bytes:
+        import numpy as np
+
         if pcm:
             samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
-            frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+            frame = self._new_frame(samples, format="s16", layout="mono")
             frame.sample_rate = RATE_HZ
             for converted in self._resampler.resample(frame):
                 self._container.mux(self._stream.encode(converted))

@@ -94,7 +94,7 @@ def test_flac_loses_nothing() -> None:
 
 
 def test_aac_without_its_extra_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("myna.audio.encoders.av", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not SoundFormat.AAC.available
     assert SoundFormat.MP3.available
     with pytest.raises(ValueError, match="needs the extra m4a"):
