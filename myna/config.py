@@ -79,12 +79,13 @@ class SiteSettings(Struct, frozen=True):
     language: Annotated[str, SiteSetting("the language of status texts: zh or en", _language)] = "zh"
     chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
     tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
+    transcription_units: Annotated[int, _whole(0, 1_000_000, "units a transcription costs")] = 1
+    broken_stream: Annotated[
+        str, SiteSetting("a stream that its channel breaks off: refund or keep", _broken_stream)
+    ] = "refund"
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
-    broken_stream: Annotated[
-        str, SiteSetting("what a stream costs that breaks off on our side: refund or keep", _broken_stream)
-    ] = "refund"
     openai_voices: Annotated[
         str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)
     ] = openai_voices.DEFAULT
