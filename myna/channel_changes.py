@@ -1,21 +1,28 @@
 """Changes of the channels in the database and of their stored keys by the operator."""
 
+import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from myna import activity
 from myna.activity import Actor
 from myna.channel_keys import ChannelKeys
-from myna.channels import check, from_settings
+from myna.channels import FROM_SETTINGS, PARROT, from_settings
+from myna.engines import registry
 from myna.errors import CommandError
-from myna.settings import Settings
+from myna.settings import Settings, can_name_a_key
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import ChannelRow
+from myna.urls import is_base_url
 
+PRIORITY_MAX = 1_000_000
+WEIGHT_MAX = 1_000_000
 PRIORITY_STEP = 10
 """Between the channels that `order` places, so that others fit in between."""
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class Edit(Struct, frozen=True):
@@ -25,6 +32,36 @@ class Edit(Struct, frozen=True):
     model: str | None = None
     key_env: str | None = None
     priority: int | None = None
+    weight: int | None = None
+    responses: bool | None = None
+
+
+def check(row: ChannelRow) -> None:
+    """Raises CommandError for an invalid channel."""
+    taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
+    if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
+        raise CommandError(
+            f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
+        )
+    if "@" in urlsplit(row.url).netloc:
+        raise CommandError("The URL must not contain a login: use --key-env, or store a key for the channel.")
+    own = row.url == PARROT and row.kind == "chat"
+    if not own and not is_base_url(row.url):
+        raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+    if row.kind == "speech" and not row.model:
+        raise CommandError("A speech channel needs a model.")
+    if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
+        raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
+    if not 0 <= row.weight <= WEIGHT_MAX:
+        raise CommandError(f"The weight must be from 0 to {WEIGHT_MAX}.")
+    if row.responses and (row.kind != "chat" or row.url == PARROT):
+        raise CommandError("Only the server of a chat channel offers POST /responses.")
+    if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
+        raise CommandError("--key-env must be the name of an environment variable, not the key itself.")
+    if not can_name_a_key(row.key_env):
+        raise CommandError(
+            f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
+        )
 
 
 async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) -> None:
@@ -63,7 +100,14 @@ async def change(
 
     async def work(connection: Transaction) -> ChannelRow:
         row = await store.change_channel(
-            connection, name, url=edit.url, model=edit.model, key_env=edit.key_env, priority=edit.priority
+            connection,
+            name,
+            url=edit.url,
+            model=edit.model,
+            key_env=edit.key_env,
+            priority=edit.priority,
+            weight=edit.weight,
+            responses=None if edit.responses is None else int(edit.responses),
         )
         if row is None:
             raise await _missing(connection, settings, name)

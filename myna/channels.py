@@ -7,10 +7,10 @@ again.
 """
 
 import logging
-import re
+import math
+import random
 import time
-from collections.abc import Callable, Iterable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, convert, structs
 
@@ -19,10 +19,10 @@ from myna.engines import registry
 from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
-from myna.errors import CommandError
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
-from myna.settings import Settings, can_name_a_key
+from myna.routes import Route
+from myna.settings import Settings
 from myna.store.database import Database, Transaction
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as store
@@ -33,16 +33,16 @@ from myna.urls import is_base_url
 log = logging.getLogger(__name__)
 
 FAILURES_MAX = 5
-PRIORITY_MAX = 1_000_000
 FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 class Channel(Struct, frozen=True):
     """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
-    from the settings, which come first. `key_stored`: the operator entered the key, and it is in a file."""
+    from the settings, which come first. `key_stored`: the operator entered the key, and it is in a file.
+    `weight` is its share among the channels of its priority, see `in_order`. `responses`: its server offers
+    POST /responses."""
 
     kind: str
     name: str
@@ -54,6 +54,8 @@ class Channel(Struct, frozen=True):
     priority: int | None = None
     key_env: str = ""
     key_stored: bool = False
+    weight: int = 0
+    responses: bool = False
 
 
 class SpeechChannel(Struct, frozen=True):
@@ -152,12 +154,25 @@ class Channels:
         self._keys = ChannelKeys(settings.data_folder)
         self._seen: Config | None = None
         self._all: list[Channel] = []
-        self._chat: list[Channel] = []
+        self._enabled: dict[str, list[Channel]] = {}
 
     def chat(self, config: Config) -> list[Channel]:
         """The enabled chat channels in the order to try; those with an open circuit last."""
         self._read(config)
-        return sorted(self._chat, key=lambda channel: self.circuits.open(channel.name))
+        return self._to_try(self._enabled.get("chat", []))
+
+    def of_route(self, config: Config, route: Route) -> list[Channel]:
+        """The enabled channels that serve the route, in the order to try; those with an open circuit last."""
+        self._read(config)
+        found = self._enabled.get(route.kind.channel_kind, [])
+        if route.channels:
+            found = [channel for channel in found if channel.name in route.channels]
+        return self._to_try(found)
+
+    def _to_try(self, found: list[Channel]) -> list[Channel]:
+        if any(channel.weight for channel in found):
+            found = in_order(found)
+        return sorted(found, key=lambda channel: self.circuits.open(channel.name))
 
     def speech(self, config: Config) -> list[SpeechChannel]:
         """The enabled speech channels in order, available or not."""
@@ -177,7 +192,9 @@ class Channels:
         if config is not self._seen:
             rows = [resolved(row, self._environ, self._keys) for row in config.channels]
             self._all = [*self._first, *rows]
-            self._chat = [found for found in self._all if found.kind == "chat" and found.enabled]
+            enabled = [channel for channel in self._all if channel.enabled]
+            kinds = {channel.kind for channel in enabled}
+            self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
             self._seen = config
 
     def warn_of_missing_keys(self, config: Config) -> None:
@@ -241,6 +258,18 @@ def _blends(engine: Engine, own: tuple[EngineVoice, ...], config: Config) -> lis
     return [row for row in config.blends if row.voice_id not in ids and can_make(row.recipe, ids)]
 
 
+def in_order(found: Sequence[Channel], draw: Callable[[], float] = random.random) -> list[Channel]:
+    """Channels by priority. Those of one priority that have a weight come first, in a random order in which a
+    channel precedes another one with a probability of its weight among both; then the others as they are.
+    `draw` returns a number from 0 to 1, without 1."""
+
+    def place(channel: Channel) -> tuple[bool, int, float]:
+        drawn = -math.log(1.0 - draw()) / channel.weight if channel.weight else math.inf
+        return channel.priority is not None, channel.priority or 0, drawn
+
+    return sorted(found, key=place)
+
+
 def is_local(channel: Channel) -> bool:
     """Whether processes of this service speak, and not a server."""
     return channel.source == "settings" and not is_base_url(channel.url)
@@ -261,6 +290,8 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], keys: ChannelKeys) -> 
         priority=row.priority,
         key_env=row.key_env,
         key_stored=bool(stored),
+        weight=row.weight,
+        responses=bool(row.responses),
     )
 
 
@@ -300,30 +331,6 @@ def from_settings(settings: Settings) -> list[Channel]:
         for name in registry.site_configs(settings.speech, settings.data_folder)
     )
     return found
-
-
-def check(row: ChannelRow) -> None:
-    """Raises CommandError for an invalid channel."""
-    taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
-    if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
-        raise CommandError(
-            f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
-        )
-    if "@" in urlsplit(row.url).netloc:
-        raise CommandError("The URL must not contain a login: use --key-env, or store a key for the channel.")
-    own = row.url == PARROT and row.kind == "chat"
-    if not own and not is_base_url(row.url):
-        raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
-    if row.kind == "speech" and not row.model:
-        raise CommandError("A speech channel needs a model.")
-    if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
-        raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
-    if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
-        raise CommandError("--key-env must be the name of an environment variable, not the key itself.")
-    if not can_name_a_key(row.key_env):
-        raise CommandError(
-            f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
-        )
 
 
 async def record_voices(db: Database, channels: Channels, channel: Channel) -> int:

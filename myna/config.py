@@ -58,6 +58,12 @@ def _zone(text: str) -> str:
     return text
 
 
+def _broken_stream(text: str) -> str:
+    if text not in ("refund", "keep"):
+        raise ValueError("must be refund or keep")
+    return text
+
+
 class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
@@ -67,6 +73,10 @@ class SiteSettings(Struct, frozen=True):
     language: Annotated[str, SiteSetting("the language of status texts: zh or en", _language)] = "zh"
     chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
     tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
+    transcription_units: Annotated[int, _whole(0, 1_000_000, "units a transcription costs")] = 1
+    broken_stream: Annotated[
+        str, SiteSetting("a stream that its channel breaks off: refund or keep", _broken_stream)
+    ] = "refund"
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024

@@ -16,6 +16,7 @@ MynaError                    status  type                    when
 ├── SpeechNotInScope         402     insufficient_quota      speech by chat on a key without `tts`
 ├── Forbidden                403     permission_error        a form that no page of the site sent
 ├── NotFound                 404     not_found_error
+│   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
 ├── InternalError            500     server_error            an unhandled exception
@@ -41,6 +42,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import ClassVar
+
+MODEL_SHOWN_CHARS = 100
 
 
 class MynaError(Exception):
@@ -188,6 +191,17 @@ class NotFound(MynaError):
 
     status, type = HTTPStatus.NOT_FOUND, "not_found_error"
     code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    """No route for this use has the name `model`, or the key is limited to others."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"model: there is no model {model[:MODEL_SHOWN_CHARS]!r} that this API key can use here; list the"
+            " models, and use one of them."
+        )
+        self.model = model
 
 
 class StaleLease(MynaError):

@@ -73,15 +73,14 @@ TOO_LARGE_TO_REPEAT = (
 
 
 class ChargeOrder(Struct, frozen=True):
-    """What to charge for a request: the scope that its key needs (`pays`), the units and the task if it has
-    one. The work may take `seconds`. `draft` is the response if a compute node does the work: see
-    `batch.Charge`."""
+    """What to charge for a request; the work may take `seconds`. The other fields are those of `Charge`."""
 
     pays: Scope
     units: int
     seconds: float
     task: NewTask | None = None
     draft: str | None = None
+    route: str = ""
 
 
 class Call:
@@ -397,4 +396,5 @@ def _charge(caller: UnverifiedCaller, order: ChargeOrder, config: Config) -> Cha
         idempotency_key=caller.idempotency_key,
         draft=order.draft,
         request_id=logs.request_id.get(),
+        route=order.route,
     )

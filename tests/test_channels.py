@@ -1,11 +1,14 @@
 """Channels: their order, their circuits, and which are valid."""
 
 import logging
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
 
+from myna.channel_changes import check
 from myna.channel_keys import ChannelKeys
 from myna.channels import (
     FAILURES_MAX,
@@ -13,12 +16,13 @@ from myna.channels import (
     Channels,
     CircuitChange,
     Circuits,
-    check,
     from_settings,
+    in_order,
     resolved,
 )
 from myna.errors import CommandError
 from myna.http_client import HttpClient
+from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
 
@@ -115,6 +119,58 @@ def test_chat_channels_with_an_open_circuit_are_tried_last_and_disabled_ones_nev
     site = config(row("a"), row("b", enabled=0), row("c"), row("d"), row("s", kind="speech"))
     fail(known.circuits, "a")
     assert [channel.name for channel in known.chat(site)] == ["c", "d", "a"]
+
+
+def test_channels_of_a_route_are_of_its_kind_and_among_those_it_names() -> None:
+    known = channels()
+    site = config(row("a"), row("b", enabled=0), row("c"), row("s", kind="speech"))
+
+    def of(kind: RouteKind, *names: str) -> list[str]:
+        found = known.of_route(site, Route("r", kind, 1, channels=names))
+        return [channel.name for channel in found]
+
+    for kind in (RouteKind.CHAT, RouteKind.EMBEDDINGS, RouteKind.TRANSCRIPTION):
+        assert of(kind) == ["a", "c"]
+    assert of(RouteKind.SPEECH) == ["s"]
+    assert of(RouteKind.CHAT, "c", "b", "gone") == ["c"]
+    assert of(RouteKind.CHAT, "gone") == []
+    fail(known.circuits, "a")
+    assert of(RouteKind.CHAT, "c", "a") == ["c", "a"]
+
+
+def test_weights_order_only_channels_of_one_priority() -> None:
+    site = config(
+        row("first", priority=1),
+        row("plain"),
+        row("heavy", weight=9),
+        row("light", weight=1),
+        row("last", priority=200, weight=1000),
+    )
+    known = channels(Settings(speech="none", chat_url="http://h/v1"))
+    orders = {tuple(channel.name for channel in known.chat(site)) for _ in range(200)}
+    ends = ("plain", "last")
+    assert orders == {
+        (FROM_SETTINGS, "first", "heavy", "light", *ends),
+        (FROM_SETTINGS, "first", "light", "heavy", *ends),
+    }
+
+
+def test_a_channel_comes_first_as_often_as_its_weight_says() -> None:
+    site = channels().all(config(row("a", weight=1), row("b", weight=3), row("c", weight=6)))
+    draw = random.Random(23).random
+    first = Counter(in_order(site, draw)[0].name for _ in range(10_000))
+    assert first == {
+        "a": pytest.approx(1000, abs=120),
+        "b": pytest.approx(3000, abs=180),
+        "c": pytest.approx(6000, abs=200),
+    }
+
+
+def test_a_weight_or_a_flag_that_cannot_be_is_refused() -> None:
+    for changes in ({"weight": -1}, {"weight": 1_000_001}, {"kind": "speech", "responses": 1}):
+        with pytest.raises(CommandError):
+            check(row("a", **changes))
+    check(row("a", weight=1_000_000, responses=1))
 
 
 def test_a_speech_channel_with_an_open_circuit_is_down() -> None:

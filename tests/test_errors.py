@@ -38,6 +38,7 @@ MADE = {
     errors.SpeechNotInScope: errors.SpeechNotInScope(),
     errors.Forbidden: errors.Forbidden("m"),
     errors.NotFound: errors.NotFound("m"),
+    errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.InternalError: errors.InternalError("m"),

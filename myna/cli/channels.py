@@ -66,7 +66,7 @@ def add(
         priority=priority,
         enabled=1,
     )
-    channels.check(row)
+    channel_changes.check(row)
 
     async def work(db: Database) -> str:
         await channel_changes.add(db, _keys(), row, by=command_line())

@@ -76,7 +76,8 @@ class Charge(Struct, frozen=True):
     is STALE if it has changed since.
 
     `draft` is the answer to store for the idempotency key when a node does the work: stored at once if only
-    the task's id is missing, else when the task completes. `request_id` is the HTTP request's id.
+    the task's id is missing, else when the task completes. `request_id` is the HTTP request's id. `route` is
+    the name of the model's route, which the key must be allowed to use.
     """
 
     call_id: bytes
@@ -90,6 +91,7 @@ class Charge(Struct, frozen=True):
     idempotency_key: IdempotencyKey | None = None
     draft: str | None = None
     request_id: str = ""
+    route: str = ""
 
 
 class Audio(Struct, frozen=True):

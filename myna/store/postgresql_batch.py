@@ -35,7 +35,7 @@ PLANS_LIFE_S = 1.0
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for a lock before it fails."""
 
-_BATCH = "SELECT * FROM commit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+_BATCH = f"SELECT * FROM commit_batch({', '.join(f'${n}' for n in range(1, 17))})"
 _json = msgspec.json.Encoder()
 
 
@@ -145,6 +145,7 @@ def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
         [charge.deadline_ms for charge in charges],
         [charge.config_version for charge in charges],
         [charge.request_id for charge in charges],
+        [charge.route for charge in charges],
         _json.encode(more).decode(),
     )
 

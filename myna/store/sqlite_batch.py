@@ -185,9 +185,9 @@ INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, ans
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
 _INSERT_CALLS = Statement(
-    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, cap_from, state, created_at,"
+    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, state, created_at,"
     " deadline) VALUES ",
-    f"(?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
+    f"(?, ?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
 )
 _INSERT_TASK = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
@@ -222,6 +222,7 @@ def _charge(
             charge.pays,
             charge.units,
             charge.request_id,
+            charge.route,
             cap_from,
         )
         opened.append((*row, now, now + charge.deadline_ms))

@@ -28,7 +28,7 @@ DROP FUNCTION IF EXISTS commit_batch;
 CREATE FUNCTION commit_batch(
     e_ids bytea[], e_states bigint[], e_channels text[], e_more json,
     c_ids bytea[], c_hashes bytea[], c_scopes bigint[], c_pays bigint[], c_units bigint[],
-    c_lives bigint[], c_versions bigint[], c_requests text[], c_more json,
+    c_lives bigint[], c_versions bigint[], c_requests text[], c_routes text[], c_more json,
     reservation_life bigint, lock_policy text
 ) RETURNS TABLE (
     part text, n bigint, outcome text, account bigint, key_id bigint, balance bigint, task bigint, stored text
@@ -263,9 +263,9 @@ BEGIN
             RETURN NEXT;
         END LOOP;
 
-        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, cap_from, state, created_at, deadline)
-        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], g.cap_from, 0, v_now,
-               v_now + c_lives[g.n]
+        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, state, created_at, deadline)
+        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], c_routes[g.n], g.cap_from, 0,
+               v_now, v_now + c_lives[g.n]
         FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps) AS g(n, account_id, key_id, units, cap_from);
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT c_ids[g.n], 0, g.account_id, -g.units, v_now

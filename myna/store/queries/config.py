@@ -11,10 +11,13 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.queries import routes
+from myna.store.queries.routes import RouteRow
 
 
 class ChannelRow(Struct, frozen=True):
-    """An upstream channel; the key itself stays in the environment variable `key_env`."""
+    """An upstream channel; the key itself stays in the environment variable `key_env`. `weight` is its share
+    among the channels of its priority, 0 for none. `responses`: its server offers POST /responses."""
 
     kind: str
     name: str
@@ -23,6 +26,8 @@ class ChannelRow(Struct, frozen=True):
     key_env: str
     priority: int
     enabled: int
+    weight: int = 0
+    responses: int = 0
 
 
 class ChannelVoiceRow(Struct, frozen=True):
@@ -83,6 +88,7 @@ class Config(Struct, frozen=True):
     node_clones: tuple[NodeCloneRow, ...]
     overrides: dict[str, VoiceOverride]
     blends: tuple[BlendRow, ...]
+    routes: tuple[RouteRow, ...] = ()
     closed_before: bytes = b""
     nodes_version: int = 0
 
@@ -115,6 +121,7 @@ async def load(db: Queries) -> Config:
         node_clones=nodes.node_clones,
         overrides={str(voice_id): VoiceOverride(*row) for voice_id, *row in overrides},
         blends=tuple(sorted(blends, key=lambda blend: blend.voice_id)),
+        routes=tuple(await routes.load(db)),
         closed_before=bytes(closed_before),
         nodes_version=nodes.nodes_version,
     )
@@ -174,10 +181,11 @@ async def set_setting(db: Transaction, name: str, value: str) -> None:
 async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     """A new channel; False if the name is taken."""
     rows = await db.fetch(
-        "INSERT INTO channels (kind, name, url, model, key_env, priority, enabled, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, now_ms()) ON CONFLICT (name) DO NOTHING RETURNING id",
+        "INSERT INTO channels"
+        " (kind, name, url, model, key_env, priority, enabled, weight, responses, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now_ms()) ON CONFLICT (name) DO NOTHING RETURNING id",
         channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
-        channel.enabled,
+        channel.enabled, channel.weight, channel.responses,
     )  # fmt: skip
     await raise_version(db)
     return bool(rows)
@@ -198,14 +206,17 @@ async def change_channel(
     model: str | None,
     key_env: str | None,
     priority: int | None,
+    weight: int | None,
+    responses: int | None,
 ) -> ChannelRow | None:
     """Changes the fields that are not None. A change of the URL deletes the channel's voices. Returns the
     changed channel, None if there is none of this name."""
     rows = await db.fetch(
         "UPDATE channels SET url = COALESCE($2, url), model = COALESCE($3, model),"
-        " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority) WHERE name = $1"
+        " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority),"
+        " weight = COALESCE($6, weight), responses = COALESCE($7, responses) WHERE name = $1"
         f" RETURNING {columns(ChannelRow)}",
-        name, url, model, key_env, priority,
+        name, url, model, key_env, priority, weight, responses,
     )  # fmt: skip
     if rows and url is not None:
         await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)

@@ -6,8 +6,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna import channel_changes, channel_keys
-from myna.channel_changes import PRIORITY_STEP, Edit
-from myna.channels import PRIORITY_MAX, Channel, record_voices
+from myna.channel_changes import PRIORITY_MAX, PRIORITY_STEP, Edit
+from myna.channels import Channel, record_voices
 from myna.engines.interface import EngineFailed
 from myna.errors import CommandError, NotFound
 from myna.office.page import Page, Who

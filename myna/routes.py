@@ -1,0 +1,127 @@
+"""Routes: what callers name as `model`, what a call of it costs, and which channels serve it.
+
+A few are built in and always there; the operator adds others. A name that ends in `*` is a wildcard: it
+serves every model that begins with what precedes the star. An exact name comes before wildcards, and of these
+the one with the longest prefix counts. A wildcard never serves the name of a built-in route.
+"""
+
+import re
+from enum import StrEnum
+
+from msgspec import Struct
+
+from myna.config import SiteSettings
+from myna.errors import CommandError, ModelNotFound
+from myna.store.queries.config import Config
+from myna.store.queries.routes import RouteRow
+
+SPEECH_ROUTE = "tts-1"
+"""The route of POST /v1/tts."""
+UNITS_MAX = 1_000_000
+NAME_MAX_CHARS = 100
+_NAME = re.compile(r"[!-)+-~]{1,99}\*?|\*|[!-)+-~]{100}")
+"""Printable ASCII without spaces, and a star at the end only."""
+
+
+class RouteKind(StrEnum):
+    """What a route does. Speech channels serve SPEECH, chat channels all others."""
+
+    CHAT = "chat"
+    EMBEDDINGS = "embeddings"
+    SPEECH = "speech"
+    TRANSCRIPTION = "transcription"
+
+    @property
+    def channel_kind(self) -> str:
+        return "speech" if self is RouteKind.SPEECH else "chat"
+
+
+class Route(Struct, frozen=True):
+    """What a model's name stands for. `units` is the price of a call. `upstream_model` is the model that the
+    channel is asked for; "" for the channel's own model, or else the caller's. Without `channels`, every
+    enabled channel of the kind serves it. With `intent`, instructions to speak are spoken, as on /v1."""
+
+    name: str
+    kind: RouteKind
+    units: int
+    upstream_model: str = ""
+    channels: tuple[str, ...] = ()
+    intent: bool = False
+
+
+_ALIASES = {"tts-1-hd": SPEECH_ROUTE, "gpt-4o-mini-tts": SPEECH_ROUTE}
+"""Other names of built-in routes."""
+BUILT_IN = ("svc-chat", "svc-agent", SPEECH_ROUTE, "whisper-1")
+_RESERVED = frozenset({*BUILT_IN, *_ALIASES})
+
+
+def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) -> Route:
+    """The route of a model. Raises ModelNotFound if there is none, or if it is of another kind."""
+    if model.endswith("*"):  # the name of a wildcard is no model
+        raise ModelNotFound(model)
+    built_in = _built_in(settings).get(_ALIASES.get(model, model))
+    exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
+    if exact:
+        if exact.kind is not kind:
+            raise ModelNotFound(model)
+        return exact
+    rows = [
+        row
+        for row in config.routes
+        if row.kind == kind and row.name.endswith("*") and model.startswith(row.name[:-1])
+    ]
+    if not rows:
+        raise ModelNotFound(model)
+    return of_row(max(rows, key=lambda row: len(row.name)))
+
+
+def listed(config: Config, settings: SiteSettings) -> list[Route]:
+    """The built-in routes, and those of the operator by name, without wildcards."""
+    exact = [of_row(row) for row in config.routes if not row.name.endswith("*")]
+    return [*_built_in(settings).values(), *exact]
+
+
+def of_row(row: RouteRow) -> Route:
+    """The route of a stored row."""
+    return Route(
+        name=row.name,
+        kind=RouteKind(row.kind),
+        units=row.units,
+        upstream_model=row.upstream_model,
+        channels=row.channels,
+        intent=bool(row.intent),
+    )
+
+
+def check(route: Route) -> None:
+    """Raises CommandError if the operator can't have this route."""
+    if not _NAME.fullmatch(route.name):
+        raise CommandError(
+            f"A route needs a name of 1 to {NAME_MAX_CHARS} ASCII characters without spaces; it may end in *."
+        )
+    if route.name in _RESERVED:
+        raise CommandError(f"{route.name} is built in; choose another name.")
+    if len(route.upstream_model) > NAME_MAX_CHARS or not route.upstream_model.isprintable():
+        raise CommandError(f"--upstream-model: must be at most {NAME_MAX_CHARS} printable characters.")
+    if not 0 <= route.units <= UNITS_MAX:
+        raise CommandError(f"--units: must be a whole number from 0 to {UNITS_MAX}.")
+    if route.intent and route.kind is not RouteKind.CHAT:
+        raise CommandError("--intent: only chat has instructions to speak.")
+
+
+def check_known(config: Config, names: tuple[str, ...]) -> None:
+    """Raises CommandError for a name that is no route, such as one to which a key shall be limited."""
+    known = [*BUILT_IN, *(row.name for row in config.routes)]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"There is no route {name!r}; there are {', '.join(known)}.")
+
+
+def _built_in(settings: SiteSettings) -> dict[str, Route]:
+    chat, transcription = settings.chat_units, settings.transcription_units
+    return {
+        "svc-chat": Route("svc-chat", RouteKind.CHAT, chat),
+        "svc-agent": Route("svc-agent", RouteKind.CHAT, chat),
+        SPEECH_ROUTE: Route(SPEECH_ROUTE, RouteKind.SPEECH, settings.tts_units),
+        "whisper-1": Route("whisper-1", RouteKind.TRANSCRIPTION, transcription),
+    }
