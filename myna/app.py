@@ -181,6 +181,8 @@ class Service:
             synthesizer=self.synthesizer,
             audio=self.audio,
             spool=self.spool,
+            space=self.space,
+            http_client=self.http_client,
         )
 
     def _maintenance(self) -> Maintenance:

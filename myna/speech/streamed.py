@@ -8,16 +8,17 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from myna import voices
+from myna import routes, voices
 from myna.audio.encoders import SoundFormat
 from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest, NoSpeechChannel, NotFound, UpstreamFailed
-from myna.farm.capacity import Capacity
+from myna.farm.capacity import NO_NODES, Capacity
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
@@ -53,7 +54,7 @@ class PlannedSound(Struct, frozen=True):
 
     plan: SpeechPlan
     answers: Answers
-    units: int
+    route: Route
 
 
 class StreamedSpeech:
@@ -89,11 +90,6 @@ class StreamedSpeech:
             await self._speak(caller, body, outlet, disconnected)
         except InvalidRequest as error:
             raise InvalidRequest(_renamed(error.message)) from error.__cause__
-
-    async def voices(self) -> list[EngineVoice]:
-        """The public voices that are usable now. Raises DatabaseUnavailable."""
-        config = await self._config.with_nodes()
-        return voices.usable(self._channels, config, await self._capacity.nodes(config))
 
     async def _speak(
         self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
@@ -158,25 +154,29 @@ class StreamedSpeech:
             access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
             if not _style(request).format.available:
                 raise InvalidRequest(NO_AAC)
+            route = routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
             checked = CheckedSpeech(
                 text=request.input,
-                voice_id=await self._voice_id(request.voice),
+                voice_id=await self._voice_id(request.voice, route),
                 speed=1.0 if request.speed is None else request.speed,
                 channel_s=self._settings.call_deadline_s,
                 node_s=self._settings.chat_speech_wait_s,
+                route=route,
             )
             plan = await self._planner.plan(caller, checked, slot)
         except (InvalidRequest, NoSpeechChannel):
             await self._planner.require_channel()
             raise
-        return PlannedSound(plan, _answers(), self._config.settings.tts_units)
+        return PlannedSound(plan, _answers(), route)
 
-    async def _voice_id(self, voice: str | VoiceById | None) -> str | None:
+    async def _voice_id(self, voice: str | VoiceById | None, route: Route) -> str | None:
         """The voice's id, None for the default voice."""
         name = voice.id if isinstance(voice, VoiceById) else voice
         if not name:
             return None
-        listed = {found.voice_id for found in await self.voices()}
+        config = await self._config.with_nodes()
+        nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
+        listed = {found.voice_id for found in voices.usable(self._channels, config, nodes, route)}
         mapping = openai_voices.read(self._config.settings.openai_voices)
         return openai_voices.voice_id_of(name, mapping, listed) or None
 
@@ -205,9 +205,10 @@ def _style(request: OpenAISpeechRequest) -> Style:
 def _order(planned: PlannedSound) -> ChargeOrder:
     return ChargeOrder(
         pays=Scope.TTS,
-        units=planned.units,
+        units=planned.route.units,
         seconds=planned.plan.seconds,
         task=planned.plan.task,
+        route=planned.route.name,
         draft=planned.answers.draft if planned.plan.by_node else None,
     )
 

@@ -76,9 +76,7 @@ def _srt(segments: Sequence[Segment]) -> str:
 
 
 def _vtt(segments: Sequence[Segment]) -> str:
-    cues = [
-        f"{_time(one.start, '.')} --> {_time(one.end, '.')}\n{one.text.strip()}\n\n" for one in segments
-    ]
+    cues = [f"{_time(one.start, '.')} --> {_time(one.end, '.')}\n{one.text.strip()}\n\n" for one in segments]
     return "WEBVTT\n\n" + "".join(cues)
 
 

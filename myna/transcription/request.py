@@ -65,7 +65,9 @@ class TranscriptionRequest(Struct, frozen=True):
     words: bool
 
 
-def read(fields: Sequence[tuple[str, str]], upload: Upload | None, *, translate: bool) -> TranscriptionRequest:
+def read(
+    fields: Sequence[tuple[str, str]], upload: Upload | None, *, translate: bool
+) -> TranscriptionRequest:
     """The request of a form. Fields that are not known are for a channel. Raises InvalidRequest."""
     values = dict(fields)  # of several the last one
     if upload is None:

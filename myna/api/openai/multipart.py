@@ -37,7 +37,8 @@ _NOT_MULTIPART: Final = (
 
 
 class UploadedFile(Struct, frozen=True):
-    """The file of a form: its temporary path, and what the client says about it. `sha256` is of its content."""
+    """The file of a form: its temporary path, and what the client says about it. `sha256` is that of its
+    content."""
 
     path: Path
     name: str
@@ -88,7 +89,7 @@ class Form:
         the rest of the body is not read then."""
         if (request.declared_bytes or 0) > file_max_bytes + _OVERHEAD_BYTES:
             raise BodyTooLarge(file_max_bytes)
-        with await self._disk.run_metadata(partial(self._path.open, "xb")) as out:
+        with await self._disk.run_metadata(self._opened) as out:
             reader = _Reader(boundary_of(request), out, file_max_bytes)
             await _receive_into(request, reader, file_max_bytes + _OVERHEAD_BYTES)
             await self._disk.run(out.flush)
@@ -101,6 +102,9 @@ class Form:
                 size_bytes=reader.file_bytes,
                 sha256=reader.sha256.digest(),
             )
+
+    def _opened(self) -> BinaryIO:
+        return self._path.open("xb")
 
 
 def boundary_of(request: Request) -> bytes:

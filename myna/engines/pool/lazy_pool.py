@@ -1,7 +1,7 @@
 """A pool whose processes start at its first job."""
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -28,16 +28,27 @@ class LazyPool(Generic[R]):
         """The process ids, for monitoring; empty before the first job."""
         return self._pool.pids()
 
-    async def run(self, job: msgspec.Struct, queue_key: Hashable = None, deadline_s: float = 0.0) -> R:
-        """The job's result, at most `deadline_s` seconds from now if given. The queue is fair over its keys.
-        Raises the errors of `Pool.run`."""
+    def full(self) -> bool:
+        """Whether the queue is full."""
+        return self._started and self._pool.full()
+
+    async def run(
+        self,
+        job: msgspec.Struct,
+        queue_key: Hashable = None,
+        deadline_s: float = 0.0,
+        disconnected: Callable[[], Awaitable[None]] | None = None,
+    ) -> R:
+        """The job's result, at most `deadline_s` seconds from now if given: see `Pool.run`."""
         async with self._lifecycle:
             if self._closed:
                 raise EngineUnavailable("The service is closing.")
             if not self._started:
                 await self._pool.start(self._files)
                 self._started = True
-        return await self._pool.run(job, deadline_s or self._deadline_s, queue_key=queue_key)
+        return await self._pool.run(
+            job, deadline_s or self._deadline_s, queue_key=queue_key, disconnected=disconnected
+        )
 
     async def close(self) -> None:
         """Ends the processes; jobs that wait or run fail. May be called twice."""

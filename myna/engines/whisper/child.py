@@ -76,7 +76,7 @@ class LoadedModel:
             words += [
                 Word(word.word.strip(), _rounded(word.start), _rounded(word.end)) for word in one.words or ()
             ]
-            report_progress(one.end / seconds if seconds else 1.0)
+            report_progress(float(one.end) / seconds)
         return Transcript(str(about.language), round(seconds, 3), segments, words)
 
 
@@ -104,11 +104,11 @@ def read(path: Path) -> npt.NDArray[np.float32]:
 def _segment(found: Any, number: int) -> Segment:
     return Segment(
         id=number,
-        seek=found.seek,
+        seek=int(found.seek),
         start=_rounded(found.start),
         end=_rounded(found.end),
         text=found.text,
-        tokens=list(found.tokens),
+        tokens=[int(token) for token in found.tokens],
         temperature=float(found.temperature or 0.0),
         avg_logprob=float(found.avg_logprob),
         compression_ratio=float(found.compression_ratio),

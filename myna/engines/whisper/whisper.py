@@ -5,7 +5,7 @@ ends with the child, which is replaced.
 """
 
 import importlib.util
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,21 @@ class Whisper:
         """The process ids, for monitoring; empty before the first use."""
         return self._pool.pids()
 
+    def full(self) -> bool:
+        """Whether the queue is full."""
+        return self._pool.full()
+
     async def transcribe(
-        self, job: TranscriptionJob, deadline_s: float, client: Hashable = None
+        self,
+        job: TranscriptionJob,
+        deadline_s: float,
+        client: Hashable = None,
+        disconnected: Callable[[], Awaitable[None]] | None = None,
     ) -> Transcript:
-        """The transcript, at most `deadline_s` seconds from now. The queue is fair over clients. Raises
-        SampleRefused for a recording that can't be read, and other EngineFailed."""
-        return await self._pool.run(job, client, deadline_s)
+        """The transcript, at most `deadline_s` seconds from now. The queue is fair over clients; a recording
+        whose client disconnects while it waits is dropped. Raises SampleRefused for a recording that can't be
+        read, and other EngineFailed."""
+        return await self._pool.run(job, client, deadline_s, disconnected)
 
     async def close(self) -> None:
         """Ends the child; jobs that wait or run fail. May be called twice."""
