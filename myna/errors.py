@@ -196,6 +196,8 @@ class NotFound(MynaError):
 class ModelNotFound(NotFound):
     """No route for this use has the name `model`, or the key is limited to others, or `why`."""
 
+    code = "model_not_found"
+
     def __init__(self, model: str, why: str = "") -> None:
         shown = model[:MODEL_SHOWN_CHARS]
         super().__init__(
