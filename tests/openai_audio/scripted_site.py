@@ -149,7 +149,7 @@ class Visitor:
         self.server = server
         self.voice = voice
         self.port = port
-        self._key = key
+        self.key = key
         self._account = account
         self._open: list[RawConnection] = []
 
@@ -162,7 +162,7 @@ class Visitor:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         lines = {
             "Host": "x",
-            "Authorization": f"Bearer {self._key}",
+            "Authorization": f"Bearer {self.key}",
             "Content-Length": str(len(content)),
             **(headers or {}),
         }
