@@ -218,7 +218,7 @@ async def scripted_site(folder: Path, patched: pytest.MonkeyPatch, **settings: A
     chosen = Settings(
         data=str(folder / "data"), port=free_port(), speech="kokoro", chat_url="parrot:", **settings
     )
-    chosen.data_folder.mkdir()
+    chosen.data_folder.mkdir(exist_ok=True)
     running = server.Server(server.configure(app.create(chosen, {}, Site), chosen))
     task = asyncio.create_task(running.serve(sockets=[server.listen(chosen)]))
     await until(lambda: running.started)
