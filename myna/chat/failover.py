@@ -1,0 +1,125 @@
+"""Tries the channels of a call in order until one answers, under a total deadline."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from myna.channels import Channel, Channels
+from myna.errors import UpstreamFailed
+from myna.http_client import ClientResponse, RequestFailed, TimedOut
+from myna.telemetry import access_log, metrics
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+NO_CHANNEL = (
+    "No chat channel is configured: the operator adds one with"
+    " 'myna channel add chat NAME URL' or MYNA_CHAT_URL."
+)
+ALL_FAILED = "No chat channel gave an answer; the units were refunded, try again later."
+LOGGED_MAX_CHARS = 500
+REQUEST_FAULTS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit."""
+
+
+class FailedAttempt(Exception):
+    """A failed attempt. The message contains no secret.
+
+    `kind` is the label of the metric; `detail` is what the upstream sent, for the log only; `blameless` means
+    that the request may be the cause; `final`, that another channel would fail likewise; `timed_out`, that
+    the channel may still be working on it. `body` is that of a response that blames the request.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        why: str,
+        detail: str = "",
+        *,
+        blameless: bool = False,
+        final: bool = False,
+        timed_out: bool = False,
+        body: bytes = b"",
+    ) -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.detail = detail
+        self.blameless = blameless
+        self.final = final
+        self.timed_out = timed_out
+        self.body = body
+
+
+def of_request(failure: RequestFailed) -> FailedAttempt:
+    """The failed attempt of a request that got no whole response."""
+    return FailedAttempt(type(failure).__name__, str(failure), timed_out=isinstance(failure, TimedOut))
+
+
+def of_status(answer: ClientResponse, channel: Channel) -> FailedAttempt:
+    """The failed attempt of a response whose status is no success."""
+    blameless = answer.status in REQUEST_FAULTS
+    return FailedAttempt(
+        f"Status{answer.status}",
+        f"status {answer.status}",
+        f": {without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}",
+        blameless=blameless,
+        body=answer.body if blameless else b"",
+    )
+
+
+async def first_answer(
+    channels: Channels,
+    candidates: Sequence[Channel],
+    attempt: Callable[[Channel, float], Awaitable[T]],
+    *,
+    seconds: float,
+    fair_try_s: float,
+) -> T:
+    """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
+    seconds that are left. Raises UpstreamFailed, from the last FailedAttempt, if no channel answers within
+    `seconds`.
+
+    After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
+    still be generating. A timeout after less than that doesn't count as a failure of the channel.
+    """
+    if not candidates:
+        raise UpstreamFailed(NO_CHANNEL)
+    last: FailedAttempt | None = None
+    until = time.monotonic() + seconds
+    try:
+        for channel in candidates:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            access_log.details().channel = channel.name
+            try:
+                answer = await attempt(channel, left)
+            except FailedAttempt as failure:
+                if not failure.blameless and not (failure.timed_out and left < fair_try_s):
+                    channels.circuits.failed(channel.name, str(failure))
+                metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
+                log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
+                last = failure
+                if failure.final or (failure.timed_out and until - time.monotonic() < fair_try_s):
+                    break
+                continue
+            channels.circuits.succeeded(channel.name)
+            return answer
+        raise UpstreamFailed(ALL_FAILED) from last
+    finally:
+        last = None  # else its traceback and this frame are a reference cycle
+
+
+def without_secrets(body: bytes, channel: Channel) -> str:
+    """The beginning of the body, with the channel's key and password masked."""
+    text = body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
+    for secret in filter(None, (channel.key, unquote(urlsplit(channel.url).password or ""))):
+        text = text.replace(secret, "***")
+    return text
