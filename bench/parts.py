@@ -24,7 +24,6 @@ from bench.results import Machine, Table
 from myna import settings
 from myna.api.auth import KeyAuth
 from myna.api.chat import ChatApi
-from myna.app import Service
 from myna.chat.complete import Chat
 from myna.engines.pool.admission import Slot
 from myna.http.asgi import Application, Request
@@ -35,6 +34,7 @@ from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller, hash_of
 from myna.ledger import Attempt, Call
+from myna.service import Service
 from myna.store import sqlite_batch
 from myna.store.batch import CallState, Charge, End
 from myna.store.group_commit import GroupCommit

@@ -44,7 +44,7 @@ def _invite(user: User, settings: Settings, output: Output) -> None:
     body = '{"model":"svc-chat","messages":[{"role":"user","content":"Hi"}]}'
     output.title("\nYour turn. The service keeps running; paste this into another terminal:")
     output.paste(
-        f"export OPENAI_BASE_URL={user.base_url}",
+        f"export OPENAI_BASE_URL={user.openai_url}",
         f"export OPENAI_API_KEY={user.key}",
         f"curl $OPENAI_BASE_URL/chat/completions -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}'",
     )

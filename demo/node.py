@@ -66,9 +66,8 @@ def _invite(user: User, voice_id: str, output: Output) -> None:
     output.title("\nYour turn. Service and node keep running; paste this into another terminal:")
     order = f'{{"text":"你好，世界","voice_id":"{voice_id}"}}'
     output.paste(
-        f"export OPENAI_BASE_URL={user.base_url}",
         f"export OPENAI_API_KEY={user.key}",
-        f"curl $OPENAI_BASE_URL/tts -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{order}'",
+        f"curl {user.base_url}/tts -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{order}'",
     )
     output.rows(
         ("a machine of yours", "docs/nodes.md"),

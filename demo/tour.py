@@ -43,17 +43,18 @@ class Tour:
         self._show_usage()
 
     def _chat(self) -> None:
-        user, http = self._user, DefaultHttpxClient(trust_env=False)  # no proxy
+        http = DefaultHttpxClient(trust_env=False)  # no proxy
+        url, key = self._user.openai_url, self._user.key
         try:
-            with OpenAI(base_url=user.base_url, api_key=user.key, max_retries=0, http_client=http) as client:
+            with OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http) as client:
                 models = ", ".join(model.id for model in client.models.list())
-                completion = client.chat.completions.create(
-                    model="svc-chat", messages=[{"role": "user", "content": QUESTION}]
+                stream = client.chat.completions.create(
+                    model="svc-chat", stream=True, messages=[{"role": "user", "content": QUESTION}]
                 )
+                answer = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
         except OpenAIError as error:
             raise DemoFailed(f"the chat: {error}") from None
-        self._output.step("A chat, by the openai client", "GET /v1/models, POST /v1/chat/completions")
-        answer = completion.choices[0].message.content or ""
+        self._output.step("A streamed chat, by the openai client", "POST /openai/v1/chat/completions")
         self._output.rows(("models", models), ("you", QUESTION), ("myna", answer))
         if self._settings.chat_url == "parrot:":
             self._output.say("That is the built-in parrot: it repeats each message. No model is set.", "dim")

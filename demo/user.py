@@ -23,6 +23,7 @@ class User:
         self._service = service
         self._output = output
         self.base_url = f"{service.root_url}/v1"
+        self.openai_url = f"{service.root_url}/openai/v1"
         self.key = ""
 
     def type(self, *arguments: str) -> Any:

@@ -14,6 +14,7 @@ from myna import activity, channels
 from myna.activity import Actor
 from myna.channels import Channel, Channels
 from myna.chat import upstream
+from myna.chat.failover import FailedAttempt
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
 from myna.errors import CommandError, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
@@ -122,7 +123,7 @@ def _reason(failure: Exception) -> str:
     message = str(failure)
     while deepest.__cause__ is not None:
         deepest = deepest.__cause__
-        if isinstance(deepest, RequestFailed | upstream.FailedAttempt):
+        if isinstance(deepest, RequestFailed | FailedAttempt):
             message = str(deepest)
     if isinstance(deepest, OSError) and deepest.errno:
         known = os.strerror(deepest.errno) if deepest.errno > 0 else deepest.strerror

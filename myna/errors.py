@@ -2,6 +2,8 @@
 
 MynaError                    status  type                    when
 ├── InvalidRequest           400     invalid_request_error   the request can't be read or isn't allowed
+│   ├── ClientDisconnected   400     invalid_request_error   before its answer; nobody gets this
+│   ├── RequestRefused       400     invalid_request_error   the channels refused the request itself
 │   ├── MethodNotAllowed     405     invalid_request_error
 │   ├── BodyTooLarge         413     invalid_request_error
 │   ├── BodyTooSlow          400     invalid_request_error
@@ -19,6 +21,7 @@ MynaError                    status  type                    when
 │   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
+│   └── StreamFailed         500     upstream_error          an event: a channel broke its stream
 ├── InternalError            500     server_error            an unhandled exception
 │   ├── CallRefunded         500     server_error            the call was refunded before its answer was kept
 │   └── CallAbandoned        500     server_error            the process ended first; nothing is charged
@@ -64,6 +67,23 @@ class InvalidRequest(MynaError):
     """The caller must change the request; the message names the field."""
 
     status, type = HTTPStatus.BAD_REQUEST, "invalid_request_error"
+
+
+class ClientDisconnected(InvalidRequest):
+    """The client disconnected before a part of its answer was sent. Only the access log shows it."""
+
+    def __init__(self) -> None:
+        super().__init__("The client disconnected before its answer; the units were refunded.")
+
+
+class RequestRefused(InvalidRequest):
+    """Every channel refused the request itself, with `code` and `param` if the last one gave any."""
+
+    def __init__(self, code: str | None, param: str | None) -> None:
+        why = f", with the code {code}" if code else ""
+        where = f"{param}: " if param else ""
+        super().__init__(f"{where}the channel refused this request{why}; the units were refunded.")
+        self.code = code
 
 
 class MethodNotAllowed(InvalidRequest):
@@ -221,6 +241,17 @@ class UpstreamFailed(MynaError):
     """Every channel failed; the units were refunded."""
 
     type = "upstream_error"
+
+
+class StreamFailed(UpstreamFailed):
+    """The channel ended its stream before the answer was complete. `kept`: the units were kept, by the site
+    setting `broken_stream`."""
+
+    def __init__(self, *, kept: bool) -> None:
+        units = "was charged" if kept else "was refunded"
+        super().__init__(
+            f"The answer is incomplete: the channel ended its stream too early. The call {units}."
+        )
 
 
 class InternalError(MynaError):

@@ -83,6 +83,14 @@ def listed(config: Config, settings: SiteSettings) -> list[Route]:
     return [*_built_in(settings).values(), *exact]
 
 
+def model_for(route: Route, channel_model: str, wanted: str) -> str:
+    """The model to ask a channel for, whose own model is `channel_model`, when the caller named `wanted`. A
+    wildcard without an upstream model passes the caller's name on."""
+    if route.upstream_model or route.name.endswith("*"):
+        return route.upstream_model or wanted
+    return channel_model or wanted
+
+
 def of_row(row: RouteRow) -> Route:
     """The route of a stored row."""
     return Route(

@@ -143,6 +143,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 2**28
     body_timeout_s: Annotated[Seconds, Setting("time limit for receiving a request body")] = 20.0
     call_deadline_s: Annotated[Seconds, Setting("time limit for the work of a call")] = 300.0
+    stream_deadline_s: Annotated[Seconds, Setting("time limit for a streamed call of /openai/v1")] = 900.0
     charge_wait_s: Annotated[
         Seconds, Setting("how long a call waits for the database before it is refused uncharged")
     ] = 5.0

@@ -1,4 +1,4 @@
-"""Which route a model's name stands for."""
+"""The route of a model's name."""
 
 import pytest
 

@@ -50,6 +50,7 @@ WRONG = {
     "bodies_max_bytes": ["0", str(2**20 - 1), "1MB"],
     "body_timeout_s": ["0", "-1", "nan", "inf", "soon"],
     "call_deadline_s": ["0", "nan", "86401"],
+    "stream_deadline_s": ["0", "nan", "86401"],
     "charge_wait_s": ["0", "x"],
     "queue_max": ["0", "1.5"],
     "connections_max": ["0", "1000001"],

@@ -6,36 +6,16 @@ body of an error is logged, truncated and without the channel's key. It is never
 it may contain an address or a secret.
 """
 
-import logging
-import time
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from myna.channels import PARROT, Channel, Channels
-from myna.errors import UpstreamFailed
-from myna.http_client import ClientResponse, HttpClient, RequestFailed, TimedOut
-from myna.telemetry import access_log, metrics
+from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from myna.wire.body import has_too_many_containers
-
-log = logging.getLogger(__name__)
-
-NO_CHANNEL = (
-    "No chat channel is configured: the operator adds one with"
-    " 'myna channel add chat NAME URL' or MYNA_CHAT_URL."
-)
-ALL_FAILED = "No chat channel gave an answer; the units were refunded, try again later."
-LOGGED_MAX_CHARS = 500
-REQUEST_FAULTS = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-)
-"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit."""
-
 
 TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
@@ -69,32 +49,6 @@ class ModelAnswer(Struct, frozen=True):
     finish_reason: str
 
 
-class FailedAttempt(Exception):
-    """A failed attempt. The message contains no secret.
-
-    `kind` is the label of the metric; `detail` is what the upstream sent, for the log only; `blameless` means
-    that the request may be the cause; `final`, that another channel would fail likewise; `timed_out`, that
-    the channel may still be working on it.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        why: str,
-        detail: str = "",
-        *,
-        blameless: bool = False,
-        final: bool = False,
-        timed_out: bool = False,
-    ) -> None:
-        super().__init__(why)
-        self.kind = kind
-        self.detail = detail
-        self.blameless = blameless
-        self.final = final
-        self.timed_out = timed_out
-
-
 _completion = msgspec.json.Decoder(_Completion)
 _tool_calls = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
@@ -111,41 +65,15 @@ async def ask(
     fair_try_s: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    """Returns the first valid answer. Raises UpstreamFailed, from the last FailedAttempt, if no channel gives
-    one within `seconds`.
+    """Returns the first valid answer. Raises UpstreamFailed: see `first_answer`."""
 
-    After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
-    still be generating. A timeout after less than that doesn't count as a failure of the channel.
-    """
-    if not candidates:
-        raise UpstreamFailed(NO_CHANNEL)
-    last: FailedAttempt | None = None
-    until = time.monotonic() + seconds
-    try:
-        for channel in candidates:
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            access_log.details().channel = channel.name
-            if channel.url == PARROT:
-                return ModelAnswer(f"🦜 {instruction}", None, "stop")
-            try:
-                body = _body(channel.model or model, conversation)
-                answer = await _try(http_client, channel, body, left, answer_max_bytes)
-            except FailedAttempt as failure:
-                if not failure.blameless and not (failure.timed_out and left < fair_try_s):
-                    channels.circuits.failed(channel.name, str(failure))
-                metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
-                log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
-                last = failure
-                if failure.final or (failure.timed_out and until - time.monotonic() < fair_try_s):
-                    break
-                continue
-            channels.circuits.succeeded(channel.name)
-            return answer
-        raise UpstreamFailed(ALL_FAILED) from last
-    finally:
-        last = None  # else its traceback and this frame are a reference cycle
+    async def attempt(channel: Channel, left: float) -> ModelAnswer:
+        if channel.url == PARROT:
+            return ModelAnswer(f"🦜 {instruction}", None, "stop")
+        body = _body(channel.model or model, conversation)
+        return await _try(http_client, channel, body, left, answer_max_bytes)
+
+    return await first_answer(channels, candidates, attempt, seconds=seconds, fair_try_s=fair_try_s)
 
 
 async def _try(
@@ -155,22 +83,26 @@ async def _try(
     seconds: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    headers = {"content-type": "application/json", "accept": "application/json"}
-    if channel.key:
-        headers["authorization"] = f"Bearer {channel.key}"
     try:
         answer = await http_client.request(
             "POST",
             channel.url.rstrip("/") + "/chat/completions",
-            headers=headers,
+            headers=headers_of(channel),
             body=body,
             deadline_s=seconds,
             answer_max_bytes=answer_max_bytes,
         )
     except RequestFailed as failure:
-        timed_out = isinstance(failure, TimedOut)
-        raise FailedAttempt(type(failure).__name__, str(failure), timed_out=timed_out) from failure
+        raise of_request(failure) from failure
     return _read(answer, channel)
+
+
+def headers_of(channel: Channel, accept: str = "application/json") -> dict[str, str]:
+    """The headers of a request to a channel, with its key."""
+    headers = {"content-type": "application/json", "accept": accept}
+    if channel.key:
+        headers["authorization"] = f"Bearer {channel.key}"
+    return headers
 
 
 def _body(model: str, conversation: bytes) -> bytes:
@@ -180,9 +112,7 @@ def _body(model: str, conversation: bytes) -> bytes:
 
 def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
     if answer.status != HTTPStatus.OK:
-        detail = f": {_without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}"
-        blameless = answer.status in REQUEST_FAULTS
-        raise FailedAttempt(f"Status{answer.status}", f"status {answer.status}", detail, blameless=blameless)
+        raise of_status(answer, channel)
     try:
         choice = _completion.decode(answer.body).choices.first
         if choice is None:
@@ -204,11 +134,3 @@ def _bounded(tool_calls: msgspec.Raw) -> bytes:
     if len(found) > TOOL_CALLS_MAX_BYTES or has_too_many_containers(found):
         raise FailedAttempt("LargeToolCalls", "the answer's tool calls are too large")
     return found
-
-
-def _without_secrets(body: bytes, channel: Channel) -> str:
-    """The beginning of the body, with the channel's key and password masked."""
-    text = body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
-    for secret in filter(None, (channel.key, unquote(urlsplit(channel.url).password or ""))):
-        text = text.replace(secret, "***")
-    return text

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 
-from myna import __version__, app
+from myna import __version__, app, service
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
@@ -53,7 +53,7 @@ async def _migrate(settings: Settings) -> int:
 
 
 def _run(settings: Settings) -> None:
-    app.speech_engines(settings)  # reports an error of the setting in one line
+    service.speech_engines(settings)  # reports an error of the setting in one line
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     asyncio.run(_migrate(settings))  # reports an error of the database in one line
 

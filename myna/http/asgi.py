@@ -52,6 +52,9 @@ HEALTH_PATHS = (b"/healthz", b"/readyz", METRICS_PATH.encode())
 """Health checks and metrics are also answered over the limit on connections."""
 CORS_PREFIXES = ("/v1/", "/openai/v1/")
 """CORS applies to the paths below these prefixes."""
+MODELS_PREFIX = "/openai/v1/models/"
+MODEL_ROUTE = MODELS_PREFIX + "{id}"
+"""The one route whose path has a part that varies: the name of a model, which may contain slashes."""
 LOGGED_PATH_MAX_CHARS = 200
 QUERY_PARAMETERS_MAX = 100
 UNANSWERED = 0
@@ -246,8 +249,11 @@ class Application:
         request_id = request_id_of(scope)
         logs.request_id.set(request_id)
         details = access.begin()
-        path = scope["path"]
+        path = route = scope["path"]
         methods = self._routes.get(path)
+        if methods is None and path.startswith(MODELS_PREFIX):
+            route = MODEL_ROUTE
+            methods = self._routes.get(route)
         added: list[Header] = []
         if self._cors is not None and path.startswith(CORS_PREFIXES):
             added = self._cors.answer(scope["headers"])
@@ -259,7 +265,9 @@ class Application:
             request = Request(scope, receive, self._limits, added)
             status = await self._serve(methods, request, scope, receive, send)
         seconds = time.perf_counter() - started
-        route, logged_path = (path, path) if methods else ("other", logs.masked(path[:LOGGED_PATH_MAX_CHARS]))
+        logged_path = path if route == path and methods else logs.masked(path[:LOGGED_PATH_MAX_CHARS])
+        if not methods:
+            route = "other"
         self._access.record(
             CompletedRequest(
                 request_id=request_id,

@@ -18,17 +18,18 @@ class ClientLines(Struct, frozen=True):
     install: str = ""
 
 
-def client_lines(base_url: str, key: str, scopes: Scope) -> list[ClientLines]:
-    """Lines for a first request with this key; `base_url` ends in /v1. OpenAI's clients only chat."""
+def client_lines(root_url: str, key: str, scopes: Scope) -> list[ClientLines]:
+    """Lines for a first request with this key to the service at `root_url`."""
     if Scope.CHAT in scopes:
+        base_url = f"{root_url}/openai/v1"
         return [
             ClientLines("curl", _curl(f"{base_url}/chat/completions", key, _CHAT)),
             ClientLines("openai-python", _python(base_url, key), "pip install openai"),
             ClientLines("openai-node", _node(base_url, key), "npm install openai"),
         ]
     if Scope.TTS in scopes:
-        return [ClientLines("curl", _curl(f"{base_url}/tts", key, {"text": "Hello"}))]
-    return [ClientLines("curl", _curl(f"{base_url}/records", key, None))]
+        return [ClientLines("curl", _curl(f"{root_url}/v1/tts", key, {"text": "Hello"}))]
+    return [ClientLines("curl", _curl(f"{root_url}/v1/records", key, None))]
 
 
 _CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}

@@ -8,7 +8,7 @@ from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer
 from myna.config import ConfigCache
-from myna.errors import InvalidRequest, ModelNotFound, UpstreamFailed
+from myna.errors import ModelNotFound, RequestRefused, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
@@ -24,7 +24,6 @@ from myna.transcription.embedded import EmbeddedWhisper
 from myna.transcription.formats import encoded
 from myna.transcription.request import TranscriptionRequest
 
-REFUSED: Final = "The channel refused this request; the units were refunded. Check the file and its type."
 EMBEDDED: Final = "whisper"
 """The channel field of calls that the embedded model answers."""
 
@@ -137,7 +136,7 @@ class Transcriber:
             )
         except UpstreamFailed as failed:
             if isinstance(failed.__cause__, FailedAttempt) and failed.__cause__.blameless:
-                raise InvalidRequest(REFUSED) from failed.__cause__
+                raise RequestRefused(None, None) from failed.__cause__
             raise
         finally:
             memory.release(size_bytes, key_hash)

@@ -3,7 +3,9 @@
 Source: the reference of OpenAI's API. Fields that are not here pass through.
 """
 
-from msgspec import Struct
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 
 class OpenAIErrorBody(Struct, frozen=True):
@@ -19,3 +21,45 @@ class OpenAIError(Struct, frozen=True):
     """The envelope of every error below /openai/v1."""
 
     error: OpenAIErrorBody
+
+
+class StreamOptions(Struct, frozen=True):
+    """`include_usage`: an event with the usage comes before the end of the stream."""
+
+    include_usage: bool | None = None
+
+
+class RelayedRequest(Struct, frozen=True):
+    """The fields that every relayed request may have."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+
+
+class ChatRequest(RelayedRequest, frozen=True, kw_only=True):
+    """POST /chat/completions. Messages pass to the channel as they are."""
+
+    messages: list[dict[str, Any]]
+
+
+class CompletionRequest(RelayedRequest, frozen=True, kw_only=True):
+    """POST /completions. `prompt` is a text, a list of texts, or tokens."""
+
+    prompt: str | list[Any] | None = None
+
+
+class EmbeddingsRequest(Struct, frozen=True):
+    """POST /embeddings. `input` is a text, a list of texts, or tokens."""
+
+    model: str
+    input: str | list[Any]
+
+
+class Usage(Struct, frozen=True):
+    """Tokens, or Han characters where the channel counts no tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int

@@ -7,7 +7,8 @@ import pytest
 
 from myna.channels import FAILURES_MAX, PARROT, Channel, Channels
 from myna.chat import upstream as asking
-from myna.chat.upstream import FailedAttempt, ModelAnswer, ask
+from myna.chat.failover import FailedAttempt
+from myna.chat.upstream import ModelAnswer, ask
 from myna.errors import UpstreamFailed
 from myna.http_client import ClientResponse
 from myna.http_client.client import HttpClient

@@ -23,7 +23,11 @@ class Newcomer:
         self._service = service
         self._machine = machine
         self._token = ""
-        self._env = {"OPENAI_BASE_URL": service.base_url, "OPENAI_API_KEY": service.account().key().plain}
+        self._env = {
+            "MYNA": service.root_url,
+            "OPENAI_BASE_URL": f"{service.root_url}/openai/v1",
+            "OPENAI_API_KEY": service.account().key().plain,
+        }
         self.answers: list[str] = []
 
     def follow(self, fence: Fence) -> None:

@@ -18,6 +18,7 @@ from tests.conformance.caller import Caller
 from tests.farm.node_client import Job, NodeClient, NodeSite, mp3
 from tests.rig.calls import Answer, Wire
 from tests.rig.service import Service
+from tests.rig.sse import EventReader
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 
 CLIENTS = 8
@@ -25,6 +26,7 @@ CALL_DEADLINE_S = 2
 TASK_DEADLINE_S = 4
 LIMITS = {
     "MYNA_CALL_DEADLINE_S": str(CALL_DEADLINE_S),
+    "MYNA_STREAM_DEADLINE_S": str(CALL_DEADLINE_S),
     "MYNA_CHARGE_WAIT_S": "1",
     "MYNA_SWEEP_EVERY_S": "0.2",
     "MYNA_LEASE_S": "1",
@@ -32,21 +34,34 @@ LIMITS = {
     "MYNA_SHUTDOWN_GRACE_S": "1",
 }
 VOICE = "campaign-voice"
+KINDS = {
+    "chat": 35,
+    "stream": 15,
+    "stream breaks": 5,
+    "leave a stream": 5,
+    "upstream fails": 10,
+    "hang up": 10,
+    "speech": 20,
+}
+"""The kinds of requests, and how often each comes."""
+FAULTS = {"upstream fails": "fault=status:500", "stream breaks": "fault=error-later a b c"}
 PAUSE = threading.Event()
 
 
 @dataclass(frozen=True)
 class Response:
-    """One request of the traffic. `answer` is None if the connection ended without one."""
+    """One request of the traffic. `answer` is None if the connection ended without one; of a stream it has
+    what arrived."""
 
     request_id: str
     text: str
-    speech: bool
+    kind: str
     answer: Answer | None
 
 
 class Traffic:
-    """Clients that chat, chat with a failing upstream, disconnect and order speech until `end` is called."""
+    """Clients that chat, stream, chat with a failing upstream, disconnect and order speech until `end` is
+    called."""
 
     def __init__(self, callers: Sequence[Caller], seed: int) -> None:
         self._callers = callers
@@ -71,26 +86,38 @@ class Traffic:
             count += 1
             request_id = f"{number}-{count}"
             caller = rng.choice(self._callers)
-            kind = rng.choices(("chat", "upstream fails", "hang up", "speech"), (50, 15, 15, 20))[0]
-            text = "fault=status:500" if kind == "upstream fails" else f"call {request_id}."
+            kind = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+            text = FAULTS.get(kind, f"call {request_id}.")
             try:
                 if kind == "hang up":
                     _disconnect_early(caller, request_id, text)
                     continue
-                answer = _ask(caller, request_id, text, speech=kind == "speech")
+                if kind == "leave a stream":
+                    with _stream(caller, request_id, f"fault=words:500 {text}") as stream:
+                        stream.next_event()
+                    continue
+                answer = _ask(caller, request_id, text, kind)
             except (OSError, http.client.HTTPException):
                 answer = None
                 PAUSE.wait(0.02)  # the process may be down
-            self.seen.append(
-                Response(request_id=request_id, text=text, speech=kind == "speech", answer=answer)
-            )
+            self.seen.append(Response(request_id=request_id, text=text, kind=kind, answer=answer))
 
 
-def _ask(caller: Caller, request_id: str, text: str, *, speech: bool) -> Answer:
+def _ask(caller: Caller, request_id: str, text: str, kind: str) -> Answer:
     headers = {"X-Request-Id": request_id}
-    if speech:
+    if kind == "speech":
         return caller.speak(text, headers, voice_id=VOICE)
+    if kind in ("stream", "stream breaks"):
+        with _stream(caller, request_id, text) as stream:
+            stream.rest()
+            return Answer(stream.status, stream.headers, stream.raw)
     return caller.chat(text, headers)
+
+
+def _stream(caller: Caller, request_id: str, text: str) -> EventReader:
+    body = {"model": "svc-chat", "stream": True, "messages": [{"role": "user", "content": text}]}
+    url = f"{caller.service.root_url}/openai/v1/chat/completions"
+    return EventReader(url, caller.key.plain, body, {"X-Request-Id": request_id})
 
 
 def _disconnect_early(caller: Caller, request_id: str, text: str) -> None:
@@ -210,13 +237,25 @@ def contradictions(seen: Sequence[Response], states: dict[str, list[int]]) -> It
         if one.answer.status != 200:
             if KEPT in found:
                 yield f"{one.request_id}: told {one.answer.status}, and kept: {one.answer.body!r}"
-        elif one.speech:
+        elif one.kind in ("stream", "stream breaks"):
+            yield from _stream_contradictions(one, found)
+        elif one.kind == "speech":
             if len(found) != 1:
                 yield f"{one.request_id}: an order was accepted and has calls {found}"
         elif found != [KEPT]:
             yield f"{one.request_id}: answered, and its calls are {found}"
         elif one.answer.json["choices"][0]["message"]["content"] != one.text:
             yield f"{one.request_id}: got another one's answer {one.answer.body!r}"
+
+
+def _stream_contradictions(one: Response, found: list[int]) -> Iterator[str]:
+    """What a stream told: `[DONE]` that it is kept, an error that it is refunded, a cut nothing."""
+    body = one.answer.body if one.answer else b""
+    if body.endswith(b"data: [DONE]\n\n"):
+        if found != [KEPT]:
+            yield f"{one.request_id}: streamed to its end, and its calls are {found}"
+    elif b"refunded" in body.rpartition(b"data:")[2] and KEPT in found:
+        yield f"{one.request_id}: told of a refund, and kept: {body[-200:]!r}"
 
 
 KEPT = 1

@@ -21,6 +21,7 @@ from myna.api import auth, speech, uploads
 from myna.channels import Channel
 from myna.chat import upstream
 from myna.chat.complete import instruction_of
+from myna.chat.failover import FailedAttempt
 from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.engines.openai.text import cut
@@ -224,7 +225,7 @@ COMPLETIONS = {
 
 
 def completion(body: bytes) -> None:
-    with contextlib.suppress(upstream.FailedAttempt):
+    with contextlib.suppress(FailedAttempt):
         upstream._read(
             ClientResponse(200, (), body), Channel(kind="chat", name="a", url="http://h/v1", model="", key="")
         )

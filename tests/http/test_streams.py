@@ -108,17 +108,17 @@ async def test_an_exception_after_the_start_closes_without_the_last_chunk(
 
 
 @pytest.mark.parametrize("how", ["reset", "end of file"])
-async def test_a_disconnect_is_told_at_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    told = asyncio.Event()
+async def test_a_disconnect_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    reported = asyncio.Event()
     seen: list[ResponseStream] = []
 
     async def answer(local: LocalServer, request: Request) -> ResponseStream:
         stream = request.stream()
-        stream.on_disconnect = told.set
+        stream.on_disconnect = reported.set
         local.started += 1
         await local.release.wait()
         stream.start({}, TYPE)
-        stream.write(b"nobody reads this")
+        stream.write(b"unread")
         await stream.drained()
         stream.end()
         seen.append(stream)
@@ -134,7 +134,7 @@ async def test_a_disconnect_is_told_at_once(monkeypatch: pytest.MonkeyPatch, how
         else:
             client.writer.write_eof()
         async with asyncio.timeout(WAIT_S):
-            await told.wait()
+            await reported.wait()
         local.release.set()
         await until(lambda: bool(seen))
         assert seen[0].disconnected and not seen[0].sent

@@ -1,4 +1,4 @@
-"""Reading a response is paused and resumed: a slow reader slows its own server down and nobody else."""
+"""Reading a response is paused and resumed: a slow reader slows its own server down and no other."""
 
 import asyncio
 
@@ -54,9 +54,9 @@ async def test_a_paused_response_is_not_read_until_it_is_resumed(outbound: HttpC
     await reader.began.wait()
     for _ in range(200):  # of the event loop, which would read more otherwise
         await asyncio.sleep(0)
-    held = reader.received
+    before = reader.received
     await asyncio.sleep(0.1)
-    assert reader.received == held < BODY_BYTES
+    assert reader.received == before < BODY_BYTES
     reader.flow.resume()
     assert (await call).status == 200
     assert reader.received == BODY_BYTES

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.app import Service
 from myna.config import ConfigCache
+from myna.service import Service
 from myna.settings import Settings
 from myna.store.queries import audit_state
 from myna.telemetry import metrics

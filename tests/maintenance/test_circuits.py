@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from myna.app import Service
 from myna.channels import FAILURES_MAX, restore_circuits
 from myna.config import ConfigCache
+from myna.service import Service
 from myna.settings import Settings
 from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from myna import audit, config
-from myna.app import Service
 from myna.config import DAY_MS, ConfigCache, SiteSettings
 from myna.ledger import DEADLINE_MARGIN_S
 from myna.maintenance import LEFTOVER_AGE_S
+from myna.service import Service
 from myna.settings import Settings
 from myna.store.batch import Audio, CallState
 from tests.maintenance.test_leftovers import OLD_S, write

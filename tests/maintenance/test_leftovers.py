@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from apsw import SQLError
 
-from myna.app import Service
 from myna.config import ConfigCache
 from myna.maintenance import LEFTOVER_AGE_S, remove_parts
+from myna.service import Service
 from myna.settings import Settings
 from myna.store.database import connect
 from myna.store.migrate import migrate

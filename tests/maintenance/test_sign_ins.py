@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from myna.app import Service
 from myna.config import ConfigCache
+from myna.service import Service
 from myna.settings import Settings
 from myna.sign_in import links, passwords, sessions
 from myna.sign_in.links import LIFE_MS, Purpose

@@ -20,6 +20,7 @@ from tests.mutations.model_guards import OF_MODELS
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.refusal_guards import OF_REFUSALS
+from tests.mutations.relay_guards import OF_THE_RELAY
 from tests.mutations.report_guards import OF_REPORTS
 from tests.mutations.shared_guards import ON_BOTH
 from tests.mutations.sign_in_guards import OF_SIGN_IN
@@ -38,6 +39,7 @@ GROUPS = {
     "tasks": OF_TASKS,
     "farm": OF_THE_FARM,
     "refusals": OF_REFUSALS,
+    "relay": OF_THE_RELAY,
     "voices": OF_VOICES,
     "speech": OF_SPEECH,
     "storage": OF_STORAGE,

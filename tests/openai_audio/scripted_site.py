@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myna import accounts, app, audit, config, keys
+from myna import accounts, app, audit, config, keys, service
 from myna.engines.interface import NO_CLIENT, Client, EngineVoice, SoundPart, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, KokoroModel
@@ -129,7 +129,7 @@ class Answer:
         return found
 
 
-class Site(app.Service):
+class Site(service.Service):
     """The service; its audio is in `settings.data_folder / "audio"`."""
 
     started: "Site | None" = None
@@ -214,7 +214,7 @@ class Visitor:
 async def scripted_site(folder: Path, patched: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Visitor]:
     """Starts the site. At its end its books are audited, and no temporary file is left."""
     voice = ScriptedVoice()
-    patched.setattr(app, "speech_engines", lambda _: {KOKORO: voice})
+    patched.setattr(service, "speech_engines", lambda _: {KOKORO: voice})
     chosen = Settings(
         data=str(folder / "data"), port=free_port(), speech="kokoro", chat_url="parrot:", **settings
     )

@@ -16,12 +16,14 @@ broken          JSON that ends too early                     garbage      bytes 
 list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
 
-A text to speak that names no fault is answered with an mp3, and the list of voices with 404. The faults above
+A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
+with an mp3, and the list of voices with 404. The faults above
 with an answer in JSON are no sound; `silent` is an empty mp3, and `noise` is invalid data with the type of
 an mp3.
 """
 
 import asyncio
+import base64
 import json
 import math
 import struct
@@ -33,6 +35,8 @@ from typing import Any
 import lameenc
 import pytest
 
+from tests.rig import event_streams
+from tests.rig.event_streams import Disconnected, EventStream
 from tests.rig.waiting import wait_until
 
 SECRET = "sk-upstream-secret-4f2a9c"
@@ -70,6 +74,8 @@ class Upstream:
         self.open_now = 0
         self.open_max = 0
         self.abandoned = 0
+        self.withholds_usage = False
+        self.streams: list[EventStream] = []
         self._fault = "echo"
         self._released = asyncio.Event()
         self._over = asyncio.Event()
@@ -100,6 +106,8 @@ class Upstream:
         self.requests.clear()
         self.trapped = self.abandoned = 0
         self.open_max = self.open_now
+        self.withholds_usage = False
+        self.streams.clear()
         self.behave()
         self.block_again()
 
@@ -152,9 +160,36 @@ class Upstream:
         if fault == "oversized":
             await _pour(writer)
             return False
+        if fault in event_streams.FAULTS and seen.body and seen.json.get("stream"):
+            return await self._stream(fault, argument, seen, reader, writer)
         writer.write(_bytes_of(fault, argument, seen))
         await writer.drain()
         return fault not in ("close", "cut", "garbage")
+
+    async def _stream(
+        self,
+        fault: str,
+        argument: str,
+        seen: ReceivedRequest,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Sends a streamed answer; true if the connection may be used again."""
+        disconnected = asyncio.ensure_future(reader.read(1))
+        stream = EventStream(writer, self._released, disconnected, lambda: _body_of(fault, argument, seen))
+        self.streams.append(stream)
+        said = {"say": argument, "count": COUNTED_TEXT, "odd": ODD_TEXT}
+        options = seen.json.get("stream_options") or {}
+        usage = bool(options.get("include_usage")) and not self.withholds_usage
+        model, text = seen.json.get("model", ""), said.get(fault, _last_user_text(seen))
+        try:
+            reusable = await stream.send(fault, argument, model, text, usage=usage)
+        except (Disconnected, ConnectionError):
+            self.abandoned += 1
+            return False
+        finally:
+            disconnected.cancel()
+        return reusable and not disconnected.done()
 
     async def _stall(self, fault: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Keep the connection until the other side closes it, sending nothing or one byte at a time."""
@@ -216,8 +251,9 @@ def _fault_of(seen: ReceivedRequest, default: str) -> str:
 def _last_user_text(seen: ReceivedRequest) -> str:
     if not seen.body:
         return ""
-    if "input" in seen.json:
-        return str(seen.json["input"])
+    for name in ("input", "prompt"):
+        if name in seen.json:
+            return str(seen.json[name])
     contents = [m.get("content") for m in seen.json.get("messages", []) if m.get("role") == "user"]
     content = contents[-1] if contents else ""
     if isinstance(content, list):
@@ -246,6 +282,8 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
 
 
 def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
+    if fault == "echo" and seen.path.endswith("/embeddings"):
+        return json.dumps(_embeddings(seen)).encode()
     if fault == "no-choices":
         return json.dumps(_completion(seen, "") | {"choices": []}).encode()
     if fault == "broken":
@@ -269,6 +307,13 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
 
 
 def _completion(seen: ReceivedRequest, content: Any, finish_reason: str = "stop") -> dict[str, Any]:
+    if "prompt" in (seen.json if seen.body else {}):
+        choice = {"index": 0, "text": content, "finish_reason": finish_reason, "logprobs": None}
+        usage = {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
+        return {
+            "id": "cmpl-1", "object": "text_completion", "created": 1, "model": seen.json["model"],
+            "choices": [choice], "usage": usage,
+        }  # fmt: skip
     message = {"role": "assistant", "content": content}
     return {
         "id": "chatcmpl-of-the-upstream",
@@ -279,6 +324,18 @@ def _completion(seen: ReceivedRequest, content: Any, finish_reason: str = "stop"
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33},
     }
+
+
+def _embeddings(seen: ReceivedRequest) -> dict[str, Any]:
+    """A vector for each text, or for the one list of tokens, as floats or in base64."""
+    given = seen.json["input"]
+    count = len(given) if isinstance(given, list) and not isinstance(given[0], int) else 1
+    vector: Any = [0.25, -0.5, 1.0]
+    if seen.json.get("encoding_format") == "base64":
+        vector = base64.b64encode(struct.pack("<3f", *vector)).decode()
+    data = [{"object": "embedding", "index": index, "embedding": vector} for index in range(count)]
+    usage = {"prompt_tokens": 8, "total_tokens": 8}
+    return {"object": "list", "model": seen.json["model"], "data": data, "usage": usage}
 
 
 def _tone() -> bytes:

@@ -1,1 +1,1 @@
-"""Edge of /openai/v1: handlers for clients of OpenAI's API."""
+"""Edge of /openai/v1, with the shapes of OpenAI's API."""

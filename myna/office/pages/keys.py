@@ -117,7 +117,7 @@ async def show_one(
         used=(await visit.read(partial(store.usage_of, key_ids=[key.id])))[key.id],
         last_used_at=(await reports.last_used(visit.db, visit.account.id)).get(key.id, 0),
         refusal=await visit.read(partial(refusal_store.of_key, account_id=visit.account.id, key_id=key.id)),
-        lines=client_lines(visit.parts.settings.base_url + "/v1", PLACEHOLDER, scopes),
+        lines=client_lines(visit.parts.settings.base_url, PLACEHOLDER, scopes),
         waiting=(await first_request(visit, key)).html,
         name=key.name if name is None else name,
         graces=GRACES,

@@ -1,0 +1,48 @@
+"""GET /openai/v1/models and /models/{id}: what callers may name as `model`."""
+
+from myna import routes
+from myna.api.auth import KeyAuth
+from myna.config import ConfigCache
+from myna.errors import ModelNotFound
+from myna.http.asgi import MODELS_PREFIX, Request
+from myna.http.responses import Response
+from myna.keys import Scope
+from myna.routes import Route
+from myna.store.database import Database
+from myna.store.queries import routes as store
+from myna.wire.encode import to_json
+from myna.wire.v1 import Model, ModelList
+
+CREATED = 1_767_225_600
+"""2026-01-01: the creation time of every model."""
+
+
+class ModelsApi:
+    """Handlers of the list of models: the built-in ones and the operator's routes, as far as the key may use
+    them. Wildcards are not listed."""
+
+    def __init__(self, key_auth: KeyAuth, db: Database, config: ConfigCache) -> None:
+        self._key_auth = key_auth
+        self._db = db
+        self._config = config
+
+    async def list_all(self, request: Request) -> Response:
+        return Response(to_json(ModelList("list", [self._model(one) for one in await self._usable(request)])))
+
+    async def one(self, request: Request) -> Response:
+        wanted = request.path.removeprefix(MODELS_PREFIX)
+        for route in await self._usable(request):
+            if route.name == wanted:
+                return Response(to_json(self._model(route)))
+        raise ModelNotFound(wanted)
+
+    async def _usable(self, request: Request) -> list[Route]:
+        verified = await self._key_auth.verify(request, Scope.CHAT)
+        await self._key_auth.in_time(self._config.at(verified.config_version))
+        found = routes.listed(self._config.current, self._config.settings)
+        allowed = await self._key_auth.in_time(store.of_key(self._db, verified.key.id))
+        return found if allowed is None else [route for route in found if route.name in allowed]
+
+    def _model(self, route: Route) -> Model:
+        owner = self._config.settings.owner
+        return Model(id=route.name, object="model", created=CREATED, owned_by=owner)

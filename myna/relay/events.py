@@ -1,0 +1,194 @@
+"""The server-sent events of a channel, as they are passed on.
+
+Source: the event stream format of the HTML standard, and OpenAI's use of it: each event has one JSON object,
+and the last one is `[DONE]`. Pure: bytes in, bytes out.
+
+An event is passed on as soon as it is complete, unparsed, with LF as line end. Comments are passed on after
+the first event and dropped before it, so that nothing is sent before a channel has begun to answer. The
+last event is not passed on: the caller sends it after the call was kept.
+"""
+
+import re
+from collections import deque
+from typing import Final, Protocol
+
+import msgspec
+
+BUFFERED_MAX_BYTES: Final = 128 * 1024
+"""How much of an event is buffered until it is complete. A longer event is passed on as it arrives."""
+TRANSLATED_MAX_BYTES: Final = 2 * 2**20
+"""The longest event that can be translated."""
+_RECENT: Final = 4
+_RECENT_TAIL_BYTES: Final = 4096
+_BOM: Final = b"\xef\xbb\xbf"
+_ERRORS: Final = (b'{"error"', b'{"object":"error"', b'{"object": "error"')
+_ERROR_EVENTS: Final = tuple(b"data: " + error for error in _ERRORS)
+_FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
+_FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"')
+_CLOSING: Final = (b"response.completed", b"response.incomplete", b"response.failed")
+"""The names of the last event of POST /responses, which has no `[DONE]`."""
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class BrokenEvents(Exception):
+    """The channel's stream can't be passed on. The message contains nothing that the channel sent; `detail`
+    does, for the log. `kind` is the label of the metric."""
+
+    def __init__(self, kind: str, why: str, detail: bytes = b"") -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.detail = detail
+
+
+class Observer(Protocol):
+    """Reads the JSON of each event, and may replace what is sent for it."""
+
+    def feed(self, data: bytes) -> bytes | None:
+        """What to send in place of this event; None: the event itself. Raises msgspec.DecodeError."""
+
+
+class EventRelay:
+    """One stream of events. `begun`: an event has arrived that is no error. `done`: the last event has
+    arrived; what follows it is dropped. `last` is that event, unless it is `[DONE]`."""
+
+    def __init__(self, observer: Observer | None = None, buffer_max_bytes: int = BUFFERED_MAX_BYTES) -> None:
+        self._observer = observer
+        self._buffer_max_bytes = buffer_max_bytes
+        self._buffer = bytearray()
+        self._passes_long = False  # the rest of an event whose beginning was passed on
+        self._recent: deque[bytes] = deque(maxlen=_RECENT)
+        self._started = self.begun = self.done = False
+        self.last = b""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is complete: `[DONE]`, or a reason to finish in one of the last events."""
+        return self.done or any(_FINISHED.search(event) for event in self._recent)
+
+    def feed(self, part: bytes) -> bytes:
+        """What to send after this part of the body; may be empty. Raises BrokenEvents."""
+        if (
+            self.begun
+            and not self._buffer
+            and self._observer is None
+            and not self._passes_long
+            and part.startswith(b"data: {")
+            and part.find(b"\n") == len(part) - 2  # one event of one line
+            and part.endswith(b"\n\n")
+            and not part.startswith(_ERROR_EVENTS)
+            and not self.done
+        ):
+            self._recent.append(part[-_RECENT_TAIL_BYTES:])
+            return part
+        return self._feed(part)
+
+    def close(self) -> bytes:
+        """The body has ended: what is left to send. Raises BrokenEvents if the answer is not complete."""
+        rest = bytes(self._buffer).strip(b"\r\n")
+        self._buffer.clear()
+        sent = b""
+        if self._passes_long:
+            raise BrokenEvents("CutEvents", "the stream ended within an event")
+        if rest and not self.done:
+            sent = self._event(_with_lf(rest), at_end=True)
+        if not self.begun:
+            raise BrokenEvents("NoEvents", "the stream had no event")
+        if not self.finished:
+            raise BrokenEvents("CutEvents", "the stream ended before the answer was complete")
+        return sent
+
+    def _feed(self, part: bytes) -> bytes:
+        self._buffer += part
+        if not self._started and len(self._buffer) >= len(_BOM):
+            self._started = True
+            self._buffer = self._buffer.removeprefix(_BOM)
+        if self.done:
+            self._buffer.clear()
+            return b""
+        if b"\n" not in part and b"\r" not in part:  # no event has ended
+            return self._overflow()
+        data = bytes(self._buffer)
+        half = b"\r" if data.endswith(b"\r") else b""  # its LF may follow
+        complete, boundary, rest = _with_lf(data[: len(data) - len(half)]).rpartition(b"\n\n")
+        self._buffer = bytearray(rest + half)
+        sent = b"".join(map(self._passed, (complete + boundary).split(b"\n\n"))) if boundary else b""
+        return sent + self._overflow()
+
+    def _overflow(self) -> bytes:
+        """Passes on the beginning of a long event, which is checked by its first bytes only."""
+        data = bytes(self._buffer)
+        if len(data) <= self._buffer_max_bytes and not self._passes_long:
+            return b""
+        if self._observer is not None:
+            raise BrokenEvents("LongEvent", "the stream has an event that is too long to be translated")
+        if not self._passes_long and (
+            not data.startswith(b"data:") or data.startswith(_ERROR_EVENTS) or b"\n" in data
+        ):
+            raise BrokenEvents("LongEvent", "the stream has a line that is too long and no data")
+        kept = len(data) - len(data.rstrip(b"\r\n"))  # an end of line may be the half of an event's end
+        self._buffer = bytearray(data[len(data) - kept :])
+        self._passes_long = self.begun = True
+        self._recent.append(data[-_RECENT_TAIL_BYTES:])
+        return data[: len(data) - kept]
+
+    def _passed(self, event: bytes) -> bytes:
+        """What to send for one event, without its end."""
+        if self._passes_long:
+            self._passes_long = False
+            self._recent.append(event[-_RECENT_TAIL_BYTES:])
+            return event + b"\n\n"
+        event = event.lstrip(b"\n")
+        return self._event(event) if event and not self.done else b""
+
+    def _event(self, event: bytes, *, at_end: bool = False) -> bytes:
+        data, name = _parsed(event)
+        if data is None:  # comments alone
+            return event + b"\n\n" if self.begun and not at_end else b""
+        if data == b"[DONE]":
+            self.done = True
+            return b""
+        if name == b"error" or data.startswith(_ERRORS):
+            raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
+        if not self.begun or at_end:
+            _check(data)
+        replaced = self._observed(data)
+        self.begun = True
+        if name in _CLOSING:
+            self.done, self.last = True, event + b"\n\n"
+            return b""
+        self._recent.append(data[-_RECENT_TAIL_BYTES:])
+        return event + b"\n\n" if replaced is None else replaced
+
+    def _observed(self, data: bytes) -> bytes | None:
+        if self._observer is None:
+            return None
+        try:
+            return self._observer.feed(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
+
+
+def _with_lf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def _parsed(event: bytes) -> tuple[bytes | None, bytes]:
+    """The data of an event, None if it has none, and its name. Raises BrokenEvents for lines of no event."""
+    values: list[bytes] = []
+    name = b""
+    for line in event.split(b"\n"):
+        if line.startswith(b"data:"):
+            values.append(line[5:].removeprefix(b" "))
+        elif line.startswith(b"event:"):
+            name = line[6:].strip()
+        elif not _FIELDS.match(line):
+            raise BrokenEvents("NoEvents", "the channel sent something that is no event stream", event)
+    return (b"\n".join(values) if values else None), name
+
+
+def _check(data: bytes) -> None:
+    """Raises BrokenEvents unless the data is a JSON object."""
+    try:
+        _object.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error

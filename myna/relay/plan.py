@@ -1,0 +1,119 @@
+"""What a request asks for: its route, the channels to try in order, and the body to send them."""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from myna import routes
+from myna.channels import PARROT, Channel, Channels
+from myna.chat.complete import text_of
+from myna.chat.han import han_count
+from myna.chat.intent import speech_text
+from myna.config import ConfigCache
+from myna.errors import InvalidRequest
+from myna.routes import Route, RouteKind
+from myna.wire.body import decode
+from myna.wire.openai import ChatRequest, CompletionRequest, EmbeddingsRequest, RelayedRequest
+
+N_MAX_UNITS: Final = 2**53 - 1
+
+
+class Endpoint(Struct, frozen=True):
+    """An endpoint that is relayed: its path below the base URL of a channel, the kind of its routes, the
+    shape of its requests, and the list that its answers must have."""
+
+    path: str
+    kind: RouteKind
+    shape: type[RelayedRequest] | type[EmbeddingsRequest]
+    list_name: str
+
+
+CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, ChatRequest, "choices")
+COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest, "choices")
+EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
+
+
+class RelayPlan(Struct, frozen=True):
+    """`fields` is the body for a channel, without its model, as a JSON object: a call keeps bytes while it is
+    open. `counts_usage`: the client wants an event with the usage. `instruction` is the last user message;
+    `speaks`: it is to be spoken, and no channel is asked."""
+
+    endpoint: Endpoint
+    route: Route
+    channels: list[Channel]
+    model: str
+    fields: bytes
+    units: int
+    streams: bool
+    counts_usage: bool
+    prompt_tokens: int
+    instruction: str
+    speaks: bool
+
+    def body_for(self, channel: Channel) -> bytes:
+        """The body to send to this channel."""
+        model = routes.model_for(self.route, channel.model, self.model)
+        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.fields[1:])
+
+
+class Planner:
+    """Plans requests from this process's copy of the configuration."""
+
+    def __init__(self, config: ConfigCache, channels: Channels) -> None:
+        self._config = config
+        self._channels = channels
+
+    def plan(self, endpoint: Endpoint, body: bytes) -> RelayPlan:
+        """Raises InvalidRequest, ModelNotFound."""
+        fields, request = decode(body, endpoint.shape)
+        return self.plan_fields(endpoint, fields, request)
+
+    def plan_fields(
+        self, endpoint: Endpoint, fields: dict[str, Any], request: RelayedRequest | EmbeddingsRequest
+    ) -> RelayPlan:
+        """The plan of a request that is decoded, or was translated from another shape."""
+        config = self._config.current
+        route = routes.find(config, self._config.settings, request.model, endpoint.kind)
+        channels = self._channels.of_route(config, route)
+        streams, counts_usage, answers = False, False, 1
+        if isinstance(request, RelayedRequest):
+            streams = bool(request.stream)
+            counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
+            answers = request.n or 1
+        messages = fields.get("messages", [])
+        if isinstance(request, ChatRequest) and not messages:
+            raise InvalidRequest("messages: must hold at least one message.")
+        if endpoint is not CHAT:
+            channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
+        instruction = _last_user_text(messages)
+        passed = {name: value for name, value in fields.items() if name not in ("model", "stream")}
+        if isinstance(request, RelayedRequest):
+            passed["stream"] = streams
+        return RelayPlan(
+            endpoint=endpoint,
+            route=route,
+            channels=channels,
+            model=request.model,
+            fields=msgspec.json.encode(passed),
+            units=min(route.units * answers, N_MAX_UNITS),
+            streams=streams,
+            counts_usage=counts_usage,
+            prompt_tokens=_prompt_tokens(fields),
+            instruction=instruction,
+            speaks=route.intent and endpoint is CHAT and speech_text(instruction) is not None,
+        )
+
+
+def _prompt_tokens(fields: dict[str, Any]) -> int:
+    """The Han characters of the request."""
+    messages, prompt = fields.get("messages"), fields.get("prompt", fields.get("input"))
+    if isinstance(messages, list):
+        return sum(han_count(text_of(message)) for message in messages)
+    texts = prompt if isinstance(prompt, list) else [prompt]
+    return sum(han_count(text) for text in texts if isinstance(text, str))
+
+
+def _last_user_text(messages: list[dict[str, Any]]) -> str:
+    """The text of the last user message; empty if there is none."""
+    return next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), "")

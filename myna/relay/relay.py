@@ -1,0 +1,284 @@
+"""Use case: a call of /openai/v1 that a channel answers. Plan, charge, channel, keep or refund.
+
+A stream is kept once its answer is complete, before the last events leave, and when the client leaves after
+a part of the answer was sent. It is refunded where nothing was sent. Where the channel fails after a part was
+sent, the site setting `broken_stream` decides. The client's disconnect ends the request to the channel,
+unless the call has an idempotency key, whose retry gets the whole answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from myna.channels import PARROT, Channel, Channels
+from myna.chat.complete import Chat
+from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.upstream import headers_of
+from myna.config import ConfigCache
+from myna.errors import (
+    CallAbandoned,
+    ClientDisconnected,
+    MynaError,
+    RequestRefused,
+    StreamFailed,
+    UpstreamFailed,
+)
+from myna.http.responses import Response
+from myna.http.stream import ResponseStream
+from myna.http_client import HttpClient, RequestFailed
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.relay import answers
+from myna.relay.plan import RelayPlan
+from myna.relay.shapes import DONE, Passed, Shape, WithUsage
+from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamBroken, StreamedAnswer
+from myna.settings import Settings
+from myna.store.batch import Replayed
+from myna.telemetry import access_log, metrics
+
+log = logging.getLogger(__name__)
+
+
+class Client(Protocol):
+    """What is needed of the client's request."""
+
+    def stream(self) -> ResponseStream:
+        """The response as a stream, of which nothing is sent yet."""
+
+    async def disconnected(self) -> None:
+        """Returns when the client has disconnected."""
+
+
+UnitHeaders = Callable[[], Mapping[str, str]]
+KEPT_SETTING: Final = "keep"
+SPEAKING_MODEL: Final = "svc-chat"
+
+
+class Relay:
+    """Relays calls for one process. `unit_headers` makes the headers about the units of a charged call."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        http_client: HttpClient,
+        chat: Chat,
+        unit_headers: UnitHeaders,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._http_client = http_client
+        self._chat = chat
+        self._unit_headers = unit_headers
+
+    async def answer(
+        self,
+        caller: UnverifiedCaller,
+        plan: Callable[[], RelayPlan],
+        client: Client,
+        shape: Callable[[RelayPlan], Shape] | None = None,
+    ) -> Response | ResponseStream:
+        """Answers a request. `plan` is called again if the configuration was stale. `shape` makes the shape
+        of a stream's events, that of chat completions by default. Raises MynaError."""
+        attempt = Attempt(self._ledger, caller)
+        while attempt.outcome is None:
+            async with attempt:
+                planned = plan()
+                if planned.speaks:
+                    break
+                await attempt.charge(self._order(planned))
+        if attempt.outcome is None:
+            return await self._speak(caller, planned, client)
+        out = client.stream()
+        if isinstance(attempt.outcome, Replayed):
+            return self._replay(attempt.outcome.answer, planned, out)
+        if not planned.streams:
+            async with attempt.outcome as call:
+                return await self._whole(call, planned, out)
+        stores = attempt.outcome.repeatable
+        streamed = StreamedAnswer(out, (shape or _shape)(planned), self._headers, stores=stores)
+        await self._streamed(attempt.outcome, planned, streamed)
+        return out
+
+    def _order(self, plan: RelayPlan) -> ChargeOrder:
+        seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
+        return ChargeOrder(pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name)
+
+    def _headers(self) -> dict[str, str]:
+        return {**self._unit_headers(), "X-Myna-Channel": access_log.details().channel}
+
+    def _replay(self, answer: str, plan: RelayPlan, out: ResponseStream) -> Response | ResponseStream:
+        """The stored answer to a retry."""
+        if not plan.streams:
+            return Response(answer.encode(), headers=self._unit_headers())
+        out.start({**HEADERS, **self._unit_headers()}, EVENTS)
+        out.write(answer.encode())
+        out.end()
+        return out
+
+    async def _speak(
+        self, caller: UnverifiedCaller, plan: RelayPlan, client: Client
+    ) -> Response | ResponseStream:
+        """Has the instruction spoken, as /v1 does. The answer's content is the address of the audio."""
+        message = {"role": "user", "content": plan.instruction}
+        body = msgspec.json.encode({"model": SPEAKING_MODEL, "messages": [message]})
+        spoken = await self._chat.complete(caller, body, client.disconnected)
+        answer = msgspec.json.encode(msgspec.json.decode(spoken) | {"model": plan.model})
+        if not plan.streams:
+            return Response(answer, headers=self._headers())
+        out = client.stream()
+        out.start({**HEADERS, **self._headers()}, EVENTS)
+        out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
+        out.end()
+        return out
+
+    # Whole answers:
+
+    async def _whole(self, call: Call, plan: RelayPlan, out: ResponseStream) -> Response:
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            if channel.url == PARROT:
+                return answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
+            return await self._request(plan, channel, left_s)
+
+        try:
+            async with asyncio.timeout(None) as limit:
+                if not call.repeatable:
+                    out.on_disconnect = lambda: limit.reschedule(0)
+                    if out.disconnected:
+                        limit.reschedule(0)
+                answer = await self._first(call, plan, attempt)
+        except TimeoutError:
+            raise ClientDisconnected from None
+        finally:
+            out.on_disconnect = None
+        await call.keep(answer.decode(errors="replace") if call.repeatable else "")
+        return Response(answer, headers=self._headers())
+
+    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
+        """The checked answer of a channel. Raises FailedAttempt."""
+        try:
+            answer = await self._http_client.request(
+                "POST",
+                channel.url.rstrip("/") + plan.endpoint.path,
+                headers=headers_of(channel),
+                body=plan.body_for(channel),
+                deadline_s=left_s,
+                answer_max_bytes=self._settings.answer_max_bytes,
+            )
+        except RequestFailed as failure:
+            raise of_request(failure) from failure
+        if answer.status != 200:
+            raise of_status(answer, channel)
+        counted = plan.prompt_tokens if plan.endpoint.list_name == "choices" else None
+        return answers.checked(answer.body, plan.endpoint.list_name, counted)
+
+    async def _first(
+        self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
+    ) -> bytes:
+        """The first answer of a channel. Raises RequestRefused if the request was at fault everywhere."""
+        try:
+            return await first_answer(
+                self._channels,
+                plan.channels,
+                attempt,
+                seconds=call.seconds_left,
+                fair_try_s=self._settings.fair_try_s,
+            )
+        except UpstreamFailed as failed:
+            cause = failed.__cause__
+            if isinstance(cause, FailedAttempt) and cause.body:
+                raise RequestRefused(*_refusal_of(cause.body)) from cause
+            raise
+
+    # Streams:
+
+    async def _streamed(self, charged: Call, plan: RelayPlan, streamed: StreamedAnswer) -> None:
+        """Sends the answer and ends the call. Raises MynaError while nothing was sent; an error after that is
+        an event, which leaves after the refund is committed."""
+        try:
+            async with charged as call:
+                failure = await self._stream(call, plan, streamed)
+        except MynaError as error:
+            if not streamed.begun:
+                raise
+            _fail(streamed, error)
+        except asyncio.CancelledError:  # the process stops
+            if streamed.begun:
+                streamed.fail(CallAbandoned())
+            raise
+        else:
+            if failure is None:
+                streamed.end()
+            else:
+                _fail(streamed, failure)
+        finally:
+            streamed.stop()
+
+    async def _stream(self, call: Call, plan: RelayPlan, streamed: StreamedAnswer) -> MynaError | None:
+        """Passes on the answer, all but its last events, and keeps the call. Returns why a call is kept whose
+        answer is not complete."""
+
+        async def attempt(channel: Channel, left_s: float) -> bytes:
+            return await Passage(streamed, plan, channel).run(self._http_client, left_s)
+
+        try:
+            last = await self._first(call, plan, attempt)
+        except ClientLeft:
+            if not streamed.out.sent:
+                raise ClientDisconnected from None
+            await call.keep("")
+        except StreamBroken as broken:
+            channel = access_log.details().channel
+            self._channels.circuits.failed(channel, str(broken))
+            metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
+            log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
+            kept = self._config.settings.broken_stream == KEPT_SETTING
+            failure = StreamFailed(kept=kept)
+            if not kept:
+                raise failure from broken
+            await call.keep("")
+            return failure
+        else:
+            await call.keep(streamed.complete(last))
+        return None
+
+
+def _shape(plan: RelayPlan) -> Shape:
+    return WithUsage(plan.prompt_tokens) if plan.counts_usage else Passed()
+
+
+def _fail(streamed: StreamedAnswer, error: MynaError) -> None:
+    """Ends the stream with an event about the error, which the access log has too."""
+    details = access_log.details()
+    details.error_type, details.message = error.type, error.message
+    streamed.fail(error)
+
+
+class _Refusal(msgspec.Struct):
+    code: str | None = None
+    param: str | None = None
+
+
+class _Refused(msgspec.Struct):
+    error: _Refusal
+
+
+def _refusal_of(body: bytes) -> tuple[str | None, str | None]:
+    """`code` and `param` of an error of OpenAI's shape; None for what is missing or no such word. The message
+    isn't passed on, since it may contain an address or a secret."""
+    try:
+        refused = msgspec.json.decode(body, type=_Refused).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None, None
+    return _word(refused.code), _word(refused.param)
+
+
+def _word(text: str | None) -> str | None:
+    return text if text and len(text) <= 64 and text.replace("_", "").replace(".", "").isalnum() else None

@@ -1,0 +1,215 @@
+"""One streamed answer: from the first channel that begins to answer to the end of the client's stream."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from myna.channels import PARROT, Channel
+from myna.chat.failover import FailedAttempt, of_request, of_status, without_secrets
+from myna.chat.upstream import headers_of
+from myna.errors import MynaError
+from myna.http.stream import ResponseStream
+from myna.http_client import Flow, HttpClient, RequestFailed
+from myna.relay import answers
+from myna.relay.events import BrokenEvents, EventRelay
+from myna.relay.plan import RelayPlan
+from myna.relay.shapes import Shape
+from myna.store.limits import STORED_ANSWER_MAX_BYTES
+
+EVENTS: Final = b"text/event-stream; charset=utf-8"
+HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+KEEP_ALIVE_EVERY_S: Final = 15.0
+AFTER_DONE_S: Final = 1.0
+"""How long a channel may keep its response open after its last event; it is closed then."""
+STREAM_MAX_BYTES: Final = 2**30
+WHOLE_MAX_BYTES: Final = answers.WRAPPED_MAX_BYTES
+_SPACES: Final = b" \t\r\n"
+
+
+class StreamBroken(Exception):
+    """A channel failed after a part of its answer was sent to the client. `kind` is the label of the metric;
+    `detail` is for the log."""
+
+    def __init__(self, kind: str, why: str, detail: str = "") -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.detail = detail
+
+
+class ClientLeft(Exception):
+    """The client has disconnected; the request to the channel was ended."""
+
+
+class StreamedAnswer:
+    """The answer to one client. `headers` makes those of the response when it starts. With `stores`, a copy
+    of what was sent is kept for a retry, and a client that leaves does not end the work."""
+
+    def __init__(
+        self, out: ResponseStream, shape: Shape, headers: Callable[[], Mapping[str, str]], *, stores: bool
+    ) -> None:
+        self.out = out
+        self.shape = shape
+        self.stores = stores
+        self._headers = headers
+        self._copy: list[bytes] = []
+        self._copied_bytes = 0
+        self._last = b""
+        self._written_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of the answer was sent, or would have been to a client that stayed."""
+        return self.out.started
+
+    def send(self, events: bytes) -> None:
+        """Sends whole events, and the head of the response before the first one."""
+        if not events:
+            return
+        loop = asyncio.get_running_loop()
+        if not self.out.started:
+            self.out.start({**HEADERS, **self._headers()}, EVENTS)
+            self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
+        self._written_at = loop.time()
+        self.out.write(events)
+        if self.stores and self._copied_bytes <= STORED_ANSWER_MAX_BYTES:
+            self._copy.append(events)
+            self._copied_bytes += len(events)
+
+    def complete(self, last: bytes) -> str:
+        """The answer is complete: returns the copy of it to store. `last` is sent by `end`."""
+        self._last = last
+        return b"".join([*self._copy, last]).decode(errors="replace") if self.stores else ""
+
+    def end(self) -> None:
+        """Sends the last events and the end of the response."""
+        self.stop()
+        self.out.write(self._last)
+        self.out.end()
+
+    def fail(self, error: MynaError) -> None:
+        """Sends an event with the error, and closes the connection without an end of the response."""
+        self.stop()
+        self.out.write(self.shape.failed(error))
+        self.out.abort()
+
+    def stop(self) -> None:
+        """Sends no more comments."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _keep_alive(self) -> None:
+        """Sends a comment after a time of silence, so that proxies keep the connection open."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._written_at >= KEEP_ALIVE_EVERY_S:
+            self._written_at = loop.time()
+            self.out.write(KEEP_ALIVE)
+        self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
+
+
+class Passage:
+    """The response of one channel, on its way to the client. Used once."""
+
+    def __init__(self, answer: StreamedAnswer, plan: RelayPlan, channel: Channel) -> None:
+        self._answer = answer
+        self._plan = plan
+        self._channel = channel
+        self._events = EventRelay(answer.shape.observer)
+        self._whole: bytearray | None = None
+        self._is_known = False  # whether the body is one JSON object or events
+        self._flow = Flow()
+        self._limit = asyncio.timeout(None)
+
+    async def run(self, http_client: HttpClient, left_s: float) -> bytes:
+        """Passes on the answer of the channel, all but the last events, which are returned. Raises
+        FailedAttempt while nothing was sent, StreamBroken after that, and ClientLeft."""
+        try:
+            if self._channel.url == PARROT:
+                plan = self._plan
+                self._send_whole(answers.parrot(plan.instruction, plan.model, plan.prompt_tokens))
+            else:
+                await self._request(http_client, left_s)
+                self._finish()
+            return self._events.last or self._answer.shape.last()
+        except RequestFailed as failure:
+            failed = of_request(failure)
+            if self._answer.begun:
+                raise StreamBroken(failed.kind, str(failed)) from failure
+            raise failed from failure
+        except BrokenEvents as broken:
+            detail = f": {without_secrets(broken.detail, self._channel)!r}" if broken.detail else ""
+            if self._answer.begun:
+                raise StreamBroken(broken.kind, str(broken), detail) from broken
+            raise FailedAttempt(broken.kind, str(broken), detail) from broken
+
+    async def _request(self, http_client: HttpClient, left_s: float) -> None:
+        """The request, until its response has arrived or the client has left."""
+        out = self._answer.out
+        out.on_pause, out.on_resume = self._flow.pause, self._flow.resume
+        if not self._answer.stores:
+            if out.disconnected:
+                raise ClientLeft
+            out.on_disconnect = self._end_now
+        try:
+            async with self._limit:
+                response = await http_client.request(
+                    "POST",
+                    self._channel.url.rstrip("/") + self._plan.endpoint.path,
+                    headers=headers_of(self._channel, "text/event-stream, application/json"),
+                    body=self._plan.body_for(self._channel),
+                    deadline_s=left_s,
+                    answer_max_bytes=STREAM_MAX_BYTES,
+                    sink=self._take,
+                    accept=lambda status, headers: status == HTTPStatus.OK,
+                    flow=self._flow,
+                )
+        except TimeoutError:
+            if self._events.done:
+                return
+            raise ClientLeft from None
+        finally:
+            out.on_pause = out.on_resume = out.on_disconnect = None
+        if response.status != HTTPStatus.OK:
+            raise of_status(response, self._channel)
+
+    def _finish(self) -> None:
+        if self._whole is None:
+            self._answer.send(self._events.close())
+            return
+        plan = self._plan
+        self._send_whole(answers.checked(bytes(self._whole), plan.endpoint.list_name, plan.prompt_tokens))
+
+    def _send_whole(self, whole: bytes) -> None:
+        """Sends an answer that came whole as a stream."""
+        relay = EventRelay(self._answer.shape.observer, buffer_max_bytes=2 * WHOLE_MAX_BYTES)
+        events = answers.as_events(whole, with_usage=self._plan.counts_usage)
+        self._answer.send(b"".join(map(relay.feed, events)))
+
+    def _take(self, part: bytes) -> None:
+        """Called for each part of the body, on the event loop. Raises BrokenEvents."""
+        if self._whole is not None:
+            self._add(self._whole, part)
+        elif self._is_known:
+            self._pass(part)
+        elif start := part.lstrip(_SPACES)[:1]:
+            self._is_known = True
+            if start == b"{":
+                self._whole = bytearray(part)
+            else:
+                self._pass(part)
+
+    def _pass(self, part: bytes) -> None:
+        self._answer.send(self._events.feed(part))
+        if self._events.done:
+            self._limit.reschedule(asyncio.get_running_loop().time() + AFTER_DONE_S)
+
+    def _add(self, whole: bytearray, part: bytes) -> None:
+        whole += part
+        if len(whole) > WHOLE_MAX_BYTES:
+            raise BrokenEvents("AnswerTooLarge", "the answer is too large for a stream")
+
+    def _end_now(self) -> None:
+        self._limit.reschedule(0)

@@ -1,0 +1,366 @@
+"""The composition root: the only module that creates and connects the parts of a process."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+
+from starlette.routing import Route
+
+from myna.api import units
+from myna.api.auth import KeyAuth
+from myna.api.chat import ChatApi
+from myna.api.farm.handlers import FarmApi
+from myna.api.health import HealthApi
+from myna.api.me import MeApi
+from myna.api.openai.audio import OpenAIAudio
+from myna.api.openai.models import ModelsApi
+from myna.api.openai.relayed import RelayApi
+from myna.api.openapi import OpenApi
+from myna.api.speech import SpeechApi
+from myna.api.uploads import UploadsApi
+from myna.channels import Channels, restore_circuits
+from myna.chat.complete import Chat
+from myna.config import ConfigCache
+from myna.engines.inspector.inspector import Inspector
+from myna.engines.interface import Engine, EngineFailed, EngineLimits
+from myna.engines.registry import AUTO, ESPEAK, site_engines
+from myna.errors import NoSpeechChannel
+from myna.farm.capacity import Capacity
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, Routes
+from myna.http_client import HttpClient
+from myna.ledger import Ledger
+from myna.maintenance import Maintenance
+from myna.model_fetching import ModelFetching
+from myna.office.edge import Office
+from myna.office.parts import Parts
+from myna.quota import Quota
+from myna.refusals import Refusals
+from myna.relay.plan import Planner as RelayPlanner
+from myna.relay.relay import Relay
+from myna.sandbox.confinement import AllowedPaths
+from myna.settings import Settings, usable_cores
+from myna.speech.plan import Planner
+from myna.speech.previews import Previews
+from myna.speech.synthesize import Synthesizer
+from myna.store.database import Database, connect
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
+from myna.store.group_commit import GroupCommit
+from myna.store.migrate import migrate
+from myna.voices import require_channel
+
+log = logging.getLogger(__name__)
+
+FINISH_WAIT_S = 5.0
+ENGINE_PROCESSES_MIN = 2
+"""Long texts must leave a process of the engine for short texts."""
+
+
+class Service:
+    """The parts of one serving process, and the order in which they start and stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        db: Database,
+        config: ConfigCache,
+        commits: GroupCommit,
+    ) -> None:
+        self.settings = settings
+        self.environ = environ
+        self.db = db
+        self.config = config
+        self.audio = AudioStore(settings.data_folder / "audio")
+        self.samples = SampleStore(settings.data_folder / "samples")
+        self.spool = Spool(settings.data_folder / "spool")
+        self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
+        self.quota = Quota(db, config)
+        self.http_client = _http_client(settings)
+        self.engines = speech_engines(settings)
+        self.commits = commits
+        self.channels = Channels(
+            settings=settings, environ=environ, http_client=self.http_client, local=self.engines
+        )
+        self.refusals = Refusals(db)
+        self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
+        self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
+        self.recordings = Inspector(files=AllowedPaths.of(writes=(settings.data_folder / "samples",)))
+        self.tasks = Tasks(db, lease_s=settings.lease_s)
+        self.capacity = Capacity(db)
+        self.planner = Planner(
+            db=db,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            capacity=self.capacity,
+            space=self.space,
+            quota=self.quota,
+            try_s=settings.upstream_idle_s,
+        )
+        self.synthesizer = Synthesizer(
+            settings=settings,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            tasks=self.tasks,
+            planner=self.planner,
+            audio=self.audio,
+        )
+        self.chat = Chat(
+            settings=settings,
+            ledger=self.ledger,
+            config=config,
+            channels=self.channels,
+            http_client=self.http_client,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+        )
+        self.relay = self._relay()
+        self.openai_audio = self._openai_audio()
+        self.health = HealthApi(
+            db=db, audio=self.audio, metrics_token=settings.metrics_token, missing=self._missing
+        )
+        self.jobs = self._maintenance()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, settings: Settings, environ: Mapping[str, str]) -> AsyncIterator["Service"]:
+        """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
+        db = await connect(settings.database_url or "sqlite:", settings.data_folder, serving=True)
+        try:
+            await migrate(db)
+            log.info("the database is %s", settings.database_label)
+            if not settings.on_sqlite and settings.sqlite_file.exists():
+                log.warning("%s is not used; 'myna move' moves its contents", settings.sqlite_file)
+            commits = cls.commits_of(db, settings)
+            service = cls(
+                settings=settings,
+                environ=environ,
+                db=db,
+                config=await ConfigCache.read(db),
+                commits=commits,
+            )
+            await service._start()
+            try:
+                yield service
+            finally:
+                await service._stop()
+        finally:
+            await db.close()
+
+    @staticmethod
+    def commits_of(db: Database, settings: Settings) -> GroupCommit:
+        """The group commit of charges and ends."""
+        return GroupCommit(db, settings.queue_max)
+
+    def _relay(self) -> Relay:
+        return Relay(
+            settings=self.settings,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            http_client=self.http_client,
+            chat=self.chat,
+            unit_headers=units.headers,
+        )
+
+    def _openai_audio(self) -> OpenAIAudio:
+        return OpenAIAudio(
+            settings=self.settings,
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            spool=self.spool,
+            space=self.space,
+            http_client=self.http_client,
+        )
+
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(
+            settings=self.settings,
+            db=self.db,
+            commits=self.commits,
+            ledger=self.ledger,
+            tasks=self.tasks,
+            config=self.config,
+            channels=self.channels,
+            audio=self.audio,
+            samples=self.samples,
+            spool=self.spool,
+            space=self.space,
+            quota=self.quota,
+            refusals=self.refusals,
+        )
+
+    async def _start(self) -> None:
+        self.commits.start()
+        if self.db.single_process:
+            while refunded := await self.ledger.recover():
+                log.warning("%d calls were left open by the last process and are refunded", refunded)
+        await asyncio.to_thread(self.audio.prepare)
+        await asyncio.to_thread(self.spool.prepare)
+        await self.space.refresh()
+        await self._start_engines()
+        await self.tasks.start()
+        await restore_circuits(self.db, self.channels)
+        self.jobs.start()
+
+    async def _start_engines(self) -> None:
+        async with contextlib.AsyncExitStack() as undo:
+            for engine in self.engines.values():
+                undo.push_async_callback(engine.close)
+            started = await asyncio.gather(
+                *(self._start_engine(name) for name in self.engines), return_exceptions=True
+            )
+            for failure in filter(None, started):
+                raise failure
+            undo.pop_all()
+
+    async def _start_engine(self, name: str) -> None:
+        """Raises EngineFailed, unless another engine can speak instead."""
+        try:
+            await self.engines[name].start(AllowedPaths.of(writes=(self.settings.data_folder / "audio",)))
+        except EngineFailed as failure:
+            if self.settings.speech != AUTO or name == ESPEAK:
+                raise
+            log.warning("%s does not start, so only espeak speaks: %s", name, failure)
+
+    async def _stop(self) -> None:
+        self.health.stopping = True
+        await self.tasks.close()
+        await self.jobs.close()
+        await self.ledger.finish(FINISH_WAIT_S)
+        await self.commits.close(FINISH_WAIT_S)
+        await asyncio.gather(*(engine.close() for engine in self.engines.values()))
+        await self.inspector.close()
+        await self.recordings.close()
+        await self.openai_audio.close()
+        await self.http_client.close()
+
+    async def _missing(self) -> dict[str, str]:
+        """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
+        try:
+            config = await self.config.with_nodes()
+            require_channel(self.channels, config, await self.capacity.nodes(config))
+            speech = "The disk has less free space than MYNA_DISK_RESERVE_BYTES." if self.space.low else ""
+        except NoSpeechChannel:
+            speech = "No speech channel and no compute node can speak now: see 'myna voice list'."
+        chat = (
+            ""
+            if self.channels.chat(self.config.current)
+            else "There is no chat channel: see 'myna channel list'."
+        )
+        return {"chat": chat, "speech": speech}
+
+    def routes(self) -> Routes:
+        """The routes of /v1 and /farm/v1, by exact path."""
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s)
+        chat = ChatApi(key_auth, self.chat, self.config)
+        relayed = RelayApi(key_auth, self.relay, RelayPlanner(self.config, self.channels))
+        models = ModelsApi(key_auth, self.db, self.config)
+        me = MeApi(key_auth, self.db)
+        speech = SpeechApi(
+            key_auth=key_auth,
+            db=self.db,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            synthesizer=self.synthesizer,
+        )
+        farm = FarmApi(
+            settings=self.settings,
+            db=self.db,
+            nodes=Nodes(self.db),
+            tasks=self.tasks,
+            audio=self.audio,
+            samples=self.samples,
+            inspector=self.inspector,
+            space=self.space,
+        )
+        return {
+            **farm.routes(),
+            **self.openai_audio.routes(),
+            "/v1/me": {"GET": me.me},
+            "/v1/models": {"GET": chat.models},
+            "/v1/chat/completions": {"POST": chat.completions},
+            "/v1/voices": {"GET": speech.voices},
+            "/v1/tts": {"POST": speech.speak},
+            "/v1/task": {"GET": speech.task},
+            "/v1/records": {"GET": speech.records},
+            "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
+            "/openai/v1/completions": {"POST": relayed.completions},
+            "/openai/v1/models": {"GET": models.list_all},
+            MODEL_ROUTE: {"GET": models.one},
+            "/openai/v1/embeddings": {"POST": relayed.embeddings},
+        }
+
+    def other_routes(self) -> list[Route]:
+        """The other routes, served by Starlette."""
+        openapi = OpenApi(self.settings.base_url, self.config)
+        uploads = UploadsApi(self.audio)
+        previews = Previews(
+            self.settings.data_folder / "previews",
+            self.audio,
+            self.space,
+            try_s=self.settings.upstream_idle_s,
+        )
+        office = Office(
+            Parts(
+                settings=self.settings,
+                environ=self.environ,
+                db=self.db,
+                config=self.config,
+                channels=self.channels,
+                capacity=self.capacity,
+                chat=self.chat,
+                synthesizer=self.synthesizer,
+                audio=self.audio,
+                samples=self.samples,
+                recordings=self.recordings,
+                previews=previews,
+                space=self.space,
+                refusals=self.refusals,
+                http_client=self.http_client,
+                commits=self.commits,
+                missing=self._missing,
+                models=ModelFetching(self.settings.data_folder, self.environ),
+            )
+        )
+        return [
+            *office.routes(),
+            Route("/healthz", self.health.healthz),
+            Route("/readyz", self.health.readyz),
+            Route(METRICS_PATH, self.health.metrics),
+            Route("/openapi.json", openapi.document),
+            Route("/uploads/{name}", uploads.file),
+        ]
+
+
+def _http_client(settings: Settings) -> HttpClient:
+    return HttpClient(
+        connections_max=settings.outbound_connections_max,
+        connect_timeout_s=settings.upstream_connect_s,
+        idle_s=settings.upstream_idle_s,
+    )
+
+
+def speech_engines(settings: Settings) -> dict[str, Engine]:
+    """The engines of MYNA_SPEECH, not started, by the name of their channel. Raises ConfigError."""
+    limits = EngineLimits(
+        processes=max(ENGINE_PROCESSES_MIN, usable_cores() // settings.workers),
+        queue_max=settings.speech_queue_max,
+        job_deadline_s=settings.call_deadline_s,
+        account_max=settings.speech_account_max,
+    )
+    return site_engines(settings.speech, settings.data_folder, limits)

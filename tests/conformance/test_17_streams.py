@@ -1,0 +1,304 @@
+"""POST /openai/v1/chat/completions as a stream: what comes out of each kind of upstream, and the unit."""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
+from tests.conformance.conftest import CallerMaker
+from tests.rig.service import Service
+from tests.rig.sse import EventReader
+from tests.rig.upstream import SECRET, Upstream
+from tests.rig.waiting import wait_until
+
+LONG_BYTES = 2**20
+Streams = Callable[..., EventReader]
+
+
+@pytest.fixture
+def fresh_caller(new_caller: CallerMaker) -> Caller:
+    return new_caller(units=1000)
+
+
+@pytest.fixture
+def stream(fresh_caller: Caller, chat_upstream: Upstream) -> Streams:
+    """Sends a message and returns the stream of its answer."""
+
+    def send(text: str, headers: dict[str, str] | None = None, **fields: Any) -> EventReader:
+        return stream_of(fresh_caller, text, headers, **fields)
+
+    return send
+
+
+def stream_of(caller: Caller, text: str, headers: dict[str, str] | None = None, **fields: Any) -> EventReader:
+    body = {"model": "svc-chat", "stream": True, "messages": [{"role": "user", "content": text}]} | fields
+    url = f"{caller.service.root_url}/openai/v1/chat/completions"
+    return EventReader(url, caller.key.plain, body, headers)
+
+
+LEFT_DEADLINE_S = 20
+
+
+def settled(caller: Caller, expected: Stats) -> None:
+    """Waits until the call of a client that left has ended so."""
+    wait_until(lambda: caller.stats() == expected, LEFT_DEADLINE_S, f"the call is {expected}")
+
+
+def test_the_words_arrive_as_the_upstream_sends_them(stream: Streams, fresh_caller: Caller) -> None:
+    with stream("春眠不觉晓 hello world").rest() as answer:
+        assert answer.status == HTTPStatus.OK and answer.ended and answer.is_done
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-units-cost"] == "1" and answer.headers["x-units-balance"] == "999"
+        assert answer.headers["x-myna-channel"] == "default"
+        assert answer.text == "春眠不觉晓 hello world"
+        assert len(answer.chunks) > 8
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_a_part_leaves_before_the_next_one_arrives(stream: Streams, chat_upstream: Upstream) -> None:
+    with stream("fault=pause one two") as answer:
+        assert b'"role"' in answer.next_event() and b"pause" in answer.next_event()
+        chat_upstream.release()
+        assert answer.rest().is_done
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("bytes:1", None),
+        ("bytes:3", None),
+        ("bytes:7", None),
+        ("bytes:1000", None),
+        ("crlf", None),
+        ("no-space", None),
+        ("comments", None),
+        ("no-done", None),
+        ("open", None),
+        ("whole", None),
+        ("usage", None),
+        ("words:500", "".join(f"w{n} " for n in range(500))),
+        (f"long:{LONG_BYTES}", "x" * LONG_BYTES),
+        (f"long:{LONG_BYTES // 8 - 300}", "x" * (LONG_BYTES // 8 - 300)),
+    ],
+)
+def test_every_good_stream_ends_with_done_and_is_kept(
+    stream: Streams, fresh_caller: Caller, fault: str, text: str | None
+) -> None:
+    sent = f"fault={fault} 春眠 😀 y"
+    with stream(sent).rest() as answer:
+        assert answer.ended and answer.is_done, answer.raw[-300:]
+        assert b"\r" not in answer.raw
+        assert (text or sent) in answer.text
+        assert answer.chunks[-1 - answer.raw.count(b'"usage"')]["choices"][0]["finish_reason"] == "stop"
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_tool_calls_reasoning_and_logprobs_pass_unchanged(stream: Streams, chat_upstream: Upstream) -> None:
+    with stream("fault=tools x").rest() as answer:
+        first, call, arguments, last = answer.chunks
+        assert first["choices"][0]["delta"]["reasoning_content"] == "let me think"
+        assert first["choices"][0]["logprobs"]["content"][0]["logprob"] == -0.1
+        assert call["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "weather"
+        assert arguments["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
+        assert last["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("withheld", [False, True])
+def test_the_usage_is_the_upstreams_or_counted(
+    stream: Streams, chat_upstream: Upstream, withheld: bool
+) -> None:
+    chat_upstream.withholds_usage = withheld
+    with stream("春眠不觉晓", stream_options={"include_usage": True}).rest() as answer:
+        usage = answer.chunks[-1]
+        assert usage["choices"] == [] and answer.is_done
+        counted = {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+        theirs = {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
+        assert usage["usage"] == (counted if withheld else theirs)
+        assert sum("usage" in chunk for chunk in answer.chunks) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["no-end", "cut-stream", "error-later", "html-later", "half-event"],
+)
+def test_a_stream_that_breaks_ends_with_an_error_and_is_refunded(
+    stream: Streams, fresh_caller: Caller, fault: str
+) -> None:
+    with stream(f"fault={fault} one two three").rest() as answer:
+        assert answer.status == HTTPStatus.OK and not answer.ended
+        assert b"[DONE]" not in answer.raw
+        assert set(answer.error) == {"message", "type", "param", "code"}
+        assert answer.error["type"] == "upstream_error" and "refunded" in answer.error["message"]
+        assert b"out of memory" not in answer.raw and b"<html" not in answer.raw
+    assert fresh_caller.stats() == REFUNDED
+
+
+@pytest.mark.parametrize(
+    "fault", ["error-first", "html-first", "json-error", "close", "cut", "garbage", "status:503", "redirect"]
+)
+def test_an_upstream_that_fails_before_the_first_event_is_a_500_without_a_stream(
+    stream: Streams, fresh_caller: Caller, fault: str
+) -> None:
+    with stream(f"fault={fault} one two").rest() as answer:
+        assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR, answer.raw
+        assert answer.error["type"] == "upstream_error" and "refunded" in answer.error["message"]
+        assert SECRET.encode() not in answer.raw and b"out of memory" not in answer.raw
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_a_request_that_the_upstream_refuses_is_a_400_with_its_code(
+    stream: Streams, fresh_caller: Caller
+) -> None:
+    for streams in (True, False):
+        with stream("fault=status:400 x", stream=streams).rest() as answer:
+            assert answer.status == HTTPStatus.BAD_REQUEST
+            assert answer.error["code"] == "400" and SECRET.encode() not in answer.raw
+    assert fresh_caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
+
+
+def test_a_client_that_leaves_before_the_first_event_is_refunded_and_ends_the_upstream_request(
+    stream: Streams, fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    for fault in ("before", "hang"):
+        chat_upstream.forget()
+        with stream(f"fault={fault} x"):
+            chat_upstream.wait_for_requests(1)
+        wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
+    settled(fresh_caller, Stats(calls=2, cost=0, ok_calls=0))
+
+
+def test_a_client_that_leaves_later_is_charged_and_ends_the_upstream_request(
+    stream: Streams, fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    for fault in ("endless", "silent"):
+        chat_upstream.forget()
+        with stream(f"fault={fault} x") as answer:
+            assert answer.next_event() and answer.next_event()
+        wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
+    settled(fresh_caller, Stats(calls=2, cost=2, ok_calls=2))
+
+
+def test_a_client_that_leaves_a_whole_call_is_refunded_and_ends_the_upstream_request(
+    stream: Streams, fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    with stream("fault=hang x", stream=False):
+        chat_upstream.wait_for_requests(1)
+    wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
+    settled(fresh_caller, REFUNDED)
+
+
+def test_a_slow_reader_slows_its_upstream_down(stream: Streams, chat_upstream: Upstream) -> None:
+    with stream("fault=endless x") as answer:
+        assert answer.next_event()
+        seen = [0]
+
+        def paused() -> bool:
+            before, seen[0] = seen[0], chat_upstream.streams[0].sent_bytes
+            return before == seen[0] > 0
+
+        wait_until(paused, 60, "the upstream is not read any more", every_s=0.5)
+        assert seen[0] < 16 * 2**20  # the buffers of four sockets, and 64 KiB in the service
+
+
+def test_a_retry_gets_the_stored_stream_and_is_not_charged(stream: Streams, fresh_caller: Caller) -> None:
+    headers = {"Idempotency-Key": "a stream"}
+    with stream("one two 三", headers).rest() as first, stream("one two 三", headers).rest() as second:
+        assert first.raw == second.raw and second.is_done and second.ended
+        assert second.headers["x-units-cost"] == "0"
+        assert second.headers["content-type"] == first.headers["content-type"]
+    with stream("one two 四", headers).rest() as other:
+        assert other.status == HTTPStatus.BAD_REQUEST
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_a_retry_waits_for_the_first_stream_also_if_its_client_has_left(
+    stream: Streams, fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    headers = {"Idempotency-Key": "a retry"}
+    with stream("fault=pause one two", headers) as first:
+        assert first.next_event()
+    with stream("fault=pause one two", headers) as second:
+        chat_upstream.release()
+        assert second.rest().is_done and "one two" in second.text
+    assert len(chat_upstream.requests) == 1
+    settled(fresh_caller, DELIVERED)
+
+
+def test_a_stream_too_large_to_store_is_not_repeated(stream: Streams, fresh_caller: Caller) -> None:
+    headers = {"Idempotency-Key": "a large stream"}
+    with stream(f"fault=long:{LONG_BYTES} x", headers).rest() as first:
+        assert first.is_done
+    with stream(f"fault=long:{LONG_BYTES} x", headers).rest() as second:
+        assert second.status == HTTPStatus.BAD_REQUEST and "too large" in second.error["message"]
+    assert fresh_caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param", "code"),
+    [
+        ({"model": "gpt-unknown"}, 404, None, "model_not_found"),
+        ({"messages": []}, 400, "messages", None),
+        ({"messages": "x"}, 400, "messages", None),
+        ({"n": 0}, 400, "n", None),
+        ({"stream_options": {"include_usage": 1}}, 400, "stream_options.include_usage", None),
+    ],
+)
+def test_a_bad_request_is_refused_uncharged_in_openais_shape(
+    stream: Streams, fresh_caller: Caller, fields: Any, status: int, param: str | None, code: str | None
+) -> None:
+    with stream("x", **fields).rest() as answer:
+        assert answer.status == status, answer.raw
+        assert (answer.error["param"], answer.error["code"]) == (param, code)
+    assert fresh_caller.stats() == UNCHARGED
+
+
+def test_whole_answers_pass_unchanged_with_the_upstreams_usage(
+    fresh_caller: Caller, stream: Streams, chat_upstream: Upstream
+) -> None:
+    with stream("hello", stream=False, seed=7, user="u", response_format={"type": "text"}).rest() as answer:
+        body = json.loads(answer.raw)
+        assert body["choices"][0]["message"]["content"] == "hello"
+        assert body["usage"] == {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
+        assert body["system_fingerprint"] == "fp_upstream"
+        sent = chat_upstream.requests[-1].json
+        assert sent["seed"] == 7 and sent["user"] == "u" and sent["model"] == chat_upstream.model
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_n_answers_cost_n_times(stream: Streams, fresh_caller: Caller) -> None:
+    with stream("hello", stream=False, n=3).rest() as answer:
+        assert answer.headers["x-units-cost"] == "3"
+    assert fresh_caller.stats() == Stats(calls=1, cost=3, ok_calls=1)
+
+
+def test_errors_have_openais_shape_and_status(service: Service, fresh_caller: Caller) -> None:
+    body = {"model": "svc-chat", "messages": [{"role": "user", "content": "x"}]}
+    url = f"{service.root_url}/openai/v1/chat/completions"
+    unknown = "myna_" + "0" * 40
+    scopeless = fresh_caller.account.key(scopes=("tts",)).plain
+    broke = service.account(units=0).key().plain
+    for key, status, code in (
+        (unknown, HTTPStatus.UNAUTHORIZED, "invalid_api_key"),
+        (scopeless, HTTPStatus.FORBIDDEN, "missing_scope"),
+        (broke, HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota"),
+    ):
+        with EventReader(url, key, body | {"stream": True}).rest() as answer:
+            assert (answer.status, answer.error["code"]) == (status, code)
+            assert key.encode() not in answer.raw
+
+
+def test_a_stream_is_in_the_access_log(service: Service, stream: Streams) -> None:
+    with stream("hello").rest() as answer:
+        wanted = answer.headers["x-request-id"]
+    found: list[Any] = []
+
+    def logged() -> bool:
+        lines = [json.loads(line) for line in service.log_lines if wanted in line]
+        found[:] = [line for line in lines if line["logger"] == "access"]
+        return bool(found)
+
+    wait_until(logged, 60, "the line is written")
+    assert found[0]["status"] == HTTPStatus.OK and found[0]["units"] == 1 and found[0]["channel"] == "default"

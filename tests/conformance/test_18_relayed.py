@@ -1,0 +1,178 @@
+"""/openai/v1 beside chat: routes of the operator, models, completions, embeddings."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
+from tests.conformance.conftest import CallerMaker
+from tests.rig.calls import Answer, call
+from tests.rig.service import Service
+from tests.rig.sse import EventReader
+from tests.rig.upstream import Upstream
+
+ROUTES = (
+    ("gpt-4o", "--channel", "default", "--upstream-model", "a-large-model", "--units", "5"),
+    ("org/small", "--channel", "default", "--units", "0"),
+    ("gpt-*", "--channel", "default", "--units", "2"),
+    (
+        "vectors",
+        "--channel",
+        "default",
+        "--upstream-model",
+        "embedder",
+        "--units",
+        "3",
+        "--kind",
+        "embeddings",
+    ),
+    ("reads-aloud", "--channel", "default", "--units", "1", "--intent"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def routes(service: Service) -> Iterator[None]:
+    for name, *options in ROUTES:
+        service.cli("route", "add", name, *options)
+    yield
+    for name, *_ in ROUTES:
+        service.cli("route", "remove", name)
+
+
+@pytest.fixture
+def fresh_caller(new_caller: CallerMaker, chat_upstream: Upstream) -> Caller:
+    return new_caller(units=1000)
+
+
+def send(caller: Caller, method: str, path: str, data: Any = None, headers: Any = None) -> Answer:
+    url = f"{caller.service.root_url}/openai/v1{path}"
+    return call(method, url, key=caller.key.plain, data=data, headers=headers)
+
+
+def chat(caller: Caller, model: str, text: str = "hello") -> Answer:
+    data = {"model": model, "messages": [{"role": "user", "content": text}]}
+    return send(caller, "POST", "/chat/completions", data)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "units"),
+    [
+        ("gpt-4o", "a-large-model", 5),
+        ("gpt-4o-mini", "gpt-4o-mini", 2),
+        ("gpt-", "gpt-", 2),
+        ("org/small", "upstream-model", 0),
+        ("svc-agent", "upstream-model", 1),
+    ],
+)
+def test_a_model_is_a_route_with_its_price(
+    fresh_caller: Caller, chat_upstream: Upstream, model: str, asked: str, units: int
+) -> None:
+    answer = chat(fresh_caller, model)
+    assert answer.status == HTTPStatus.OK
+    assert answer.headers["x-units-cost"] == str(units)
+    assert chat_upstream.requests[-1].json["model"] == asked
+    assert fresh_caller.stats() == Stats(calls=1, cost=units, ok_calls=1)
+
+
+@pytest.mark.parametrize("model", ["unknown", "vectors", "tts-1", "gpt-*", "", "*"])
+def test_a_model_without_a_route_of_its_kind_is_404(fresh_caller: Caller, model: str) -> None:
+    answer = chat(fresh_caller, model)
+    assert (answer.status, answer.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
+    assert fresh_caller.stats() == UNCHARGED
+
+
+def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
+    listed = send(fresh_caller, "GET", "/models").json
+    names = [model["id"] for model in listed["data"]]
+    assert names[:4] == ["svc-chat", "svc-agent", "tts-1", "whisper-1"]
+    assert {"gpt-4o", "org/small", "vectors"} <= set(names) and "gpt-*" not in names
+    for name in ("svc-chat", "org/small"):
+        assert send(fresh_caller, "GET", f"/models/{name}").json["id"] == name
+    assert send(fresh_caller, "GET", "/models/org%2Fsmall").json["id"] == "org/small"
+    missing = send(fresh_caller, "GET", "/models/none")
+    assert (missing.status, missing.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
+    assert send(fresh_caller, "POST", "/models/none", {}).status == HTTPStatus.METHOD_NOT_ALLOWED
+
+
+def test_a_key_that_is_limited_to_routes_sees_and_uses_only_these(
+    service: Service, fresh_caller: Caller
+) -> None:
+    issued = service.cli(
+        "key",
+        "issue",
+        fresh_caller.account.name,
+        "--name",
+        "limited",
+        "--route",
+        "gpt-*",
+        "--route",
+        "svc-chat",
+    )
+    for model, status in (("gpt-x", 200), ("svc-chat", 200), ("svc-agent", 404), ("org/small", 404)):
+        data = {"model": model, "messages": [{"role": "user", "content": "hello"}]}
+        answer = call("POST", f"{service.root_url}/openai/v1/chat/completions", key=issued["key"], data=data)
+        assert answer.status == status, answer
+        if status == 404:
+            assert answer.json["error"]["code"] == "model_not_found"
+    listed = call("GET", f"{service.root_url}/openai/v1/models", key=issued["key"]).json
+    assert [model["id"] for model in listed["data"]] == ["svc-chat"]
+
+
+@pytest.mark.parametrize("given", ["a text", ["two", "texts"], [1, 2, 3], [[1, 2], [3]]])
+@pytest.mark.parametrize("encoding", [None, "float", "base64"])
+def test_embeddings_pass_through(
+    fresh_caller: Caller, chat_upstream: Upstream, given: Any, encoding: str | None
+) -> None:
+    data = {"model": "vectors", "input": given} | ({"encoding_format": encoding} if encoding else {})
+    answer = send(fresh_caller, "POST", "/embeddings", data)
+    assert answer.status == HTTPStatus.OK and answer.headers["x-units-cost"] == "3"
+    sent = chat_upstream.requests[-1]
+    assert sent.path.endswith("/v1/embeddings") and sent.json == data | {"model": "embedder"}
+    assert isinstance(answer.json["data"][0]["embedding"], str if encoding == "base64" else list)
+
+
+def test_embeddings_without_vectors_are_refunded(fresh_caller: Caller) -> None:
+    answer = send(fresh_caller, "POST", "/embeddings", {"model": "vectors", "input": "fault=not-chat"})
+    assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_completions_pass_through_whole_and_streamed(fresh_caller: Caller, chat_upstream: Upstream) -> None:
+    answer = send(fresh_caller, "POST", "/completions", {"model": "gpt-4o", "prompt": "Once upon"})
+    assert answer.json["choices"][0]["text"] == "Once upon"
+    assert chat_upstream.requests[-1].path.endswith("/v1/completions")
+    body = {"model": "svc-chat", "prompt": "fault=whole Once", "stream": True}
+    url = f"{fresh_caller.service.root_url}/openai/v1/completions"
+    with EventReader(url, fresh_caller.key.plain, body).rest() as streamed:
+        assert streamed.is_done and streamed.chunks[0]["choices"][0]["text"] == "fault=whole Once"
+
+
+def test_a_retry_of_a_whole_call_gets_the_stored_answer(fresh_caller: Caller) -> None:
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    first, second = (
+        send(fresh_caller, "POST", "/chat/completions", data, {"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert first.body == second.body and second.headers["x-units-cost"] == "0"
+    other = send(fresh_caller, "POST", "/chat/completions", data | {"n": 2}, {"Idempotency-Key": "k"})
+    assert other.status == HTTPStatus.BAD_REQUEST
+    assert fresh_caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_route_with_intent_speaks(service: Service, fresh_caller: Caller, streams: bool) -> None:
+    data = {
+        "model": "reads-aloud",
+        "stream": streams,
+        "messages": [{"role": "user", "content": "请朗读：春眠不觉晓"}],
+    }
+    url = f"{service.root_url}/openai/v1/chat/completions"
+    with EventReader(url, fresh_caller.key.plain, data).rest() as answer:
+        assert answer.status == HTTPStatus.OK, answer.raw
+        assert b"/uploads/" in answer.raw and b"reads-aloud" in answer.raw
+        assert answer.is_done is streams
+    assert (
+        chat(fresh_caller, "svc-chat", "请朗读：春眠").json["choices"][0]["message"]["content"][:3]
+        == "请朗读"
+    )

@@ -1,0 +1,90 @@
+"""The guards of relayed calls: when a stream is kept or refunded, and what its client is told."""
+
+from tests.mutations.guards import guard
+
+RELAY = "myna/relay/relay.py"
+STREAMING = "myna/relay/streaming.py"
+EVENTS = "myna/relay/events.py"
+PLAN = "myna/relay/plan.py"
+STREAMS = "tests/conformance/test_17_streams.py::test_"
+FROZEN = "tests/faults/test_streams.py::test_a_frozen_process_withholds_the_end_of_a_stream_that_was_refunded"
+GOOD = STREAMS + "every_good_stream_ends_with_done_and_is_kept"
+BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded"
+CASES = "tests/relay/test_events.py::test_"
+
+OF_THE_RELAY = (
+    guard(
+        "a complete stream is kept",
+        RELAY,
+        "await call.keep(streamed.complete(last))",
+        "streamed.complete(last)",
+        GOOD + "[sqlite-no-done-None]",
+    ),
+    guard(
+        "a stream's last event waits for the keep",
+        RELAY,
+        "            last = await self._first(call, plan, attempt)\n",
+        "            last = await self._first(call, plan, attempt)\n            streamed.send(last)\n",
+        FROZEN,
+    ),
+    guard(
+        "a stream that breaks is refunded",
+        RELAY,
+        "            if not kept:\n",
+        "            if False:\n",
+        BREAKS + "[sqlite-error-later]",
+    ),
+    guard(
+        "nothing sent, nothing kept",
+        RELAY,
+        "            if not streamed.out.sent:\n",
+        "            if False:\n",
+        STREAMS
+        + "a_client_that_leaves_before_the_first_event_is_refunded_and_ends_the_upstream_request[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "a client that leaves later pays",
+        RELAY,
+        'raise ClientDisconnected from None\n            await call.keep("")',
+        "raise ClientDisconnected from None\n            raise ClientDisconnected from None",
+        STREAMS + "a_client_that_leaves_later_is_charged_and_ends_the_upstream_request[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "a client that leaves ends the request upstream",
+        STREAMING,
+        "            out.on_disconnect = self._end_now\n",
+        "            pass\n",
+        STREAMS + "a_client_that_leaves_later_is_charged_and_ends_the_upstream_request[sqlite]",
+        "TimeoutError",
+    ),
+    guard(
+        "an incomplete stream has no end",
+        STREAMING,
+        "        self.out.write(self.shape.failed(error))\n        self.out.abort()",
+        "        self.out.write(self.shape.failed(error))\n        self.out.end()",
+        BREAKS + "[sqlite-error-later]",
+    ),
+    guard(
+        "an answer without a reason to finish is incomplete",
+        EVENTS,
+        "        if not self.finished:\n",
+        "        if False:\n",
+        BREAKS + "[sqlite-no-end]",
+    ),
+    guard(
+        "comments do not begin an answer",
+        EVENTS,
+        'if self.begun and not at_end else b""',
+        'if True else b""',
+        CASES + "a_good_stream_leaves_whole_however_it_arrives[comments]",
+    ),
+    guard(
+        "n answers cost n times",
+        PLAN,
+        "units=min(route.units * answers, N_MAX_UNITS),",
+        "units=route.units,",
+        STREAMS + "n_answers_cost_n_times[sqlite]",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Server-sent events as they are passed on: the parts in which they arrive make no difference."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myna.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
+from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
+
+ROLE = event(chunk("m", {"role": "assistant", "content": ""}))
+WORD = event(chunk("m", {"content": "春 😀"}))
+STOP = event(chunk("m", {}, "stop"))
+GOOD = ROLE + WORD + STOP
+LONG = event(chunk("m", {"content": "x" * (BUFFERED_MAX_BYTES + 10)}))
+COMMENT = b": still here\n\n"
+
+
+def relayed(body: bytes, sizes: list[int]) -> tuple[bytes, EventRelay]:
+    """What is sent for a body that arrives in parts of these sizes, repeated."""
+    relay, sent, at, number = EventRelay(), b"", 0, 0
+    while at < len(body):
+        size = sizes[number % len(sizes)]
+        sent += relay.feed(body[at : at + size])
+        at, number = at + size, number + 1
+    return sent + relay.close(), relay
+
+
+CASES = {
+    "done": (GOOD + DONE, GOOD),
+    "no done": (GOOD, GOOD),
+    "crlf": ((GOOD + DONE).replace(b"\n", b"\r\n"), GOOD),
+    "cr": ((GOOD + DONE).replace(b"\n", b"\r"), GOOD),
+    "mixed line ends": (ROLE.replace(b"\n", b"\r\n") + WORD + STOP.replace(b"\n", b"\r"), GOOD),
+    "after done": (GOOD + DONE + WORD + b"rubbish", GOOD),
+    "comments": (COMMENT + ROLE + COMMENT + WORD + STOP + DONE, ROLE + COMMENT + WORD + STOP),
+    "blank lines": (b"\n\n\n" + ROLE + b"\n\n\n" + WORD + b"\n" + STOP + DONE, GOOD),
+    "byte order mark": (b"\xef\xbb\xbf" + GOOD + DONE, GOOD),
+    "no space": ((GOOD + DONE).replace(b"data: ", b"data:"), GOOD.replace(b"data: ", b"data:")),
+    "event names": (b"event: x\nid: 7\nretry: 10\n" + GOOD, b"event: x\nid: 7\nretry: 10\n" + GOOD),
+    "a long event": (ROLE + LONG + WORD + STOP + DONE, ROLE + LONG + WORD + STOP),
+    "a long event first": (LONG + STOP + DONE, LONG + STOP),
+    "a long event last": (ROLE + LONG.replace(b'"finish_reason": null', b'"finish_reason": "stop"'),) * 2,
+    "the end without a blank line": (GOOD + b"data: [DONE]", GOOD),
+    "the last chunk without a blank line": (ROLE + STOP.rstrip(), ROLE + STOP),
+    "done within a word": (ROLE + event(chunk("m", {"content": "[DONE]"})) + STOP + DONE,) * 2,
+}
+CASES["done within a word"] = (CASES["done within a word"][0], CASES["done within a word"][0][: -len(DONE)])
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(sizes=st.lists(st.integers(1, 400), min_size=1, max_size=8))
+def test_a_good_stream_leaves_whole_however_it_arrives(name: str, sizes: list[int]) -> None:
+    body, expected = CASES[name]
+    sizes = [size * 200 for size in sizes] if len(body) > BUFFERED_MAX_BYTES else sizes
+    sent, relay = relayed(body, sizes)
+    assert sent == expected
+    assert relay.finished
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "begun"),
+    [
+        (b"", "NoEvents", False),
+        (COMMENT, "NoEvents", False),
+        (HTML, "NoEvents", False),
+        (event(ERROR), "ErrorEvent", False),
+        (b"event: error\ndata: {}\n\n", "ErrorEvent", False),
+        (b"data: no JSON\n\n", "NoEvents", False),
+        (b"data: [1]\n\n", "NoEvents", False),
+        (b"x" * (BUFFERED_MAX_BYTES + 1), "LongEvent", False),
+        (ROLE + b"x" * (BUFFERED_MAX_BYTES + 1), "LongEvent", True),
+        (ROLE + WORD, "CutEvents", True),
+        (ROLE + WORD[:-9], "NoEvents", True),
+        (ROLE + LONG[:-9], "CutEvents", True),
+        (ROLE + HTML, "NoEvents", True),
+        (ROLE + event(ERROR), "ErrorEvent", True),
+        (ROLE + b'data: {"object":"error","message":"no"}\n\n', "ErrorEvent", True),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 50, 10**7])
+def test_a_bad_stream_is_broken(body: bytes, kind: str, begun: bool, size: int) -> None:
+    relay = EventRelay()
+    if size == 1 and len(body) > BUFFERED_MAX_BYTES:
+        size = 1000
+    with pytest.raises(BrokenEvents) as broken:
+        for at in range(0, len(body), size):
+            relay.feed(body[at : at + size])
+        relay.close()
+    assert broken.value.kind == kind and relay.begun is begun
+
+
+def test_an_empty_done_alone_is_no_answer() -> None:
+    relay = EventRelay()
+    assert relay.feed(DONE) == b""
+    with pytest.raises(BrokenEvents):
+        relay.close()
+
+
+def test_the_last_event_of_responses_is_kept_for_the_end() -> None:
+    first = b'event: response.created\ndata: {"type": "response.created"}\n\n'
+    last = b'event: response.completed\ndata: {"type": "response.completed"}\n\n'
+    relay = EventRelay()
+    assert relay.feed(first + last) == first
+    assert relay.close() == b"" and relay.last == last and relay.finished
+
+
+class Doubler:
+    """Sends each event twice."""
+
+    def feed(self, data: bytes) -> bytes:
+        return event(msgspec.json.decode(data)) * 2
+
+
+def test_an_observer_replaces_events() -> None:
+    relay = EventRelay(Doubler())
+    assert relay.feed(GOOD + DONE) == ROLE * 2 + WORD * 2 + STOP * 2
+
+
+def test_an_observer_refuses_what_is_no_json() -> None:
+    relay = EventRelay(Doubler())
+    with pytest.raises(BrokenEvents):
+        relay.feed(ROLE + b"data: {half\n\n")
+
+
+def test_little_is_buffered_of_a_long_event() -> None:
+    relay = EventRelay()
+    body = ROLE + event(chunk("m", {"content": "x" * 2**20}))
+    for at in range(0, len(body), 16_000):
+        relay.feed(body[at : at + 16_000])
+        assert len(relay._buffer) <= BUFFERED_MAX_BYTES + 16_000
