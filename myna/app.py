@@ -37,6 +37,7 @@ from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
 from myna.http.fallback import answer_for, http_error
 from myna.http_client import HttpClient
+from myna.key_throttle import KeyThrottle
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
 from myna.model_fetching import ModelFetching
@@ -240,7 +241,7 @@ class Service:
 
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
-        key_auth = KeyAuth(self.db, self.settings.charge_wait_s)
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, KeyThrottle())
         chat = ChatApi(key_auth, self.chat, self.config)
         me = MeApi(key_auth, self.db)
         speech = SpeechApi(

@@ -74,8 +74,7 @@ TOO_LARGE_TO_REPEAT = (
 
 class ChargeOrder(Struct, frozen=True):
     """What to charge for a request: the scope that its key needs (`pays`), the units and the task if it has
-    one. The work may take `seconds`. `draft` is the response if a compute node does the work: see
-    `batch.Charge`."""
+    one. The work may take `seconds`. `draft`, see `batch.Charge`, is the response if a node does the work."""
 
     pays: Scope
     units: int
@@ -224,6 +223,7 @@ class Ledger:
                 details.balance = outcome.balance
                 details.call_id = charge.call_id
                 self._running.add(charge.call_id)
+                caller.found()
                 return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
             case Replayed():
                 with contextlib.suppress(DatabaseUnavailable):  # only for the access log

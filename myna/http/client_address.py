@@ -1,7 +1,7 @@
 """The address of a client behind proxies that the operator trusts.
 
 A proxy appends the address of its client to `Forwarded` (RFC 7239) or `X-Forwarded-For`, so the headers are
-read from the right: whatever precedes the first address that is no trusted proxy was written by an untrusted
+read from the right: all that precedes the first address that is no trusted proxy was written by an untrusted
 client.
 """
 
