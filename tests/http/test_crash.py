@@ -7,10 +7,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from myna import app
 from myna.http.asgi import Application
 from myna.http.asgi_types import Message
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.fallback import answer_for
 from myna.telemetry.access_log import AccessLog
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ async def test_an_unhandled_exception_of_the_fallback_is_a_500_in_the_envelope(
 ) -> None:
     fallback = Starlette(
         routes=[Route("/boom", crash)],
-        exception_handlers={Exception: app.answer_for},
+        exception_handlers={Exception: answer_for},
     )
     edge = Application(
         routes={}, fallback=fallback, limits=BodyLimits(1, 1, BodyBudget(1)), access=AccessLog(len)
