@@ -25,13 +25,14 @@ class Goal(NamedTuple):
         return {True: "yes", False: "**no**", None: "not measured"}[self.met]
 
 
-def all_goals(table: Results, growth: dict[str, Results], speech: Results) -> list[Goal]:
+def all_goals(table: Results, growth: dict[str, Results], speech: Results, neural: Results) -> list[Goal]:
     """Every goal, met or not; each result may be empty. `growth` by database."""
     found = _against_the_floor(table) + _against_peers(table) + [_latency(table)]
     for database in ("sqlite", "postgresql"):
         if database == "sqlite" or growth.get(database):
             found += flat(growth.get(database, {}), database)
-    return [*found, *on_speech(speech), *on_memory(growth.get("sqlite", {}), table)]
+    on_voices = [*on_speech(speech), *on_neural_speech(neural)]
+    return [*found, *on_voices, *on_memory(growth.get("sqlite", {}), table)]
 
 
 def as_table(goals: list[Goal]) -> Table:
@@ -134,6 +135,26 @@ def on_speech(speech: Results) -> list[Goal]:
     return [
         _at_least("POST /tts, 20 characters, one core, against espeak-ng + mp3 alone", 0.85, share),
         _at_most("p99 of chat while speech saturates the engines, against without", 2, slower, "x"),
+    ]
+
+
+def on_neural_speech(neural: Results) -> list[Goal]:
+    """The neural voice beside its bare model, and chat beside it."""
+
+    def work() -> float:
+        return float(neural["factor"]["POST /tts"] / neural["factor"]["model"])
+
+    def more() -> float:
+        return float(neural["sentences_s"]["2"] / neural["sentences_s"]["1"])
+
+    def slower() -> float:
+        return float(neural["chat"]["beside_speech"]["p99_ms"] / neural["chat"]["quiet"]["p99_ms"])
+
+    return [
+        _at_most("Kokoro by POST /tts against the model alone, one core", 1.05, work, "x"),
+        _at_least("Kokoro, two clients on two cores against one", 1.7, more, "x"),
+        _at_most("p99 of chat beside Kokoro, against without", 2, slower, "x"),
+        _at_most("memory of a Kokoro process", 450, lambda: neural["peak_mb"]["largest child"], " MB"),
     ]
 
 

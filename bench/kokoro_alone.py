@@ -1,12 +1,13 @@
 """Kokoro alone, with the code of Myna's child process: `python -m bench.kokoro_alone MODEL SECONDS TEXT`.
 
 Prints a JSON line: how long one text takes, in seconds, as a bare run of the model and with all that the
-child does to its sound, and the length of that sound. The text becomes phonemes
-before that, in a separate program.
+child does to its sound, and the length of that sound. The text becomes phonemes before that, in a separate
+program.
 """
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ print("".join(piece.phonemes for piece in pieces(sys.argv[1], "zh-CN", english))
 
 
 def main(folder: Path, seconds: float, text: str) -> None:
-    """One figure after the other, each for half of the time."""
+    """Both in turns, since the machine may be slower in one half of the time than in the other."""
     spoken = phonemes(text)
     model = LoadedModel(KokoroModel(os.fsencode(folder), threads=1, provider="cpu"))
     style = [StyleShare(VOICE, sound=1.0, prosody=1.0)]
@@ -45,7 +46,7 @@ def main(folder: Path, seconds: float, text: str) -> None:
     def whole() -> PieceSound:
         return model.speak(PieceJob(spoken, style, 1.0))
 
-    figures = {name: _seconds(work, seconds / 2) for name, work in (("model", bare), ("child", whole))}
+    figures = _in_turns({"model": bare, "child": whole}, seconds)
     print(json.dumps(figures | {"audio_s": len(whole().pcm) / 2 / RATE_HZ}))
 
 
@@ -55,14 +56,18 @@ def phonemes(text: str) -> str:
     return done.stdout.strip()
 
 
-def _seconds(work: Callable[[], object], seconds: float) -> float:
-    """The mean of as many runs as fit."""
-    work()
-    count, began = 0, time.perf_counter()
-    while time.perf_counter() < began + seconds:
+def _in_turns(works: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """The median time of each work, of as many turns as fit."""
+    for work in works.values():
         work()
-        count += 1
-    return (time.perf_counter() - began) / count
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    ends = time.perf_counter() + seconds
+    while time.perf_counter() < ends:
+        for name, work in works.items():
+            began = time.perf_counter()
+            work()
+            taken[name].append(time.perf_counter() - began)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ class Neural(msgspec.Struct):
 
     machine: Machine
     versions: dict[str, str]
+    rounds_of_s: tuple[int, int]
     text: str
     audio_s: float
     factor: dict[str, float]
@@ -84,6 +85,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> Neural:
         return Neural(
             machine=results.machine(folder),
             versions=contenders.versions(setup),
+            rounds_of_s=(rounds, seconds),
             text=TEXT,
             audio_s=audio_s,
             factor=factor,
@@ -146,8 +148,8 @@ def _peaks(target: Target) -> dict[str, float]:
     pids = processes.tree(target.program.pid)
     children = [processes.memory_bytes(pid, "VmHWM") for pid in pids if pid != target.program.pid]
     return {
-        "service": processes.memory_bytes(target.program.pid, "VmHWM") / 2**20,
-        "largest child": max(children) / 2**20,
+        "service": processes.memory_bytes(target.program.pid, "VmHWM") / 1e6,
+        "largest child": max(children) / 1e6,
     }
 
 

@@ -106,16 +106,17 @@ def _rows(table: dict[str, Any]) -> list[list[str]]:
 
 def _other(found: Results) -> list[str]:
     """Growth, speech and memory, and what missed its goal."""
-    table, speech = found.get("table", {}), found.get("speech", {})
+    table, speech, neural = (found.get(name, {}) for name in ("table", "speech", "neural"))
     growth = {name: found.get(f"grow-{name}", {}) for name in DATABASES}
     by_database = [goals.flat(growth[name], name) for name in DATABASES]
     rows = [
         [ours.what.partition(": ")[2], ours.goal, ours.figure, theirs.figure]
         for ours, theirs in zip(*by_database, strict=True)
     ]
-    single = goals.on_speech(speech) + goals.on_memory(growth["sqlite"], table)
+    voices = goals.on_speech(speech) + goals.on_neural_speech(neural)
+    single = voices + goals.on_memory(growth["sqlite"], table)
     others = [[goal.what, goal.goal, goal.figure] for goal in single]
-    every = goals.all_goals(table, growth, speech)
+    every = goals.all_goals(table, growth, speech, neural)
     open_ = [_open(goal) for goal in every if not goal.met]
     met = sum(goal.met is True for goal in every)
     return [
@@ -138,7 +139,8 @@ def _open(goal: goals.Goal) -> str:
 def _index(found: Results, folder: Path) -> str:
     """Every report, the newest first, and the goals."""
     growth = {name: found.get(f"grow-{name}", {}) for name in DATABASES}
-    every = goals.all_goals(found.get("table", {}), growth, found.get("speech", {}))
+    table, speech, neural = (found.get(name, {}) for name in ("table", "speech", "neural"))
+    every = goals.all_goals(table, growth, speech, neural)
     titles = "`, `".join(reports.TITLES)
     files = sorted((path for path in folder.glob("[0-9]*.md")), reverse=True)
     listed = [f"- [{path.stem}]({path.name})" for path in files]

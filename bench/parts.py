@@ -32,6 +32,7 @@ from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.responses import Response
 from myna.http_client import ClientResponse, HttpClient
 from myna.ids import new_id
+from myna.key_throttle import KeyThrottle
 from myna.keys import Scope, UnverifiedCaller, hash_of
 from myna.ledger import Attempt, Call
 from myna.service import Service
@@ -104,7 +105,7 @@ async def _layers(service: Service) -> dict[str, float]:
         planner=service.planner,
         synthesizer=service.synthesizer,
     )
-    key_auth = KeyAuth(service.db, 1.0)
+    key_auth = KeyAuth(service.db, 1.0, KeyThrottle())
     api = ChatApi(key_auth, chat, service.config)
     limits = BodyLimits(
         body_max_bytes=service.settings.body_max_bytes,

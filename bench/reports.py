@@ -15,6 +15,13 @@ TITLES = {
     "grow-sqlite": "Growth on SQLite",
     "grow-postgresql": "Growth on PostgreSQL",
     "speech": "Speech",
+    "neural": "Speech by Kokoro",
+}
+
+NEURAL_WORK = {
+    "model": "a run of the model",
+    "child": "a process of Kokoro, from phonemes to PCM",
+    "POST /tts": "POST /tts, from text to mp3",
 }
 
 
@@ -48,6 +55,8 @@ def report(result: str, found: dict[str, Any], picture: str = "") -> str:
         body = _parts(found)
     elif result == "speech":
         body = _speech(found)
+    elif result == "neural":
+        body = _neural(found)
     else:
         body = _growth(found, picture)
     return "\n\n".join([f"# {TITLES[result]}", f"Command: `{command(result, found)}`", *body]) + "\n"
@@ -191,6 +200,29 @@ def _speech(found: dict[str, Any]) -> list[str]:
         str(
             Table(["chat clients", "without speech", "with speech saturated", "sentences/s meanwhile"], chat)
         ),
+    ]
+
+
+def _neural(found: dict[str, Any]) -> list[str]:
+    model = found["factor"]["model"]
+    factors = [
+        [NEURAL_WORK[name], f"{factor:.3f}", f"{factor / model:.3f}"]
+        for name, factor in found["factor"].items()
+    ]
+    one = found["sentences_s"]["1"]
+    rates = [[clients, f"{rate:.3f}", f"{rate / one:.2f}"] for clients, rate in found["sentences_s"].items()]
+    chat, peaks = found["chat"], found["peak_mb"]
+    return [
+        _setting(found),
+        f"One sentence of {len(found['text'])} characters, {found['audio_s']:.2f} s of sound without the"
+        " silence at its ends. The real-time factor is the time of work for a second of it, on one core.",
+        str(Table(["", "real-time factor", "of the model's"], factors)),
+        "POST /tts on two cores:",
+        str(Table(["clients", "sentences/s", "of one client's"], rates)),
+        f"p99 of chat: {chat['quiet']['p99_ms']:.1f} ms without speech,"
+        f" {chat['beside_speech']['p99_ms']:.1f} ms while speech keeps all processes of Kokoro busy."
+        f" Peak memory: {peaks['service']:.0f} MB of the service's main process,"
+        f" {peaks['largest child']:.0f} MB of its largest child.",
     ]
 
 

@@ -7,6 +7,8 @@ import msgspec
 from bench.results import Machine
 
 RESULTS = Path(__file__).parent / "results" / "voices.json"
+UNFINISHED = Path(__file__).parents[1] / ".dev" / "listen" / "voices.json"
+"""The results so far of a run, which another run can resume."""
 PLAIN = "plain library"
 
 

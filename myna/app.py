@@ -9,16 +9,15 @@ from collections.abc import AsyncIterator, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 
 from myna import settings as settings_module
-from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.errors import MynaError
 from myna.files.disk_threads import DiskThreads
 from myna.http.asgi import Application
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
-from myna.http.responses import envelope, public_error
+from myna.http.fallback import answer_for, http_error
 from myna.service import Service
 from myna.settings import Settings, usable_cores
 from myna.telemetry import logs
@@ -57,7 +56,7 @@ def create(
 
     fallback = Starlette(
         lifespan=lifespan,
-        exception_handlers={HTTPException: _http_error, MynaError: answer_for, Exception: answer_for},
+        exception_handlers={HTTPException: http_error, MynaError: answer_for, Exception: answer_for},
     )
     fallback.router.redirect_slashes = False
     limits = BodyLimits(
@@ -66,26 +65,11 @@ def create(
         budget=BodyBudget(settings.bodies_max_bytes, settings.body_max_bytes),
     )
     cors = Cors(settings.allowed_origins) if settings.allowed_origins else None
-    return Application(routes=routes, fallback=fallback, limits=limits, access=access, cors=cors)  # type: ignore[arg-type]  # filled when the service runs
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's HTTP errors in the error envelope."""
-    status = getattr(error, "status_code", 500)
-    if status == 404:
-        return _answer(request, NotFound("There is no such path; see /openapi.json."))
-    if status == 405:
-        allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
-        return _answer(request, MethodNotAllowed(request.method, allow))
-    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
-
-
-async def answer_for(request: Request, error: Exception) -> Response:
-    """Errors of the fallback application in the error envelope."""
-    return _answer(request, public_error(error))
-
-
-def _answer(request: Request, error: MynaError) -> Response:
-    answer = envelope(error, request.url.path)
-    headers = dict(answer.headers or {})
-    return Response(answer.body, answer.status, headers, media_type="application/json")
+    return Application(
+        routes=routes,  # type: ignore[arg-type]  # filled when the service runs
+        fallback=fallback,
+        limits=limits,
+        access=access,
+        cors=cors,
+        proxies=TrustedProxies.of(settings.trusted_proxies),
+    )

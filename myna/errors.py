@@ -20,6 +20,7 @@ MynaError                    status  type                    when
 ├── NotFound                 404     not_found_error
 │   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
+├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
 │   └── StreamFailed         500     upstream_error          an event: a channel broke its stream
 ├── InternalError            500     server_error            an unhandled exception
@@ -235,6 +236,19 @@ class StaleLease(MynaError):
 
     def __init__(self) -> None:
         super().__init__("The node doesn't have the lease of this job, or no longer has it: discard the job.")
+
+
+class TooManyFailures(MynaError):
+    """Too many requests from this address had an unknown key; another key may be tried in `retry_after_s`."""
+
+    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            "Too many requests from this address had an unknown API key; check the key, then try again later."
+        )
+        self.headers = MappingProxyType({"Retry-After": str(retry_after_s)})
 
 
 class UpstreamFailed(MynaError):

@@ -12,6 +12,7 @@ from myna import activity, caps
 from myna.activity import Actor
 from myna.caps import Cap
 from myna.errors import CommandError, ScopeMissing, Unauthorized
+from myna.key_throttle import KeyUse
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
@@ -46,7 +47,8 @@ ALL_SCOPES = Scope.CHAT | Scope.TTS | Scope.RECORDS
 
 
 class UnverifiedCaller(Struct, frozen=True):
-    """A request's key before it is verified: its hash, the endpoint's scope, the idempotency key if any.
+    """A request's key before it is verified: its hash, the endpoint's scope, the idempotency key if any. No
+    client sent a key without `use`.
 
     Only `Ledger.charge` turns it into a `Call`, which has a verified account.
     """
@@ -54,6 +56,12 @@ class UnverifiedCaller(Struct, frozen=True):
     key_hash: bytes
     scope: Scope
     idempotency_key: IdempotencyKey | None = None
+    use: KeyUse | None = None
+
+    def found(self) -> None:
+        """The key is valid. For the throttle of unknown keys."""
+        if self.use is not None:
+            self.use.verified()
 
 
 class Issued(Struct, frozen=True):
@@ -120,6 +128,8 @@ async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
     """The caller's key if it is valid and has the scope. Raises Unauthorized with the reason."""
     found = await store.by_hash(db, caller.key_hash)
     if found is None:
+        if caller.use is not None:
+            caller.use.failed()
         raise Unauthorized("This API key is unknown; check that it is complete.")
     key = found.key
     details = access_log.details()
@@ -135,6 +145,7 @@ async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
         raise Unauthorized("The account of this API key is disabled; ask the operator.")
     if caller.scope & ~Scope(key.scopes):
         raise ScopeMissing(f"This API key lacks the {caller.scope.names[0]} scope; use one that has it.")
+    caller.found()
     return found
 
 

@@ -223,6 +223,7 @@ class Ledger:
                 details.balance = outcome.balance
                 details.call_id = charge.call_id
                 self._running.add(charge.call_id)
+                caller.found()
                 return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
             case Replayed():
                 with contextlib.suppress(DatabaseUnavailable):  # only for the access log

@@ -31,6 +31,7 @@ from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.http.asgi import METRICS_PATH, MODEL_ROUTE, Routes
 from myna.http_client import HttpClient
+from myna.key_throttle import KeyThrottle
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
 from myna.model_fetching import ModelFetching
@@ -265,7 +266,7 @@ class Service:
 
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
-        key_auth = KeyAuth(self.db, self.settings.charge_wait_s)
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, KeyThrottle())
         chat = ChatApi(key_auth, self.chat, self.config)
         relayed = RelayApi(key_auth, self.relay, RelayPlanner(self.config, self.channels))
         models = ModelsApi(key_auth, self.db, self.config)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import FloatType, IntType, type_info
 
+from myna.addresses import are_networks
 from myna.errors import ConfigError
 from myna.urls import is_base_url, is_database_url, is_origin, without_login
 
@@ -83,6 +84,11 @@ def _origins(meaning: str) -> Setting:
     return Setting(meaning, lambda value: all(map(is_origin, _listed(value))), requirement)
 
 
+def _networks(meaning: str) -> Setting:
+    requirement = "must be addresses or networks such as 10.0.0.0/8, several separated by commas"
+    return Setting(meaning, are_networks, requirement)
+
+
 def _base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:
     words = ", ".join(word for word in or_one_of if word)
     requirement = f"must be {words}, http://… or https://…, without a query"
@@ -109,6 +115,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     cors_origins: Annotated[
         str, _origins("origins of web pages that may call /v1, separated by commas; empty: none")
     ] = ""
+    trusted_proxies: Annotated[str, _networks("proxies that name the client's address; empty: none")] = ""
     database_url: Annotated[str, _database_url("postgresql://…; empty: SQLite in the data folder")] = ""
     workers: Annotated[
         int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")

@@ -43,6 +43,7 @@ MADE = {
     errors.StreamFailed: errors.StreamFailed(kept=False),
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
+    errors.TooManyFailures: errors.TooManyFailures(3),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.InternalError: errors.InternalError("m"),
     errors.CallRefunded: errors.CallRefunded(),
@@ -68,6 +69,7 @@ TYPES = {
     413: {"invalid_request_error"},
     416: {"invalid_request_error"},
     426: {"invalid_request_error"},
+    429: {"rate_limit_error"},
     500: {"upstream_error", "server_error"},
     503: {"service_unavailable"},
 }
@@ -75,6 +77,7 @@ HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
     405: {"Allow": "GET, POST"},
     416: {"Content-Range": "bytes */500"},
+    429: {"Retry-After": "3"},
     426: {"Upgrade": "myna-farm/7", "Connection": "upgrade"},
     503: {"Retry-After": "0"},
     errors.DiskFull: {"Retry-After": "60"},

@@ -9,6 +9,7 @@ from msgspec import structs
 from myna import keys
 from myna.errors import InvalidRequest, MynaError
 from myna.http.asgi import Request
+from myna.key_throttle import KeyThrottle
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, in_time
@@ -25,18 +26,19 @@ IDEMPOTENCY_KEY_MAX_CHARS = 255
 class KeyAuth:
     """Authenticates requests. Every request queries the database: keys are not cached."""
 
-    def __init__(self, db: Database, wait_s: float) -> None:
+    def __init__(self, db: Database, wait_s: float, throttle: KeyThrottle) -> None:
         self._db = db
         self._wait_s = wait_s
+        self._throttle = throttle
 
     async def verify(self, request: Request, scope: Scope) -> KeySnapshot:
-        """The key of a GET. Raises Unauthorized."""
-        return await self._verify(keys.unverified(request.authorization, scope))
+        """The key of a GET. Raises Unauthorized, TooManyFailures."""
+        return await self._verify(self._unverified(request, scope))
 
     async def caller_and_body(self, request: Request, scope: Scope) -> tuple[UnverifiedCaller, bytes]:
         """The caller of a POST, and its body. The charge verifies the key in its transaction. If the request
-        is invalid, the key is verified first: 401 precedes 400."""
-        caller = keys.unverified(request.authorization, scope)
+        is invalid, the key is verified first: 401 precedes 400. Raises MynaError."""
+        caller = self._unverified(request, scope)
         declared = request.declared_bytes
         if declared is None or UNVERIFIED_BODY_MAX_BYTES < declared <= request.limits.body_max_bytes:
             await self._verify(caller)
@@ -67,6 +69,11 @@ class KeyAuth:
     async def in_time(self, query: Awaitable[T]) -> T:
         """The query's result. Raises DatabaseUnavailable after `wait_s`."""
         return await in_time(self._db, query, self._wait_s)
+
+    def _unverified(self, request: Request, scope: Scope) -> UnverifiedCaller:
+        caller = keys.unverified(request.authorization, scope)
+        use = self._throttle.begin(request.address, caller.key_hash)
+        return UnverifiedCaller(caller.key_hash, scope, use=use)
 
     async def _verify(self, caller: UnverifiedCaller) -> KeySnapshot:
         return await self.in_time(keys.verify(self._db, caller))

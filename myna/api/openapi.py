@@ -3,6 +3,7 @@
 from typing import Any, get_args
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -22,6 +23,8 @@ from myna.wire.body import NAMES_MAX
 
 _REF = "#/components/schemas/{name}"
 _ALWAYS = ("401", "500", "503")
+_OF_KEYS = ("429",)
+"""Of every operation that an API key opens."""
 _WITH_UNITS = ("/chat/completions", "/tts", "/me")
 _UNITS = {
     "X-Units-Cost": {
@@ -69,7 +72,8 @@ def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for one in OPERATIONS:
         needs = f"Needs the {one.scope} scope." if one.scope else "Needs no scope."
-        paths.setdefault(one.path, {})[one.method] = _operation(one, ERRORS, needs)
+        keyed = structs.replace(one, errors=(*one.errors, *_OF_KEYS))
+        paths.setdefault(one.path, {})[one.method] = _operation(keyed, ERRORS, needs)
     for one in FARM_OPERATIONS:
         described = _operation(one, FARM_ERRORS, "For compute nodes.")
         described["security"] = [] if one.path.endswith("/join") else [{"node": []}]

@@ -75,7 +75,9 @@ def remove(name: Name, /, *, json: Json = False) -> None:
     folder, _ = _in_data_folder(name)
     with ProgressBar(quiet=json) as report:
         if not install.remove(model, folder, report):
-            raise CommandError(f"{name} is not in {folder}.")
+            raise CommandError(
+                f"{name} is not in {folder}: nothing was removed. Delete a folder of --to by hand."
+            )
     show({"model": name, "removed": str(folder)}, json)
 
 
@@ -116,9 +118,15 @@ def _reported(file: Path | None, json: bool) -> Iterator[Report]:
 
 
 def _published(name: str) -> Model:
-    if name not in MODELS:
-        raise ConfigError(f"There is no model {name!r} to fetch; there is: {', '.join(MODELS)}.")
-    return MODELS[name]
+    if name in MODELS:
+        return MODELS[name]
+    for known in KNOWN:
+        if known.name == name:
+            raise ConfigError(
+                f"{name} is a model of sherpa-onnx, which you download yourself: unpack {known.url} and test"
+                " it with 'myna models add FOLDER'."
+            )
+    raise ConfigError(f"There is no model {name!r} to fetch; there is: {', '.join(MODELS)}.")
 
 
 def _in_data_folder(name: str) -> tuple[Path, tuple[int, int] | None]:

@@ -37,6 +37,7 @@ from myna.http.asgi_types import (
     with_headers,
 )
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
+from myna.http.client_address import TrustedProxies, address_of
 from myna.http.cors import Cors
 from myna.http.request_ids import request_id_of
 from myna.http.responses import Response, envelope, public_error
@@ -93,7 +94,8 @@ class Request:
 
     @property
     def address(self) -> str:
-        return str((self._scope.get("client") or ("",))[0])
+        """The client's network address."""
+        return address_of(self._scope)
 
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, or None. Raises InvalidRequest for a duplicate header."""
@@ -230,16 +232,24 @@ Routes = Mapping[str, Mapping[str, Handler]]
 
 
 class Application:
-    """The ASGI application of the server."""
+    """The ASGI application of the server. `proxies` may name another address than the connection's as the
+    client's: all that reads `client` of the scope gets that one."""
 
     def __init__(
-        self, routes: Routes, fallback: App, limits: BodyLimits, access: AccessLog, cors: Cors | None = None
+        self,
+        routes: Routes,
+        fallback: App,
+        limits: BodyLimits,
+        access: AccessLog,
+        cors: Cors | None = None,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self._routes = routes
         self._fallback = fallback
         self._limits = limits
         self._access = access
         self._cors = cors
+        self._proxies = proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -248,6 +258,8 @@ class Application:
         started = time.perf_counter()
         request_id = request_id_of(scope)
         logs.request_id.set(request_id)
+        if self._proxies is not None:
+            scope["client"] = (self._proxies.client_address(address_of(scope), scope["headers"]), 0)
         details = access.begin()
         path = route = scope["path"]
         methods = self._routes.get(path)
@@ -278,7 +290,7 @@ class Application:
                 seconds=seconds,
                 ended_at=time.time(),
                 details=details,
-                address=str((scope.get("client") or ("",))[0]),
+                address=address_of(scope),
             )
         )
 

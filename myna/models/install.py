@@ -230,7 +230,7 @@ def _check_replaceable(place: _Place) -> None:
     """Raises CommandError if the folder has files that are not the model's."""
     ours = {place.target / file.path for file in place.model.files}
     if place.target.exists() and not place.target.is_dir():
-        raise CommandError(f"{place.target} is a file, not a folder.")
+        raise CommandError(f"{place.target} is a file, not a folder: remove it, or choose another with --to.")
     for path in sorted(place.target.rglob("*")):
         if path not in ours and not path.is_dir():
             raise CommandError(

@@ -11,11 +11,11 @@ client of a proxy on this machine has it.
 """
 
 import hashlib
-import ipaddress
 from typing import Final
 
 from msgspec import Struct
 
+from myna.addresses import client_network
 from myna.sign_in.refusal import TooManyAttempts
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import sessions
@@ -27,8 +27,6 @@ FIRST_WAIT_MS: Final = 1_000
 WAIT_MAX_MS: Final = 300_000
 FORGET_MS: Final = 3_600_000
 """Failures are forgotten after this time without another one."""
-_IPV6_PREFIX = 64
-"""A network of this length usually belongs to one client."""
 
 
 class Subjects(Struct, frozen=True):
@@ -99,17 +97,8 @@ def wait_ms_after(failures: int) -> int:
 
 
 def _of_address(address: str) -> bytes:
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return _subject("address", address) if address else b""
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
-        ip = ip.ipv4_mapped
-    if ip.is_loopback:
-        return b""
-    if isinstance(ip, ipaddress.IPv6Address):
-        return _subject("address", str(ipaddress.ip_network((ip, _IPV6_PREFIX), strict=False)))
-    return _subject("address", str(ip))
+    network = client_network(address)
+    return _subject("address", network) if network else b""
 
 
 def _subject(kind: str, value: str) -> bytes:

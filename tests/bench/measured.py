@@ -75,3 +75,18 @@ def speech() -> dict[str, Any]:
             "8": {"quiet": figures(1, 1, 2), "beside_speech": figures(1, 1, 6), "sentences_s": 30.0},
         },
     }
+
+
+def neural() -> dict[str, Any]:
+    """A run in which POST /tts takes a tenth longer than the model."""
+    return {
+        "machine": MACHINE,
+        "versions": {},
+        "rounds_of_s": [2, 20],
+        "text": "二十个字",
+        "audio_s": 2.0,
+        "factor": {"model": 1.0, "child": 1.05, "POST /tts": 1.1},
+        "sentences_s": {"1": 0.2, "2": 0.36},
+        "chat": {"quiet": figures(1, 1, 2), "beside_speech": figures(1, 1, 3)},
+        "peak_mb": {"service": 70.0, "largest child": 420.0},
+    }

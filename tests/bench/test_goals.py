@@ -7,7 +7,8 @@ from tests.bench import measured
 
 def judged(part: str, **parts: object) -> Goal:
     results = {
-        "table": measured.comparison(), "growth": {"sqlite": measured.growth()}, "speech": measured.speech()
+        "table": measured.comparison(), "growth": {"sqlite": measured.growth()}, "speech": measured.speech(),
+        "neural": measured.neural(),
     } | parts  # fmt: skip
     found = [goal for goal in all_goals(**results) if part in goal.what]  # type: ignore[arg-type]
     assert len(found) == 1, [goal.what for goal in found]
@@ -67,12 +68,20 @@ def test_memory_is_compared_with_that_of_the_first_minute() -> None:
 
 
 def test_speech_is_judged_by_its_best_rate_and_chat_by_its_worst() -> None:
-    assert (judged("POST /tts").figure, judged("POST /tts").met) == ("0.9", True)
-    assert (judged("p99 of chat").figure, judged("p99 of chat").met) == ("3x", False)
+    assert (judged("POST /tts, 20").figure, judged("POST /tts, 20").met) == ("0.9", True)
+    assert (judged("while speech").figure, judged("while speech").met) == ("3x", False)
+
+
+def test_the_neural_voice_is_judged_beside_its_model() -> None:
+    assert (judged("the model alone").figure, judged("the model alone").met) == ("1.1x", False)
+    assert (judged("two clients").figure, judged("two clients").met) == ("1.8x", True)
+    assert (judged("beside Kokoro").figure, judged("beside Kokoro").met) == ("1.5x", True)
+    assert (judged("Kokoro process").figure, judged("Kokoro process").met) == ("420 MB", True)
 
 
 def test_without_any_results_every_goal_is_still_listed() -> None:
-    everything = all_goals(measured.comparison(), {"sqlite": measured.growth()}, measured.speech())
-    nothing = all_goals({}, {}, {})
+    growth = {"sqlite": measured.growth()}
+    everything = all_goals(measured.comparison(), growth, measured.speech(), measured.neural())
+    nothing = all_goals({}, {}, {}, {})
     assert len(nothing) == len(everything)
     assert {goal.met for goal in nothing} == {None}

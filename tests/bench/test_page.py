@@ -116,6 +116,17 @@ def test_growth_and_speech_get_reports_and_a_picture(written: Path, tmp_path: Pa
     assert "| 10,000,000 rows against 1,000, calls/s | at least 0.9 | 0.8 | — |" in written.read_text("utf-8")
 
 
+def test_the_neural_voice_gets_a_report(written: Path, tmp_path: Path) -> None:
+    save(tmp_path, "neural", measured.neural())
+    page.write(written, tmp_path)
+    spoken = report(tmp_path, "1970-01-01-abc-neural.md")
+    assert "Command: `python -m bench neural --rounds 2 --seconds 20`" in spoken
+    assert "| POST /tts, from text to mp3 | 1.100 | 1.100 |" in spoken
+    assert "| 2 | 0.360 | 1.80 |" in spoken
+    assert "p99 of chat: 2.0 ms without speech, 3.0 ms" in spoken
+    assert "| memory of a Kokoro process | at most 450 MB | 420 MB |" in written.read_text("utf-8")
+
+
 def test_a_page_without_results_says_not_measured(written: Path, tmp_path: Path) -> None:
     page.write(written, tmp_path)
     assert page.NOT_YET in written.read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from myna.engines.sherpa.known_models import KNOWN
 from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, contents
@@ -97,7 +98,7 @@ def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> No
 
     assert ended(start("remove", "tiny"))[:2] == (0, f"model    tiny\nremoved  {target}\n")
     assert not target.exists() and left_beside(target) == []
-    assert error_line(start("remove", "tiny")) == f"tiny is not in {target}."
+    assert error_line(start("remove", "tiny")).startswith(f"tiny is not in {target}: nothing was removed.")
 
 
 def test_to_names_another_folder(start: Starter, tmp_path: Path) -> None:
@@ -110,6 +111,14 @@ def test_an_unknown_model_is_refused(start: Starter) -> None:
     for command in ("get", "remove"):
         code, _, err = ended(start(command, "nothing"))
         assert (code, err) == (2, "myna: There is no model 'nothing' to fetch; there is: kokoro, tiny.\n")
+
+
+def test_the_error_of_a_model_of_sherpa_onnx_says_where_it_is(start: Starter) -> None:
+    known = KNOWN[0]
+    code, _, err = ended(start("get", known.name))
+    assert (code, err.startswith(f"myna: {known.name} is a model of sherpa-onnx")) == (2, True)
+    assert known.url in err
+    assert "myna models add FOLDER" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -104,7 +104,7 @@ def test_a_folder_with_other_files_is_neither_replaced_nor_removed(
 def test_a_file_in_place_of_the_folder_is_refused(model: Model, target: Path, report: Recorded) -> None:
     target.parent.mkdir()
     target.write_text("a file")
-    assert refused(model, target, report) == f"{target} is a file, not a folder."
+    assert refused(model, target, report).startswith(f"{target} is a file, not a folder: remove it,")
 
 
 def test_the_root_folder_is_refused(model: Model, report: Recorded) -> None:

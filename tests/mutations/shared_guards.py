@@ -26,7 +26,31 @@ CODES = "myna/codes.py"
 REDEEM = "tests/store/test_codes.py::test_"
 KEY_REFUSED = ADMIT + "a_key_that_the_charge_refuses_gets_the_reason[sqlite]"
 
+THROTTLE = "myna/key_throttle.py"
+THROTTLED = "tests/http/test_key_throttle.py::test_"
+
 ON_BOTH = (
+    guard(
+        "an exhausted address is refused",
+        THROTTLE,
+        "if left < 1:",
+        "if False:",
+        THROTTLED + "unknown_keys_exhaust_their_address_and_no_key_in_use",
+    ),
+    guard(
+        "a key in use is not refused",
+        THROTTLE,
+        "if self._failures and key_hash not in self._verified:",
+        "if self._failures:",
+        THROTTLED + "unknown_keys_exhaust_their_address_and_no_key_in_use",
+    ),
+    guard(
+        "a charge notes the key in use",
+        LEDGER,
+        "caller.found()",
+        "pass",
+        THROTTLED + "a_revoked_key_that_was_in_use_is_still_refused_as_revoked",
+    ),
     guard(
         "a cap's units, on SQLite",
         CAPS_SQLITE,

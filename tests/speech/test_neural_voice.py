@@ -1,15 +1,19 @@
 """The embedded neural voice in a running service, with the tiny model."""
 
+import io
+import json
 import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import soundfile
 
 from demo import tiny_voices
-from tests.rig.calls import Answer, call
+from tests.rig.calls import Answer, Wire, call
 from tests.rig.disks import BlockedFile
+from tests.rig.office import People
 from tests.rig.processes import children, proc_file
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import SOON_S, wait_until
@@ -17,6 +21,7 @@ from tests.rig.waiting import SOON_S, wait_until
 VOICE_IDS = ["zf_xiaobei", "af_heart"]
 MANDARIN, ENGLISH = VOICE_IDS
 TEXT = "你好，世界。"
+VOICE_FIELDS = {"voice_id", "name", "gender", "language", "source"}
 UNITS = 20
 
 
@@ -39,6 +44,14 @@ class Site:
     def speak(self, text: str, voice_id: str) -> Answer:
         url = f"{self.service.base_url}/tts"
         return call("POST", url, key=self._key, data={"text": text, "voice_id": voice_id})
+
+    def order_and_disconnect(self, text: str, voice_id: str) -> None:
+        """Sends a request and closes the connection."""
+        body = json.dumps({"text": text, "voice_id": voice_id}).encode()
+        with Wire(self.service.root_url) as wire:
+            lines = f"Authorization: Bearer {self._key}", f"Content-Length: {len(body)}"
+            wire.head("POST /v1/tts HTTP/1.1", *lines, "Content-Type: application/json")
+            wire.send(body)
 
     def voice_ids(self) -> list[str]:
         return [voice["voice_id"] for voice in self.get("/voices").json["data"]]
@@ -116,6 +129,56 @@ def test_a_text_is_refunded_if_its_process_is_killed_and_the_next_one_is_spoken(
     wait_until(lambda: MANDARIN in site.voice_ids(), SOON_S, "the processes are replaced")
     assert site.speak(TEXT, MANDARIN).status == 200
     assert site.balance() == UNITS - 1
+
+
+def test_a_text_is_refunded_if_its_processes_hang_and_the_next_one_is_spoken(
+    make_service: ServiceMaker,
+) -> None:
+    """Each sentence has a process, so that none of the stopped ones is left for the next text."""
+    site = Site(make_service(chat_url="parrot:", env={"MYNA_UPSTREAM_IDLE_S": "5"})).start()
+    for pid in site.model_processes():
+        os.kill(pid, signal.SIGSTOP)
+    answer = site.speak("你好。" * len(site.model_processes()), MANDARIN)
+    assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
+    assert "the units were refunded" in answer.json["error"]["message"]
+    assert site.balance() == UNITS
+    wait_until(lambda: MANDARIN in site.voice_ids(), SOON_S, "the processes are replaced")
+    assert site.speak(TEXT, MANDARIN).status == 200
+    assert site.balance() == UNITS - 1
+
+
+def test_clients_that_disconnect_harm_no_other(site: Site) -> None:
+    site.start()
+    speaking = TEXT * 5
+    with ThreadPoolExecutor(6) as threads:
+        answers = [threads.submit(site.speak, speaking, MANDARIN) for _ in range(6)]
+        for _ in range(4):
+            site.order_and_disconnect(speaking, MANDARIN)
+        assert [answer.result().status for answer in answers] == [200] * 6
+    assert site.speak(TEXT, MANDARIN).status == 200
+    assert UNITS - 11 <= site.balance() <= UNITS - 7
+
+
+def test_a_preview_of_a_neural_voice_can_be_heard(site: Site) -> None:
+    site.start()
+    visitor = People(site.service).signed_in("listener", units=0)
+    for voice_id in VOICE_IDS:
+        assert f"/voices/{voice_id}/preview" in visitor.get("/voices").body.decode()
+        heard = visitor.get(f"/voices/{voice_id}/preview")
+        assert (heard.status, heard.headers["content-type"]) == (200, "audio/mpeg")
+        assert soundfile.info(io.BytesIO(heard.body)).duration > 1
+    assert all(voice.keys() == VOICE_FIELDS for voice in site.get("/voices").json["data"])
+
+
+def test_kokoro_alone_has_no_fallback(make_service: ServiceMaker) -> None:
+    site = Site(make_service(chat_url="parrot:", speech="kokoro")).start()
+    assert site.voice_ids() == VOICE_IDS
+    site.service.stop()
+    (site.model / "model.onnx").unlink()
+    refused = site.service.command("serve")
+    assert refused.code == 2
+    assert "MYNA_SPEECH: folder: there is no model.onnx in" in refused.stderr
+    assert "myna models get kokoro" in refused.stderr
 
 
 def test_a_text_that_takes_longer_than_a_call_is_503_without_a_retry(make_service: ServiceMaker) -> None:

@@ -209,6 +209,17 @@ async def test_a_damaged_model_is_unavailable(model: Path, tmp_path: Path, conte
     assert not engine.up()
 
 
+async def test_without_onnxruntime_the_engine_is_unavailable(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('libstdc++.so.6: version not found')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    with pytest.raises(EngineUnavailable, match=r"^onnxruntime can't be loaded; it has wheels for"):
+        await engine.start()
+    assert not engine.up() and not engine.pids()
+
+
 async def test_a_damaged_voice_fails_alone(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (model / "voices" / "af_heart.bin").write_bytes(b"short")

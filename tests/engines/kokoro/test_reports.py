@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import soundfile
 
 from demo import tiny_voices
 from myna.engines.interface import EngineFailed, EngineLimits, SpeechResult, Utterance
@@ -59,6 +60,15 @@ async def test_a_long_text_is_spoken_to_its_end(engine: Kokoro, text: str) -> No
     assert count > 3
     expected = expected_s(text)
     assert expected - count * TRIMMED_S < await seconds_of(engine, text) <= expected + 0.01
+
+
+async def test_a_sound_of_many_minutes_is_written_to_its_end(engine: Kokoro, tmp_path: Path) -> None:
+    text = "今天天气很好，我们去公园吧。" * 70
+    expected = expected_s(text)
+    spoken = await engine.speak(Utterance(text, VOICE_ID, 1.0), tmp_path / "long.mp3", DEADLINE_S)
+    assert expected > 300
+    assert expected - len(pieces(text, "zh-CN", str)) * TRIMMED_S < spoken.seconds <= expected + 0.1
+    assert soundfile.info(tmp_path / "long.mp3").duration == pytest.approx(spoken.seconds, abs=0.1)
 
 
 async def test_a_text_without_punctuation_has_no_pause_where_it_is_cut() -> None:

@@ -1,0 +1,29 @@
+"""Errors of the fallback application, Starlette, in the error envelope."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.http.responses import envelope, public_error
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """The answer to an HTTP error of Starlette: no such path or method."""
+    status = getattr(error, "status_code", 500)
+    if status == 404:
+        return _answer(request, NotFound("There is no such path; see /openapi.json."))
+    if status == 405:
+        allow = (getattr(error, "headers", None) or {}).get("Allow", "GET")
+        return _answer(request, MethodNotAllowed(request.method, allow))
+    return _answer(request, InvalidRequest(str(getattr(error, "detail", "The request can't be served."))))
+
+
+async def answer_for(request: Request, error: Exception) -> Response:
+    """The answer to any other error."""
+    return _answer(request, public_error(error))
+
+
+def _answer(request: Request, error: MynaError) -> Response:
+    answer = envelope(error, request.url.path)
+    headers = dict(answer.headers or {})
+    return Response(answer.body, answer.status, headers, media_type="application/json")

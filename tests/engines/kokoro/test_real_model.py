@@ -1,0 +1,110 @@
+"""What users of other Kokoro servers report, and what a caller may ask for, with the real model: Whisper
+transcribes what it speaks. Without one of the two models these tests fail with the reason."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from listen import sound
+from listen.ear import Ear, fetch
+from listen.score import score, units
+from myna.engines.interface import EngineLimits, Utterance
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import Kokoro
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+VOICE_ID = "zf_xiaobei"
+DEADLINE_S = 600.0
+UNPUNCTUATED = (
+    "昨天下午我和几个朋友一起去湖边散步看见许多老人坐在树下聊天孩子们在草地上放风筝"
+    "后来天慢慢黑了我们走进一家小饭馆点了几个菜吃完以后才坐地铁回家休息"
+)
+SENTENCES = "下班以后我想去超市买一点水果。图书馆里非常安静，适合看书学习。外面下雨了，出门记得带伞。"
+PAUSES_S = (0.15, 0.7)
+"""Silence between two sentences: 0.4 s, with the soft end of one and the soft beginning of the next."""
+_FRAME_S = 0.01
+_SILENT_DB = -50.0
+
+
+@pytest.fixture(scope="module")
+def ear() -> Ear:
+    return Ear(fetch(), threads=2)
+
+
+@pytest.fixture(scope="module")
+async def engine(kokoro_model: Path) -> AsyncIterator[Kokoro]:
+    limits = EngineLimits(processes=2, queue_max=4, job_deadline_s=DEADLINE_S)
+    engine = KokoroConfig(str(kokoro_model)).build(limits, Path())
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str = VOICE_ID, speed: float = 1) -> Path:
+    path = folder / "spoken.mp3"
+    await engine.speak(Utterance(text, voice_id, speed), path, DEADLINE_S)
+    return path
+
+
+def silences_s(path: Path) -> list[float]:
+    """The lengths of the silences within the sound, not at its ends."""
+    samples, rate_hz = sound.read(path)
+    size = round(_FRAME_S * rate_hz)
+    frames = samples[: len(samples) // size * size].reshape(-1, size)
+    loud = np.flatnonzero(np.abs(frames).max(axis=1) > 10 ** (_SILENT_DB / 20))
+    return [float(gap - 1) * _FRAME_S for gap in np.diff(loud) if gap > 1]
+
+
+async def test_a_long_text_without_punctuation_is_heard_to_its_end_without_a_pause(
+    engine: Kokoro, ear: Ear, tmp_path: Path
+) -> None:
+    path = await spoken(engine, tmp_path, UNPUNCTUATED)
+    heard = ear.hear(path, "zh")
+    assert score(UNPUNCTUATED, heard).rate <= 0.1, heard
+    assert units(heard)[-2:] == units(UNPUNCTUATED)[-2:], heard
+    assert max(silences_s(path)) < PAUSES_S[1]
+
+
+async def test_every_sentence_is_heard_to_its_last_word(engine: Kokoro, ear: Ear, tmp_path: Path) -> None:
+    path = await spoken(engine, tmp_path, SENTENCES)
+    heard = ear.hear(path, "zh")
+    assert score(SENTENCES, heard).rate <= 0.05, heard
+    pauses = sorted(silences_s(path))[-2:]
+    assert PAUSES_S[0] < pauses[0] <= pauses[1] < PAUSES_S[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "voice_id"),
+    [("好的。", VOICE_ID), ("谢谢", VOICE_ID), ("Yes.", "af_heart"), ("Thank you", "af_heart")],
+)
+async def test_a_very_short_text_is_heard(
+    engine: Kokoro, ear: Ear, tmp_path: Path, text: str, voice_id: str
+) -> None:
+    path = await spoken(engine, tmp_path, text, voice_id)
+    heard = ear.hear(path, "en" if voice_id == "af_heart" else "zh")
+    assert units(heard)[: len(units(text))] == units(text), heard  # Whisper goes on by itself
+    samples, rate_hz = sound.read(path)
+    assert 0.25 < len(samples) / rate_hz < 1.5
+    assert sound.loudness_lufs(samples, rate_hz) == pytest.approx(-18, abs=1.5)
+
+
+@pytest.mark.parametrize("voice_id", [VOICE_ID, "af_heart"])
+async def test_the_speed_changes_the_duration_by_what_it_says(
+    engine: Kokoro, tmp_path: Path, voice_id: str
+) -> None:
+    text = (
+        "外面下雨了，出门记得带伞。"
+        if voice_id == VOICE_ID
+        else "Please turn left at the next traffic light."
+    )
+
+    async def seconds(speed: float) -> float:
+        samples, rate_hz = sound.read(await spoken(engine, tmp_path, text, voice_id, speed))
+        return len(samples) / rate_hz
+
+    plain = await seconds(1.0)
+    changed = {speed: await seconds(speed) * speed / plain for speed in (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)}
+    assert {speed: length for speed, length in changed.items() if abs(length - 1) > 0.1} == {}

@@ -1,0 +1,189 @@
+"""Unknown API keys are limited per address; keys that are in use are not affected."""
+
+import secrets
+
+import pytest
+
+from myna.errors import TooManyFailures
+from myna.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
+from tests.rig.calls import Answer, call
+from tests.rig.service import Key, Service, ServiceMaker
+
+ATTACKED = "203.0.113.7"
+OTHER = "198.51.100.9"
+GOOD = b"a good key"
+WITHOUT_REFILL = (
+    "-c",
+    "from myna import key_throttle\nkey_throttle.PER_S = 1e-9\nfrom myna.cli import main; main(['serve'])",
+)
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
+class Clock:
+    """Seconds that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fail(throttle: KeyThrottle, address: str = ATTACKED, times: int = 1) -> None:
+    for _ in range(times):
+        throttle.begin(address, secrets.token_bytes(32)).failed()
+
+
+def wait_s(throttle: KeyThrottle, address: str = ATTACKED, key_hash: bytes = b"a new key") -> int:
+    """The seconds until this key may be tried; 0 if it may now."""
+    try:
+        throttle.begin(address, key_hash)
+    except TooManyFailures as refused:
+        return int(refused.headers["Retry-After"])
+    return 0
+
+
+def test_a_failure_is_forgiven_after_a_second() -> None:
+    clock = Clock()
+    throttle = KeyThrottle(clock)
+    fail(throttle, times=BURST_MAX)
+    assert wait_s(throttle) == 1
+    clock.now += 0.9
+    assert wait_s(throttle) == 1
+    clock.now += 0.1
+    fail(throttle)
+    assert wait_s(throttle) == 1
+    clock.now += 10**6
+    fail(throttle, times=BURST_MAX)
+    assert wait_s(throttle) == 1
+
+
+def test_attempts_at_once_are_not_a_debt() -> None:
+    clock = Clock()
+    throttle = KeyThrottle(clock)
+    for use in [throttle.begin(ATTACKED, b"%d" % number) for number in range(100)]:
+        use.failed()
+    clock.now += 1
+    assert wait_s(throttle) == 0
+
+
+def test_a_key_in_use_passes_and_others_wait() -> None:
+    throttle = KeyThrottle(Clock())
+    throttle.begin(ATTACKED, GOOD).verified()
+    fail(throttle, times=BURST_MAX)
+    assert wait_s(throttle, key_hash=GOOD) == 0
+    assert wait_s(throttle) == 1
+    assert wait_s(throttle, OTHER) == 0
+
+
+@pytest.mark.parametrize(
+    ("failing", "refused", "free"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1"),
+        ("::ffff:203.0.113.7", "203.0.113.7", "203.0.113.8"),
+    ],
+)
+def test_a_client_has_one_address(failing: str, refused: str, free: str) -> None:
+    throttle = KeyThrottle(Clock())
+    fail(throttle, failing, BURST_MAX)
+    assert wait_s(throttle, refused) == 1
+    assert wait_s(throttle, free) == 0
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", ""])
+def test_the_clients_of_a_proxy_on_this_machine_are_not_counted(address: str) -> None:
+    throttle = KeyThrottle(Clock())
+    fail(throttle, address, 2 * BURST_MAX)
+    assert wait_s(throttle, address) == 0
+
+
+def test_the_oldest_addresses_and_keys_are_forgotten() -> None:
+    throttle = KeyThrottle(Clock())
+    throttle.verified(GOOD)
+    fail(throttle, ATTACKED, BURST_MAX)
+    fail(throttle, OTHER, BURST_MAX)
+    for number in range(ADDRESSES_MAX - 1):
+        fail(throttle, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert wait_s(throttle, ATTACKED) == 0
+    assert wait_s(throttle, OTHER) == 1
+    for number in range(KEYS_MAX - 1):
+        throttle.verified(b"%d" % number)
+    assert wait_s(throttle, OTHER, GOOD) == 0
+    throttle.verified(b"one more")
+    assert wait_s(throttle, OTHER, GOOD) == 1
+
+
+def ask(service: Service, plain: str, client: str, *, chat: bool = False) -> Answer:
+    """GET /me, or a chat, as the proxy of this client sends it."""
+    path, data = ("/chat/completions", CHAT) if chat else ("/me", None)
+    headers = {"x-forwarded-for": client}
+    return call("POST" if chat else "GET", service.base_url + path, key=plain, data=data, headers=headers)
+
+
+def unknown() -> str:
+    return "myna_" + secrets.token_hex(20)
+
+
+@pytest.fixture
+def attacked(make_service: ServiceMaker) -> Service:
+    """A site behind a proxy, whose throttle forgives no failure."""
+    env = {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
+    return make_service(chat_url="parrot:", speech="none", env=env, program=WITHOUT_REFILL).start()
+
+
+def exhaust(service: Service) -> None:
+    """Sends unknown keys, as GET and POST, until the address is refused."""
+    statuses = [
+        ask(service, unknown(), ATTACKED, chat=bool(number % 2)).status for number in range(BURST_MAX + 2)
+    ]
+    assert statuses == [401] * BURST_MAX + [429] * 2
+
+
+def used(service: Service, *, chat: bool) -> Key:
+    """A key that the process has verified, by a query or by a charge."""
+    key = service.account().key()
+    assert ask(service, key.plain, ATTACKED, chat=chat).status == 200
+    return key
+
+
+def test_unknown_keys_exhaust_their_address_and_no_key_in_use(attacked: Service) -> None:
+    queried, charged = used(attacked, chat=False), used(attacked, chat=True)
+    new = attacked.account().key()
+    exhaust(attacked)
+    assert ask(attacked, unknown(), OTHER).status == 401
+    for key in (queried, charged):
+        for chat in (False, True):
+            assert ask(attacked, key.plain, ATTACKED, chat=chat).status == 200
+    assert ask(attacked, new.plain, ATTACKED).status == 429
+    assert ask(attacked, new.plain, OTHER, chat=True).status == 200
+    assert ask(attacked, new.plain, ATTACKED).status == 200
+
+
+def test_the_refusal_says_when_to_retry_and_charges_nothing(attacked: Service) -> None:
+    new = attacked.account().key()
+    exhaust(attacked)
+    answer = ask(attacked, new.plain, ATTACKED, chat=True)
+    assert answer.status == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json["error"]["type"] == "rate_limit_error"
+    assert ask(attacked, new.plain, OTHER).json["stats"]["calls"] == 0
+    assert "myna_" not in answer.body.decode()
+
+
+def test_a_revoked_key_that_was_in_use_is_still_refused_as_revoked(attacked: Service) -> None:
+    key = used(attacked, chat=True)
+    exhaust(attacked)
+    attacked.revoke(key)
+    answer = ask(attacked, key.plain, ATTACKED)
+    assert answer.status == 401
+    assert "revoked" in answer.json["error"]["message"]
+
+
+def test_only_unknown_keys_count(attacked: Service) -> None:
+    account = attacked.account()
+    revoked, without_scope = account.key(), account.key(scopes=("records",))
+    attacked.revoke(revoked)
+    for _ in range(BURST_MAX + 1):
+        assert ask(attacked, revoked.plain, ATTACKED).status == 401
+        assert ask(attacked, without_scope.plain, ATTACKED, chat=True).status == 401
+        assert ask(attacked, "no key", ATTACKED).status == 401
+    assert ask(attacked, unknown(), ATTACKED).status == 401
