@@ -291,7 +291,7 @@ class Service:
         )
         return {
             **farm.routes(),
-            **self.openai_audio.routes(),
+            **self.openai_audio.routes(key_auth),
             "/v1/me": {"GET": me.me},
             "/v1/models": {"GET": chat.models},
             "/v1/chat/completions": {"POST": chat.completions},

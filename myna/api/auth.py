@@ -54,8 +54,8 @@ class KeyAuth:
 
     async def verified_caller(self, request: Request, scope: Scope) -> UnverifiedCaller:
         """The caller of a POST whose body is large: its key is verified before the body is read, and again by
-        the charge. Raises Unauthorized."""
-        caller = keys.unverified(request.authorization, scope)
+        the charge. Raises Unauthorized, TooManyFailures."""
+        caller = self._unverified(request, scope)
         await self._verify(caller)
         return caller
 

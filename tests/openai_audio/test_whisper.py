@@ -57,7 +57,7 @@ def words_of(text: str) -> set[str]:
 
 
 def children(visitor: Visitor) -> list[int]:
-    whisper = visitor.site.openai_audio._whisper._whisper
+    whisper = visitor.site.openai_audio.whisper._whisper
     return whisper.pids() if whisper else []
 
 

@@ -1,7 +1,5 @@
 """The audio endpoints of /openai/v1, with the parts that only they need."""
 
-from pathlib import Path
-
 from myna.api.auth import KeyAuth
 from myna.api.openai.audio_speech import AudioSpeechApi
 from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
@@ -45,15 +43,24 @@ class OpenAIAudio:
         space: FreeSpace,
         http_client: HttpClient,
     ) -> None:
-        key_auth, disk = KeyAuth(db, settings.charge_wait_s), DiskExecutor()
-        self._transcoder = Transcoder(files=_files(settings.data_folder / "audio", spool))
-        self._whisper = EmbeddedWhisper(
+        self._settings = settings
+        self._db = db
+        self._config = config
+        self._channels = channels
+        self._capacity = capacity
+        self._spool = spool
+        self._space = space
+        self._disk = DiskExecutor()
+        self._transcoder = Transcoder(
+            files=AllowedPaths.of(reads=(settings.data_folder / "audio",), writes=(spool.folder,))
+        )
+        self.whisper = EmbeddedWhisper(
             settings.data_folder,
             spool.folder,
-            cores=usable_cores() // settings.workers,
+            cores=max(1, usable_cores() // settings.workers),
             deadline_s=settings.call_deadline_s,
         )
-        streamed = StreamedSpeech(
+        self._streamed = StreamedSpeech(
             settings=settings,
             ledger=ledger,
             config=config,
@@ -62,48 +69,44 @@ class OpenAIAudio:
             planner=planner,
             synthesizer=synthesizer,
             audio=audio,
-            workshop=Workshop(spool, self._transcoder, disk),
+            workshop=Workshop(spool, self._transcoder, self._disk),
         )
-        self._speech = AudioSpeechApi(
-            key_auth=key_auth,
-            db=db,
-            config=config,
-            channels=channels,
-            capacity=capacity,
-            streamed=streamed,
-        )
-        transcriber = Transcriber(
+        self._transcriber = Transcriber(
             settings=settings,
             ledger=ledger,
             config=config,
             channels=channels,
             http_client=http_client,
-            whisper=self._whisper,
-            disk=disk,
-        )
-        self._transcriptions = AudioTranscriptionsApi(
-            key_auth=key_auth,
-            transcriber=transcriber,
-            spool=spool,
-            space=space,
-            disk=disk,
-            upload_max_bytes=settings.upload_max_bytes,
+            whisper=self.whisper,
+            disk=self._disk,
         )
 
-    def routes(self) -> Routes:
+    def routes(self, key_auth: KeyAuth) -> Routes:
         """The handlers by exact path."""
+        speech = AudioSpeechApi(
+            key_auth=key_auth,
+            db=self._db,
+            config=self._config,
+            channels=self._channels,
+            capacity=self._capacity,
+            streamed=self._streamed,
+        )
+        transcriptions = AudioTranscriptionsApi(
+            key_auth=key_auth,
+            transcriber=self._transcriber,
+            spool=self._spool,
+            space=self._space,
+            disk=self._disk,
+            upload_max_bytes=self._settings.upload_max_bytes,
+        )
         return {
-            "/openai/v1/audio/speech": {"POST": self._speech.speak},
-            "/openai/v1/audio/voices": {"GET": self._speech.voices},
-            "/openai/v1/audio/transcriptions": {"POST": self._transcriptions.transcriptions},
-            "/openai/v1/audio/translations": {"POST": self._transcriptions.translations},
+            "/openai/v1/audio/speech": {"POST": speech.speak},
+            "/openai/v1/audio/voices": {"GET": speech.voices},
+            "/openai/v1/audio/transcriptions": {"POST": transcriptions.transcriptions},
+            "/openai/v1/audio/translations": {"POST": transcriptions.translations},
         }
 
     async def close(self) -> None:
         """Ends the child processes."""
         await self._transcoder.close()
-        await self._whisper.close()
-
-
-def _files(audio: Path, spool: Spool) -> AllowedPaths:
-    return AllowedPaths.of(reads=(audio,), writes=(spool.folder,))
+        await self.whisper.close()

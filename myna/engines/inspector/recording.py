@@ -122,10 +122,8 @@ def _sndfile_blocks(data: bytes, container: Container, rate_hz: int, channels: i
             while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
                 frames += len(block)
                 yield block
-            known = file.frames < _UNKNOWN_FRAMES and (
-                container is not Container.MP3 or mpeg.info_frames(part)
-            )
-            stated = file.frames if known else 0
+            guessed = container is Container.MP3 and not mpeg.info_frames(part)
+            stated = 0 if guessed or file.frames > _FRAMES_MAX else file.frames
             if frames - before < stated - _SLACK_S * rate_hz:
                 raise _damaged()
     if container is Container.MP3 and frames < (mpeg.duration_s(data) - _SLACK_S) * rate_hz:
