@@ -53,7 +53,7 @@ GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() fo
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
     "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models", "speech",
-    "reports", "sign_in",
+    "reports", "sign_in", "conformance", "faults", "relay",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
@@ -61,7 +61,7 @@ CONFTEST = """
 from pathlib import Path
 import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
-pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.store.fixtures"]
+pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.rig.upstream", "tests.store.fixtures"]
 
 @pytest.fixture
 def anyio_backend():
