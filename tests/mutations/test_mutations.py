@@ -16,6 +16,7 @@ import pytest
 from tests.mutations.audit_guards import OF_THE_AUDIT
 from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
+from tests.mutations.limit_guards import OF_LIMITS
 from tests.mutations.model_guards import OF_MODELS
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
@@ -48,6 +49,7 @@ GROUPS = {
     "models": OF_MODELS,
     "reports": OF_REPORTS,
     "sign_in": OF_SIGN_IN,
+    "limits": OF_LIMITS,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
