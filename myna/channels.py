@@ -174,13 +174,16 @@ class Channels:
             found = in_order(found)
         return sorted(found, key=lambda channel: self.circuits.open(channel.name))
 
-    def speech(self, config: Config) -> list[SpeechChannel]:
-        """The enabled speech channels in order, available or not."""
-        found: list[SpeechChannel] = []
-        for channel in self.all(config):
-            if channel.kind == "speech" and channel.enabled:
-                found += self._speaking(channel, config)
-        return found
+    def speech(self, config: Config, route: Route | None = None) -> list[SpeechChannel]:
+        """The enabled speech channels in order, available or not; of a route those that serve it, with its
+        model."""
+        if route is None:
+            candidates = [one for one in self.all(config) if one.kind == "speech" and one.enabled]
+        else:
+            model = route.upstream_model
+            of_route = self.of_route(config, route)
+            candidates = [structs.replace(one, model=model or one.model) for one in of_route]
+        return [speaking for channel in candidates for speaking in self._speaking(channel, config)]
 
     def all(self, config: Config) -> list[Channel]:
         """All channels by priority, disabled ones included."""

@@ -16,6 +16,7 @@ from myna.errors import CommandError, DatabaseUnavailable
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
+from myna.wire import openai_voices
 from myna.zones import zone_of
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,11 @@ def _broken_stream(text: str) -> str:
     return text
 
 
+def _openai_voices(text: str) -> str:
+    openai_voices.read(text)
+    return text
+
+
 class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
@@ -80,6 +86,9 @@ class SiteSettings(Struct, frozen=True):
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024
+    openai_voices: Annotated[
+        str, SiteSetting("the voices that OpenAI's names mean: NAME=VOICE_ID, …", _openai_voices)
+    ] = openai_voices.DEFAULT
     time_zone: Annotated[str, SiteSetting("the zone of days and months in reports", _zone)] = "UTC"
 
 

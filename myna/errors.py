@@ -215,14 +215,16 @@ class NotFound(MynaError):
 
 
 class ModelNotFound(NotFound):
-    """No route for this use has the name `model`, or the key is limited to others."""
+    """No route for this use has the name `model`, or the key is limited to others, or `why`."""
 
     code = "model_not_found"
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, why: str = "") -> None:
+        shown = model[:MODEL_SHOWN_CHARS]
         super().__init__(
-            f"model: there is no model {model[:MODEL_SHOWN_CHARS]!r} that this API key can use here; list the"
-            " models, and use one of them."
+            why
+            or f"model: there is no model {shown!r} that this API key can use here; list the models, and use"
+            " one of them."
         )
         self.model = model
 

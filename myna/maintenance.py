@@ -25,6 +25,7 @@ from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
 from myna.store.group_commit import GroupCommit
 from myna.store.queries import audit_state
 from myna.store.queries import ledger as ledger_store
@@ -61,6 +62,7 @@ class Maintenance:
         channels: Channels,
         audio: AudioStore,
         samples: SampleStore,
+        spool: Spool,
         space: FreeSpace,
         quota: Quota,
         refusals: Refusals,
@@ -74,6 +76,7 @@ class Maintenance:
         self._channels = channels
         self._audio = audio
         self._samples = samples
+        self._spool = spool
         self._space = space
         self._quota = quota
         self._refusals = refusals
@@ -204,6 +207,7 @@ class Maintenance:
         removed = 0
         for folder in ("audio", "samples"):
             removed += await asyncio.to_thread(remove_parts, self._settings.data_folder / folder, before)
+        removed += await asyncio.to_thread(self._spool.remove_old, before)
         removed += await clones.remove_orphans(self._db, self._samples, before)
         files = await asyncio.to_thread(
             lambda: list(self._audio.modified_between(self._checked_until, before))

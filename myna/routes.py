@@ -20,6 +20,8 @@ from myna.store.queries.routes import RouteRow
 
 SPEECH_ROUTE = "tts-1"
 """The route of POST /v1/tts."""
+TRANSCRIPTION_ROUTE = "whisper-1"
+"""The route of the embedded Whisper."""
 UNITS_MAX = 1_000_000
 NAME_MAX_CHARS = 100
 _NAME = re.compile(r"[!-)+-~]{1,99}\*?|\*|[!-)+-~]{100}")
@@ -54,7 +56,7 @@ class Route(Struct, frozen=True):
 
 _ALIASES = {"tts-1-hd": SPEECH_ROUTE, "gpt-4o-mini-tts": SPEECH_ROUTE}
 """Other names of built-in routes."""
-BUILT_IN = ("svc-chat", "svc-agent", SPEECH_ROUTE, "whisper-1")
+BUILT_IN = ("svc-chat", "svc-agent", SPEECH_ROUTE, TRANSCRIPTION_ROUTE)
 _RESERVED = frozenset({*BUILT_IN, *_ALIASES})
 
 
@@ -134,5 +136,5 @@ def _built_in(settings: SiteSettings) -> dict[str, Route]:
         "svc-chat": Route("svc-chat", RouteKind.CHAT, chat),
         "svc-agent": Route("svc-agent", RouteKind.CHAT, chat),
         SPEECH_ROUTE: Route(SPEECH_ROUTE, RouteKind.SPEECH, settings.tts_units),
-        "whisper-1": Route("whisper-1", RouteKind.TRANSCRIPTION, transcription),
+        TRANSCRIPTION_ROUTE: Route(TRANSCRIPTION_ROUTE, RouteKind.TRANSCRIPTION, transcription),
     }

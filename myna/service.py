@@ -13,6 +13,7 @@ from myna.api.chat import ChatApi
 from myna.api.farm.handlers import FarmApi
 from myna.api.health import HealthApi
 from myna.api.me import MeApi
+from myna.api.openai.audio import OpenAIAudio
 from myna.api.openai.models import ModelsApi
 from myna.api.openai.relayed import RelayApi
 from myna.api.openapi import OpenApi
@@ -49,6 +50,7 @@ from myna.store.database import Database, connect
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
+from myna.store.files.spool import Spool
 from myna.store.group_commit import GroupCommit
 from myna.store.migrate import migrate
 from myna.voices import require_channel
@@ -77,6 +79,7 @@ class Service:
         self.config = config
         self.audio = AudioStore(settings.data_folder / "audio")
         self.samples = SampleStore(settings.data_folder / "samples")
+        self.spool = Spool(settings.data_folder / "spool")
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
@@ -120,6 +123,7 @@ class Service:
             synthesizer=self.synthesizer,
         )
         self.relay = self._relay()
+        self.openai_audio = self._openai_audio()
         self.health = HealthApi(
             db=db, audio=self.audio, metrics_token=settings.metrics_token, missing=self._missing
         )
@@ -167,6 +171,22 @@ class Service:
             unit_headers=units.headers,
         )
 
+    def _openai_audio(self) -> OpenAIAudio:
+        return OpenAIAudio(
+            settings=self.settings,
+            db=self.db,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            capacity=self.capacity,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+            audio=self.audio,
+            spool=self.spool,
+            space=self.space,
+            http_client=self.http_client,
+        )
+
     def _maintenance(self) -> Maintenance:
         return Maintenance(
             settings=self.settings,
@@ -178,6 +198,7 @@ class Service:
             channels=self.channels,
             audio=self.audio,
             samples=self.samples,
+            spool=self.spool,
             space=self.space,
             quota=self.quota,
             refusals=self.refusals,
@@ -189,6 +210,7 @@ class Service:
             while refunded := await self.ledger.recover():
                 log.warning("%d calls were left open by the last process and are refunded", refunded)
         await asyncio.to_thread(self.audio.prepare)
+        await asyncio.to_thread(self.spool.prepare)
         await self.space.refresh()
         await self._start_engines()
         await self.tasks.start()
@@ -224,6 +246,7 @@ class Service:
         await asyncio.gather(*(engine.close() for engine in self.engines.values()))
         await self.inspector.close()
         await self.recordings.close()
+        await self.openai_audio.close()
         await self.http_client.close()
 
     async def _missing(self) -> dict[str, str]:
@@ -268,6 +291,7 @@ class Service:
         )
         return {
             **farm.routes(),
+            **self.openai_audio.routes(key_auth),
             "/v1/me": {"GET": me.me},
             "/v1/models": {"GET": chat.models},
             "/v1/chat/completions": {"POST": chat.completions},

@@ -144,6 +144,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     )
     metrics_token: Annotated[str, _secret("the Bearer token that /metrics requires; empty: none")] = ""
     body_max_bytes: Annotated[Bytes, Setting("the largest request body")] = 2**20
+    upload_max_bytes: Annotated[Bytes, Setting("the largest recording to transcribe")] = 25 * 2**20
     bodies_max_bytes: Annotated[
         Bytes, Setting("total size of request bodies over 64 KiB in memory, per process")
     ] = 2**28

@@ -9,6 +9,7 @@ from myna.clones import is_clone, voice_of
 from myna.engines.interface import EngineVoice
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import NO_NODES, Nodes
+from myna.routes import Route
 from myna.store.queries.clones import CloneRow
 from myna.store.queries.config import Config
 from myna.voice_overrides import overridden
@@ -32,10 +33,12 @@ def spoken_language(tag: str) -> str:
     return "yue" if tag == "zh-HK" else tag.split("-")[0]
 
 
-def usable(channels: Channels, config: Config, nodes: Nodes = NO_NODES) -> list[EngineVoice]:
-    """The public voices of GET /voices: those of available channels and online nodes, without duplicates,
-    with the operator's names and order."""
-    speaking = [voice for channel in channels.speech(config) if channel.up for voice in channel.voices]
+def usable(
+    channels: Channels, config: Config, nodes: Nodes = NO_NODES, route: Route | None = None
+) -> list[EngineVoice]:
+    """The public voices of GET /voices: those of available channels, of a route those that serve it, and of
+    online nodes, without duplicates, with the operator's names and order."""
+    speaking = [voice for channel in channels.speech(config, route) if channel.up for voice in channel.voices]
     speaking += [voice for node_id, voice in _node_voices(config) if node_id in nodes]
     public = [voice for voice in speaking if not is_clone(voice.voice_id)]
     return overridden(_unique(public), config.overrides)
@@ -59,29 +62,39 @@ def needs_clones(channels: Channels, config: Config, nodes: Nodes, voice_id: str
 
 
 def choose(
-    channels: Channels, config: Config, nodes: Nodes, clones: Sequence[CloneRow], voice_id: str | None
+    channels: Channels,
+    config: Config,
+    nodes: Nodes,
+    clones: Sequence[CloneRow],
+    voice_id: str | None,
+    route: Route | None = None,
 ) -> VoiceChoice:
-    """The voice of this id, or the first usable one. Raises InvalidRequest for an unknown voice or another
-    account's clone, NoSpeechChannel if nothing can speak the voice now."""
+    """The voice of this id, or the first usable one, on the channels of the route if given.
+
+    Raises InvalidRequest for an unknown voice or another account's clone, NoSpeechChannel if nothing can
+    speak the voice now.
+    """
     if not voice_id:
-        first = usable(channels, config, nodes) or usable_clones(clones, config, nodes)
+        first = usable(channels, config, nodes, route) or usable_clones(clones, config, nodes)
         if not first:
             raise NoSpeechChannel(NO_CHANNEL)
         voice_id = first[0].voice_id
     if is_clone(voice_id):  # never a public voice, even if a channel lists this id
         choice = _clone(config, nodes, clones, voice_id)
     else:
-        choice = _public(channels, config, nodes, voice_id)
+        choice = _public(channels, config, nodes, voice_id, route)
     if not choice.channels and not choice.nodes:
         raise NoSpeechChannel(NOT_NOW)
     return choice
 
 
-def _public(channels: Channels, config: Config, nodes: Nodes, voice_id: str) -> VoiceChoice:
+def _public(
+    channels: Channels, config: Config, nodes: Nodes, voice_id: str, route: Route | None
+) -> VoiceChoice:
     """Raises InvalidRequest for a voice that no channel or node has, or that is hidden."""
     speaking = [
         (channel, voice)
-        for channel in channels.speech(config)
+        for channel in channels.speech(config, route)
         for voice in channel.voices
         if voice.voice_id == voice_id
     ]

@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.rig.compute_node",
     "tests.rig.http_proxy",
     "tests.rig.kokoro_model",
+    "tests.rig.whisper_model",
     "tests.rig.browser",
     "tests.store.fixtures",
 ]

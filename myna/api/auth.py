@@ -63,6 +63,20 @@ class KeyAuth:
             caller = structs.replace(caller, idempotency_key=idempotency_key)
         return caller, body
 
+    async def verified_caller(self, request: Request, scope: Scope) -> UnverifiedCaller:
+        """The caller of a POST whose body is large: its key is verified before the body is read, and again by
+        the charge. Raises Unauthorized, TooManyFailures."""
+        caller = self._unverified(request, scope)
+        await self._verify(caller)
+        return caller
+
+    def with_idempotency_key(
+        self, request: Request, caller: UnverifiedCaller, content: bytes
+    ) -> UnverifiedCaller:
+        """The caller with the request's idempotency key, if it has one. `content` stands for the body. Raises
+        InvalidRequest."""
+        return structs.replace(caller, idempotency_key=_idempotency_key(request, content))
+
     async def in_time(self, query: Awaitable[T]) -> T:
         """The query's result. Raises DatabaseUnavailable after `wait_s`."""
         return await in_time(self._db, query, self._wait_s)

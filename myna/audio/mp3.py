@@ -27,6 +27,18 @@ class Mp3(NamedTuple):
     sha256: bytes
 
 
+def mp3_encoder(rate_hz: int) -> lameenc.Encoder:
+    """An encoder of mono sound."""
+    encoder = lameenc.Encoder()
+    encoder.set_channels(1)
+    encoder.set_in_sample_rate(rate_hz)
+    encoder.set_out_sample_rate(rate_hz)  # LAME would choose a lower one for the bit rate
+    encoder.set_bit_rate(BIT_RATE_KBPS)
+    encoder.set_quality(_QUALITY)
+    encoder.silence()
+    return encoder
+
+
 class Mp3File:
     """Takes 16-bit mono PCM piece by piece and writes mp3 to `part`, a name in the folder of `target`.
 
@@ -42,13 +54,7 @@ class Mp3File:
         self._samples = self._sound_bytes = 0
         self._head = b""
         self._is_open = False
-        self._encoder = lameenc.Encoder()
-        self._encoder.set_channels(1)
-        self._encoder.set_in_sample_rate(rate_hz)
-        self._encoder.set_out_sample_rate(rate_hz)  # LAME would choose a lower one for the bit rate
-        self._encoder.set_bit_rate(BIT_RATE_KBPS)
-        self._encoder.set_quality(_QUALITY)
-        self._encoder.silence()
+        self._encoder = mp3_encoder(rate_hz)
 
     def __enter__(self) -> Self:
         self.open()

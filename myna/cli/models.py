@@ -20,7 +20,7 @@ from myna.models.installed import MODELS
 from myna.models.interface import Report
 from myna.models.progress import ProgressFile
 
-app = App(name="models", help="Neural voices: fetch and list models, and test one for a compute node.")
+app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
 app.command("myna.cli.model_trial:add", name="add")
 
 Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
@@ -64,9 +64,7 @@ def get(
         "size_mb": round(model.size_bytes / MB),
         "seconds": round(got.seconds, 1),
     }
-    show(
-        fetched if to else {**fetched, "next": "restart the service, if it runs with MYNA_SPEECH=auto"}, json
-    )
+    show(fetched if to else {**fetched, "next": model.next_step}, json)
     return 0
 
 

@@ -29,6 +29,8 @@ from myna.sandbox.confinement import AllowedPaths
 
 SPEED_MIN = 0.25
 SPEED_MAX = 4.0
+STREAM_RATE_HZ = 24_000
+"""The samples a second of sound that an engine returns part by part."""
 SOUND_MAX_S = 3600.0
 """Upper limit of the sound of one text, for all engines and requests."""
 
@@ -66,18 +68,30 @@ class Utterance(msgspec.Struct, frozen=True):
         return self.text.encode(errors="ignore").decode()
 
 
+class SoundPart(msgspec.Struct, frozen=True):
+    """A part of the sound of a text: mono PCM of 16 bits, and the time that a process worked on it."""
+
+    pcm: bytes
+    took_s: float
+
+
+SoundParts = AsyncGenerator[SoundPart, None]
+
+
 class Client(msgspec.Struct, frozen=True):
     """The client of a call. An engine without a queue ignores it.
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
-    fraction that is done, 0 to 1: see `Pool.run`.
+    fraction that is done, 0 to 1: see `Pool.run`. The sound of a StreamingEngine passes through `hear` on its
+    way to the file.
     """
 
     queue_key: Hashable = None
     sound_s: float = 0.0
     disconnected: Callable[[], Awaitable[None]] | None = None
     progress: Callable[[float], None] | None = None
+    hear: Callable[[SoundParts], SoundParts] | None = None
 
 
 NO_CLIENT: Final = Client()
@@ -92,13 +106,6 @@ class SpeechResult(msgspec.Struct, frozen=True):
     size_bytes: int
     sha256: bytes
     took_s: float = 0.0
-
-
-class SoundPart(msgspec.Struct, frozen=True):
-    """A part of the sound of a text: mono PCM of 16 bits, and the time that a process worked on it."""
-
-    pcm: bytes
-    took_s: float
 
 
 class Engine(Protocol):
@@ -149,11 +156,9 @@ class Engine(Protocol):
 class StreamingEngine(Engine, Protocol):
     """An engine that returns the sound of a text part by part, while it speaks the rest."""
 
-    def sound(
-        self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT
-    ) -> AsyncGenerator[SoundPart, None]:
-        """The parts in the order of the text, with the pauses after them. Raises EngineFailed. Closing the
-        generator ends the work."""
+    def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
+        """The parts in the order of the text, with the pauses after them, at STREAM_RATE_HZ. Raises
+        EngineFailed. Closing the generator ends the work. `speak` passes them through the client's `hear`."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

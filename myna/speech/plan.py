@@ -12,10 +12,11 @@ from myna.engines.interface import SPEED_MAX, SPEED_MIN
 from myna.engines.pool.admission import TOO_LONG, Slot
 from myna.engines.text.signs import speakable
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded, TextTooLong, Unavailable
-from myna.farm.capacity import Capacity, Nodes
+from myna.farm.capacity import NO_NODES, Capacity, Nodes
 from myna.keys import UnverifiedCaller
 from myna.ledger import Ledger
 from myna.quota import Quota
+from myna.routes import Route
 from myna.speech.length import check_sound
 from myna.store.batch import NewTask, TaskStatus
 from myna.store.database import Database
@@ -39,13 +40,15 @@ _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
 class CheckedSpeech(Struct, frozen=True):
     """The text to speak. Without `voice_id` the first voice of the list speaks. A channel may take
-    `channel_s` seconds; a node must finish within `node_s` seconds of the order."""
+    `channel_s` seconds; a node must finish within `node_s` seconds of the order. A route with channels is
+    served by these alone, not by nodes."""
 
     text: str
     voice_id: str | None
     speed: float
     channel_s: float
     node_s: float
+    route: Route | None = None
 
 
 class SpeechPlan(Struct, frozen=True):
@@ -124,11 +127,12 @@ class Planner:
         else:
             sound_s = checked(request, settings)
         self._space.check()
-        nodes = await self._capacity.nodes(config)
+        route = request.route
+        nodes = NO_NODES if route and route.channels else await self._capacity.nodes(config)
         clones = []
         if nodes and voices.needs_clones(self._channels, config, nodes, request.voice_id):
             clones = await clones_store.ready(self._db, await self._ledger.account_of(caller))
-        choice = voices.choose(self._channels, config, nodes, clones, request.voice_id)
+        choice = voices.choose(self._channels, config, nodes, clones, request.voice_id, route)
         choice, refusal = await self._with_slot(caller, request, choice, sound_s, slot)
         plan = SpeechPlan(
             request=request, choice=choice, sound_s=sound_s, sound_max_s=settings.tts_max_sound_s

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from myna.channels import Channels, SpeechChannel
 from myna.config import ConfigCache, SiteSettings
@@ -15,6 +16,7 @@ from myna.engines.interface import (
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
+    SoundParts,
     SoundTooLong,
     SpeechResult,
     UnsupportedUtterance,
@@ -52,6 +54,7 @@ Disconnected = Callable[[], Awaitable[None]]
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
 DISCONNECTED = "The client disconnected while its text waited to be spoken; the units were refunded."
+BROKEN_OFF = "The speech broke off; the units were refunded, try again."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 NODES = "node"
@@ -78,6 +81,20 @@ class Answers:
     def draft(self) -> str:
         """Cached, so that the stored response and the sent response are the same."""
         return draft(self._ordered)
+
+
+class Listener(Protocol):
+    """Takes the sound of a text before its call is kept."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has heard sound: no other channel can begin the text again then."""
+
+    def hear(self, parts: SoundParts) -> SoundParts:
+        """The sound of an engine that returns it part by part. Yields what is stored."""
+
+    async def take(self, path: Path) -> None:
+        """The finished file of an engine that it did not hear. Raises MynaError."""
 
 
 class Synthesizer:
@@ -146,18 +163,32 @@ class Synthesizer:
         )
 
     async def deliver(
-        self, call: Call, plan: SpeechPlan, answers: Answers, disconnected: Disconnected
+        self,
+        call: Call,
+        plan: SpeechPlan,
+        answers: Answers,
+        disconnected: Disconnected,
+        listener: Listener | None = None,
     ) -> str | None:
         """Speaks, keeps the call with the audio, and returns the response. Returns None if a node will speak:
-        the call then ends with its task. A text that waits when the client disconnects is not spoken."""
+        the call then ends with its task. A text that waits when the client disconnects is not spoken. The
+        sound of a channel passes by the `listener`."""
         if not plan.by_node:
             failures: list[EngineFailed] = []
             for channel in plan.choice.channels:
                 if channel.full:  # it refused the text, or has no slot for it
                     continue
-                spoken = await self._speak_on(channel, call, plan, answers, failures, disconnected)
+                client = Client(
+                    queue_key=call.account_id,
+                    sound_s=plan.sound_s,
+                    disconnected=disconnected,
+                    hear=listener.hear if listener else None,
+                )
+                spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
                 if spoken is not None:
                     return spoken
+                if listener is not None and listener.begun:
+                    raise UpstreamFailed(BROKEN_OFF)
                 if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
                     break  # the next one would have less time for the same work
             failure = error_for(failures)
@@ -198,7 +229,8 @@ class Synthesizer:
         plan: SpeechPlan,
         answers: Answers,
         failures: list[EngineFailed],
-        disconnected: Disconnected,
+        client: Client,
+        listener: Listener | None,
     ) -> str | None:
         """Speaks on one channel and keeps the call. Returns None after adding to `failures` if it fails."""
         name, path = self._audio.new()
@@ -206,7 +238,7 @@ class Synthesizer:
             seconds = call.seconds_left
             if channel.engine.admission is not None:  # a process sends nothing before the whole audio
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, plan, path, seconds, call.account_id, disconnected)
+            spoken = await self._try(channel, plan, path, seconds, client)
         except CallerDisconnected:
             raise UpstreamFailed(DISCONNECTED) from None
         except EngineFailed as failure:
@@ -215,6 +247,8 @@ class Synthesizer:
         text = answers.spoken(self.url(name), call.task_id)
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
+            if listener is not None and not listener.begun:
+                await listener.take(path)
             await call.keep(text, audio=audio)
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
@@ -233,8 +267,7 @@ class Synthesizer:
         plan: SpeechPlan,
         path: Path,
         seconds: float,
-        account_id: int,
-        disconnected: Disconnected,
+        client: Client,
     ) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
         access_log.details().channel = channel.name
@@ -247,7 +280,6 @@ class Synthesizer:
             sound_max_s=float(plan.sound_max_s),
         )
         try:
-            client = Client(account_id, plan.sound_s, disconnected)
             spoken = await channel.engine.speak(utterance, path, seconds, client)
         except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise

@@ -1,7 +1,6 @@
 """The inspector's process: its lifetime and limits, and files that crash or hang it."""
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -23,7 +22,7 @@ from tests.engines.conftest import until
 from tests.rig import processes
 from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
-from tests.rig.disks import read_only
+from tests.rig.disks import StuckFile, read_only
 from tests.rig.processes import runs
 from tests.rig.samples import RATE_HZ, voice, write_voice
 from tests.rig.waiting import wait_until
@@ -46,27 +45,9 @@ def good(tmp_path: Path) -> Path:
     return write_voice(tmp_path / "voice.wav")
 
 
-class _Stuck:
-    """A file whose reader waits forever: a pipe that is open for writing without data."""
-
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path)
-        self.path = path
-        self._writers: list[int] = []
-
-    def has_reader(self) -> bool:
-        with contextlib.suppress(OSError):  # the pipe has no reader yet
-            self._writers.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(self._writers)
-
-    def close(self) -> None:
-        for writer in self._writers:
-            os.close(writer)
-
-
 @pytest.fixture
-def stuck(tmp_path: Path) -> Iterator[_Stuck]:
-    stuck = _Stuck(tmp_path / "stuck")
+def stuck(tmp_path: Path) -> Iterator[StuckFile]:
+    stuck = StuckFile(tmp_path / "stuck")
     yield stuck
     stuck.close()
 
@@ -79,7 +60,7 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-async def _stalled(inspector: Inspector, stuck: _Stuck, target: Path) -> "asyncio.Task[Sample]":
+async def _stalled(inspector: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Sample]":
     """A sample that the child reads without end."""
     task = asyncio.create_task(inspector.sample(stuck.path, target))
     await until(stuck.has_reader)
@@ -132,7 +113,7 @@ async def test_an_inspector_closed_before_its_first_use_starts_nothing(good: Pat
 
 
 async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted(
-    inspector: Inspector, good: Path, stuck: _Stuck, tmp_path: Path
+    inspector: Inspector, good: Path, stuck: StuckFile, tmp_path: Path
 ) -> None:
     reading = await _stalled(inspector, stuck, tmp_path / "sample.wav")
     [pid] = inspector.pids()
@@ -161,7 +142,7 @@ async def test_a_failed_removal_hides_no_refusal(
     assert "/secret/place" not in caplog.text
 
 
-async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, stuck: _Stuck) -> None:
+async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, stuck: StuckFile) -> None:
     reading = asyncio.create_task(inspector.speech(stuck.path, sender=1))
     await until(stuck.has_reader)
     os.kill(inspector.pids()[0], signal.SIGSEGV)
@@ -170,13 +151,13 @@ async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, st
 
 
 async def test_a_file_that_hangs_the_child_times_out(
-    inspector: Inspector, good: Path, stuck: _Stuck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inspector: Inspector, good: Path, stuck: StuckFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inspector.sample(good, tmp_path / "sample.wav")
     [pid] = inspector.pids()
 
     with monkeypatch.context() as patched, pytest.raises(EngineTimedOut):
-        patched.setattr(inspector._pool, "_job_deadline_s", 0.5)
+        patched.setattr(inspector._pool._pool, "_job_deadline_s", 0.5)
         await inspector.sample(stuck.path, tmp_path / "second.wav")
 
     assert not runs(pid)
@@ -184,7 +165,7 @@ async def test_a_file_that_hangs_the_child_times_out(
     assert await inspector.sample(good, tmp_path / "second.wav")
 
 
-async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp_path: Path) -> None:
+async def test_a_sender_with_slow_files_does_not_block_others(stuck: StuckFile, tmp_path: Path) -> None:
     inspector = Inspector(job_deadline_s=300, deadline_s=300)
     sound = tmp_path / "sound"
     soundfile.write(sound, voice(5), RATE_HZ, format="MP3")
@@ -193,7 +174,7 @@ async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp
     slow = [asyncio.create_task(inspector.speech(stuck.path, sender=1)) for _ in range(3)]
     await until(stuck.has_reader)
     other = asyncio.create_task(inspector.speech(sound, sender=2))
-    await until(lambda: len(inspector._pool._waiting) == 3)
+    await until(lambda: len(inspector._pool._pool._waiting) == 3)
     slow[0].cancel()
     assert (await other).seconds
 
@@ -202,7 +183,9 @@ async def test_a_sender_with_slow_files_does_not_block_others(stuck: _Stuck, tmp
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_a_cancelled_sample_leaves_no_file(inspector: Inspector, stuck: _Stuck, tmp_path: Path) -> None:
+async def test_a_cancelled_sample_leaves_no_file(
+    inspector: Inspector, stuck: StuckFile, tmp_path: Path
+) -> None:
     reading = await _stalled(inspector, stuck, tmp_path / "sample.wav")
     [pid] = inspector.pids()
 

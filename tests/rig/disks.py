@@ -1,5 +1,6 @@
 """Faulty disks: a stalled one, like a network file system, and a read-only one."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -44,6 +45,24 @@ class BlockedFile:
 
     def release(self) -> None:
         os.close(self._handle)
+
+
+class StuckFile:
+    """A file whose reader waits forever: a pipe that is open for writing without data."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._writers: list[int] = []
+
+    def has_reader(self) -> bool:
+        with contextlib.suppress(OSError):  # the pipe has no reader yet
+            self._writers.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(self._writers)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            os.close(writer)
 
 
 def read_only(*_: object, **__: object) -> None:

@@ -5,8 +5,6 @@ Its memory is limited, a crash or hang ends only this process, and the output of
 
 import io
 import os
-import resource
-import sys
 import wave
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from myna.engines.inspector.recording import Recording, UnreadableRecording, ope
 from myna.engines.interface import NoAudio, SampleRefused
 from myna.engines.pool.child_main import Work, silence_libraries
 from myna.files.atomic_file import AtomicFile
+from myna.sandbox.limits import limit_resources
 
 _MEMORY_MAX_BYTES = 256 * 2**20  # beyond what is loaded: the file, twice, and decoding
 _FILE_MAX_BYTES = 4 * 2**20  # a sample of 60 s has 2.9 million
@@ -147,27 +146,12 @@ def _length_s(recording: Recording) -> float:
     return frames / recording.rate_hz
 
 
-def _limit() -> None:
-    """Limits this process's core dumps, file sizes, and memory beyond what it has loaded."""
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, _FILE_MAX_BYTES)
-    if sys.platform == "linux":  # other systems don't enforce RLIMIT_AS
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + _MEMORY_MAX_BYTES)
-
-
-def _lower(limit: int, to: int) -> None:
-    hard = resource.getrlimit(limit)[1]
-    lower = to if hard == resource.RLIM_INFINITY else min(to, hard)
-    resource.setrlimit(limit, (lower, lower))
-
-
 def _work(job: SampleJob | SpeechJob) -> Inspected:
     return sample(job) if isinstance(job, SampleJob) else speech(job)
 
 
 def warm(_setup: bytes) -> Work:
-    _limit()
+    limit_resources(memory_max_bytes=_MEMORY_MAX_BYTES, file_max_bytes=_FILE_MAX_BYTES)
     silence_libraries()  # a line for each bad frame
     decoder = msgspec.msgpack.Decoder(SampleJob | SpeechJob)
     return lambda packed, _report_progress: _work(decoder.decode(packed))

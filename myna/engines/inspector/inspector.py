@@ -4,7 +4,6 @@ Decoders are large C libraries, and a file may be made to break them. So files a
 processes with limited memory (`inspector/child.py`). If a child crashes, only its file is refused.
 """
 
-import asyncio
 import secrets
 from collections.abc import Hashable
 from functools import partial
@@ -13,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from myna.engines.inspector.job import Inspected, SampleJob, SpeechJob
-from myna.engines.interface import EngineCrashed, EngineUnavailable, NoAudio, SampleRefused
+from myna.engines.interface import EngineCrashed, NoAudio, SampleRefused
 from myna.engines.pool.child_main import path_bytes
+from myna.engines.pool.lazy_pool import LazyPool
 from myna.engines.pool.pool import Pool
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import remove
@@ -54,17 +54,14 @@ class Inspector:
         files: AllowedPaths | None = None,
     ) -> None:
         self._disk = DiskExecutor()
-        self._pool = Pool(
+        pool = Pool(
             "myna.engines.inspector.child",
             Inspected,
             processes=processes,
             queue_max=queue_max,
             job_deadline_s=job_deadline_s,
         )
-        self._deadline_s = deadline_s
-        self._files = files
-        self._lifecycle = asyncio.Lock()
-        self._started = self._closed = False
+        self._pool = LazyPool(pool, files=files, deadline_s=deadline_s)
 
     def pids(self) -> list[int]:
         """The process ids, for monitoring; empty before the first use."""
@@ -81,7 +78,7 @@ class Inspector:
         part = target.with_name(f".{secrets.token_hex(8)}.part")
         job = SampleJob(path_bytes(source), path_bytes(part), path_bytes(target))
         try:
-            inspected = await self._inspect(job)
+            inspected = await self._pool.run(job)
         except BaseException as error:
             await self._disk.clean_up(partial(remove, part, target))
             if isinstance(error, EngineCrashed):
@@ -93,22 +90,11 @@ class Inspector:
         """Decodes the mp3 at `source`. The queue is fair over senders. Raises NoAudio, and the errors of
         `sample` except SampleRefused."""
         try:
-            inspected = await self._inspect(SpeechJob(path_bytes(source)), sender)
+            inspected = await self._pool.run(SpeechJob(path_bytes(source)), sender)
         except EngineCrashed as error:
             raise NoAudio("The file could not be read; it must be an mp3.") from error
         return InspectedSpeech(inspected.seconds)
 
     async def close(self) -> None:
         """Ends the children; jobs that wait or run fail. May be called twice."""
-        async with self._lifecycle:
-            self._closed = True
-            await self._pool.close()
-
-    async def _inspect(self, job: SampleJob | SpeechJob, sender: Hashable = None) -> Inspected:
-        async with self._lifecycle:
-            if self._closed:
-                raise EngineUnavailable("The inspector is closed.")
-            if not self._started:
-                await self._pool.start(self._files)
-                self._started = True
-        return await self._pool.run(job, self._deadline_s, queue_key=sender)
+        await self._pool.close()

@@ -29,7 +29,16 @@ _BLOCK_FRAMES: Final = 65_536
 _SLACK_S: Final = 0.5  # tolerance of a stated length: encoder padding and rounding
 _FFMPEG: Final = {Container.MP4: "mov", Container.WEBM: "matroska"}
 _CODECS: Final = ("aac", "alac", "flac", "libopus", "mp3", "mp3float", "opus", "pcm_s16le", "vorbis")
+_FRAMES_MAX: Final = 2**62  # libsndfile states more than that for a stream of unknown length
 _US_PER_S: Final = 1_000_000
+
+
+class _SequentialFile(soundfile.SoundFile):  # type: ignore[misc]
+    """A file that is read from its beginning to its end. soundfile would seek in it after each block, which
+    libsndfile can't in FLAC that states no length, as encoders write it to a stream."""
+
+    def seekable(self) -> bool:
+        return False
 
 
 class UnreadableRecording(Exception):
@@ -106,14 +115,15 @@ def _sndfile_blocks(data: bytes, container: Container, rate_hz: int, channels: i
     length without one."""
     frames = 0
     for part in parts(data, container):
-        with soundfile.SoundFile(io.BytesIO(part)) as file:
+        with _SequentialFile(io.BytesIO(part)) as file:
             if (file.samplerate, file.channels) != (rate_hz, channels):
                 raise _changing()
             before = frames
             while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
                 frames += len(block)
                 yield block
-            stated = file.frames if container is not Container.MP3 or mpeg.info_frames(part) else 0
+            guessed = container is Container.MP3 and not mpeg.info_frames(part)
+            stated = 0 if guessed or file.frames > _FRAMES_MAX else file.frames
             if frames - before < stated - _SLACK_S * rate_hz:
                 raise _damaged()
     if container is Container.MP3 and frames < (mpeg.duration_s(data) - _SLACK_S) * rate_hz:

@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 START_DEADLINE_S: Final = 120.0
 _TEXT_S: Final = 30.0
+_STORE_S: Final = 1.0
 _PACE: Final = 0.5
 """Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
 
@@ -144,7 +145,12 @@ class Kokoro:
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, RATE_HZ)
-            async with aclosing(self.sound(utterance, left_s, client)) as parts:
+            if client.hear is None:
+                heard = self.sound(utterance, left_s, client)
+            else:  # so early that a listener who wants the sound until then can have it stored
+                left_s -= min(_STORE_S, left_s / 10)
+                heard = client.hear(self.sound(utterance, left_s, client))
+            async with aclosing(heard) as parts:
                 return await self._files.write_sound(parts, file, utterance.sound_max_s, ends_at)
 
         result = await self._files.write(path, deadline_s, write)

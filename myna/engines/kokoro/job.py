@@ -4,10 +4,12 @@ from typing import Literal
 
 import msgspec
 
+from myna.engines.interface import STREAM_RATE_HZ
+
 MODEL_FILE = "model.onnx"
 VOICES_FOLDER = "voices"
 """In the folder of a model. A voice `NAME` is the file `NAME.bin`."""
-RATE_HZ = 24_000
+RATE_HZ = STREAM_RATE_HZ
 Provider = Literal["cpu", "cuda", "coreml"]
 """An execution provider of onnxruntime. Its standard wheels have `cpu`, on macOS also `coreml`."""
 

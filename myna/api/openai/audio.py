@@ -1,0 +1,112 @@
+"""The audio endpoints of /openai/v1, with the parts that only they need."""
+
+from myna.api.auth import KeyAuth
+from myna.api.openai.audio_speech import AudioSpeechApi
+from myna.api.openai.audio_transcriptions import AudioTranscriptionsApi
+from myna.channels import Channels
+from myna.config import ConfigCache
+from myna.engines.transcoder.transcoder import Transcoder
+from myna.farm.capacity import Capacity
+from myna.files.disk_threads import DiskExecutor
+from myna.http.asgi import Routes
+from myna.http_client import HttpClient
+from myna.ledger import Ledger
+from myna.sandbox.confinement import AllowedPaths
+from myna.settings import Settings, usable_cores
+from myna.speech.delivery import Workshop
+from myna.speech.plan import Planner
+from myna.speech.streamed import StreamedSpeech
+from myna.speech.synthesize import Synthesizer
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.spool import Spool
+from myna.transcription.embedded import EmbeddedWhisper
+from myna.transcription.transcribe import Transcriber
+
+
+class OpenAIAudio:
+    """Makes the parts of one process. Its child processes start at their first job and end with `close`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        capacity: Capacity,
+        planner: Planner,
+        synthesizer: Synthesizer,
+        audio: AudioStore,
+        spool: Spool,
+        space: FreeSpace,
+        http_client: HttpClient,
+    ) -> None:
+        self._settings = settings
+        self._db = db
+        self._config = config
+        self._channels = channels
+        self._capacity = capacity
+        self._spool = spool
+        self._space = space
+        self._disk = DiskExecutor()
+        self._transcoder = Transcoder(
+            files=AllowedPaths.of(reads=(settings.data_folder / "audio",), writes=(spool.folder,))
+        )
+        self.whisper = EmbeddedWhisper(
+            settings.data_folder,
+            spool.folder,
+            cores=max(1, usable_cores() // settings.workers),
+            deadline_s=settings.call_deadline_s,
+        )
+        self._streamed = StreamedSpeech(
+            settings=settings,
+            ledger=ledger,
+            config=config,
+            channels=channels,
+            capacity=capacity,
+            planner=planner,
+            synthesizer=synthesizer,
+            audio=audio,
+            workshop=Workshop(spool, self._transcoder, self._disk),
+        )
+        self._transcriber = Transcriber(
+            settings=settings,
+            ledger=ledger,
+            config=config,
+            channels=channels,
+            http_client=http_client,
+            whisper=self.whisper,
+            disk=self._disk,
+        )
+
+    def routes(self, key_auth: KeyAuth) -> Routes:
+        """The handlers by exact path."""
+        speech = AudioSpeechApi(
+            key_auth=key_auth,
+            db=self._db,
+            config=self._config,
+            channels=self._channels,
+            capacity=self._capacity,
+            streamed=self._streamed,
+        )
+        transcriptions = AudioTranscriptionsApi(
+            key_auth=key_auth,
+            transcriber=self._transcriber,
+            spool=self._spool,
+            space=self._space,
+            disk=self._disk,
+            upload_max_bytes=self._settings.upload_max_bytes,
+        )
+        return {
+            "/openai/v1/audio/speech": {"POST": speech.speak},
+            "/openai/v1/audio/voices": {"GET": speech.voices},
+            "/openai/v1/audio/transcriptions": {"POST": transcriptions.transcriptions},
+            "/openai/v1/audio/translations": {"POST": transcriptions.translations},
+        }
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        await self._transcoder.close()
+        await self.whisper.close()

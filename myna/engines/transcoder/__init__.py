@@ -1,0 +1,1 @@
+"""Conversion of stored speech to other formats, in a child process."""

@@ -1,0 +1,1 @@
+"""Whisper: transcribes recordings in a child process."""

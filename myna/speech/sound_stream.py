@@ -1,0 +1,122 @@
+"""The sound of one response, from the engine to the client.
+
+The engine is never slowed down by a client: what the client has not read yet waits in a temporary file. So a
+slow reader occupies a place on the disk, and neither a process of the engine nor memory.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from myna.audio.encoders import Encoder, SoundFormat, encoder_of
+from myna.files.disk_threads import DiskExecutor
+from myna.store.files.spool import Spool
+
+PART_MAX_BYTES: Final = 32 * 1024
+HELD_BACK_BYTES: Final = 1024
+"""The end of the sound, which is not read before `finish`: it leaves when the call is kept."""
+
+
+class SoundStream:
+    """Takes samples with `write`, or one finished file with `adopt`, and then `finish`; `parts` reads the
+    encoded bytes meanwhile. Close it: that removes the file."""
+
+    def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
+        self._spool = spool
+        self._disk = disk
+        self._kind = kind
+        self._encoder: Encoder | None = None
+        self._file: BinaryIO | None = None
+        self._file_lock = threading.Lock()
+        self._size_bytes = 0
+        self._whole = False
+        self._changed = asyncio.Event()
+
+    async def close(self) -> None:
+        """Removes the file."""
+        await self._disk.clean_up(self._close)
+
+    async def write(self, pcm: bytes) -> None:
+        """Encodes samples and appends them. Raises OSError."""
+        self._size_bytes += await self._disk.run(partial(self._append, pcm))
+        self._changed.set()
+
+    async def adopt(self, path: Path, *, temporary: bool) -> None:
+        """Takes a finished file; a temporary one loses its name. Raises OSError."""
+        self._size_bytes = await self._disk.run(partial(self._open_existing, path, temporary))
+
+    async def finish(self) -> None:
+        """The sound is complete. Raises OSError."""
+        if self._encoder is not None:
+            self._size_bytes += await self._disk.run(self._append_rest)
+        self._whole = True
+        self._changed.set()
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """The bytes in order, as soon as they are there, up to the end. Raises OSError."""
+        at = 0
+        while True:
+            self._changed.clear()
+            end = self._size_bytes if self._whole else self._size_bytes - HELD_BACK_BYTES
+            while at < end:
+                part = await self._disk.run(partial(self._read, at, min(PART_MAX_BYTES, end - at)))
+                yield part
+                at += len(part)
+            if self._whole and at == self._size_bytes:
+                return
+            await self._changed.wait()
+
+    def _append(self, pcm: bytes) -> int:
+        with self._file_lock:
+            if self._encoder is None:
+                self._encoder = encoder_of(self._kind)
+                path = self._spool.new()
+                self._file = path.open("x+b")
+                path.unlink()
+            return self._write(self._encoder.encode(pcm))
+
+    def _append_rest(self) -> int:
+        with self._file_lock:
+            return self._write(self._open_encoder.finish())
+
+    def _write(self, data: bytes) -> int:
+        self._open_file.seek(0, 2)
+        self._open_file.write(data)
+        self._open_file.flush()
+        return len(data)
+
+    def _open_existing(self, path: Path, temporary: bool) -> int:
+        with self._file_lock:
+            self._file = path.open("rb")
+            if temporary:
+                path.unlink()
+            return self._file.seek(0, 2)
+
+    def _read(self, at: int, count: int) -> bytes:
+        """Raises EOFError if the file is shorter."""
+        with self._file_lock:
+            self._open_file.seek(at)
+            data = self._open_file.read(count)
+        if not data:
+            raise EOFError("the sound is shorter than it was")
+        return data
+
+    def _close(self) -> None:
+        with self._file_lock:
+            if self._file is not None:
+                self._file.close()
+
+    @property
+    def _open_encoder(self) -> Encoder:
+        if self._encoder is None:
+            raise ValueError("nothing was written")
+        return self._encoder
+
+    @property
+    def _open_file(self) -> BinaryIO:
+        if self._file is None:
+            raise ValueError("there is no file")
+        return self._file

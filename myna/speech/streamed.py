@@ -1,0 +1,229 @@
+"""Use case: text to speech for OpenAI's clients. The response is the sound itself, sent while it is made.
+
+Every text is a record, as one of POST /v1/tts is; see `delivery.py` for who pays.
+"""
+
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from myna import routes, voices
+from myna.audio.encoders import SoundFormat
+from myna.channels import Channels
+from myna.config import ConfigCache
+from myna.engines.interface import EngineFailed, EngineVoice
+from myna.engines.pool.admission import Slot
+from myna.errors import InvalidRequest, NoSpeechChannel, NotFound, UpstreamFailed
+from myna.farm.capacity import NO_NODES, Capacity
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.routes import Route, RouteKind
+from myna.settings import Settings
+from myna.speech.delivery import Delivery, Outlet, Style, Workshop
+from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
+from myna.speech.synthesize import Answers, Disconnected, Synthesizer
+from myna.store.batch import Replayed
+from myna.store.files.audio import AudioStore
+from myna.telemetry import access_log
+from myna.wire import openai_voices
+from myna.wire.body import decode, ignored
+from myna.wire.encode import to_json_text
+from myna.wire.openai_audio import AudioVoice, OpenAISpeechRequest, VoiceById
+
+NO_AAC = (
+    "response_format: aac needs Myna's extra 'm4a', which is not installed here; use mp3, opus, flac, wav or"
+    " pcm."
+)
+NO_SUCH_VOICE = "voice: there is no such voice; GET /audio/voices lists the existing ones."
+DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
+BROKEN_OFF_KEPT = "The speech broke off; the sound so far is among the records, and its units are kept."
+NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
+_FIELDS = {"text": "input", "voice_id": "voice"}
+"""The names of fields in errors of /v1, and in requests here."""
+
+
+class StoredSound(Struct, frozen=True):
+    """The stored response of a call: the name of its audio, an mp3."""
+
+    audio: str
+
+
+class PlannedSound(Struct, frozen=True):
+    """A request, what will speak it, and what it costs."""
+
+    plan: SpeechPlan
+    answers: Answers
+    route: Route
+
+
+class StreamedSpeech:
+    """Answers speech requests of OpenAI's shape for one process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        capacity: Capacity,
+        planner: Planner,
+        synthesizer: Synthesizer,
+        audio: AudioStore,
+        workshop: Workshop,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._capacity = capacity
+        self._planner = planner
+        self._synthesizer = synthesizer
+        self._audio = audio
+        self._workshop = workshop
+
+    async def speak(
+        self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
+    ) -> None:
+        """Sends the sound. Raises MynaError, also after the response has started; it is not ended then."""
+        try:
+            await self._speak(caller, body, outlet, disconnected)
+        except InvalidRequest as error:
+            raise InvalidRequest(_renamed(error.message)) from error.__cause__
+
+    async def _speak(
+        self, caller: UnverifiedCaller, body: bytes, outlet: Outlet, disconnected: Disconnected
+    ) -> None:
+        with Slot() as slot:
+            attempt = Attempt(self._ledger, caller)
+            while attempt.outcome is None:  # again if the configuration was stale
+                async with attempt:
+                    planned = await self._plan(caller, body, slot)
+                    await attempt.charge(_order(planned))
+            if isinstance(attempt.outcome, Replayed):
+                slot.release()
+                await self._replay(attempt.outcome.answer, body, outlet)
+                return
+            keep_broken = self._config.settings.broken_stream == "keep"
+            style = _style(decode(body, OpenAISpeechRequest)[1])
+            async with Delivery(outlet, style, self._workshop, keep_broken=keep_broken) as delivery:
+                await self._deliver(attempt.outcome, planned, delivery, disconnected)
+                slot.release()  # a client that reads slowly needs no place in the queue
+                await delivery.send_rest()
+                if delivery.failure is not None:
+                    raise UpstreamFailed(BROKEN_OFF_KEPT) from delivery.failure
+                delivery.end()
+
+    async def _deliver(
+        self, call: Call, planned: PlannedSound, delivery: Delivery, disconnected: Disconnected
+    ) -> None:
+        """Speaks the text and keeps the call."""
+        async with call:
+            spoken = await self._synthesizer.deliver(
+                call, planned.plan, planned.answers, disconnected, delivery
+            )
+        if spoken is None:
+            name = await self._synthesizer.ended(call, planned.plan)
+            await self._adopt(delivery, name, call.account_id)
+
+    async def _replay(self, answer: str, body: bytes, outlet: Outlet) -> None:
+        """Sends the stored sound again."""
+        stored = msgspec.json.decode(answer, type=StoredSound)
+        style = _style(decode(body, OpenAISpeechRequest)[1])
+        async with Delivery(outlet, style, self._workshop) as delivery:
+            await self._adopt(delivery, stored.audio, access_log.details().account_id)
+            await delivery.send_rest()
+            delivery.end()
+
+    async def _adopt(self, delivery: Delivery, name: str, account_id: int) -> None:
+        """Raises NotFound if the audio was deleted, UpstreamFailed if it can't be converted."""
+        path = await self._workshop.disk.run(partial(self._audio.find, name))
+        if path is None:
+            raise NotFound(DELETED)
+        try:
+            await delivery.adopt(path, account_id)
+        except FileNotFoundError:
+            raise NotFound(DELETED) from None
+        except (EngineFailed, OSError) as failure:
+            raise UpstreamFailed(NOT_SENT) from failure
+
+    async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> PlannedSound:
+        """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
+        try:
+            fields, request = decode(body, OpenAISpeechRequest)
+            access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
+            if not _style(request).format.available:
+                raise InvalidRequest(NO_AAC)
+            route = routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
+            checked = CheckedSpeech(
+                text=request.input,
+                voice_id=await self._voice_id(request.voice, route),
+                speed=1.0 if request.speed is None else request.speed,
+                channel_s=self._settings.call_deadline_s,
+                node_s=self._settings.chat_speech_wait_s,
+                route=route,
+            )
+            plan = await self._planner.plan(caller, checked, slot)
+        except (InvalidRequest, NoSpeechChannel):
+            await self._planner.require_channel()
+            raise
+        return PlannedSound(plan, _answers(), route)
+
+    async def _voice_id(self, voice: str | VoiceById | None, route: Route) -> str | None:
+        """The voice's id, None for the default voice."""
+        name = voice.id if isinstance(voice, VoiceById) else voice
+        if not name:
+            return None
+        config = await self._config.with_nodes()
+        nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
+        listed = {found.voice_id for found in voices.usable(self._channels, config, nodes, route)}
+        mapping = openai_voices.read(self._config.settings.openai_voices)
+        return openai_voices.voice_id_of(name, mapping, listed) or None
+
+
+def named(usable: list[EngineVoice], mapping: str) -> list[AudioVoice]:
+    """The usable voices, and after them the names of the mapping whose voice is one of them."""
+    by_id = {voice.voice_id: voice for voice in usable}
+    found = [_described(voice.voice_id, voice) for voice in usable]
+    found += [
+        _described(name, by_id[voice_id])
+        for name, voice_id in openai_voices.read(mapping).items()
+        if voice_id in by_id and name not in by_id
+    ]
+    return found
+
+
+def _described(voice_id: str, voice: EngineVoice) -> AudioVoice:
+    return AudioVoice(id=voice_id, name=voice.name, gender=voice.gender, language=voice.language)
+
+
+def _style(request: OpenAISpeechRequest) -> Style:
+    kind = SoundFormat(request.response_format or SoundFormat.MP3)
+    return Style(format=kind, events=request.stream_format == "sse", chars=len(request.input))
+
+
+def _order(planned: PlannedSound) -> ChargeOrder:
+    return ChargeOrder(
+        pays=Scope.TTS,
+        units=planned.route.units,
+        seconds=planned.plan.seconds,
+        task=planned.plan.task,
+        route=planned.route.name,
+        draft=planned.answers.draft if planned.plan.by_node else None,
+    )
+
+
+def _answers() -> Answers:
+    """What is stored for a retry, by a channel's audio and by a node's."""
+    return Answers(
+        spoken=lambda url, _: to_json_text(StoredSound(url.rpartition("/")[2])),
+        ordered=lambda _, name: to_json_text(StoredSound(name)),
+    )
+
+
+def _renamed(message: str) -> str:
+    """The message of an error of /v1, about the field as it is called here."""
+    if message == voices.NO_SUCH_VOICE:
+        return NO_SUCH_VOICE
+    field, colon, rest = message.partition(":")
+    return f"{_FIELDS.get(field, field)}{colon}{rest}"

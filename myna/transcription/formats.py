@@ -1,0 +1,87 @@
+"""Transcripts in the formats of OpenAI's API. Pure."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from myna.engines.whisper.job import Segment, Transcript, Word
+from myna.transcription.languages import LANGUAGES
+from myna.transcription.request import TranscriptFormat
+
+
+class TranscriptUsage(Struct, frozen=True):
+    """The length of the recording, in whole seconds."""
+
+    type: Literal["duration"]
+    seconds: int
+
+
+class TranscriptText(Struct, frozen=True):
+    """`json`."""
+
+    text: str
+    usage: TranscriptUsage
+
+
+class VerboseTranscript(Struct, frozen=True, omit_defaults=True):
+    """`verbose_json`. `language` is a name like chinese, times are in seconds."""
+
+    task: str = msgspec.field()
+    language: str = msgspec.field()
+    duration: float = msgspec.field()
+    text: str = msgspec.field()
+    segments: Sequence[Segment] = msgspec.field()
+    usage: TranscriptUsage = msgspec.field()
+    words: Sequence[Word] | None = None
+
+
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_SECOND_MS: Final = 1_000
+
+
+def encoded(transcript: Transcript, kind: TranscriptFormat, *, translated: bool, words: bool) -> bytes:
+    """The body of the response; never empty."""
+    usage = TranscriptUsage("duration", round(transcript.duration))
+    match kind:
+        case TranscriptFormat.JSON:
+            return msgspec.json.encode(TranscriptText(transcript.text, usage))
+        case TranscriptFormat.TEXT:
+            return f"{transcript.text}\n".encode()
+        case TranscriptFormat.SRT:
+            return _srt(transcript.segments).encode()
+        case TranscriptFormat.VTT:
+            return _vtt(transcript.segments).encode()
+        case TranscriptFormat.VERBOSE_JSON:
+            verbose = VerboseTranscript(
+                task="translate" if translated else "transcribe",
+                language="english" if translated else LANGUAGES.get(transcript.language, transcript.language),
+                duration=transcript.duration,
+                text=transcript.text,
+                segments=transcript.segments,
+                usage=usage,
+                words=transcript.words if words else None,
+            )
+            return msgspec.json.encode(verbose)
+
+
+def _srt(segments: Sequence[Segment]) -> str:
+    cues = [
+        f"{number}\n{_time(one.start, ',')} --> {_time(one.end, ',')}\n{one.text.strip()}\n\n"
+        for number, one in enumerate(segments, 1)
+    ]
+    return "".join(cues) or "\n"
+
+
+def _vtt(segments: Sequence[Segment]) -> str:
+    cues = [f"{_time(one.start, '.')} --> {_time(one.end, '.')}\n{one.text.strip()}\n\n" for one in segments]
+    return "WEBVTT\n\n" + "".join(cues)
+
+
+def _time(seconds: float, comma: str) -> str:
+    """`HH:MM:SS,mmm`."""
+    hours, rest = divmod(round(seconds * _SECOND_MS), _HOUR_MS)
+    minutes, rest = divmod(rest, _MINUTE_MS)
+    return f"{hours:02}:{minutes:02}:{rest // _SECOND_MS:02}{comma}{rest % _SECOND_MS:03}"

@@ -1,0 +1,142 @@
+"""Use case: a transcription or a translation. Route, charge, channel or Whisper, keep or refund."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from myna import routes
+from myna.channels import PARROT, Channel, Channels
+from myna.chat.failover import FailedAttempt, first_answer
+from myna.config import ConfigCache
+from myna.errors import ModelNotFound, RequestRefused, UpstreamFailed
+from myna.files.disk_threads import DiskExecutor
+from myna.http.body_limits import BodyBudget
+from myna.http_client import HttpClient
+from myna.keys import Scope, UnverifiedCaller
+from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.routes import Route, RouteKind
+from myna.settings import Settings
+from myna.speech.synthesize import Disconnected
+from myna.store.batch import Replayed
+from myna.telemetry import access_log
+from myna.transcription import channel as channel_calls
+from myna.transcription.embedded import EmbeddedWhisper
+from myna.transcription.formats import encoded
+from myna.transcription.request import TranscriptionRequest
+
+EMBEDDED: Final = "whisper"
+"""The channel field of calls that the embedded model answers."""
+
+
+class TranscriptionPlan(Struct, frozen=True):
+    """The route, and the channels to try in order; none for the embedded model."""
+
+    route: Route
+    channels: list[Channel]
+    embedded: bool
+
+
+class Transcriber:
+    """Answers requests for transcripts for one process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        config: ConfigCache,
+        channels: Channels,
+        http_client: HttpClient,
+        whisper: EmbeddedWhisper,
+        disk: DiskExecutor,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._config = config
+        self._channels = channels
+        self._http_client = http_client
+        self._whisper = whisper
+        self._disk = disk
+
+    async def answer(
+        self,
+        caller: UnverifiedCaller,
+        request: TranscriptionRequest,
+        memory: BodyBudget,
+        disconnected: Disconnected,
+    ) -> bytes:
+        """The transcript in the request's format. A recording for a channel counts against `memory` while it
+        is sent. Raises MynaError."""
+        attempt = Attempt(self._ledger, caller)
+        while attempt.outcome is None:  # again if the configuration was stale
+            async with attempt:
+                plan = await self._plan(request.model)
+                await attempt.charge(self._order(plan.route))
+        if isinstance(attempt.outcome, Replayed):
+            return attempt.outcome.answer.encode()
+        async with attempt.outcome as call:
+            if plan.embedded:
+                answer = await self._hear(call, request, disconnected)
+            else:
+                answer = await self._relay(call, request, plan, memory, caller.key_hash)
+            await call.keep(answer.decode())
+        return answer
+
+    async def _plan(self, model: str) -> TranscriptionPlan:
+        config, settings = self._config.current, self._config.settings
+        route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
+        if route.name == routes.TRANSCRIPTION_ROUTE:
+            if missing := await self._whisper.missing():
+                raise ModelNotFound(model, f"model: {model} is not offered yet, since {missing}")
+            self._whisper.check_queue()
+            return TranscriptionPlan(route, [], embedded=True)
+        found = [one for one in self._channels.of_route(config, route) if one.url != PARROT]
+        return TranscriptionPlan(route, found, embedded=False)
+
+    def _order(self, route: Route) -> ChargeOrder:
+        return ChargeOrder(
+            pays=Scope.CHAT, units=route.units, seconds=self._settings.call_deadline_s, route=route.name
+        )
+
+    async def _hear(self, call: Call, request: TranscriptionRequest, disconnected: Disconnected) -> bytes:
+        access_log.details().channel = EMBEDDED
+        transcript = await self._whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
+        return encoded(transcript, request.format, translated=request.translate, words=request.words)
+
+    async def _relay(
+        self,
+        call: Call,
+        request: TranscriptionRequest,
+        plan: TranscriptionPlan,
+        memory: BodyBudget,
+        key_hash: bytes,
+    ) -> bytes:
+        """The answer of the first channel that gives one."""
+        size_bytes = request.upload.size_bytes
+        memory.take(size_bytes, key_hash)
+        try:
+            recording = await self._disk.run(request.upload.path.read_bytes)
+
+            async def attempt(channel: Channel, left_s: float) -> bytes:
+                return await channel_calls.ask(
+                    self._http_client,
+                    channel,
+                    request,
+                    plan.route.upstream_model or channel.model or request.model,
+                    recording,
+                    deadline_s=left_s,
+                    answer_max_bytes=self._settings.answer_max_bytes,
+                )
+
+            return await first_answer(
+                self._channels,
+                plan.channels,
+                attempt,
+                seconds=call.seconds_left,
+                fair_try_s=self._settings.fair_try_s,
+            )
+        except UpstreamFailed as failed:
+            if isinstance(failed.__cause__, FailedAttempt) and failed.__cause__.blameless:
+                raise RequestRefused(None, None) from failed.__cause__
+            raise
+        finally:
+            memory.release(size_bytes, key_hash)

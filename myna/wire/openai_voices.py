@@ -1,0 +1,36 @@
+"""The names of OpenAI's voices, which clients send as they are, and the voices of the site that answer to
+them."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+DEFAULT: Final = (
+    "alloy=af_alloy,ash=am_michael,ballad=bm_george,coral=af_bella,echo=am_echo,fable=bm_fable,nova=af_nova,"
+    "onyx=am_onyx,sage=af_sarah,shimmer=af_sky,verse=am_puck,marin=af_heart,cedar=am_fenrir"
+)
+"""Kokoro's English voices."""
+NAMES: Final = frozenset(pair.partition("=")[0] for pair in DEFAULT.split(","))
+_PAIR: Final = re.compile(r"([a-z]{1,40})=([^\s=,]{1,100})")
+_PAIRS_MAX: Final = 100
+
+
+def read(text: str) -> Mapping[str, str]:
+    """The voice's id by name, of a text such as `alloy=af_alloy,echo=am_echo`. Raises ValueError."""
+    found = [_PAIR.fullmatch(pair.strip()) for pair in text.split(",") if pair.strip()]
+    if len(found) > _PAIRS_MAX:
+        raise ValueError(f"must have at most {_PAIRS_MAX} names")
+    pairs = [(pair[1], pair[2]) for pair in found if pair]
+    if len(pairs) < len(found) or len(dict(pairs)) < len(pairs):
+        raise ValueError("must be NAME=VOICE_ID, several separated by commas, each name once")
+    return dict(pairs)
+
+
+def voice_id_of(name: str, mapping: Mapping[str, str], listed: Collection[str]) -> str:
+    """The id of the voice that `name` means, if these are `listed`: a voice of that id; else the one that the
+    mapping has for the name. Empty, for the default voice, if that one is not listed, or for a name of
+    OpenAI's that the mapping lacks."""
+    if name in listed or name not in NAMES | mapping.keys():
+        return name
+    mapped = mapping.get(name, "")
+    return mapped if mapped in listed else ""

@@ -1,0 +1,96 @@
+"""Stored speech is converted in a child process that has its limits and can be killed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.interface import EngineCrashed, EngineUnavailable, NoAudio
+from myna.engines.transcoder.transcoder import Transcoder
+from myna.sandbox.confinement import AllowedPaths
+from tests.audio.test_encoders import heard
+from tests.engines.conftest import until
+from tests.rig.disks import StuckFile
+from tests.rig.samples import voice, write_mp3
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 4
+CODED = tuple(SoundFormat)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("transcoder")
+    (made / "audio").mkdir()
+    (made / "spool").mkdir()
+    write_mp3(made / "audio" / "a.mp3", voice(SECONDS))
+    return made
+
+
+@pytest.fixture(scope="module")
+async def transcoder(folders: Path) -> AsyncIterator[Transcoder]:
+    files = AllowedPaths.of(reads=(folders / "audio",), writes=(folders / "spool",))
+    transcoder = Transcoder(files=files)
+    yield transcoder
+    await transcoder.close()
+
+
+@pytest.mark.parametrize("kind", CODED)
+async def test_an_mp3_becomes_each_format(transcoder: Transcoder, folders: Path, kind: SoundFormat) -> None:
+    target = folders / "spool" / kind
+    done = await transcoder.transcode(folders / "audio" / "a.mp3", target, kind)
+    data = target.read_bytes()
+    assert (round(done.seconds, 2), done.size_bytes) == (SECONDS, len(data))
+    assert abs(len(heard(data, kind)) / RATE_HZ - SECONDS) < 0.15
+
+
+async def test_sound_of_another_rate_keeps_its_pitch_and_length(
+    transcoder: Transcoder, folders: Path
+) -> None:
+    tone = np.sin(np.arange(SECONDS * 22_050) * 2 * np.pi * 440 / 22_050) * 0.3
+    source, target = folders / "audio" / "tone.mp3", folders / "spool" / "tone"
+    soundfile.write(source, tone, 22_050, format="MP3")
+    await transcoder.transcode(source, target, SoundFormat.PCM)
+    samples = np.frombuffer(target.read_bytes(), "<i2")
+    spectrum = np.abs(np.fft.rfft(samples))
+    assert abs(len(samples) / RATE_HZ - SECONDS) < 0.1
+    assert abs(float(spectrum.argmax()) * RATE_HZ / len(samples) - 440) < 2
+
+
+async def test_a_file_that_is_no_mp3_is_refused(transcoder: Transcoder, folders: Path) -> None:
+    (folders / "audio" / "bad.mp3").write_bytes(b"<html>" * 1000)
+    with pytest.raises(NoAudio):
+        await transcoder.transcode(folders / "audio" / "bad.mp3", folders / "spool" / "bad", SoundFormat.WAV)
+
+
+async def test_a_child_that_is_killed_fails_its_file_and_the_next_one_is_converted(
+    transcoder: Transcoder, folders: Path
+) -> None:
+    stuck = StuckFile(folders / "audio" / "stuck.mp3")
+    with contextlib.closing(stuck):
+        work = transcoder.transcode(stuck.path, folders / "spool" / "killed", SoundFormat.WAV)
+        running = asyncio.ensure_future(work)
+        await until(stuck.has_reader)
+        os.kill(transcoder.pids()[0], signal.SIGKILL)
+        with pytest.raises(EngineCrashed):
+            await running
+    await until(lambda: bool(transcoder.pids()))
+    done = await transcoder.transcode(
+        folders / "audio" / "a.mp3", folders / "spool" / "next", SoundFormat.OPUS
+    )
+    assert round(done.seconds, 2) == SECONDS
+
+
+async def test_a_closed_transcoder_takes_no_file(folders: Path) -> None:
+    transcoder = Transcoder()
+    await transcoder.close()
+    with pytest.raises(EngineUnavailable):
+        await transcoder.transcode(folders / "audio" / "a.mp3", folders / "spool" / "z", SoundFormat.WAV)

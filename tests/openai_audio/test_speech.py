@@ -1,0 +1,264 @@
+"""POST /openai/v1/audio/speech in a running service: formats, voices, errors, and openai-python."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from demo import tiny_voices
+from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.wire import openai_voices
+from tests.audio.test_encoders import heard
+from tests.rig.calls import Answer, call
+from tests.rig.commands import CommandLine
+from tests.rig.compute_node import NodeMaker
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+NEURAL = ["zf_xiaobei", "af_heart", "af_alloy", "am_echo"]
+ESPEAK = "en-us-female-1"
+TEXT = "Hello, world. This is the second sentence."
+UNITS = 100_000
+CODED = tuple(SoundFormat)
+
+
+class Speaker:
+    """A key of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.base_url = f"{service.root_url}/openai/v1"
+        self.key = service.account(units=UNITS).key().plain
+
+    def post(self, **body: Any) -> Answer:
+        given = {"model": "tts-1", "input": TEXT, "voice": "alloy"} | body
+        sent = {name: value for name, value in given.items() if value is not None}
+        return call("POST", f"{self.base_url}/audio/speech", key=self.key, data=sent)
+
+    def voices(self) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = call("GET", f"{self.base_url}/audio/voices", key=self.key).json[
+            "voices"
+        ]
+        return found
+
+    def newest(self) -> dict[str, Any]:
+        (record,) = call("GET", f"{self.service.base_url}/records?limit=1", key=self.key).json["data"]
+        return dict(record)
+
+    def balance(self) -> int:
+        answer = call("GET", f"{self.service.base_url}/me", key=self.key)
+        return int(answer.headers["x-units-balance"])
+
+    def refusal(self, **body: Any) -> tuple[int, str | None, str]:
+        """Status, param and message of a request that is refused, uncharged."""
+        before = self.balance()
+        answer = self.post(**body)
+        error = answer.json["error"]
+        assert self.balance() == before
+        return answer.status, error["param"], error["message"]
+
+
+@pytest.fixture(scope="module")
+def service(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a tiny neural voice, which streams, and espeak's voices, which do not."""
+    folder = tmp_path_factory.mktemp("speech")
+    tiny_voices.neural(folder / "data" / "models" / "kokoro", NEURAL)
+    running = Service(folder, commands, chat_url="parrot:", speech="auto").start()
+    yield running
+    ended = running.command("audit", "--audio", "--json")
+    assert ended.code == 0, ended
+    assert list((folder / "data" / "spool").iterdir()) == []
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def speaker(service: Service) -> Speaker:
+    return Speaker(service)
+
+
+@pytest.mark.parametrize("voice", ["alloy", ESPEAK])
+@pytest.mark.parametrize("kind", CODED)
+def test_each_format_is_the_sound_of_the_record(speaker: Speaker, kind: SoundFormat, voice: str) -> None:
+    before = speaker.balance()
+    answer = speaker.post(response_format=kind.value, voice=voice)
+    assert (answer.status, answer.headers["content-type"]) == (200, kind.media_type.decode())
+    assert answer.headers["transfer-encoding"] == "chunked"
+    assert (answer.headers["x-units-cost"], speaker.balance()) == ("1", before - 1)
+    seconds = len(heard(answer.body, kind)) / RATE_HZ
+    record = speaker.newest()
+    assert (record["text"], record["status"]) == (TEXT, 2)
+    stored = len(heard(call("GET", record["audio_url"]).body, SoundFormat.MP3)) / RATE_HZ
+    assert seconds > 0.3
+    assert abs(seconds - stored) < 0.2
+
+
+def test_without_a_format_the_answer_is_mp3(speaker: Speaker) -> None:
+    answer = speaker.post()
+    assert (answer.status, answer.headers["content-type"]) == (200, "audio/mpeg")
+
+
+@pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"])
+def test_each_of_the_three_models_speaks(speaker: Speaker, model: str) -> None:
+    assert speaker.post(model=model, response_format="pcm").status == 200
+
+
+@pytest.mark.parametrize("voice", ["af_heart", {"id": "af_heart"}, "marin", "", None])
+def test_a_voice_is_a_name_an_id_an_object_or_left_out(speaker: Speaker, voice: object) -> None:
+    assert speaker.post(voice=voice, response_format="pcm").status == 200
+
+
+def test_speed_is_a_number_and_changes_the_length(speaker: Speaker) -> None:
+    slow, fast = (speaker.post(response_format="pcm", speed=speed).body for speed in (0.5, 2))
+    assert len(slow) > 2 * len(fast)
+
+
+def test_instructions_are_ignored_and_unknown_fields_are_named(speaker: Speaker) -> None:
+    answer = speaker.post(instructions="Speak like a pirate.", style="loud")
+    assert (answer.status, answer.headers["x-ignored-fields"]) == (200, "style")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": " "}, "input"),
+        ({"input": None}, "input"),
+        ({"input": "x" * 1001}, "input"),
+        ({"voice": "nobody"}, "voice"),
+        ({"voice": 7}, "voice"),
+        ({"speed": "1.0"}, "speed"),
+        ({"speed": 0.2}, "speed"),
+        ({"speed": 4.5}, "speed"),
+        ({"response_format": "ogg"}, "response_format"),
+        ({"stream_format": "ws"}, "stream_format"),
+        ({"model": None}, "model"),
+    ],
+)
+def test_a_wrong_field_is_400_and_named(speaker: Speaker, body: dict[str, Any], param: str) -> None:
+    status, found, message = speaker.refusal(**body)
+    assert (status, found) == (400, param), message
+
+
+def test_a_model_of_another_kind_is_404(speaker: Speaker) -> None:
+    answer = speaker.post(model="svc-chat")
+    assert (answer.status, answer.json["error"]["code"]) == (404, "model_not_found")
+
+
+def test_a_key_without_the_scope_is_403(speaker: Speaker) -> None:
+    key = speaker.service.account(units=1).key(scopes=("chat",)).plain
+    for method, path in (("POST", "speech"), ("GET", "voices")):
+        data = {"model": "tts-1", "input": TEXT} if method == "POST" else None
+        answer = call(method, f"{speaker.base_url}/audio/{path}", key=key, data=data)
+        assert (answer.status, answer.json["error"]["code"]) == (403, "missing_scope")
+
+
+def test_an_account_without_units_is_402(speaker: Speaker) -> None:
+    key = speaker.service.account(units=0).key().plain
+    answer = call("POST", f"{speaker.base_url}/audio/speech", key=key, data={"model": "tts-1", "input": TEXT})
+    assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
+
+
+def test_the_voices_are_those_of_the_catalogue_and_the_names_that_mean_one(speaker: Speaker) -> None:
+    voices = {voice["id"]: voice for voice in speaker.voices()}
+    assert list(voices)[: len(NEURAL)] == NEURAL
+    assert set(voices["af_heart"]) == {"id", "name", "gender", "language"}
+    assert voices["alloy"] == voices["af_alloy"] | {"id": "alloy"}
+    assert {"marin", "echo"} <= set(voices)
+    assert "onyx" not in voices  # its voice is not there
+
+
+def test_the_operator_sets_which_voices_the_names_mean(speaker: Speaker) -> None:
+    speaker.service.cli("settings", "set", "openai_voices", f"alloy={ESPEAK},mine=af_heart")
+    try:
+        voices = {voice["id"]: voice for voice in speaker.voices()}
+        assert voices["alloy"] == voices[ESPEAK] | {"id": "alloy"}
+        assert "marin" not in voices
+        for name in ("mine", "marin"):
+            assert speaker.post(voice=name, response_format="pcm").status == 200
+    finally:
+        speaker.service.cli("settings", "set", "openai_voices", openai_voices.DEFAULT)
+    ended = speaker.service.command("settings", "set", "openai_voices", "alloy")
+    assert ended.code == 1 and "must be NAME=VOICE_ID" in ended.stderr
+
+
+def test_a_stored_mp3_is_sent_again_in_each_format(speaker: Speaker) -> None:
+    for kind in CODED:
+        bodies = []
+        for _ in range(2):
+            data = {"model": "tts-1", "input": TEXT, "response_format": kind.value}
+            headers = {"Idempotency-Key": f"again-{kind}"}
+            answer = call(
+                "POST", f"{speaker.base_url}/audio/speech", key=speaker.key, data=data, headers=headers
+            )
+            assert answer.status == 200
+            bodies.append(heard(answer.body, kind))
+        assert answer.headers["x-units-cost"] == "0"
+        assert abs(len(bodies[0]) - len(bodies[1])) < 0.2 * RATE_HZ
+
+
+def test_openai_python_streams_speech_to_a_file(speaker: Speaker, tmp_path: Path) -> None:
+    client = openai.OpenAI(base_url=speaker.base_url, api_key=speaker.key)
+    path = tmp_path / "speech.mp3"
+    with client.audio.speech.with_streaming_response.create(
+        model="gpt-4o-mini-tts", voice="coral", input=TEXT, instructions="Be glad.", speed=1.25
+    ) as response:
+        response.stream_to_file(path)
+    assert len(heard(path.read_bytes(), SoundFormat.MP3)) > 0.3 * RATE_HZ
+    whole = client.audio.speech.create(model="tts-1", voice="marin", input=TEXT, response_format="wav")
+    assert len(heard(whole.content, SoundFormat.WAV)) > 0.3 * RATE_HZ
+
+
+def test_openai_python_reads_speech_as_events(speaker: Speaker) -> None:
+    client = openai.OpenAI(base_url=speaker.base_url, api_key=speaker.key)
+    with client.audio.speech.with_streaming_response.create(
+        model="tts-1", voice="alloy", input=TEXT, response_format="pcm", stream_format="sse"
+    ) as response:
+        lines = [line for line in response.iter_lines() if line]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    assert events[0]["type"] == "speech.audio.delta"
+    assert events[-1]["type"] == "speech.audio.done"
+    assert events[-1]["usage"]["input_tokens"] == len(TEXT)
+
+
+@pytest.mark.parametrize("kind", [SoundFormat.MP3, SoundFormat.OPUS])
+def test_the_mp3_of_another_server_is_sent_or_converted(
+    make_service: ServiceMaker, upstream: Upstream, kind: SoundFormat
+) -> None:
+    speaker = Speaker(make_service(speech=upstream.url, env={"MYNA_SPEECH_KEY": upstream.key}).start())
+    wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
+    answer = speaker.post(response_format=kind.value)
+    assert answer.status == 200
+    assert len(heard(answer.body, kind)) > 0.1 * RATE_HZ
+    assert speaker.balance() == UNITS - 1
+
+
+def test_sound_of_another_server_that_cannot_be_converted_is_refunded(
+    make_service: ServiceMaker, upstream: Upstream
+) -> None:
+    speaker = Speaker(make_service(speech=upstream.url, env={"MYNA_SPEECH_KEY": upstream.key}).start())
+    wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
+    answer = speaker.post(input="fault=noise", response_format="wav")
+    assert answer.status == 500
+    assert "refunded" in answer.json["error"]["message"]
+    assert speaker.balance() == UNITS
+
+
+def test_a_compute_node_speaks(make_service: ServiceMaker, make_node: NodeMaker) -> None:
+    speaker = Speaker(make_service(speech="none").start())
+    token = speaker.service.cli("node", "enroll", "box")["token"]
+    node = make_node('[[engine]]\nkind = "espeak"\n').join(speaker.service.root_url, token)
+    node.start()
+    wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
+    answer = speaker.post(response_format="flac")
+    assert answer.status == 200
+    assert len(heard(answer.body, SoundFormat.FLAC)) > 0.3 * RATE_HZ
+    assert speaker.balance() == UNITS - 1
+    assert speaker.service.command("audit", "--audio").code == 0
+
+
+def test_without_a_voice_the_answer_is_503_and_uncharged(make_service: ServiceMaker) -> None:
+    speaker = Speaker(make_service(speech="none").start())
+    assert speaker.refusal()[0] == 503

@@ -1,0 +1,229 @@
+"""Speech as a stream: what leaves when, what a client that leaves or reads slowly causes, and who pays."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.audio.encoders import RATE_HZ
+from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut
+from myna.store.batch import TaskStatus
+from tests.engines.conftest import until
+from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
+
+pytestmark = pytest.mark.anyio
+
+ONE, TWO, THREE = tone(1.0), tone(0.5), tone(0.25)
+
+
+@pytest.fixture
+async def visitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Visitor]:
+    async with scripted_site(tmp_path, monkeypatch) as visitor:
+        yield visitor
+
+
+async def until_said(visitor: Visitor, parts: int) -> None:
+    """Returns when the voice has said so many parts and waits for the next one."""
+    await until(lambda: visitor.voice.said >= parts)
+
+
+async def mp3_of(visitor: Visitor) -> bytes:
+    """The record's file."""
+    status, name = await visitor.task()
+    assert status == TaskStatus.COMPLETED
+    path = visitor.site.audio.find(name)
+    assert path is not None
+    return path.read_bytes()
+
+
+async def test_the_first_part_arrives_while_the_second_is_not_spoken(visitor: Visitor) -> None:
+    answer = await visitor.speak()
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert (answer.status, answer.headers["content-type"]) == (200, "audio/pcm")
+    assert (answer.headers["x-units-cost"], answer.headers["x-units-balance"]) == ("1", str(UNITS - 1))
+    while len(answer.body) < len(ONE) - 2000:
+        assert await answer.more()
+    assert visitor.voice.said == 1
+    visitor.voice.say(TWO, None)
+    assert await answer.rest() == ONE + TWO
+    assert answer.whole
+    assert await visitor.balance() == UNITS - 1
+    assert len(await mp3_of(visitor)) > 1000
+
+
+async def test_the_last_bytes_leave_after_the_keep(visitor: Visitor) -> None:
+    answer = await visitor.speak()
+    visitor.voice.say(ONE)
+    await answer.head()
+    await until_said(visitor, 1)
+    received = b""
+    while len(received) < len(ONE) - 1024:
+        received += await answer.more()
+    assert len(received) < len(ONE)
+    status, _ = await visitor.task()
+    assert status == TaskStatus.PROCESSING
+    visitor.voice.say(None)
+    assert await answer.rest() == ONE
+
+
+async def test_an_engine_that_fails_before_a_sound_is_refunded_with_an_error(visitor: Visitor) -> None:
+    answer = await visitor.speak()
+    visitor.voice.say(EngineCrashed("crashed"))
+    await (await answer.head()).rest()
+    assert (answer.status, answer.error["type"]) == (500, "upstream_error")
+    assert "refunded" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
+
+
+@pytest.mark.parametrize("failure", [EngineCrashed("crashed"), EngineTimedOut("too late")])
+async def test_an_engine_that_fails_after_a_sound_is_refunded_and_the_connection_is_closed(
+    visitor: Visitor, failure: Exception
+) -> None:
+    answer = await visitor.speak()
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    visitor.voice.say(failure)
+    await answer.rest()
+    assert not answer.whole
+    await visitor.balance_becomes(UNITS)
+    status, audio = await visitor.task()
+    assert (status, audio) == (TaskStatus.FAILED, "")
+
+
+async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(
+    visitor: Visitor,
+) -> None:
+    await visitor.set("broken_stream", "keep")
+    answer = await visitor.speak()
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    visitor.voice.say(EngineCrashed("crashed"))
+    assert await answer.rest() == ONE
+    assert not answer.whole
+    await visitor.balance_becomes(UNITS - 1)
+    assert len(await mp3_of(visitor)) > 1000
+
+
+async def test_a_failure_before_a_sound_is_refunded_also_where_broken_streams_are_kept(
+    visitor: Visitor,
+) -> None:
+    await visitor.set("broken_stream", "keep")
+    answer = await visitor.speak()
+    visitor.voice.say(EngineCrashed("crashed"))
+    assert (await answer.head()).status == 500
+    await visitor.balance_becomes(UNITS)
+
+
+async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_to_its_end(
+    visitor: Visitor,
+) -> None:
+    answer = await visitor.speak()
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    answer.connection.reset()
+    visitor.voice.say(TWO, THREE, None)
+    await visitor.balance_becomes(UNITS - 1)
+    assert visitor.voice.said == 3
+    left_behind = await mp3_of(visitor)
+    whole = await visitor.speak()
+    visitor.voice.say(ONE, TWO, THREE, None)
+    await (await whole.head()).rest()
+    assert left_behind == await mp3_of(visitor)
+
+
+async def test_a_client_that_leaves_before_a_sound_is_refunded(visitor: Visitor) -> None:
+    answer = await visitor.speak()
+    await until(lambda: visitor.voice.asked == 1)
+    answer.connection.reset()
+    await until(lambda: not visitor.server.server_state.connections)
+    visitor.voice.say(ONE)
+    await visitor.balance_becomes(UNITS)
+    assert visitor.voice.ended == 1
+
+
+async def test_a_slow_reader_does_not_slow_the_engine_down(visitor: Visitor) -> None:
+    parts = [tone(20.0)] * 10  # 9.6 MB, more than the sockets buffer
+    answer = await visitor.speak()
+    visitor.voice.say(*parts, None)
+    await answer.head()
+    await until(lambda: bool(visitor.voice.ended) and not visitor.site.ledger._running)
+    assert await visitor.balance() == UNITS - 1
+    assert (await visitor.task())[0] == TaskStatus.COMPLETED
+    assert len(answer.body) == 0
+    assert await answer.rest() == b"".join(parts)
+    assert answer.whole
+
+
+async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visitor: Visitor) -> None:
+    headers = {"Idempotency-Key": "one"}
+    answer = await visitor.speak(headers=headers, response_format="mp3")
+    visitor.voice.say(ONE, TWO, None)
+    await (await answer.head()).rest()
+    again = await visitor.speak(headers=headers, response_format="mp3")
+    await (await again.head()).rest()
+    assert (again.status, again.whole, again.headers["x-units-cost"]) == (200, True, "0")
+    assert again.body == await mp3_of(visitor)
+    assert visitor.voice.asked == 1
+    assert await visitor.balance() == UNITS - 1
+
+
+async def test_the_same_key_with_another_format_is_400(visitor: Visitor) -> None:
+    headers = {"Idempotency-Key": "one"}
+    answer = await visitor.speak(headers=headers)
+    visitor.voice.say(ONE, None)
+    await (await answer.head()).rest()
+    other = await visitor.speak(headers=headers, response_format="wav")
+    await (await other.head()).rest()
+    assert other.status == 400
+
+
+async def test_a_copy_waits_for_the_first_request_and_gets_its_sound(visitor: Visitor) -> None:
+    headers = {"Idempotency-Key": "one"}
+    answer = await visitor.speak(headers=headers)
+    visitor.voice.say(ONE)
+    await answer.head()
+    copy = await visitor.speak(headers=headers)
+    visitor.voice.say(TWO, None)
+    await answer.rest()
+    await (await copy.head()).rest()
+    assert (copy.status, copy.whole) == (200, True)
+    assert abs(len(copy.body) - len(answer.body)) < RATE_HZ * 2 * 0.2  # it was decoded from the record's mp3
+    assert await visitor.balance() == UNITS - 1
+
+
+async def test_events_have_the_sound_in_base64_and_end_with_the_usage(visitor: Visitor) -> None:
+    answer = await visitor.speak("你好。", stream_format="sse")
+    visitor.voice.say(ONE, TWO, None)
+    await (await answer.head()).rest()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = answer.body.decode().split("\n\n")
+    assert lines.pop() == ""
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    assert {event["type"] for event in events[:-1]} == {"speech.audio.delta"}
+    assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == ONE + TWO
+    usage = {"input_tokens": 3, "output_tokens": 0, "total_tokens": 3}
+    assert events[-1] == {"type": "speech.audio.done", "usage": usage}
+
+
+async def test_events_tell_of_a_failure_and_of_the_refund(visitor: Visitor) -> None:
+    answer = await visitor.speak(stream_format="sse")
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    visitor.voice.say(EngineCrashed("crashed"))
+    await answer.rest()
+    assert not answer.whole
+    last = answer.body.decode().strip().split("\n\n")[-1]
+    assert last.startswith("event: error\ndata: ") and "the units were refunded" in last
+    assert "speech.audio.done" not in answer.body.decode()
+    assert await visitor.balance() == UNITS
+
+
+def test_the_engines_sound_has_the_rate_of_the_encoders() -> None:
+    assert STREAM_RATE_HZ == RATE_HZ

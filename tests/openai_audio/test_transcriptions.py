@@ -1,0 +1,341 @@
+"""Transcriptions and translations: forms, channels, what is charged, and Whisper that is not installed."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import openai
+import pytest
+
+from myna import channel_changes
+from myna.channel_keys import ChannelKeys
+from myna.store.database import Transaction
+from myna.store.queries import routes as routes_store
+from myna.store.queries.config import ChannelRow
+from myna.store.queries.routes import RouteRow
+from tests.engines.conftest import until
+from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
+from tests.openai_audio.transcription_upstream import SECRET, TranscriptionUpstream
+from tests.rig.actors import TESTER
+
+pytestmark = pytest.mark.anyio
+
+UPLOAD_MAX_BYTES = 300_000
+RECORDING = b"RIFF" + bytes(range(256)) * 40 + b"\r\n--not-the-boundary\r\n"
+MODEL = "hear-1"
+COST = 3
+FIELD = b"--x\r\nContent-Disposition: form-data; name=%b\r\n\r\n"
+
+
+def form(
+    fields: list[tuple[str, str]], recording: bytes | None = RECORDING, boundary: str = ""
+) -> tuple[str, bytes]:
+    """The content type and the body of a form."""
+    boundary = boundary or secrets.token_hex(8)
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in fields
+    ]
+    if recording is not None:
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a b.wav"\r\n'
+        parts.append(head.encode() + b"Content-Type: audio/wav\r\n\r\n" + recording + b"\r\n")
+    return f"multipart/form-data; boundary={boundary}", b"".join([*parts, f"--{boundary}--\r\n".encode()])
+
+
+@pytest.fixture
+def upstream() -> Iterator[TranscriptionUpstream]:
+    made = TranscriptionUpstream()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def second() -> Iterator[TranscriptionUpstream]:
+    made = TranscriptionUpstream(body=b'{"text":"heard by the second"}')
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def visitor(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    upstream: TranscriptionUpstream,
+    second: TranscriptionUpstream,
+) -> AsyncIterator[Visitor]:
+    """A site with two channels, whose route `hear-1` costs COST units."""
+    monkeypatch.setattr("myna.transcription.embedded.is_installed", lambda: False)
+    async with scripted_site(tmp_path, monkeypatch, upload_max_bytes=UPLOAD_MAX_BYTES) as visitor:
+        db, folder = visitor.site.db, visitor.site.settings.data_folder
+        for priority, (name, server) in enumerate((("one", upstream), ("two", second))):
+            row = ChannelRow(
+                name=name, kind="chat", url=server.url, model="", key_env="", priority=priority, enabled=1
+            )
+            await channel_changes.add(db, ChannelKeys(folder), row, by=TESTER)
+        route = RouteRow(
+            name=MODEL,
+            kind="transcription",
+            upstream_model="whisper-large",
+            units=COST,
+            channels=("one", "two"),
+            intent=0,
+        )
+
+        async def put(connection: Transaction) -> None:
+            await routes_store.put(connection, route)
+
+        await db.transaction(put)
+        await visitor.site.config.refresh()
+        yield visitor
+
+
+async def transcribe(
+    visitor: Visitor,
+    *fields: tuple[str, str],
+    recording: bytes | None = RECORDING,
+    model: str = MODEL,
+    path: str = "transcriptions",
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    media_type, body = form([("model", model), *fields], recording)
+    sent = {"Content-Type": media_type, **(headers or {})}
+    answer = await (await visitor.post(f"/openai/v1/audio/{path}", body, sent)).head()
+    await answer.rest()
+    return answer
+
+
+async def test_a_channel_gets_the_recording_and_the_fields_and_its_answer_is_passed_on(
+    visitor: Visitor, upstream: TranscriptionUpstream
+) -> None:
+    fields = (("language", "zh"), ("prompt", "你好"), ("temperature", "0.2"), ("odd", "1"))
+    answer = await transcribe(visitor, *fields)
+    assert (answer.status, answer.body) == (200, upstream.body)
+    assert answer.headers["content-type"] == "application/json"
+    assert (answer.headers["x-units-cost"], answer.headers["x-myna-channel"]) == (str(COST), "one")
+    (received,) = upstream.received
+    assert received.path == "/v1/audio/transcriptions"
+    assert received.file_name == "a b.wav"
+    assert received.fields == {
+        "model": b"whisper-large",
+        "file": RECORDING,
+        **{name: value.encode() for name, value in fields},
+    }
+    assert await visitor.balance() == UNITS - COST
+
+
+async def test_translations_go_to_the_path_of_translations(
+    visitor: Visitor, upstream: TranscriptionUpstream
+) -> None:
+    assert (await transcribe(visitor, path="translations")).status == 200
+    assert upstream.received[0].path == "/v1/audio/translations"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "media_type"),
+    [
+        ("text", b"heard\n", "text/plain"),
+        ("srt", b"1\n00:00:00,000 --> 00:00:01,000\nheard\n\n", "application/x-subrip"),
+        ("vtt", b"WEBVTT\n\n00:00.000 --> 00:01.000\nheard\n\n", "text/vtt"),
+        ("verbose_json", b'{"task":"transcribe","text":"heard"}', "application/json"),
+    ],
+)
+async def test_each_format_has_its_type(
+    visitor: Visitor, upstream: TranscriptionUpstream, kind: str, body: bytes, media_type: str
+) -> None:
+    upstream.body, upstream.media_type = body, "text/plain"
+    answer = await transcribe(visitor, ("response_format", kind))
+    assert (answer.status, answer.body) == (200, body)
+    assert answer.headers["content-type"].partition(";")[0] == media_type
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 503, "body": b"no"},
+        {"status": 401, "body": SECRET.encode()},
+        {"body": b"<html>", "media_type": "text/html"},
+        {"body": b"not json"},
+        {"body": b'{"error":{}}'},
+        {"body": b""},
+        {"cut": True},
+    ],
+)
+async def test_a_channel_that_fails_is_followed_by_the_next_one(
+    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream, fault: dict[str, object]
+) -> None:
+    for name, value in fault.items():
+        setattr(upstream, name, value)
+    answer = await transcribe(visitor)
+    assert (answer.status, answer.body) == (200, second.body)
+    assert answer.headers["x-myna-channel"] == "two"
+    assert len(upstream.received) == len(second.received) == 1
+    assert await visitor.balance() == UNITS - COST
+
+
+async def test_if_every_channel_fails_the_units_are_refunded(
+    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
+) -> None:
+    upstream.status = second.status = 500
+    upstream.body = second.body = SECRET.encode()
+    answer = await transcribe(visitor)
+    assert (answer.status, answer.error["type"]) == (500, "upstream_error")
+    assert SECRET not in answer.body.decode()
+    await visitor.balance_becomes(UNITS)
+
+
+async def test_a_recording_that_the_channels_refuse_is_400_and_refunded(
+    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
+) -> None:
+    upstream.status = second.status = 400
+    answer = await transcribe(visitor)
+    assert answer.status == 400
+    assert "refunded" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
+
+
+async def test_a_retry_with_another_boundary_gets_the_stored_transcript(
+    visitor: Visitor, upstream: TranscriptionUpstream
+) -> None:
+    headers = {"Idempotency-Key": "one"}
+    first = await transcribe(visitor, headers=headers)
+    again = await transcribe(visitor, headers=headers)
+    assert (again.status, again.body, again.headers["x-units-cost"]) == (200, first.body, "0")
+    assert len(upstream.received) == 1
+    other = await transcribe(visitor, recording=RECORDING + b"x", headers=headers)
+    assert other.status == 400
+    assert await visitor.balance() == UNITS - COST
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ([("stream", "true")], "stream"),
+        ([("response_format", "docx")], "response_format"),
+        ([("language", "Chinese")], "language"),
+        ([("temperature", "2")], "temperature"),
+        ([("temperature", "warm")], "temperature"),
+        ([("timestamp_granularities[]", "letter")], "timestamp_granularities[]"),
+        ([("prompt", "x" * 2001)], "prompt"),
+    ],
+)
+async def test_a_wrong_field_is_400_and_uncharged(
+    visitor: Visitor, upstream: TranscriptionUpstream, fields: list[tuple[str, str]], param: str
+) -> None:
+    answer = await transcribe(visitor, *fields)
+    assert (answer.status, answer.error["param"]) == (400, param)
+    assert not upstream.received
+    assert await visitor.balance() == UNITS
+
+
+async def test_a_false_stream_is_accepted(visitor: Visitor) -> None:
+    assert (await transcribe(visitor, ("stream", "false"))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("recording", "model", "param"), [(None, MODEL, "file"), (b"", MODEL, "file"), (RECORDING, "", "model")]
+)
+async def test_a_form_without_a_recording_or_a_model_is_400(
+    visitor: Visitor, recording: bytes | None, model: str, param: str
+) -> None:
+    answer = await transcribe(visitor, recording=recording, model=model)
+    assert (answer.status, answer.error["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("model", ["whisper-2", "svc-chat", "tts-1"])
+async def test_an_unknown_model_is_404(visitor: Visitor, model: str) -> None:
+    answer = await transcribe(visitor, model=model)
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert await visitor.balance() == UNITS
+
+
+async def test_whisper_without_its_library_is_404_and_says_what_to_install(visitor: Visitor) -> None:
+    answer = await transcribe(visitor, model="whisper-1")
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert "extra 'hear'" in answer.error["message"]
+    assert await visitor.balance() == UNITS
+
+
+async def test_whisper_without_its_model_is_404_and_says_what_to_fetch(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("myna.transcription.embedded.is_installed", lambda: True)
+    answer = await transcribe(visitor, model="whisper-1")
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert "myna models get whisper" in answer.error["message"]
+
+
+async def test_a_recording_over_the_limit_is_413_and_is_not_read_to_its_end(visitor: Visitor) -> None:
+    answer = await transcribe(visitor, recording=bytes(UPLOAD_MAX_BYTES + 1))
+    assert answer.status == 413
+    assert answer.headers["connection"] == "close"
+    answer = await transcribe(visitor, recording=bytes(UPLOAD_MAX_BYTES))
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("application/json", b"{}"),
+        ("multipart/form-data", b"--x--\r\n"),
+        ("multipart/form-data; boundary=x", b""),
+        ("multipart/form-data; boundary=x", b"no boundary at all"),
+        ("multipart/form-data; boundary=x", FIELD % b'"file"; filename="a"' + b"RI"),
+        ("multipart/form-data; boundary=x", FIELD % b'"a"' + b"\xff\r\n--x--\r\n"),
+    ],
+)
+async def test_a_body_that_is_no_whole_form_is_400(visitor: Visitor, media_type: str, body: bytes) -> None:
+    sent = {"Content-Type": media_type}
+    answer = await (await visitor.post("/openai/v1/audio/transcriptions", body, sent)).head()
+    await answer.rest()
+    assert answer.status == 400, answer.body
+    assert await visitor.balance() == UNITS
+
+
+async def test_a_wrong_key_is_401_before_the_recording_is_read(visitor: Visitor) -> None:
+    media_type, _ = form([])
+    headers = {
+        "Content-Type": media_type,
+        "Authorization": "Bearer myna_" + 40 * "0",
+        "Content-Length": "200000",
+    }
+    answer = await (await visitor.post("/openai/v1/audio/transcriptions", b"", headers)).head()
+    await answer.rest()
+    assert (answer.status, answer.error["code"]) == (401, "invalid_api_key")
+    assert visitor.spooled() == []
+
+
+async def test_a_client_that_leaves_while_it_sends_leaves_no_file(visitor: Visitor) -> None:
+    media_type, body = form([("model", MODEL)])
+    headers = {"Content-Type": media_type, "Content-Length": str(len(body))}
+    answer = await visitor.post("/openai/v1/audio/transcriptions", body[:-100], headers)
+    await until(lambda: len(visitor.spooled()) == 1)
+    answer.connection.reset()
+    await until(lambda: visitor.spooled() == [])
+    assert await visitor.balance() == UNITS
+
+
+async def test_openai_python_transcribes(
+    visitor: Visitor, upstream: TranscriptionUpstream, tmp_path: Path
+) -> None:
+    path = tmp_path / "speech.wav"
+    path.write_bytes(RECORDING)
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{visitor.port}/openai/v1", api_key=visitor.key)
+    heard = await asyncio.to_thread(client.audio.transcriptions.create, model=MODEL, file=path, language="en")
+    assert heard.text == "heard elsewhere"
+    verbose = {"task": "transcribe", "language": "english", "duration": 1.5, "text": "hi", "segments": []}
+    upstream.body = json.dumps(verbose).encode()
+    heard = await asyncio.to_thread(
+        client.audio.transcriptions.create,
+        model=MODEL,
+        file=path,
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+    assert (heard.text, heard.duration) == ("hi", 1.5)
+    upstream.body = b"plain\n"
+    plain = await asyncio.to_thread(
+        client.audio.transcriptions.create, model=MODEL, file=path, response_format="text"
+    )
+    assert str(plain) == "plain\n"
