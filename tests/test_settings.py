@@ -47,6 +47,7 @@ WRONG = {
     "speech_model": ["\x1b[2J"],
     "metrics_token": [f"{SECRET} x", f"{SECRET}é"],
     "log_level": ["loud", "INFO"],
+    "upload_max_bytes": ["0", "-5", "25MB", str(2**35)],
     "body_max_bytes": ["0", "-5", "1MB", str(2**35)],
     "bodies_max_bytes": ["0", str(2**20 - 1), "1MB"],
     "body_timeout_s": ["0", "-1", "nan", "inf", "soon"],

@@ -16,7 +16,7 @@ from myna.files.disk_threads import DiskExecutor
 from myna.store.files.spool import Spool
 
 PART_MAX_BYTES: Final = 32 * 1024
-HELD_BACK_BYTES: Final = 1024
+TAIL_BYTES: Final = 1024
 """The end of the sound, which is not read before `finish`: it leaves when the call is kept."""
 
 
@@ -60,7 +60,7 @@ class SoundStream:
         at = 0
         while True:
             self._changed.clear()
-            end = self._size_bytes if self._whole else self._size_bytes - HELD_BACK_BYTES
+            end = self._size_bytes if self._whole else self._size_bytes - TAIL_BYTES
             while at < end:
                 part = await self._disk.run(partial(self._read, at, min(PART_MAX_BYTES, end - at)))
                 yield part

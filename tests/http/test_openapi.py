@@ -15,8 +15,8 @@ GETS = ("/me", "/models", "/voices", "/task", "/records")
 POSTS = ("/chat/completions", "/tts")
 OPENAI_GETS = ("/models", "/models/{id}", "/audio/voices")
 OPENAI_POSTS = (
-    "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech", "/audio/transcriptions",
-    "/audio/translations",
+    "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
+    "/audio/transcriptions", "/audio/translations",
 )  # fmt: skip
 OF_NODES = ("join", "hello", "lease", "beat", "reference", "complete", "fail")
 

@@ -10,6 +10,7 @@ import struct
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -50,6 +51,7 @@ TINY = Model(
         *(piece for name in VOICES for piece in _voice_pieces(name)),
     ),
     archives=("voices-v1.bin",),
+    next_step="use it",
     release=Release(
         "https://localhost:1/files/",
         (ReleaseFile("model-v1.onnx", len(MODEL)), ReleaseFile("voices-v1.bin", 400_000)),
@@ -62,7 +64,8 @@ TINY = Model(
 
 def at(url: str) -> Model:
     """The model with its release at this address."""
-    return msgspec.structs.replace(TINY, release=msgspec.structs.replace(TINY.release, url=url))
+    release = cast(Release, TINY.release)
+    return msgspec.structs.replace(TINY, release=msgspec.structs.replace(release, url=url))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -110,7 +110,10 @@ def test_to_names_another_folder(start: Starter, tmp_path: Path) -> None:
 def test_an_unknown_model_is_refused(start: Starter) -> None:
     for command in ("get", "remove"):
         code, _, err = ended(start(command, "nothing"))
-        assert (code, err) == (2, "myna: There is no model 'nothing' to fetch; there is: kokoro, tiny.\n")
+        assert (code, err) == (
+            2,
+            "myna: There is no model 'nothing' to fetch; there is: kokoro, whisper, tiny.\n",
+        )
 
 
 def test_the_error_of_a_model_of_sherpa_onnx_says_where_it_is(start: Starter) -> None:

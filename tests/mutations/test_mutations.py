@@ -18,6 +18,7 @@ from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
 from tests.mutations.limit_guards import OF_LIMITS
 from tests.mutations.model_guards import OF_MODELS
+from tests.mutations.openai_audio_guards import OF_OPENAI_AUDIO
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
 from tests.mutations.refusal_guards import OF_REFUSALS
@@ -43,6 +44,7 @@ GROUPS = {
     "relay": OF_THE_RELAY,
     "voices": OF_VOICES,
     "speech": OF_SPEECH,
+    "openai_audio": OF_OPENAI_AUDIO,
     "storage": OF_STORAGE,
     "audit": OF_THE_AUDIT,
     "http_client": OF_OUTBOUND,
@@ -54,8 +56,8 @@ GROUPS = {
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
-    "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http_client", "models", "speech",
-    "reports", "sign_in", "conformance", "faults", "relay",
+    "rig", "store", "ledger", "tasks", "farm", "clones", "conformance", "engines", "faults", "http",
+    "http_client", "models", "openai_audio", "relay", "reports", "sign_in", "speech",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")

@@ -1,7 +1,7 @@
 """Reads multipart/form-data: fields into memory, one file into the spool folder.
 
-The body arrives in parts of any size. A file is written to the page cache as it arrives, and never held in
-memory.
+The body arrives in parts of any size. A file is written to the page cache as it arrives, and is never in
+memory as a whole.
 """
 
 import asyncio

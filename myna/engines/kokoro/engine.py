@@ -147,7 +147,7 @@ class Kokoro:
             file = Mp3File(part, path, RATE_HZ)
             if client.hear is None:
                 heard = self.sound(utterance, left_s, client)
-            else:  # so early that a listener who wants the sound until then can have it stored
+            else:  # the sound ends early enough for a listener to have it stored
                 left_s -= min(_STORE_S, left_s / 10)
                 heard = client.hear(self.sound(utterance, left_s, client))
             async with aclosing(heard) as parts:

@@ -1,6 +1,6 @@
 """Temporary files of requests: sound that a slow client has not read yet, and uploads that are being read.
 
-They are in a folder of their own, since the system's folder for temporary files may be in memory, and since
+They are in a separate folder, since the system's folder for temporary files may be in memory, and since
 confined processes open the files by their names.
 """
 

@@ -1,0 +1,53 @@
+"""The guards of /openai/v1/audio: when speech that is sent while it is spoken is kept, and when refunded."""
+
+from tests.mutations.guards import guard
+
+DELIVERY = "myna/speech/delivery.py"
+STREAMED = "myna/speech/streamed.py"
+STREAM = "tests/openai_audio/test_stream.py::test_"
+TRANSCRIPTIONS = "tests/openai_audio/test_transcriptions.py::test_"
+
+OF_OPENAI_AUDIO = (
+    guard(
+        "a client that left before a sound does not pay",
+        DELIVERY,
+        "if self._stream.disconnected and not self._stream.sent:",
+        "if False:",
+        f"{STREAM}a_client_that_leaves_before_a_sound_is_refunded",
+    ),
+    guard(
+        "the end of the sound waits for the keep",
+        "myna/speech/sound_stream.py",
+        "end = self._size_bytes if self._whole else self._size_bytes - TAIL_BYTES",
+        "end = self._size_bytes",
+        f"{STREAM}the_last_bytes_leave_after_the_keep",
+    ),
+    guard(
+        "a broken stream is kept only if the site says so",
+        DELIVERY,
+        "if not self._keep_broken or not self.begun or",
+        "if not self.begun or",
+        f"{STREAM}an_engine_that_fails_after_a_sound_is_refunded_and_the_connection_is_closed[failure0]",
+    ),
+    guard(
+        "a broken stream has no end",
+        STREAMED,
+        "if delivery.failure is not None:",
+        "if False:",
+        f"{STREAM}an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so",
+    ),
+    guard(
+        "a transcript is kept",
+        "myna/transcription/transcribe.py",
+        "            await call.keep(answer.decode())\n",
+        "",
+        f"{TRANSCRIPTIONS}a_channel_gets_the_recording_and_the_fields_and_its_answer_is_passed_on",
+    ),
+    guard(
+        "a retry is recognised by its fields and its recording",
+        "myna/api/openai/multipart.py",
+        "digest.update(self.file.sha256 + self.file.name.encode())",
+        "pass",
+        f"{TRANSCRIPTIONS}a_retry_with_another_boundary_gets_the_stored_transcript",
+    ),
+)
