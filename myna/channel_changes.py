@@ -15,6 +15,7 @@ from myna.errors import CommandError
 from myna.settings import Settings, can_name_a_key
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import config as store
+from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
 from myna.urls import is_base_url
 
@@ -52,8 +53,7 @@ def check(row: ChannelRow) -> None:
         raise CommandError("A speech channel needs a model.")
     if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
         raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
-    if not 0 <= row.weight <= WEIGHT_MAX:
-        raise CommandError(f"The weight must be from 0 to {WEIGHT_MAX}.")
+    _check_weight(row.weight)
     if row.responses and (row.kind != "chat" or row.url == PARROT):
         raise CommandError("Only the server of a chat channel offers POST /responses.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
@@ -72,6 +72,8 @@ async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) ->
         model=row.model or None,
         key_env=row.key_env or None,
         priority=row.priority,
+        weight=row.weight or None,
+        responses=_yes_or_no(bool(row.responses) or None),
     )
 
     async def work(connection: Transaction) -> None:
@@ -89,13 +91,18 @@ async def change(
     """Changes a channel and returns it. With a URL of another server its stored key is removed. Raises
     CommandError."""
     if edit == Edit():
-        raise CommandError("Give at least one of --url, --model, --key-env and --priority.")
+        raise CommandError(
+            "Give at least one of --url, --model, --key-env, --priority, --weight and --responses."
+        )
+    _check_weight(edit.weight or 0)
     command = activity.words(
         *("channel", "set", name),
         url=edit.url,
         model=edit.model,
         key_env=edit.key_env,
         priority=edit.priority,
+        weight=edit.weight,
+        responses=_yes_or_no(edit.responses),
     )
 
     async def work(connection: Transaction) -> ChannelRow:
@@ -180,15 +187,27 @@ async def remove_key(db: Database, settings: Settings, keys: ChannelKeys, name: 
 
 
 async def remove(db: Database, settings: Settings, keys: ChannelKeys, name: str, *, by: Actor) -> None:
-    """Deletes a channel, and its key on this machine. Raises CommandError."""
+    """Deletes a channel, and its key on this machine. Raises CommandError if there is none, or if a route
+    names it."""
 
     async def work(connection: Transaction) -> None:
+        if used := await routes.of_channel(connection, name):
+            raise CommandError(f"Routes name the channel {name!r}: {', '.join(used)}; change them first.")
         if not await store.remove_channel(connection, name):
             raise await _missing(connection, settings, name)
         await activity.record(connection, by, activity.words("channel", "remove", name))
         keys.remove(name)
 
     await db.transaction(work)
+
+
+def _check_weight(weight: int) -> None:
+    if not 0 <= weight <= WEIGHT_MAX:
+        raise CommandError(f"The weight must be from 0 to {WEIGHT_MAX}.")
+
+
+def _yes_or_no(flag: bool | None) -> str | None:
+    return None if flag is None else "yes" if flag else "no"
 
 
 async def _row(db: Queries, settings: Settings, name: str) -> ChannelRow:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntFlag
 
 from msgspec import Struct
@@ -13,11 +13,13 @@ from myna.activity import Actor
 from myna.caps import Cap
 from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.key_throttle import KeyUse
+from myna.routes import check_known
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
+from myna.store.queries import routes as route_store
 from myna.telemetry import access_log
 
 PREFIX = "myna_"
@@ -165,8 +167,10 @@ async def issue(
     *,
     by: Actor,
     cap: Cap | None = None,
+    routes: Sequence[str] | None = None,
 ) -> Issued:
-    """Issues a key of the account; `life_ms` 0: it never expires. Raises CommandError."""
+    """Issues a key of the account; `life_ms` 0: it never expires. With `routes` it is limited to these.
+    Raises CommandError."""
     _check_name(name)
     if not scopes:
         raise CommandError("A key needs at least one scope: chat, tts, records.")
@@ -181,9 +185,13 @@ async def issue(
             scope=scopes.names,
             expires_in=span_of(life_ms) if life_ms else None,
             cap=str(cap) if cap else None,
+            route=routes,
         )
+        if routes is not None:
+            await check_known(connection, routes)
         await activity.record(connection, by, command, account_id)
-        return await _insert(connection, account_id, name, scopes, life_ms, cap)
+        terms = _Terms(scopes=scopes, life_ms=life_ms, cap=cap, routes=routes)
+        return await _insert(connection, account_id, name, terms)
 
     return await db.transaction(work)
 
@@ -191,19 +199,16 @@ async def issue(
 async def roll(
     db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None
 ) -> Rolled:
-    """Issues a key with the name, scopes and cap of a key, of `account_id` if given, which expires after
-    `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing of its cap is
-    used. Raises CommandError."""
+    """Issues a key with the name, scopes, routes and cap of a key, of `account_id` if given, which expires
+    after `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing of its
+    cap is used. Raises CommandError."""
 
     async def work(connection: Transaction) -> Rolled:
         old = await _locked(connection, key_id, account_id)
         ((now,),) = await connection.fetch("SELECT now_ms()")
         if state(old, now) != "active":
             raise CommandError(f"The key {key_id} is {state(old, now)}; issue a new one.")
-        life_ms = old.expires_at - old.created_at if old.expires_at else 0
-        row = await cap_store.of_key(connection, key_id)
-        cap = caps.of_row(row) if row else None
-        issued = await _insert(connection, old.account_id, old.name, Scope(old.scopes), life_ms, cap)
+        issued = await _insert(connection, old.account_id, old.name, await _terms_of(connection, old))
         expires_at = await store.expire(connection, key_id, grace_ms)
         command = activity.words("key", "roll", key_id, grace=span_of(grace_ms))
         await activity.record(connection, by, command, old.account_id)
@@ -235,6 +240,21 @@ async def set_cap(
         key = await _locked(connection, key_id, account_id)
         await caps.put(connection, key_id, cap)
         command = activity.words("key", "cap", key_id, str(cap) if cap else NO_CAP)
+        await activity.record(connection, by, command, key.account_id)
+
+    await db.transaction(work)
+
+
+async def set_routes(
+    db: Database, key_id: int, routes: Sequence[str] | None, *, by: Actor, account_id: int | None = None
+) -> None:
+    """Limits a key, of `account_id` if given, to these routes, or with None to any. Raises CommandError."""
+    command = activity.words("key", "routes", key_id, route=routes, any=routes is None)
+
+    async def work(connection: Transaction) -> None:
+        key = await _locked(connection, key_id, account_id)
+        await check_known(connection, routes or ())
+        await route_store.set_of_key(connection, key_id, routes)
         await activity.record(connection, by, command, key.account_id)
 
     await db.transaction(work)
@@ -278,9 +298,27 @@ async def _locked(connection: Transaction, key_id: int, account_id: int | None) 
     return key
 
 
-async def _insert(
-    connection: Transaction, account_id: int, name: str, scopes: Scope, life_ms: int, cap: Cap | None
-) -> Issued:
+class _Terms(Struct, frozen=True):
+    """What a new key may do, for how long, and what limits it."""
+
+    scopes: Scope
+    life_ms: int
+    cap: Cap | None
+    routes: Sequence[str] | None
+
+
+async def _terms_of(connection: Transaction, key: store.KeyRow) -> _Terms:
+    """The terms on which a key was issued, or that were set since."""
+    cap = await cap_store.of_key(connection, key.id)
+    return _Terms(
+        scopes=Scope(key.scopes),
+        life_ms=key.expires_at - key.created_at if key.expires_at else 0,
+        cap=caps.of_row(cap) if cap else None,
+        routes=await route_store.of_key(connection, key.id),
+    )
+
+
+async def _insert(connection: Transaction, account_id: int, name: str, terms: _Terms) -> Issued:
     plain = PREFIX + secrets.token_hex(20)
     masked = plain[: len(PREFIX) + 6] + "***"
     key_id, expires_at_ms = await store.insert(
@@ -289,17 +327,19 @@ async def _insert(
         name=name,
         key_hash=hash_of(plain),
         masked=masked,
-        scopes=int(scopes),
-        life_ms=life_ms,
+        scopes=int(terms.scopes),
+        life_ms=terms.life_ms,
     )
-    if cap:
-        await caps.put(connection, key_id, cap)
+    if terms.cap:
+        await caps.put(connection, key_id, terms.cap)
+    if terms.routes is not None:
+        await route_store.set_of_key(connection, key_id, terms.routes)
     return Issued(
         id=key_id,
         name=name,
         key=plain,
         masked=masked,
-        scopes=scopes.names,
+        scopes=terms.scopes.names,
         expires_at=expires_at_ms // 1000,
     )
 

@@ -13,21 +13,18 @@ import logging
 import time
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from msgspec import Struct
 
-from myna import caps, keys
+from myna import caps, keys, refused_charges
 from myna.config import ConfigCache
 from myna.errors import (
     CallRefunded,
     CommitInDoubt,
     DatabaseUnavailable,
-    InsufficientUnits,
     InvalidRequest,
     MynaError,
-    SpeechNotInScope,
-    Unauthorized,
 )
 from myna.ids import new_id
 from myna.keys import Scope, UnverifiedCaller
@@ -64,7 +61,6 @@ PENDING_POLL_S = 0.02
 """Before the second look at a call that is open; doubled for each further one, up to the maximum."""
 PENDING_POLL_MAX_S = 0.25
 SWEEP_MAX = 500
-REUSED = "Idempotency-Key: this one came with another path or body before; use a new one."
 TOO_LARGE_TO_REPEAT = (
     "Idempotency-Key: the first call with this one succeeded and was charged, and its answer is too large to"
     f" be repeated (over {STORED_ANSWER_MAX_BYTES} bytes). Nothing was charged now; use a new key for a new"
@@ -236,7 +232,7 @@ class Ledger:
                 await self._query(caps.renew(self._db, caller.key_hash, self.config.settings.time_zone))
                 return None
             case ChargeRefused():
-                raise await self._refusal(caller, outcome, order.units)
+                raise await self._error_of(caller, order, outcome)
 
     async def check_refusal(self, caller: UnverifiedCaller) -> Replayed | None:
         """Before an error without a charge: checks the key, and returns the stored response to a retry. If
@@ -334,9 +330,7 @@ class Ledger:
             return None
         poll_s = PENDING_POLL_S
         while True:
-            query = store.stored_response(
-                self._db, key.account_id, key.scopes, idempotency_key.key, idempotency_key.fingerprint
-            )
+            query = store.stored_response(self._db, key, idempotency_key.key, idempotency_key.fingerprint)
             found = await self._query(query)
             if found is None or found.answer is not None:
                 return found
@@ -350,29 +344,21 @@ class Ledger:
     async def _verify(self, caller: UnverifiedCaller) -> keys_store.KeySnapshot:
         return await self._query(keys.verify(self._db, caller))
 
+    async def _error_of(
+        self, caller: UnverifiedCaller, order: ChargeOrder, refused: ChargeRefused
+    ) -> MynaError:
+        """Checks the key first, which notes its account in the access log."""
+        refusal = refused_charges.Refusal(
+            key_id=(await self._verify(caller)).key.id,
+            refused=refused,
+            units=order.units,
+            route=order.route,
+            zone=self.config.settings.time_zone,
+        )
+        return await self._query(refused_charges.error_of(self._db, refusal))
+
     async def _query(self, query: Awaitable[T]) -> T:
         return await in_time(self._db, query, self._charge_wait_s)
-
-    async def _refusal(self, caller: UnverifiedCaller, refused: ChargeRefused, units: int) -> MynaError:
-        """The error of a refused charge. Checks the key first, which notes its account in the access log."""
-        key_id = (await self._verify(caller)).key.id
-        match refused.why:
-            case RefusalReason.KEY:
-                return Unauthorized("This API key was changed in this moment; try again.")
-            case RefusalReason.REUSED:
-                return InvalidRequest(REUSED)
-            case RefusalReason.RATE:
-                return SpeechNotInScope()
-            case RefusalReason.UNITS:
-                return InsufficientUnits(refused.balance, units)
-            case RefusalReason.CAP:
-                return await self._query(
-                    caps.refusal(self._db, key_id, units, self.config.settings.time_zone)
-                )
-            case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.PERIOD | RefusalReason.BUSY:
-                raise AssertionError(f"a charge that is {refused.why} is sent again")
-            case never:
-                assert_never(never)
 
 
 def _repeatable(replayed: Replayed) -> Replayed:

@@ -6,12 +6,15 @@ the one with the longest prefix counts. A wildcard never serves the name of a bu
 """
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
 
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
+from myna.store.database import Queries
+from myna.store.queries import routes as store
 from myna.store.queries.config import Config
 from myna.store.queries.routes import RouteRow
 
@@ -119,9 +122,9 @@ def check(route: Route) -> None:
         raise CommandError("--intent: only chat has instructions to speak.")
 
 
-def check_known(config: Config, names: tuple[str, ...]) -> None:
+async def check_known(db: Queries, names: Iterable[str]) -> None:
     """Raises CommandError for a name that is no route, such as one to which a key shall be limited."""
-    known = [*BUILT_IN, *(row.name for row in config.routes)]
+    known = [*BUILT_IN, *(row.name for row in await store.load(db))]
     for name in names:
         if name not in known:
             raise CommandError(f"There is no route {name!r}; there are {', '.join(known)}.")

@@ -113,15 +113,7 @@ class Service:
             planner=self.planner,
             audio=self.audio,
         )
-        self.chat = Chat(
-            settings=settings,
-            ledger=self.ledger,
-            config=config,
-            channels=self.channels,
-            http_client=self.http_client,
-            planner=self.planner,
-            synthesizer=self.synthesizer,
-        )
+        self.chat = self._chat()
         self.relay = self._relay()
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
@@ -159,6 +151,17 @@ class Service:
     def commits_of(db: Database, settings: Settings) -> GroupCommit:
         """The group commit of charges and ends."""
         return GroupCommit(db, settings.queue_max)
+
+    def _chat(self) -> Chat:
+        return Chat(
+            settings=self.settings,
+            ledger=self.ledger,
+            config=self.config,
+            channels=self.channels,
+            http_client=self.http_client,
+            planner=self.planner,
+            synthesizer=self.synthesizer,
+        )
 
     def _relay(self) -> Relay:
         return Relay(

@@ -1,13 +1,14 @@
 """Authentication of /v1 by API key."""
 
+import contextlib
 import hashlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import TypeVar
 
 from msgspec import structs
 
 from myna import keys
-from myna.errors import InvalidRequest, MynaError
+from myna.errors import InvalidRequest, ModelNotFound, MynaError, Unauthorized
 from myna.http.asgi import Request
 from myna.key_throttle import KeyThrottle
 from myna.keys import Scope, UnverifiedCaller
@@ -21,6 +22,16 @@ UNVERIFIED_BODY_MAX_BYTES = 4 * 1024
 """A larger body is only read after its key was verified: verifying a key costs less than reading a large body
 of an untrusted client."""
 IDEMPOTENCY_KEY_MAX_CHARS = 255
+
+
+@contextlib.contextmanager
+def models_of_v1() -> Iterator[None]:
+    """On /v1 every model exists: that one is not found means that the key is limited to other routes, and the
+    answer is a 401. Raises Unauthorized."""
+    try:
+        yield
+    except ModelNotFound as error:
+        raise Unauthorized(f"This API key may not use the model {error.model}; use another key.") from None
 
 
 class KeyAuth:

@@ -1,7 +1,7 @@
 """GET /models, POST /chat/completions."""
 
 from myna.api import units
-from myna.api.auth import KeyAuth
+from myna.api.auth import KeyAuth, models_of_v1
 from myna.chat.complete import Chat
 from myna.config import ConfigCache
 from myna.http.asgi import Request
@@ -31,5 +31,6 @@ class ChatApi:
 
     async def completions(self, request: Request) -> Response:
         caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
-        answer = await self._chat.complete(caller, body, request.disconnected)
+        with models_of_v1():
+            answer = await self._chat.complete(caller, body, request.disconnected)
         return Response(answer, headers=units.headers())

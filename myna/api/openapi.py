@@ -8,17 +8,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from myna import __version__
+from myna.api.openai.operations import OPENAI_ERRORS, OPENAI_OPERATIONS
+from myna.api.openai.operations import PREFIX as OPENAI
 from myna.api.operations import (
     AUDIO,
     ERRORS,
     FARM_ERRORS,
     FARM_OPERATIONS,
+    OBJECT,
     OPERATIONS,
     Operation,
     limit_fields,
 )
 from myna.config import ConfigCache
-from myna.wire import v1
+from myna.wire import openai, v1
 from myna.wire.body import NAMES_MAX
 
 _REF = "#/components/schemas/{name}"
@@ -65,15 +68,20 @@ class OpenApi:
 
 def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
-    everything = [*OPERATIONS, *FARM_OPERATIONS]
+    everything = [*OPERATIONS, *OPENAI_OPERATIONS, *FARM_OPERATIONS]
     shapes = [part for one in everything for shape in (one.body, one.answer) for part in _parts(shape)]
-    _, schemas = msgspec.json.schema_components([*shapes, v1.ErrorAnswer], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components(
+        [*shapes, v1.ErrorAnswer, openai.OpenAIError], ref_template=_REF
+    )
     limit_fields(schemas, tts_max_chars)
     paths: dict[str, Any] = {}
     for one in OPERATIONS:
         needs = f"Needs the {one.scope} scope." if one.scope else "Needs no scope."
         keyed = structs.replace(one, errors=(*one.errors, *_OF_KEYS))
         paths.setdefault(one.path, {})[one.method] = _operation(keyed, ERRORS, needs)
+    for one in OPENAI_OPERATIONS:
+        described = _operation(one, OPENAI_ERRORS, f"Needs the {one.scope} scope.", openai.OpenAIError)
+        paths.setdefault(one.path, {"servers": [{"url": base_url}]})[one.method] = described
     for one in FARM_OPERATIONS:
         described = _operation(one, FARM_ERRORS, "For compute nodes.")
         described["security"] = [] if one.path.endswith("/join") else [{"node": []}]
@@ -94,7 +102,9 @@ def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:
     }
 
 
-def _operation(one: Operation, errors: dict[str, str], about: str) -> dict[str, Any]:
+def _operation(
+    one: Operation, errors: dict[str, str], about: str, error: Any = v1.ErrorAnswer
+) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": one.method + one.path.replace("/", "_"),
         "summary": one.summary,
@@ -102,14 +112,21 @@ def _operation(one: Operation, errors: dict[str, str], about: str) -> dict[str, 
         "parameters": list(one.parameters),
         "responses": {"200": _answer("success", one.answer)},
     }
-    if one.path in _WITH_UNITS:
+    if one.streams:
+        operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    if one.path in _WITH_UNITS or (one.path.startswith(OPENAI) and one.method == "post"):
         operation["responses"]["200"]["headers"] |= _UNITS
     if one.path == "/tts":
         operation["responses"]["200"]["headers"] |= _IGNORED
     for status in sorted({*_ALWAYS, *one.errors}):
-        operation["responses"][status] = _answer(errors[status], v1.ErrorAnswer)
+        operation["responses"][status] = _answer(errors[status], error)
     if one.body:
         operation["requestBody"] = {"required": True, "content": _content(one.body)}
+    if one.form:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"multipart/form-data": {"schema": one.form}},
+        }
     return operation
 
 
@@ -121,10 +138,12 @@ def _answer(description: str, shape: Any) -> dict[str, Any]:
 def _content(shape: Any) -> dict[str, Any]:
     if shape is AUDIO:
         return {"audio/*": {"schema": {"type": "string", "format": "binary"}}}
+    if shape is OBJECT:
+        return {"application/json": {"schema": {"type": "object"}}}
     refs = [{"$ref": _REF.format(name=part.__name__)} for part in _parts(shape)]
     return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}}
 
 
 def _parts(shape: Any) -> tuple[Any, ...]:
     """The structs of a shape, which may be one of several."""
-    return () if shape is None or shape is AUDIO else get_args(shape) or (shape,)
+    return () if shape is None or shape is AUDIO or shape is OBJECT else get_args(shape) or (shape,)

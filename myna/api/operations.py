@@ -10,6 +10,8 @@ from myna.wire import farm, v1
 
 AUDIO = object()
 """In place of a struct: a request or response body that is audio."""
+OBJECT = object()
+"""In place of a struct: a JSON object that passes through."""
 
 ERRORS = {
     "400": "the request is invalid",
@@ -35,7 +37,8 @@ FARM_ERRORS = {
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """A method of a path. `errors` are its statuses in addition to those of every operation."""
+    """A method of a path. `errors` are its statuses in addition to those of every operation. `streams`: the
+    answer may be a stream of events. `form` is the schema of a body of multipart/form-data."""
 
     path: str
     method: str
@@ -45,38 +48,41 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Any = None
     parameters: tuple[dict[str, Any], ...] = ()
     errors: tuple[str, ...] = ()
+    streams: bool = False
+    form: dict[str, Any] | None = None
 
 
-def _parameter(
+def parameter(
     name: str, where: str, schema: dict[str, Any], about: str = "", *, required: bool = False
 ) -> Any:
+    """A parameter of an operation."""
     described = {"description": about} if about else {}
     return {"name": name, "in": where, "required": required, **described, "schema": schema}
 
 
-_IDEMPOTENCY = _parameter(
+IDEMPOTENCY = parameter(
     "Idempotency-Key",
     "header",
     {"type": "string", "minLength": 1, "maxLength": 255},
     "A second request of the same key, path and body gets the first answer, uncharged; a 400 if that"
     f" answer has more than {STORED_ANSWER_MAX_BYTES} bytes.",
 )
-_TASK_ID = _parameter("id", "query", {"type": "integer"}, required=True)
-_LIMIT = _parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": 200, "default": 100})
-_BEFORE = _parameter("before", "query", {"type": "integer", "minimum": 1}, "Only records with a smaller id.")
-_PROTOCOL = _parameter(
+_TASK_ID = parameter("id", "query", {"type": "integer"}, required=True)
+_LIMIT = parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": 200, "default": 100})
+_BEFORE = parameter("before", "query", {"type": "integer", "minimum": 1}, "Only records with a smaller id.")
+_PROTOCOL = parameter(
     farm.PROTOCOL_HEADER, "header", {"const": str(farm.PROTOCOL)}, "The protocol's number.", required=True
 )
 _SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-_SAMPLE = _parameter("sha256", "query", _SHA256, "The sample that a leased job uses.", required=True)
-_JOB = _parameter(
+_SAMPLE = parameter("sha256", "query", _SHA256, "The sample that a leased job uses.", required=True)
+_JOB = parameter(
     farm.JOB_HEADER,
     "header",
     {"type": "string", "pattern": "^(task|clone) [0-9]{1,16} [0-9]{1,16} [!-~]{1,100}$"},
     "Kind, id, epoch and token of the leased job.",
     required=True,
 )
-_DIGEST = _parameter(farm.SHA256_HEADER, "header", _SHA256, "Of the body.", required=True)
+_DIGEST = parameter(farm.SHA256_HEADER, "header", _SHA256, "Of the body.", required=True)
 
 
 def _charged(path: str, summary: str, scope: str, body: Any, answer: Any) -> Operation:
@@ -88,7 +94,7 @@ def _charged(path: str, summary: str, scope: str, body: Any, answer: Any) -> Ope
         scope=scope,
         body=body,
         answer=answer,
-        parameters=(_IDEMPOTENCY,),
+        parameters=(IDEMPOTENCY,),
         errors=("400", "402", "413"),
     )
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from myna import voices
 from myna.api import units
-from myna.api.auth import KeyAuth
+from myna.api.auth import KeyAuth, models_of_v1
 from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineVoice
@@ -52,7 +52,8 @@ class SpeechApi:
 
     async def speak(self, request: Request) -> Response:
         caller, body = await self._key_auth.caller_and_body(request, Scope.TTS)
-        answer = await self._synthesizer.speak(caller, body, request.disconnected)
+        with models_of_v1():
+            answer = await self._synthesizer.speak(caller, body, request.disconnected)
         headers = units.headers()
         if access_log.details().ignored:
             headers["X-Ignored-Fields"] = access_log.details().ignored

@@ -59,6 +59,7 @@ class ChatPlan(Struct, frozen=True):
 class SpokenPlan(Struct, frozen=True):
     """A chat request for speech, and its responses."""
 
+    model: str
     speech: SpeechPlan
     answers: Answers
 
@@ -125,13 +126,17 @@ class Chat:
             node_s=self._settings.chat_speech_wait_s,
         )
         speech = await self._planner.plan(caller, checked, slot)
-        return SpokenPlan(speech, self._answers(summary, speech))
+        return SpokenPlan(summary.model, speech, self._answers(summary, speech))
 
     def _order(self, plan: ChatPlan | SpokenPlan) -> ChargeOrder:
         if isinstance(plan, SpokenPlan):
-            return self._synthesizer.order(plan.speech, plan.answers)
-        units = self._config.settings.chat_units
-        return ChargeOrder(pays=Scope.CHAT, units=units, seconds=self._settings.call_deadline_s)
+            return self._synthesizer.order(plan.speech, plan.answers, plan.model)
+        return ChargeOrder(
+            pays=Scope.CHAT,
+            units=self._config.settings.chat_units,
+            seconds=self._settings.call_deadline_s,
+            route=plan.summary.model,
+        )
 
     def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:
         return upstream.ask(

@@ -30,6 +30,7 @@ COMMANDS = {
     "code": "myna.cli.codes:app",
     "record": "myna.cli.records:app",
     "channel": "myna.cli.channels:app",
+    "route": "myna.cli.routes:app",
     "voice": "myna.cli.voices:app",
     "node": "myna.cli.node_run:app",
     "models": "myna.cli.models:app",

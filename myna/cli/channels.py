@@ -43,6 +43,10 @@ Url = Annotated[str, Parameter(help="An OpenAI-compatible base URL, or parrot: f
 Model = Annotated[str, Parameter(help="The model to request.")]
 KeyEnv = Annotated[str, Parameter(help="The environment variable that contains the key.")]
 Priority = Annotated[Whole, Parameter(help="Channels with a lower number are tried first.")]
+Weight = Annotated[Whole, Parameter(help="Its share among the channels of its priority; 0 for none.")]
+Responses = Annotated[
+    Literal["yes", "no"], Parameter(help="Whether the server offers POST /responses: yes or no.")
+]
 
 
 @app.command
@@ -54,6 +58,8 @@ def add(
     model: Model = "",
     key_env: KeyEnv = "",
     priority: Priority = 100,
+    weight: Weight = 0,
+    responses: Responses = "no",
     json: Json = False,
 ) -> None:
     """Add a channel; those with a lower priority number are tried first."""
@@ -65,6 +71,8 @@ def add(
         key_env=key_env,
         priority=priority,
         enabled=1,
+        weight=weight,
+        responses=int(responses == "yes"),
     )
     channel_changes.check(row)
 
@@ -97,6 +105,8 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
         "url": without_login(channel.url),
         "model": channel.model,
         "priority": "first" if channel.priority is None else channel.priority,
+        "weight": channel.weight,
+        "responses": channel.responses,
         "key_env": channel.key_env,
         "key": bool(channel.key),
         "key_stored": channel.key_stored,
@@ -133,10 +143,19 @@ def change(
     model: Model | None = None,
     key_env: KeyEnv | None = None,
     priority: Priority | None = None,
+    weight: Weight | None = None,
+    responses: Responses | None = None,
     json: Json = False,
 ) -> None:
     """Change a channel; options that are not given stay as they are."""
-    edit = Edit(url=url, model=model, key_env=key_env, priority=priority)
+    edit = Edit(
+        url=url,
+        model=model,
+        key_env=key_env,
+        priority=priority,
+        weight=weight,
+        responses=None if responses is None else responses == "yes",
+    )
 
     async def work(db: Database) -> tuple[ChannelRow, str]:
         row = await channel_changes.change(db, read_settings(), _keys(), name, edit, by=command_line())
@@ -150,6 +169,8 @@ def change(
         "model": row.model,
         "key_env": row.key_env,
         "priority": row.priority,
+        "weight": row.weight,
+        "responses": bool(row.responses),
     }
     show({**now, **({"voices": note} if note else {})}, json)
 

@@ -1,5 +1,6 @@
-"""myna key issue|list|cap|roll|rename|revoke"""
+"""myna key issue|list|cap|routes|roll|rename|revoke"""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -9,14 +10,20 @@ from cyclopts.validators import Number
 from myna import accounts, caps, keys
 from myna.activity import command_line
 from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
+from myna.errors import CommandError
 from myna.keys import Issued, Scope
 from myna.store.database import Database
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
+from myna.store.queries import routes as route_store
 from myna.store.queries.caps import CapRow
 from myna.store.queries.keys import KeyRow, KeyUsage
 
 app = App(name="key", help="API keys.")
+Routes = Annotated[
+    list[str] | None,
+    Parameter(negative="", help="A route that the key may use; may be given often; any by default."),
+]
 CAP_HELP = "Units per day, week or month, such as 1000/month."
 Account = Annotated[str, Parameter(help="The name of the account.")]
 KeyId = Annotated[
@@ -43,6 +50,7 @@ def issue(
     ] = None,
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     cap: Annotated[str, Parameter(allow_leading_hyphen=True, help=CAP_HELP)] = "",
+    route: Routes = None,
     json: Json = False,
 ) -> None:
     """Issue a key. The plain key is printed once and not stored."""
@@ -54,7 +62,8 @@ def issue(
         owner = await accounts.find(db, account)
         others = sum(not row.internal for row in await store.of_account(db, owner.id))
         named = f"key {others + 1}" if name is None else name
-        return await keys.issue(db, owner.id, named, scopes, life_ms, by=command_line(), cap=limit)
+        by = command_line()
+        return await keys.issue(db, owner.id, named, scopes, life_ms, by=by, cap=limit, routes=route)
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
 
@@ -68,7 +77,10 @@ def list_all(account: Account, *, json: Json = False) -> None:
         ((now,),) = await db.fetch("SELECT now_ms()")
         capped = {row.key_id: row for row in await cap_store.of_account(db, owner.id)}
         return [
-            _shown(row, await store.usage(db, row.id), capped.get(row.id), now)
+            {
+                **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),
+                "routes": _names(await route_store.of_key(db, row.id)),
+            }
             for row in await store.of_account(db, owner.id)
             if not row.internal
         ]
@@ -89,6 +101,26 @@ def set_cap(
     limit = None if cap == keys.NO_CAP else caps.parsed(cap)
     with_database(lambda db: keys.set_cap(db, key_id, limit, by=command_line()), json=json)
     show({"id": key_id, "cap": cap}, json)
+
+
+@app.command
+def routes(
+    key_id: KeyId,
+    /,
+    *,
+    route: Routes = None,
+    any_route: Annotated[bool, Parameter(name="--any", negative="", help="It may use any route.")] = False,
+    json: Json = False,
+) -> None:
+    """Limit a key to routes, or let it use any again."""
+    if bool(route) is any_route:
+        raise CommandError("Give either --route, once for each route, or --any.")
+    with_database(lambda db: keys.set_routes(db, key_id, route, by=command_line()), json=json)
+    show({"id": key_id, "routes": _names(route)}, json)
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return "any" if names is None else ", ".join(names) or "none"
 
 
 @app.command

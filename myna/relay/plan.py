@@ -14,7 +14,7 @@ from myna.config import ConfigCache
 from myna.errors import InvalidRequest
 from myna.routes import Route, RouteKind
 from myna.wire.body import decode
-from myna.wire.openai import ChatRequest, CompletionRequest, EmbeddingsRequest, RelayedRequest
+from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
 
 N_MAX_UNITS: Final = 2**53 - 1
 
@@ -29,7 +29,7 @@ class Endpoint(Struct, frozen=True):
     list_name: str
 
 
-CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, ChatRequest, "choices")
+CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest, "choices")
 COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest, "choices")
 EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequest, "data")
 
@@ -82,7 +82,7 @@ class Planner:
             counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
             answers = request.n or 1
         messages = fields.get("messages", [])
-        if isinstance(request, ChatRequest) and not messages:
+        if isinstance(request, OpenAIChatRequest) and not messages:
             raise InvalidRequest("messages: must hold at least one message.")
         if endpoint is not CHAT:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats

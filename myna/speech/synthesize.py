@@ -36,6 +36,7 @@ from myna.errors import (
 from myna.farm.tasks import Tasks
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.routes import SPEECH_ROUTE
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan, read_speed
@@ -150,10 +151,16 @@ class Synthesizer:
             raise
         return plan, _answers(checked, settings)
 
-    def order(self, plan: SpeechPlan, answers: Answers) -> ChargeOrder:
-        """What to charge for this plan."""
-        units, stored = self._config.settings.tts_units, answers.draft if plan.by_node else None
-        return ChargeOrder(pays=Scope.TTS, units=units, seconds=plan.seconds, task=plan.task, draft=stored)
+    def order(self, plan: SpeechPlan, answers: Answers, route: str = SPEECH_ROUTE) -> ChargeOrder:
+        """What to charge for this plan on a route."""
+        return ChargeOrder(
+            pays=Scope.TTS,
+            units=self._config.settings.tts_units,
+            seconds=plan.seconds,
+            task=plan.task,
+            draft=answers.draft if plan.by_node else None,
+            route=route,
+        )
 
     async def deliver(
         self,

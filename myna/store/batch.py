@@ -136,6 +136,8 @@ class RefusalReason(StrEnum):
     """the configuration has changed: reload it and decide again"""
     REUSED = "reused"
     """this idempotency key was used with another path or body"""
+    ROUTE = "route"
+    """the key is limited to other routes"""
     PENDING = "pending"
     """the first call of this idempotency key is still open"""
     RATE = "rate"

@@ -43,6 +43,7 @@ class _Key(msgspec.Struct):
     account: "_Account"
     scopes: int
     usable: bool
+    routed: bool
     capped: bool
     done: bool
     version: int
@@ -167,13 +168,14 @@ _READ_KEYS = """
 SELECT (SELECT version FROM site),
        (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
-           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.capped,
+           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.routed, k.capped,
            k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
 FROM carray(?1) AS o
 CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
 """
-_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int]])
+_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int]])
+_IS_ROUTE_OF_KEY = "SELECT 1 FROM key_routes WHERE key_id = ?1 AND route = ?2"
 _call_ids = msgspec.json.Decoder(list[str])
 _TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
 _READ_STORED = """
@@ -240,7 +242,7 @@ def _read_keys(
     call_ids = _array([charge.call_id for charge in charges])
     ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
-    for index, key_id, account_id, balance, scopes, capped, usable in _keys_decoder.decode(keys):
+    for index, key_id, account_id, balance, scopes, routed, capped, usable in _keys_decoder.decode(keys):
         account = accounts.get(account_id)
         if account is None:
             account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
@@ -250,6 +252,7 @@ def _read_keys(
             account=account,
             scopes=scopes,
             usable=bool(usable),
+            routed=bool(routed),
             capped=bool(capped),
             done=is_done,
             version=version,
@@ -264,6 +267,8 @@ def _refusal(
     if key is None or not key.usable or not key.scopes & charge.scope:
         return ChargeRefused(RefusalReason.KEY)
     stale = charge.config_version != key.version
+    if key.routed and not db.execute(_IS_ROUTE_OF_KEY, (key.key_id, charge.route)).fetchall():
+        return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.ROUTE)
     if not key.scopes & charge.pays:  # a stored response needs the same scope as the call
         return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)
     if charge.idempotency_key:

@@ -38,7 +38,7 @@ class RelayedRequest(Struct, frozen=True):
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
 
 
-class ChatRequest(RelayedRequest, frozen=True, kw_only=True):
+class OpenAIChatRequest(RelayedRequest, frozen=True, kw_only=True):
     """POST /chat/completions. Messages pass to the channel as they are."""
 
     messages: list[dict[str, Any]]

@@ -17,8 +17,8 @@ from tests.rig.upstream import Upstream
 
 READS = {
     "account list", "account sessions", "account show", "activity", "calls", "channel list", "code list",
-    "key list", "ledger", "models list", "node list", "record list", "settings get", "settings list",
-    "version", "voice list",
+    "key list", "ledger", "models list", "node list", "record list", "route list", "settings get",
+    "settings list", "version", "voice list",
 }  # fmt: skip
 OF_THE_MACHINE = {
     "audit", "backup", "migrate", "models add", "models get", "models remove", "move", "node check",
@@ -43,6 +43,9 @@ key issue ann --name forever --scope records
 key issue ann --name capped --scope chat --cap 10/week
 key cap 2 1000/month
 key cap 2 none
+key issue ann --name routed --scope chat --route svc-chat --route tts-1
+key routes 2 --route svc-agent --route tts-1
+key routes 2 --any
 key rename 1 -- '-a name'
 key roll 1 --grace 36h
 key revoke 1
@@ -53,6 +56,14 @@ channel set up --url {URL}/2 --key-env ''
 channel set up --model n --priority 0
 channel disable up
 channel enable up
+channel set up --weight 3 --responses yes
+channel set up --weight 0 --responses no
+channel add chat heavy {URL} --priority 7 --weight 2 --responses yes
+route add gpt-4o --units 3 --channel up --channel heavy --upstream-model m --intent
+route add 'e-*' --units 0 --kind embeddings
+route set gpt-4o --units 0 --upstream-model '' --channel heavy --intent no
+route set gpt-4o --any-channel --intent yes
+route remove gpt-4o
 channel remove up
 channel add chat bird parrot:
 channel test bird
@@ -137,7 +148,13 @@ def test_a_refused_change_is_not_recorded(furnished: Cli) -> None:
     before = furnished.lines("activity")
     for line in (
         *("account add ann", "account grant ann -1", "account rename nobody x", "key revoke 9"),
-        *("channel remove nothing", "channel disable nothing", "channel set speech --url ftp://x"),
+        *(
+            "channel remove nothing",
+            "route remove svc-chat",
+            "key routes 9 --any",
+            "channel disable nothing",
+            "channel set speech --url ftp://x",
+        ),
         *("settings set chat_units -1", "node drain nothing", "voice hide nothing", "voice delete clone_1"),
     ):
         furnished.refused(*shlex.split(line))

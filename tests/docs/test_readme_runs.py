@@ -72,7 +72,8 @@ def test_the_commands_of_the_readme_work_in_their_order(
     newcomer = Newcomer(service, machine)
     for fence in fences(README):
         newcomer.follow(fence)
-    hello, chat, spoken, by_chat = newcomer.answers
+    hello, chat, streamed, spoken, by_chat = newcomer.answers
+    assert streamed == "🦜 Count to three."
     assert hello == "🦜 Hello, who is there?\n"
     assert json.loads(chat)["choices"][0]["message"]["content"] == "🦜 Hi"
     promised = json.loads(re.findall(r"answers `(\{.*?\})`", README.read_text(encoding="utf-8"))[0])
@@ -80,8 +81,9 @@ def test_the_commands_of_the_readme_work_in_their_order(
     assert answered.pop("audio_url").endswith(".mp3")
     assert promised.pop("audio_url").endswith(".mp3")
     assert answered == promised
-    assert re.fullmatch(re.escape(service.root_url) + r"/uploads/[0-9a-f]{32}\.mp3\n", by_chat)
-    assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 97
+    url = json.loads(by_chat)["choices"][0]["message"]["content"]
+    assert re.fullmatch(re.escape(service.root_url) + r"/uploads/[0-9a-f]{32}\.mp3", url)
+    assert {account["name"]: account["balance"] for account in service.cli("account", "list")}["me"] == 96
     (node,) = service.cli("node", "list")
     assert (node["name"], node["state"], len(node["voices"])) == ("garage", "online", 15)
     assert machine.stop() == 0

@@ -13,6 +13,11 @@ from tests.rig.service import Service
 
 GETS = ("/me", "/models", "/voices", "/task", "/records")
 POSTS = ("/chat/completions", "/tts")
+OPENAI_GETS = ("/models", "/models/{id}", "/audio/voices")
+OPENAI_POSTS = (
+    "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
+    "/audio/transcriptions", "/audio/translations",
+)  # fmt: skip
 OF_NODES = ("join", "hello", "lease", "beat", "reference", "complete", "fail")
 
 
@@ -42,14 +47,20 @@ def test_every_operation_documents_its_errors(described: dict[str, Any]) -> None
             assert "429" not in statuses
             continue
         assert "429" in statuses
-        if path in POSTS:
+        if path in POSTS or path.removeprefix("/openai/v1") in OPENAI_POSTS:
             assert {"400", "402", "413"} <= statuses
     assert "409" in described["paths"][f"{farm.PREFIX}/complete"]["post"]["responses"]
 
 
 def test_every_path_is_documented_and_exists(described: dict[str, Any], edge: Edge) -> None:
     prefixed = {f"{farm.PREFIX}/{name}" for name in OF_NODES}
-    assert set(described["paths"]) == {*GETS, *POSTS, *prefixed}
+    openai = {f"/openai/v1{path}": "GET" for path in OPENAI_GETS}
+    openai |= {f"/openai/v1{path}": "POST" for path in OPENAI_POSTS}
+    assert set(described["paths"]) == {*GETS, *POSTS, *prefixed, *openai}
+    for path, method in openai.items():
+        (server,) = described["paths"][path]["servers"]
+        answer = call(method, server["url"] + path)
+        assert answer.status == 401 and answer.json["error"]["code"] == "invalid_api_key", path
     for path in prefixed:
         (server,) = described["paths"][path]["servers"]
         assert server["url"] == edge.service.root_url
@@ -74,6 +85,7 @@ def test_response_headers_are_documented(described: dict[str, Any]) -> None:
     }
     units = {"X-Units-Cost", "X-Units-Balance"}
     expected = {"/me": units, "/chat/completions": units, "/tts": {*units, "X-Ignored-Fields"}}
+    expected |= {f"/openai/v1{path}": units for path in OPENAI_POSTS}
     assert {path: names for path, names in headers.items() if names} == expected
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.mutations.audit_guards import OF_THE_AUDIT
 from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
+from tests.mutations.limit_guards import OF_LIMITS
 from tests.mutations.model_guards import OF_MODELS
 from tests.mutations.openai_audio_guards import OF_OPENAI_AUDIO
 from tests.mutations.outbound_guards import OF_OUTBOUND
@@ -50,13 +51,13 @@ GROUPS = {
     "models": OF_MODELS,
     "reports": OF_REPORTS,
     "sign_in": OF_SIGN_IN,
+    "limits": OF_LIMITS,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
-    "rig", "store", "ledger", "tasks", "farm", "clones", "engines", "http", "http_client", "models",
-    "openai_audio", "speech",
-    "reports", "sign_in",
+    "rig", "store", "ledger", "tasks", "farm", "clones", "conformance", "engines", "faults", "http",
+    "http_client", "models", "openai_audio", "relay", "reports", "sign_in", "speech",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))
 PLUGINS = ("-p", "anyio", "-p", "pytest_timeout", "-p", "no:cacheprovider")
@@ -64,7 +65,7 @@ CONFTEST = """
 from pathlib import Path
 import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
-pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.store.fixtures"]
+pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.rig.upstream", "tests.store.fixtures"]
 
 @pytest.fixture
 def anyio_backend():

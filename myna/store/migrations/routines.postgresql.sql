@@ -184,13 +184,14 @@ BEGIN
         -- After the locks, which assign the transaction id: see `store/queries/audit_state.py` on the fence.
         SELECT version INTO v_version FROM site;
         FOR c IN
-            SELECT o.n, o.id, o.hash, o.scope, o.pays, o.units, o.life, o.version,
-                   k.id AS key_id, k.account_id, k.scopes, k.capped, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
+            SELECT o.n, o.id, o.hash, o.scope, o.pays, o.units, o.life, o.version, o.route,
+                   k.id AS key_id, k.account_id, k.scopes, k.routed, k.capped,
+                   a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
                    k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > v_now) AND a.disabled_at = 0 AS usable,
                    done.account_id AS done, more.key, more.fingerprint, more.draft, more.voice_id, more.speed,
                    more.text, more.status
-            FROM unnest(c_ids, c_hashes, c_scopes, c_pays, c_units, c_lives, c_versions)
-                 WITH ORDINALITY AS o(id, hash, scope, pays, units, life, version, n)
+            FROM unnest(c_ids, c_hashes, c_scopes, c_pays, c_units, c_lives, c_versions, c_routes)
+                 WITH ORDINALITY AS o(id, hash, scope, pays, units, life, version, route, n)
             LEFT JOIN keys k ON k.hash = o.hash
             LEFT JOIN LATERAL (
                 SELECT * FROM accounts WHERE accounts.id >= k.account_id AND accounts.id <= k.account_id
@@ -214,6 +215,10 @@ BEGIN
             END IF;
             IF c.account_id IS NOT NULL AND NOT c.locked THEN outcome := 'busy'; RETURN NEXT; CONTINUE; END IF;
             IF c.usable IS NOT TRUE OR c.scopes & c.scope = 0 THEN outcome := 'key'; RETURN NEXT; CONTINUE; END IF;
+            IF c.routed = 1 AND NOT EXISTS (SELECT FROM key_routes WHERE key_id = c.key_id AND route = c.route) THEN
+                outcome := CASE WHEN c.version = v_version THEN 'route' ELSE 'stale' END;
+                RETURN NEXT; CONTINUE;
+            END IF;
             IF c.scopes & c.pays = 0 THEN  -- a stored response needs the same scope as the call
                 outcome := CASE WHEN c.version = v_version THEN 'rate' ELSE 'stale' END;
                 RETURN NEXT; CONTINUE;

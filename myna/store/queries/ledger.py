@@ -7,6 +7,7 @@ from myna.ids import new_id
 from myna.store.batch import EntryKind
 from myna.store.database import Queries, Transaction
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
+from myna.store.queries.keys import KeyRow
 from myna.store.states import ENDED, OPEN
 
 _json = msgspec.json.Encoder()
@@ -68,16 +69,16 @@ class StoredResponse(Struct, frozen=True):
     call_id: bytes
 
 
-async def stored_response(
-    db: Queries, account_id: int, scopes: int, key: str, fingerprint: bytes
-) -> StoredResponse | None:
-    """The stored response of an idempotency key, if it has the same request, has not expired, and was charged
-    at a rate that is among `scopes`."""
+async def stored_response(db: Queries, reader: KeyRow, key: str, fingerprint: bytes) -> StoredResponse | None:
+    """The stored response of an idempotency key, if it has the same request, has not expired, and its call
+    was charged at a rate of a scope that `reader` has, on a route that it may use."""
     rows = await db.fetch(
         "SELECT r.answer, r.call_id FROM reservations r JOIN calls c ON c.id = r.call_id"
         " WHERE r.account_id = $1 AND r.key = $2 AND r.fingerprint = $3"
-        " AND r.created_at > now_ms() - $4 AND c.pays & $5 <> 0",
-        account_id, key, fingerprint, IDEMPOTENCY_KEY_LIFE_MS, scopes,
+        " AND r.created_at > now_ms() - $4 AND c.pays & $5 <> 0 AND NOT EXISTS"
+        " (SELECT 1 FROM keys k WHERE k.id = $6 AND k.routed = 1 AND NOT EXISTS"
+        "  (SELECT 1 FROM key_routes o WHERE o.key_id = k.id AND o.route = c.route))",
+        reader.account_id, key, fingerprint, IDEMPOTENCY_KEY_LIFE_MS, reader.scopes, reader.id,
     )  # fmt: skip
     return StoredResponse(rows[0][0], bytes(rows[0][1])) if rows else None
 

@@ -1,0 +1,63 @@
+"""The endpoints of /openai/v1 that /openapi.json documents."""
+
+from typing import Any
+
+from myna.api.operations import AUDIO, ERRORS, IDEMPOTENCY, OBJECT, Operation, parameter
+from myna.wire import openai, openai_audio, v1
+
+PREFIX = "/openai/v1"
+OPENAI_ERRORS = {
+    **ERRORS,
+    "401": "key missing, unknown, revoked or expired",
+    "402": "not enough units, or the storage quota is reached; nothing charged",
+    "403": "the key lacks the scope",
+    "404": "no such model, or none that this key may use",
+}
+_MODEL = parameter("id", "path", {"type": "string"}, "The name of a model.", required=True)
+_FORM = {
+    "type": "object",
+    "required": ["file", "model"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "model": {"type": "string"},
+        "language": {"type": "string"},
+        "prompt": {"type": "string"},
+        "response_format": {"enum": ["json", "text", "srt", "vtt", "verbose_json"]},
+        "temperature": {"type": "number"},
+    },
+}
+
+
+def _get(path: str, summary: str, scope: str, answer: Any, **more: Any) -> Operation:
+    return Operation(path=PREFIX + path, method="get", summary=summary, scope=scope, answer=answer, **more)
+
+
+def _post(path: str, summary: str, scope: str, body: Any, answer: Any = OBJECT, **more: Any) -> Operation:
+    """A POST that is charged."""
+    return Operation(
+        path=PREFIX + path,
+        method="post",
+        summary=summary,
+        scope=scope,
+        body=body,
+        answer=answer,
+        parameters=(IDEMPOTENCY,),
+        errors=("400", "402", "403", "404", "413"),
+        **more,
+    )
+
+
+OPENAI_OPERATIONS = (
+    _get("/models", "The models that the key may use", "chat", v1.ModelList, errors=("403",)),
+    _get("/models/{id}", "A model", "chat", v1.Model, errors=("403", "404"), parameters=(_MODEL,)),
+    _post("/chat/completions", "A chat completion", "chat", openai.OpenAIChatRequest, streams=True),
+    _post("/responses", "A response", "chat", OBJECT, streams=True),
+    _post("/completions", "A completion", "chat", openai.CompletionRequest, streams=True),
+    _post("/embeddings", "Embeddings", "chat", openai.EmbeddingsRequest),
+    _post("/audio/speech", "Text to speech", "tts", openai_audio.OpenAISpeechRequest, AUDIO, streams=True),
+    _get("/audio/voices", "Voices that can be used now", "tts", openai_audio.AudioVoices, errors=("403",)),
+    _post("/audio/transcriptions", "The text of a recording", "chat", None, form=_FORM),
+    _post("/audio/translations", "The English text of a recording", "chat", None, form=_FORM),
+)
+"""Below the service's root. The fields that are documented are those that the service reads; of a chat, all
+others pass to the channel."""

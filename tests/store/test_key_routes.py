@@ -1,0 +1,125 @@
+"""Keys that are limited to routes, in the batch and in the commands that change them."""
+
+import pytest
+
+from myna import keys, route_changes
+from myna.errors import CommandError
+from myna.keys import Scope
+from myna.routes import Route, RouteKind
+from myna.settings import Settings
+from myna.store.batch import ChargeOutcome, ChargeRefused, RefusalReason, Replayed
+from myna.store.queries import config as config_store
+from myna.store.queries import keys as key_store
+from myna.store.queries import ledger
+from myna.store.queries import routes as store
+from tests.rig.actors import TESTER
+from tests.store.books import Books, Customer, charge_of, charged_of, idempotency_key_of, keep_of
+
+pytestmark = pytest.mark.anyio
+NOT_ALLOWED = ChargeRefused(RefusalReason.ROUTE)
+SETTINGS = Settings(speech="none")
+
+
+async def routed(books: Books, *names: str) -> Customer:
+    customer = await books.customer(units=10)
+    await keys.set_routes(books.db, customer.key_id, names, by=TESTER)
+    return customer
+
+
+async def version(books: Books) -> int:
+    return await config_store.version(books.db)
+
+
+async def outcome(books: Books, customer: Customer, **changes: object) -> ChargeOutcome:
+    (found,) = await books.charge(charge_of(customer, **changes))
+    return found
+
+
+async def test_a_key_is_charged_only_on_its_routes(books: Books) -> None:
+    customer = await routed(books, "svc-chat", "tts-1")
+    assert await outcome(books, customer, route="svc-chat") == charged_of(customer, 9)
+    for route in ("svc-agent", "", "svc-cha", "SVC-CHAT"):
+        assert await outcome(books, customer, route=route) == NOT_ALLOWED
+    assert await outcome(books, customer, route="tts-1") == charged_of(customer, 8)
+    other = await books.second_key(customer)
+    assert await outcome(books, other, route="svc-agent") == charged_of(other, 7)
+    assert await books.balance(customer) == 7
+
+
+async def test_a_call_has_the_name_of_its_route(books: Books) -> None:
+    await books.opened(await books.customer(), route="gpt-*")
+    assert await books.sql("SELECT route FROM calls") == [("gpt-*",)]
+
+
+async def test_a_refused_route_affects_no_other_charge_of_the_batch(books: Books) -> None:
+    customer = await routed(books, "tts-1")
+    routes = ("tts-1", "svc-chat", "tts-1")
+    assert await books.charge(*(charge_of(customer, route=route) for route in routes)) == [
+        charged_of(customer, 9), NOT_ALLOWED, charged_of(customer, 8),
+    ]  # fmt: skip
+
+
+async def test_under_another_configuration_the_route_is_decided_again(books: Books) -> None:
+    customer = await routed(books, "tts-1")
+    stale = ChargeRefused(RefusalReason.STALE)
+    assert await outcome(books, customer, route="svc-chat", config_version=99) == stale
+
+
+async def test_a_stored_response_of_another_route_is_refused(books: Books) -> None:
+    customer = await books.customer()
+    order = idempotency_key_of()
+    await books.end(
+        keep_of(await books.opened(customer, route="svc-chat", idempotency_key=order), "the answer")
+    )
+    other = await books.second_key(customer)
+    reader = await key_store.by_hash(books.db, other.key_hash)
+    assert reader is not None
+
+    async def read() -> ledger.StoredResponse | None:
+        return await ledger.stored_response(books.db, reader.key, order.key, order.fingerprint)
+
+    for routes, allowed in ((["svc-agent"], False), (["svc-chat"], True), (None, True)):
+        await keys.set_routes(books.db, other.key_id, routes, by=TESTER)
+        found = await outcome(books, other, route="svc-chat", idempotency_key=order)
+        assert found == (Replayed("the answer") if allowed else NOT_ALLOWED)
+        assert bool(await read()) is allowed
+
+
+async def test_a_rolled_key_has_the_routes_of_the_old_one(books: Books) -> None:
+    customer = await routed(books, "tts-1", "svc-chat")
+    rolled = await keys.roll(books.db, customer.key_id, 1000, by=TESTER)
+    assert await store.of_key(books.db, rolled.issued.id) == ("svc-chat", "tts-1")
+
+
+async def test_a_key_is_only_limited_to_routes_that_exist(books: Books) -> None:
+    customer = await books.customer()
+    with pytest.raises(CommandError, match="no route 'gpt-4'"):
+        await keys.set_routes(books.db, customer.key_id, ["tts-1", "gpt-4"], by=TESTER)
+    with pytest.raises(CommandError, match="no route 'gpt-4'"):
+        await keys.issue(books.db, customer.account_id, "k", Scope.CHAT, 0, by=TESTER, routes=["gpt-4"])
+    assert await store.of_key(books.db, customer.key_id) is None
+    assert len(await key_store.of_account(books.db, customer.account_id)) == 1
+
+
+async def test_a_removed_route_leaves_the_keys_that_were_limited_to_it(books: Books) -> None:
+    route = Route("gpt-4", RouteKind.CHAT, 1)
+    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    customer = await routed(books, "gpt-4")
+    await route_changes.remove(books.db, "gpt-4", by=TESTER)
+    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    assert await store.of_key(books.db, customer.key_id) == ()
+    current = await version(books)
+    assert await outcome(books, customer, route="gpt-4", config_version=current) == NOT_ALLOWED
+    assert await outcome(books, customer, route="svc-chat", config_version=current) == NOT_ALLOWED
+
+
+async def test_each_change_of_a_route_makes_older_configurations_stale(books: Books) -> None:
+    before = await version(books)
+    route = Route("gpt-4", RouteKind.CHAT, 3, upstream_model="m", intent=True)
+    await route_changes.add(books.db, SETTINGS, route, by=TESTER)
+    assert (await config_store.load(books.db)).routes[0].units == 3
+    await route_changes.change(books.db, SETTINGS, "gpt-4", route_changes.Edit(units=4), by=TESTER)
+    (row,) = (await config_store.load(books.db)).routes
+    assert (row.units, row.upstream_model, row.intent, row.channels) == (4, "m", 1, ())
+    await route_changes.remove(books.db, "gpt-4", by=TESTER)
+    assert await version(books) == before + 3
