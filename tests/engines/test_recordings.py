@@ -13,6 +13,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from myna.audio.encoders import SoundFormat, encoder_of
 from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import Utterance
@@ -98,6 +99,16 @@ async def test_a_recording_becomes_a_sample(
 async def test_opus_in_ogg_becomes_a_sample(inspector: Inspector, tmp_path: Path) -> None:
     data = _encoded(voice(5, 48_000), "OGG", "OPUS", 48_000)
     assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", [SoundFormat.FLAC, SoundFormat.WAV, SoundFormat.OPUS, SoundFormat.MP3])
+async def test_a_recording_that_was_encoded_as_a_stream_becomes_a_sample(
+    inspector: Inspector, tmp_path: Path, kind: SoundFormat
+) -> None:
+    """It states no length, or that of no file."""
+    encoder = encoder_of(kind)
+    data = encoder.encode((voice(5) * 32_000).astype("<i2").tobytes()) + encoder.finish()
+    assert (await _sampled(inspector, tmp_path, data)).seconds == pytest.approx(5, abs=0.1)
 
 
 @pytest.mark.parametrize("name", FFMPEG_SHAPES)

@@ -1,0 +1,114 @@
+"""Transcripts in each format, and the voices that OpenAI's names mean. Pure."""
+
+import json
+
+import pytest
+
+from myna.engines.whisper.job import Segment, Transcript, Word
+from myna.transcription.formats import encoded
+from myna.transcription.request import TranscriptFormat
+from myna.wire import openai_voices
+
+
+def segment(number: int, start: float, end: float, text: str) -> Segment:
+    return Segment(
+        id=number,
+        seek=0,
+        start=start,
+        end=end,
+        text=text,
+        tokens=[1, 2],
+        temperature=0.0,
+        avg_logprob=-0.5,
+        compression_ratio=1.2,
+        no_speech_prob=0.1,
+    )
+
+
+SPOKEN = Transcript(
+    language="zh",
+    duration=3725.5,
+    segments=[segment(0, 0.0, 1.25, " 你好。"), segment(1, 3661.0, 3725.0004, " 再见。")],
+    words=[Word("你好", 0.0, 1.0)],
+)
+SILENT = Transcript(language="en", duration=2.0, segments=[], words=[])
+
+
+def of(kind: TranscriptFormat, transcript: Transcript = SPOKEN, **more: bool) -> str:
+    given = {"translated": False, "words": False} | more
+    return encoded(transcript, kind, **given).decode()
+
+
+def test_json_has_the_text_and_the_seconds() -> None:
+    assert json.loads(of(TranscriptFormat.JSON)) == {
+        "text": "你好。 再见。",
+        "usage": {"type": "duration", "seconds": 3726},
+    }
+
+
+def test_text_is_the_text_and_a_line_end() -> None:
+    assert of(TranscriptFormat.TEXT) == "你好。 再见。\n"
+
+
+def test_srt_numbers_its_cues_and_writes_milliseconds_after_a_comma() -> None:
+    assert of(TranscriptFormat.SRT) == (
+        "1\n00:00:00,000 --> 00:00:01,250\n你好。\n\n2\n01:01:01,000 --> 01:02:05,000\n再见。\n\n"
+    )
+
+
+def test_vtt_begins_with_its_name_and_writes_milliseconds_after_a_point() -> None:
+    assert of(TranscriptFormat.VTT).startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.250\n你好。\n\n")
+
+
+def test_verbose_json_names_the_language_and_has_words_if_asked_for() -> None:
+    found = json.loads(of(TranscriptFormat.VERBOSE_JSON))
+    assert (found["task"], found["language"], found["duration"]) == ("transcribe", "chinese", 3725.5)
+    assert found["segments"][1]["avg_logprob"] == -0.5
+    assert "words" not in found
+    with_words = json.loads(of(TranscriptFormat.VERBOSE_JSON, words=True))
+    assert with_words["words"] == [{"word": "你好", "start": 0.0, "end": 1.0}]
+
+
+def test_a_translation_is_in_english() -> None:
+    found = json.loads(of(TranscriptFormat.VERBOSE_JSON, translated=True))
+    assert (found["task"], found["language"]) == ("translate", "english")
+
+
+@pytest.mark.parametrize("kind", list(TranscriptFormat))
+def test_a_transcript_without_words_is_not_an_empty_body(kind: TranscriptFormat) -> None:
+    """An empty answer would count as one that is too large to be stored for a retry."""
+    assert of(kind, SILENT)
+
+
+LISTED = ("af_alloy", "zm_yunxi", "echo")
+MAPPING = {"alloy": "af_alloy", "echo": "zm_yunxi", "mine": "zm_yunxi", "nova": "af_nova"}
+
+
+@pytest.mark.parametrize(
+    ("name", "voice_id"),
+    [
+        ("alloy", "af_alloy"),
+        ("zm_yunxi", "zm_yunxi"),
+        ("echo", "echo"),  # the catalogue has a voice of this id
+        ("mine", "zm_yunxi"),  # a name of the operator's
+        ("nova", ""),  # its voice is not there: the default voice
+        ("cedar", ""),  # a name of OpenAI's without a voice
+        ("nobody", "nobody"),  # which the catalogue refuses
+    ],
+)
+def test_a_name_means_a_voice(name: str, voice_id: str) -> None:
+    assert openai_voices.voice_id_of(name, MAPPING, LISTED) == voice_id
+
+
+def test_the_default_names_all_thirteen_voices() -> None:
+    assert len(openai_voices.read(openai_voices.DEFAULT)) == 13
+
+
+@pytest.mark.parametrize("text", ["alloy", "alloy=", "=x", "alloy=a,alloy=b", "Alloy=x", "a=b c", "a=b=c"])
+def test_a_mapping_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be NAME=VOICE_ID"):
+        openai_voices.read(text)
+
+
+def test_an_empty_mapping_has_no_names() -> None:
+    assert openai_voices.read("") == {}
