@@ -45,6 +45,7 @@ from myna.telemetry.access_log import AccessLog
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  made unique below
 REPEATED, TRIES = 1000, 15
 MANY = 32
+WITHOUT_STORE = "a call with a constant store, in all"
 SAID = (
     b'{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"The quick'
     b' brown fox jumps over the lazy dog."}}]}'
@@ -137,7 +138,7 @@ async def _layers(service: Service) -> dict[str, float]:
     )
     edge = Application(routes={CHAT_PATH: {"POST": answered}}, fallback=_never, limits=limits, access=access)
     return {
-        "a call with a constant store, in all": await _least(lambda: whole(_scope(), _body, _nowhere)),
+        WITHOUT_STORE: await _least(lambda: whole(_scope(), _body, _nowhere)),
         "· edge: route, envelope, metrics, access log": await _least(lambda: edge(_scope(), _body, _nowhere)),
         "· key: headers, key's hash, body": await _least(
             lambda: key_auth.caller_and_body(Request(_scope(), _body, limits), Scope.CHAT)

@@ -12,12 +12,13 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from myna.config import unreadable
+from myna.config import DAY_MS, unreadable
 from myna.ids import millis_of
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
@@ -30,6 +31,8 @@ from myna.zones import day_of, day_start
 STEP_ENTRIES = 5_000
 """Ledger entries of one step: a snapshot of some 50 ms."""
 HOLDERS_PAGE = 100_000
+HOURS_DAYS = 35
+"""How many days back an audit that isn't full reads hours. It reads the days before them instead."""
 STEP_TIMEOUT_S = 60.0
 """Timeout of a query on one step. It ends an audit on a dead connection, whose claim then expires."""
 OPEN_TIMEOUT_S = 300.0
@@ -233,11 +236,13 @@ class _Audit:
         if store.BALANCE_RULE not in broken:
             await self._pages("accounts", audit_reports.SUMS_RULE, audit_reports.wrong_sums)
         if store.USAGE_RULE not in broken:
-            await self._pages("accounts", audit_reports.HOURS_RULE, audit_reports.wrong_hours)
-        await self._pages("accounts", audit_reports.DAYS_RULE, wrong_days)
+            await self._pages("accounts", audit_reports.HOURS_RULE, partial(wrong_hours, full=self._full))
+        await self._pages("accounts", audit_reports.DAYS_RULE, partial(wrong_days, full=self._full))
         if self._full:
             await self._pages("accounts", audit_reports.RUNNING_RULE, audit_reports.wrong_running_sums)
-        wrong = await self._db.snapshot(audit_reports.wrong_site_hours, query_max_s=OPEN_TIMEOUT_S)
+        wrong = await self._db.snapshot(
+            partial(wrong_site_hours, full=self._full), query_max_s=OPEN_TIMEOUT_S
+        )
         self._breaches += breach_of(audit_reports.SITE_RULE, wrong)
 
     async def _wrong_balances(self, db: Queries, after: int, last: int) -> list[str]:
@@ -276,15 +281,47 @@ async def close(db: Database) -> bytes:
     return await audit_state.closable_until(db, fence)  # another audit may have raised it since
 
 
-async def wrong_days(db: Queries, after: int, last: int) -> list[str]:
-    """A line for each key of the accounts with ids above `after` and up to `last` whose days don't sum to
-    their hours, up to the oldest day that is still to be written."""
+class _Written(Struct, frozen=True):
+    """The days before `day` are written for all accounts, in this zone; `start` is where that day begins, in
+    Unix ms."""
+
+    day: int
+    start: int
+    zone: str
+
+
+async def _written(db: Queries) -> _Written:
+    """The days up to the oldest that is still to be written; none while the days are rebuilt."""
     state = await rollup.state(db)
+    if state.rebuilt_until < rollup.ALL_REBUILT:
+        return _Written(0, 0, state.zone)
     ends = (await rollup.pending(db)).ends
     day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
     stale = await audit_reports.oldest_unwritten(db)
     day = day if stale is None else min(day, stale)
-    return await audit_reports.wrong_days(db, after, last, day, day_start(state.zone, day))
+    return _Written(day, day_start(state.zone, day), state.zone)
+
+
+async def wrong_hours(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of the accounts with ids above `after` and up to `last` whose usage doesn't sum to
+    its counters. Only a full audit reads the hours of days that are written."""
+    written = await _written(db)
+    day, start = (0, 0) if full else (written.day, written.start)
+    return await audit_reports.wrong_hours(db, after, last, day, start)
+
+
+async def wrong_days(db: Queries, after: int, last: int, *, full: bool) -> list[str]:
+    """A line for each key of these accounts whose days don't sum to their hours: the last days, or all."""
+    written = await _written(db)
+    first = 0 if full else max(written.day - HOURS_DAYS, 0)
+    hours = range(0 if full else day_start(written.zone, first), written.start)
+    return await audit_reports.wrong_days(db, after, last, range(first, written.day), hours)
+
+
+async def wrong_site_hours(db: Queries, *, full: bool) -> list[str]:
+    """A line for each hour of the site that differs from those of the keys: of the last days, or all."""
+    start = 0 if full else (await rollup.state(db)).now - HOURS_DAYS * DAY_MS
+    return await audit_reports.wrong_site_hours(db, start)
 
 
 def _differences(kind: str, found: Mapping[int, object], stored: Mapping[int, object]) -> list[str]:

@@ -6,6 +6,7 @@ begins at the zone's minutes. A call counts when it ended, a ledger entry when i
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from myna.store.queries import accounts, audit_state
 from myna.store.queries import reports as store
 from myna.store.queries import rollup as rollup_store
 from myna.store.queries.reports import UsageRow
-from myna.store.queries.rollup import EMPTY, EntryRow, NewEntry, Place
+from myna.store.queries.rollup import EMPTY, EntryRow, Place
 from myna.zones import day_of, day_start, month_start
 
 T = TypeVar("T")
@@ -316,19 +317,11 @@ def _key_usage(row: UsageRow, at: int) -> KeyUsage:
 async def _tail(db: Queries, account_id: int) -> list[EntryRow]:
     """The account's entries that are not folded yet, oldest first, with the sums up to each."""
     pending = await rollup_store.pending(db)
-    mine = sorted((one for one in pending.entries if one.account_id == account_id), key=_place)
+    mine = [one for one in pending.entries if one.account_id == account_id]
     if not mine:
         return []
     last = await rollup_store.last_before(db, account_id, store.LAST_PLACE[0]) or EMPTY
-    rows = []
-    for entry in mine:
-        last = rollup_store.after(last, entry)
-        rows.append(last)
-    return rows
-
-
-def _place(entry: NewEntry) -> Place:
-    return entry.place
+    return [EntryRow(*row) for row in rollup_store.summed(last, mine)]
 
 
 async def _sums_before(db: Queries, account_id: int, at: int, tail: list[EntryRow]) -> EntryRow:
@@ -360,7 +353,7 @@ async def _page(
         and kind in (None, row.kind)
         and only.key_id in (0, row.key_id)
     ]
-    rows = sorted([*tail, *folded], key=_place, reverse=True)
+    rows = sorted([*tail, *folded], key=attrgetter("place"), reverse=True)
     if len(rows) > limit:
         return rows[:limit], rows[limit - 1].place
     return rows, following

@@ -80,7 +80,8 @@ def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:
         keyed = structs.replace(one, errors=(*one.errors, *_OF_KEYS))
         paths.setdefault(one.path, {})[one.method] = _operation(keyed, ERRORS, needs)
     for one in OPENAI_OPERATIONS:
-        described = _operation(one, OPENAI_ERRORS, f"Needs the {one.scope} scope.", openai.OpenAIError)
+        keyed = structs.replace(one, errors=(*one.errors, *_OF_KEYS))
+        described = _operation(keyed, OPENAI_ERRORS, f"Needs the {one.scope} scope.", openai.OpenAIError)
         paths.setdefault(one.path, {"servers": [{"url": base_url}]})[one.method] = described
     for one in FARM_OPERATIONS:
         described = _operation(one, FARM_ERRORS, "For compute nodes.")

@@ -42,6 +42,10 @@ class Transaction(Queries, Protocol):
     skip_locked: str
     """Suffix of a SELECT: locks its rows and skips locked ones. Empty where there is only one writer."""
 
+    async def with_rows(self, head: str, rows: Sequence[Row], tail: str, *types: str) -> Sequence[Row]:
+        """Runs `head`, the rows as a table, and `tail`, in as many statements as it takes: none without rows.
+        Returns the rows of all. `types` has the type of each column."""
+
     async def run_script(self, sql: str) -> None:
         """Runs several statements without parameters, such as a migration."""
 

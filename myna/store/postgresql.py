@@ -16,6 +16,7 @@ from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
 from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
+from myna.store.rows import in_arrays
 from myna.store.tables.postgresql import PostgresqlTables
 
 T = TypeVar("T")
@@ -79,6 +80,11 @@ class PostgresqlConnection:
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         return await self._raw.fetch(sql, *args, timeout=self._timeout_s)  # type: ignore[no-any-return]
+
+    async def with_rows(
+        self, head: str, rows: Sequence[Sequence[Any]], tail: str, *types: str
+    ) -> Sequence[Sequence[Any]]:
+        return await in_arrays(self.fetch, head, rows, tail, types)
 
     async def run_script(self, sql: str) -> None:
         await self._raw.execute(sql, timeout=LONG_TIMEOUT_S)

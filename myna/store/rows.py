@@ -1,37 +1,50 @@
-"""Statements for many rows at once, on both databases."""
+"""Statements for many rows at once: a list of VALUES on SQLite, an array for each column on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
-from myna.store.database import Queries, Row
+Row = Sequence[Any]
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 ROWS_MAX = 64
-"""How many rows a statement has, or a lower power of two: with few sizes all statements stay prepared."""
+"""How many rows a list of VALUES has, or a lower power of two: few sizes, so all statements stay prepared."""
 
 
-async def with_rows(db: Queries, head: str, rows: Sequence[Row], tail: str, *types: str) -> list[Row]:
-    """Runs `head`, the rows as a list of VALUES, and `tail`, in as many statements as it takes. Returns their
-    rows. `types` has a type for each column where a VALUES list alone has none, as outside an INSERT."""
+async def in_values(fetch: Fetch, head: str, rows: Sequence[Row], tail: str) -> list[Row]:
+    """Runs `head`, the rows, and `tail`, in as many statements as it takes. Returns the rows of all."""
     found: list[Row] = []
     begin = 0
     while left := len(rows) - begin:
         size = min(ROWS_MAX, 1 << left.bit_length() - 1)
         chunk = rows[begin : begin + size]
-        values = _values(size, len(chunk[0]), types)
-        found += await db.fetch(f"{head} {values} {tail}", *chain.from_iterable(chunk))
+        found += await fetch(f"{head} {_values(size, len(chunk[0]))} {tail}", *chain.from_iterable(chunk))
         begin += size
     return found
 
 
 @lru_cache
-def _values(rows: int, width: int, types: tuple[str, ...]) -> str:
-    """`VALUES ($1, $2), ($3, $4)`, with a cast of each parameter to its column's type if there are types."""
+def _values(rows: int, width: int) -> str:
+    """`VALUES ($1, $2), ($3, $4)`."""
 
     def row(first: int) -> str:
-        names = [f"${number}" for number in range(first, first + width)]
-        if types:
-            names = [f"CAST({name} AS {kind})" for name, kind in zip(names, types, strict=True)]
-        return f"({', '.join(names)})"
+        return f"({', '.join(f'${number}' for number in range(first, first + width))})"
 
     return "VALUES " + ", ".join(row(index * width + 1) for index in range(rows))
+
+
+async def in_arrays(
+    fetch: Fetch, head: str, rows: Sequence[Row], tail: str, types: Sequence[str]
+) -> Sequence[Row]:
+    """Runs one statement: `head`, a SELECT of the rows, and `tail`. `types` has the type of each column."""
+    if not rows:
+        return []
+    return await fetch(f"{head} {_arrays(tuple(types))} {tail}", *map(list, zip(*rows, strict=True)))
+
+
+@lru_cache
+def _arrays(types: tuple[str, ...]) -> str:
+    """`SELECT * FROM unnest(CAST($1 AS bigint[]))`."""
+    arrays = [f"CAST(${number} AS {kind}[])" for number, kind in enumerate(types, 1)]
+    return f"SELECT * FROM unnest({', '.join(arrays)})"

@@ -26,6 +26,7 @@ from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
+from myna.store.rows import in_values
 from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
@@ -94,6 +95,11 @@ class SqliteConnection:
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         return self.raw.execute(numbered(sql), args).fetchall()
+
+    async def with_rows(
+        self, head: str, rows: Sequence[Sequence[Any]], tail: str, *_: str
+    ) -> Sequence[Sequence[Any]]:
+        return await in_values(self.fetch, head, rows, tail)
 
     async def run_script(self, sql: str) -> None:
         self.raw.execute(sql)

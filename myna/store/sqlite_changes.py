@@ -97,6 +97,11 @@ class Changes:
         if write(db, _UPDATE_BALANCES, changed) != len(changed):
             raise AssertionError("a balance would be below zero")
         write(db, _ADD_USAGE, self._keys())
+        self.write_reports(db)
+
+    def write_reports(self, db: apsw.Connection) -> None:
+        """Writes the hours and the outbox, which the calls that ended and the entries are in."""
+        now = self._now
         write(db, _ADD_HOURS, [(*key, self.hour, *counters) for key, counters in self._hours.items()])
         if size := len(self._entries) + len(self._ends):
             entries = [(call_id.hex(), *entry) for call_id, *entry in self._entries]

@@ -13,8 +13,9 @@ NGINX = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.D
 
 
 def test_the_proxy_accepts_bodies_as_large_as_the_service_does() -> None:
-    (most,) = re.findall(r"client_max_body_size (\d+)m;", NGINX)
+    most, *uploads = re.findall(r"client_max_body_size (\d+)m;", NGINX)
     assert int(most) * 2**20 == Settings().body_max_bytes
+    assert uploads and all(int(size) * 2**20 > Settings().upload_max_bytes for size in uploads)
 
 
 def test_the_proxy_waits_longer_than_a_call_may_take() -> None:

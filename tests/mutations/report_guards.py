@@ -63,7 +63,7 @@ OF_REPORTS = (
     guard(
         "an earlier entry moves the sums after it",
         QUERIES,
-        "        if last.at < first_at:\n",
+        "        if base.at < min(entry.at for entry in entries):\n",
         "        if True:\n",
         ROLLS + "an_entry_with_an_earlier_time_moves_the_sums_after_it[sqlite]",
     ),

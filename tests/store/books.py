@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from myna import accounts, keys
-from myna.audit import wrong_days
+from myna import audit as whole_audit
 from myna.ids import new_id
 from myna.keys import Scope
 from myna.store.batch import (
@@ -228,9 +228,9 @@ async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
         audit_reports.ENTRIES_RULE: await audit_reports.missing_entries(db, audit.FIRST, audit.LAST),
         audit_reports.SUMS_RULE: await audit_reports.wrong_sums(*everyone),
         audit_reports.RUNNING_RULE: await audit_reports.wrong_running_sums(*everyone),
-        audit_reports.HOURS_RULE: await audit_reports.wrong_hours(*everyone),
-        audit_reports.DAYS_RULE: await wrong_days(*everyone),
-        audit_reports.SITE_RULE: await audit_reports.wrong_site_hours(db),
+        audit_reports.HOURS_RULE: await whole_audit.wrong_hours(*everyone, full=True),
+        audit_reports.DAYS_RULE: await whole_audit.wrong_days(*everyone, full=True),
+        audit_reports.SITE_RULE: await whole_audit.wrong_site_hours(db, full=True),
     }
     if audit.BALANCE_RULE in broken:
         del wrong[audit_reports.SUMS_RULE]

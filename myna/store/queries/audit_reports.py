@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from myna.store.database import Queries, Row
 from myna.store.queries import rollup as store
-from myna.store.queries.rollup import ALL_REBUILT, Pending
+from myna.store.queries.rollup import EndedCall
 
 ENTRIES_RULE = "a ledger entry is in the reports' ledger once, or in the outbox"
 SUMS_RULE = "the last entry of the reports' ledger has its account's balance"
@@ -39,23 +39,26 @@ _HOURS = """
 SELECT key_id, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT), CAST(sum(units) AS BIGINT) FROM (
     SELECT u.key_id, u.calls, u.ok_calls, u.cost AS units FROM keys k JOIN key_usage u ON u.key_id = k.id
     WHERE k.account_id > $1 AND k.account_id <= $2
+    UNION ALL SELECT key_id, -calls, -ok_calls, -units FROM usage_days
+    WHERE account_id > $1 AND account_id <= $2 AND day < $3
     UNION ALL SELECT key_id, -calls, -ok_calls, -units FROM usage_hours
-    WHERE account_id > $1 AND account_id <= $2) AS found
+    WHERE account_id > $1 AND account_id <= $2 AND hour >= $4) AS found
 GROUP BY key_id HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0"""
 _DAYS = """
 SELECT account_id, key_id, kind, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT),
        CAST(sum(units) AS BIGINT), CAST(sum(ms) AS BIGINT) FROM (
     SELECT account_id, key_id, kind, calls, ok_calls, units, ms FROM usage_days
-    WHERE account_id > $1 AND account_id <= $2 AND day < $3
+    WHERE account_id > $1 AND account_id <= $2 AND day >= $3 AND day < $4
     UNION ALL SELECT account_id, key_id, kind, -calls, -ok_calls, -units, -ms FROM usage_hours
-    WHERE account_id > $1 AND account_id <= $2 AND hour < $4) AS found
+    WHERE account_id > $1 AND account_id <= $2 AND hour >= $5 AND hour < $6) AS found
 GROUP BY account_id, key_id, kind
 HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0 OR sum(ms) <> 0"""
 _SITE = """
 SELECT hour, kind, CAST(sum(calls) AS BIGINT), CAST(sum(ok_calls) AS BIGINT), CAST(sum(units) AS BIGINT)
 FROM (
-    SELECT hour, kind, calls, ok_calls, units FROM usage_hours
-    UNION ALL SELECT hour, kind, -calls, -ok_calls, -units FROM site_hours) AS found
+    SELECT h.hour, h.kind, h.calls, h.ok_calls, h.units
+    FROM accounts a CROSS JOIN usage_hours h WHERE h.account_id = a.id AND h.hour >= $1
+    UNION ALL SELECT hour, kind, -calls, -ok_calls, -units FROM site_hours WHERE hour >= $1) AS found
 GROUP BY hour, kind HAVING sum(calls) <> 0 OR sum(ok_calls) <> 0 OR sum(units) <> 0"""
 
 
@@ -97,11 +100,12 @@ async def wrong_running_sums(db: Queries, after: int, last: int) -> list[str]:
     return _lines(await db.fetch(_RUNNING, after, last))
 
 
-async def wrong_hours(db: Queries, after: int, last: int) -> list[str]:
-    """A line for each key of these accounts whose hours don't sum to its counters."""
+async def wrong_hours(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
+    """A line for each key of these accounts whose days before `day` and hours from `start` on, the first of
+    that day in Unix ms, don't sum to its counters."""
     if not (await store.state(db)).filled:
         return []
-    return _lines(await db.fetch(_HOURS, after, last))
+    return _lines(await db.fetch(_HOURS, after, last, day, start))
 
 
 async def oldest_unwritten(db: Queries) -> int | None:
@@ -110,30 +114,28 @@ async def oldest_unwritten(db: Queries) -> int | None:
     return None if day is None else int(day)
 
 
-async def wrong_days(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
-    """A line for each key of these accounts whose days before `day` don't sum to its hours before `start`,
-    the first of that day in Unix ms."""
-    if (await store.state(db)).rebuilt_until < ALL_REBUILT:
-        return []
-    return _lines(await db.fetch(_DAYS, after, last, day, start))
+async def wrong_days(db: Queries, after: int, last: int, days: range, hours: range) -> list[str]:
+    """A line for each key of these accounts whose `days` don't sum to its `hours`, which are the Unix ms of
+    the same time."""
+    return _lines(await db.fetch(_DAYS, after, last, days.start, days.stop, hours.start, hours.stop))
 
 
-async def wrong_site_hours(db: Queries) -> list[str]:
-    """A line for each hour and kind whose calls of the site, and those in the outbox, don't sum to those of
-    all keys."""
+async def wrong_site_hours(db: Queries, start: int) -> list[str]:
+    """A line for each hour from `start` on (Unix ms) and kind whose calls of the site, and those in the
+    outbox, don't sum to those of all keys."""
     if not (await store.state(db)).filled:
         return []
-    waiting = _ends_by_hour(await store.pending(db))
+    waiting = _ends_by_hour([end for end in (await store.pending(db)).ends if end.hour >= start])
     wrong = []
-    for hour, kind, *counted in await db.fetch(_SITE):
+    for hour, kind, *counted in await db.fetch(_SITE, start):
         if counted != waiting.pop((hour, kind), [0, 0, 0]):
             wrong.append(f"{hour} {kind}: {counted}")
     return wrong + [f"{hour} {kind}: {counted}" for (hour, kind), counted in waiting.items()]
 
 
-def _ends_by_hour(pending: Pending) -> dict[tuple[int, int], list[int]]:
+def _ends_by_hour(ends: Sequence[EndedCall]) -> dict[tuple[int, int], list[int]]:
     found: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in pending.ends:
+    for end in ends:
         counters = found[end.hour, end.kind]
         counters[0] += 1
         counters[1] += end.ok

@@ -9,7 +9,6 @@ from myna.store.batch import CallState
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.rollup import ADD_USAGE, EndedCall, NewEntry
-from myna.store.rows import with_rows
 from myna.store.states import ENDED
 
 
@@ -62,12 +61,11 @@ async def past_calls(db: Queries, start: bytes, end: bytes, before: int) -> list
 
 async def lock_accounts(db: Transaction, account_ids: Iterable[int]) -> None:
     """Locks these accounts until the transaction ends: only then may it write the counters of their keys."""
-    await with_rows(
-        db,
+    await db.with_rows(
         "UPDATE accounts SET balance = balance WHERE id IN (",
         [(account_id,) for account_id in sorted(set(account_ids))],
         ")",
-        "BIGINT",
+        "bigint",
     )
 
 
@@ -84,20 +82,19 @@ async def add_past_usage(db: Transaction, calls: Sequence[PastCall], hours: Sequ
         counters[2] += call.units if kept else 0
         counters[3] += max(call.ended_at - call.created_at, 0)
         used[call.key_id] = max(used.get(call.key_id, 0), call.ended_at)
-    await with_rows(
-        db,
+    await db.with_rows(
         "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
         [(*place, *counters) for place, counters in sorted(usage.items())],
         "ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET"
         f" {ADD_USAGE.format('usage_hours')}, ms = usage_hours.ms + excluded.ms",
+        *["bigint"] * 8,
     )
-    await with_rows(
-        db,
+    await db.with_rows(
         "WITH used (key_id, at) AS (",
         sorted(used.items()),
         ") UPDATE key_usage SET last_used_at = used.at FROM used"
         " WHERE key_usage.key_id = used.key_id AND key_usage.last_used_at < used.at",
-        "BIGINT", "BIGINT",
+        "bigint", "bigint",
     )  # fmt: skip
 
 

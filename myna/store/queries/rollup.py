@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +10,6 @@ from msgspec import Struct
 from myna.store.batch import EntryKind
 from myna.store.columns import columns
 from myna.store.database import Queries, Row, Transaction
-from myna.store.rows import with_rows
 
 ALL_REBUILT = 2**63 - 1
 """`rollup_state.rebuilt_until` if the days of all accounts are in the zone."""
@@ -31,7 +31,7 @@ Place = tuple[int, bytes, int]
 """Where an entry is in the ledger of its account: time in ms, call id, kind."""
 
 
-class NewEntry(Struct, frozen=True):
+class NewEntry(Struct, frozen=True, gc=False):
     """A ledger entry to be folded; `key_id` is 0 for a grant and a code."""
 
     account_id: int
@@ -46,7 +46,7 @@ class NewEntry(Struct, frozen=True):
         return self.at, self.call_id, self.kind
 
 
-class EntryRow(NewEntry, frozen=True):
+class EntryRow(NewEntry, frozen=True, gc=False):
     """A folded entry. `number` to `redeemed` are sums of the account's entries up to it."""
 
     number: int
@@ -56,7 +56,7 @@ class EntryRow(NewEntry, frozen=True):
     redeemed: int
 
 
-class EndedCall(Struct, frozen=True):
+class EndedCall(Struct, frozen=True, gc=False, array_like=True):
     """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded."""
 
     account_id: int
@@ -85,10 +85,20 @@ class Pending(Struct, frozen=True):
 
 
 _entries_decoder = msgspec.json.Decoder(list[tuple[str, int, int, int, int]])
-_ends_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, str]])
+_ends_decoder = msgspec.json.Decoder(list[EndedCall])
+_sums_decoder = msgspec.json.Decoder(tuple[int, int, int, int, int, int])
+_SUMS = (
+    "'[' || "
+    + " || ',' || ".join(
+        f"e.{name}" for name in ("at", "number", "balance", "charged", "refunded", "redeemed")
+    )
+    + " || ']'"
+)
 _STATE = columns(RollupState, "r", hour_offset_ms="(SELECT hour_offset_ms FROM site)", now="now_ms()")
 _ENTRY = columns(EntryRow)
-_ADD_ENTRIES = f"""ON CONFLICT (account_id, at, call_id, kind) DO UPDATE SET {
+_ENTRY_TYPES = ("bigint", "bigint", "bytea", *["bigint"] * 8)
+_INSERT_ENTRIES = f"INSERT INTO entries ({_ENTRY})"
+_MOVE_SUMS = f"""ON CONFLICT (account_id, at, call_id, kind) DO UPDATE SET {
     ", ".join(
         f"{name} = excluded.{name}" for name in ("number", "balance", "charged", "refunded", "redeemed")
     )
@@ -98,6 +108,7 @@ ADD_USAGE = (
     " units = {0}.units + excluded.units"
 )
 _CHARGE, _REFUND, _REDEEM = int(EntryKind.CHARGE), int(EntryKind.REFUND), int(EntryKind.REDEEM)
+_in_order = attrgetter("at", "call_id", "kind")
 EMPTY = EntryRow(0, 0, b"", 0, 0, 0, 0, 0, 0, 0, 0)
 """Before the first entry of an account."""
 
@@ -156,7 +167,7 @@ def _decoded(rows: Sequence[Row]) -> Pending:
         for at, texts, _ in rows
         for call, kind, account, key, units in _entries_decoder.decode(texts)
     ]
-    return Pending(entries, [EndedCall(*end) for _, _, texts in rows for end in _ends_decoder.decode(texts)])
+    return Pending(entries, [end for _, _, texts in rows for end in _ends_decoder.decode(texts)])
 
 
 # ---- entries
@@ -167,70 +178,65 @@ async def add_entries(db: Transaction, new: Sequence[NewEntry]) -> None:
     by_account: defaultdict[int, list[NewEntry]] = defaultdict(list)
     for entry in new:
         by_account[entry.account_id].append(entry)
-    newest: dict[int, EntryRow] = {}
-    for row in await _newest(db, by_account):
-        before = newest.get(row.account_id)
-        if before is None or row.place > before.place:
-            newest[row.account_id] = row
-    rows: list[EntryRow] = []
-    for account_id, entries in by_account.items():
-        last = newest.get(account_id, EMPTY)
-        first_at = min(entry.at for entry in entries)
-        if last.at < first_at:
-            rows += _summed(last, entries)
+    last = await _last(db, by_account)
+    newer: list[Row] = []
+    older: list[Row] = []
+    for account_id, entries in sorted(by_account.items()):
+        base = last.get(account_id, EMPTY)
+        if base.at < min(entry.at for entry in entries):
+            newer += summed(base, entries)
         else:
-            later = await _from(db, account_id, first_at)
-            known = {row.place for row in later}
-            fresh = [entry for entry in entries if entry.place not in known]
-            base = await _before(db, account_id, first_at)
-            rows += _summed(base, [*later, *fresh]) if fresh else []
-    await with_rows(
-        db, f"INSERT INTO entries ({_ENTRY})", [msgspec.structs.astuple(row) for row in rows], _ADD_ENTRIES
-    )
+            older += await _merged(db, account_id, entries)
+    await db.with_rows(_INSERT_ENTRIES, newer, "", *_ENTRY_TYPES)
+    await db.with_rows(_INSERT_ENTRIES, older, _MOVE_SUMS, *_ENTRY_TYPES)
 
 
-def _summed(base: EntryRow, entries: Sequence[NewEntry]) -> list[EntryRow]:
-    """The entries of an account in order, each with the sums up to it; `base` is the one before."""
-    found = []
-    for entry in sorted(entries, key=_place) if len(entries) > 1 else entries:
-        base = after(base, entry)
-        found.append(base)
-    return found
+async def _merged(db: Queries, account_id: int, entries: Sequence[NewEntry]) -> list[Row]:
+    """Those of these entries that are not there, and the account's entries after the first of them."""
+    first_at = min(entry.at for entry in entries)
+    later = await _from(db, account_id, first_at)
+    known = {row.place for row in later}
+    fresh = [entry for entry in entries if entry.place not in known]
+    return summed(await _before(db, account_id, first_at), [*later, *fresh]) if fresh else []
 
 
-def _place(entry: NewEntry) -> Place:
-    return entry.place
-
-
-def after(base: EntryRow, entry: NewEntry) -> EntryRow:
-    """The entry with the sums up to it; `base` is the account's entry before it."""
-    kind, units = entry.kind, entry.units
+def summed(base: EntryRow, entries: Sequence[NewEntry]) -> list[Row]:
+    """The rows of an account's entries in order, each with the sums up to it, for `columns(EntryRow)`; `base`
+    is the entry before them."""
+    number, balance = base.number, base.balance
     charged, refunded, redeemed = base.charged, base.refunded, base.redeemed
-    if kind == _CHARGE:
-        charged -= units
-    elif kind == _REFUND:
-        refunded += units
-    elif kind == _REDEEM:
-        redeemed += units
-    number, balance = base.number + 1, base.balance + units
-    place = entry.account_id, entry.at, entry.call_id, kind, entry.key_id, units
-    return EntryRow(*place, number, balance, charged, refunded, redeemed)
+    rows: list[Row] = []
+    for entry in sorted(entries, key=_in_order) if len(entries) > 1 else entries:
+        kind, units = entry.kind, entry.units
+        number += 1
+        balance += units
+        if kind == _CHARGE:
+            charged -= units
+        elif kind == _REFUND:
+            refunded += units
+        elif kind == _REDEEM:
+            redeemed += units
+        place = entry.account_id, entry.at, entry.call_id, kind
+        rows.append((*place, entry.key_id, units, number, balance, charged, refunded, redeemed))
+    return rows
 
 
-async def _newest(db: Queries, accounts: Iterable[int]) -> list[EntryRow]:
-    """The entries of each account at its newest time. The materialized list has PostgreSQL look them up in
-    the index."""
-    rows = await with_rows(
-        db,
+async def _last(db: Transaction, accounts: Iterable[int]) -> dict[int, EntryRow]:
+    """The last entry of each account, with its time and its sums alone. One search of the index for each: the
+    subquery returns a single column, so the sums are one JSON array."""
+    rows = await db.with_rows(
         "WITH wanted (account_id) AS (",
-        [(account_id,) for account_id in accounts],
-        "), newest AS MATERIALIZED (SELECT account_id, (SELECT max(e.at) FROM entries e"
-        " WHERE e.account_id = wanted.account_id) AS at FROM wanted)"
-        f" SELECT {columns(EntryRow, 'e')} FROM newest"
-        " JOIN entries e ON e.account_id = newest.account_id AND e.at = newest.at",
-        "BIGINT",
+        [(account_id,) for account_id in sorted(accounts)],
+        f") SELECT account_id, (SELECT {_SUMS} FROM entries e WHERE e.account_id = wanted.account_id"
+        " ORDER BY e.at DESC, e.call_id DESC, e.kind DESC LIMIT 1) FROM wanted",
+        "bigint",
     )
-    return [entry_row(row) for row in rows]
+    found = {}
+    for account_id, text in rows:
+        if text is not None:
+            at, *sums = _sums_decoder.decode(text)
+            found[account_id] = EntryRow(account_id, at, b"", 0, 0, 0, *sums)
+    return found
 
 
 async def _from(db: Queries, account_id: int, at: int) -> list[EntryRow]:
@@ -269,19 +275,22 @@ async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
         counters[0] += 1
         counters[1] += end.ok
         counters[2] += end.units
-    await with_rows(
-        db,
+    await db.with_rows(
         "INSERT INTO site_hours (hour, channel, kind, bucket, calls, ok_calls, units)",
         [(*place, *counters) for place, counters in sorted(found.items())],
         f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {ADD_USAGE.format('site_hours')}",
-    )
+        "bigint", "text", *["bigint"] * 5,
+    )  # fmt: skip
 
 
 async def mark_stale(db: Transaction, days: Iterable[tuple[int, int]]) -> None:
     """Marks these days (day, account) to be written from their hours."""
-    await with_rows(
-        db, "INSERT INTO stale_days (day, account_id)", sorted(set(days)), "ON CONFLICT DO NOTHING"
-    )
+    await db.with_rows(
+        "INSERT INTO stale_days (day, account_id)",
+        sorted(set(days)),
+        "ON CONFLICT DO NOTHING",
+        "bigint", "bigint",
+    )  # fmt: skip
 
 
 async def stale(db: Queries, before_day: int, limit: int) -> list[tuple[int, int]]:
@@ -295,8 +304,7 @@ async def stale(db: Queries, before_day: int, limit: int) -> list[tuple[int, int
 
 async def write_days(db: Transaction, spans: Sequence[DaySpan]) -> None:
     """Writes these days as the sums of their hours. They are no longer stale."""
-    await with_rows(
-        db,
+    await db.with_rows(
         "WITH spans (account_id, day, first, past) AS (",
         [msgspec.structs.astuple(span) for span in spans],
         ") INSERT INTO usage_days (account_id, day, key_id, kind, calls, ok_calls, units, ms)"
@@ -307,14 +315,13 @@ async def write_days(db: Transaction, spans: Sequence[DaySpan]) -> None:
         " GROUP BY s.account_id, s.day, h.key_id, h.kind"
         " ON CONFLICT (account_id, day, key_id, kind) DO UPDATE SET"
         " calls = excluded.calls, ok_calls = excluded.ok_calls, units = excluded.units, ms = excluded.ms",
-        "BIGINT", "BIGINT", "BIGINT", "BIGINT",
+        "bigint", "bigint", "bigint", "bigint",
     )  # fmt: skip
-    await with_rows(
-        db,
+    await db.with_rows(
         "DELETE FROM stale_days WHERE (day, account_id) IN (",
         [(span.day, span.account_id) for span in spans],
         ")",
-        "BIGINT", "BIGINT",
+        "bigint", "bigint",
     )  # fmt: skip
 
 
