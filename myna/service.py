@@ -303,6 +303,7 @@ class Service:
             "/v1/task": {"GET": speech.task},
             "/v1/records": {"GET": speech.records},
             "/openai/v1/chat/completions": {"POST": relayed.chat_completions},
+            "/openai/v1/responses": {"POST": relayed.responses},
             "/openai/v1/completions": {"POST": relayed.completions},
             "/openai/v1/models": {"GET": models.list_all},
             MODEL_ROUTE: {"GET": models.one},

@@ -25,7 +25,7 @@ _ERRORS: Final = (b'{"error"', b'{"object":"error"', b'{"object": "error"')
 _ERROR_EVENTS: Final = tuple(b"data: " + error for error in _ERRORS)
 _FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"')
-_CLOSING: Final = (b"response.completed", b"response.incomplete", b"response.failed")
+_CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -44,7 +44,8 @@ class Observer(Protocol):
     """Reads the JSON of each event, and may replace what is sent for it."""
 
     def feed(self, data: bytes) -> bytes | None:
-        """What to send in place of this event; None: the event itself. Raises msgspec.DecodeError."""
+        """What to send in place of this event; None: the event itself. Raises msgspec.DecodeError and
+        BrokenEvents."""
 
 
 class EventRelay:
@@ -147,7 +148,7 @@ class EventRelay:
         if data == b"[DONE]":
             self.done = True
             return b""
-        if name == b"error" or data.startswith(_ERRORS):
+        if name in (b"error", b"response.failed") or data.startswith(_ERRORS):
             raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
         if not self.begun or at_end:
             _check(data)

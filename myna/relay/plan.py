@@ -12,6 +12,8 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.config import ConfigCache
 from myna.errors import InvalidRequest
+from myna.relay import answers
+from myna.relay.shapes import Passed, Shape, WithUsage
 from myna.routes import Route, RouteKind
 from myna.wire.body import decode
 from myna.wire.openai import CompletionRequest, EmbeddingsRequest, OpenAIChatRequest, RelayedRequest
@@ -51,10 +53,28 @@ class RelayPlan(Struct, frozen=True):
     instruction: str
     speaks: bool
 
+    def path_for(self, channel: Channel) -> str:
+        """The path to ask, below the base URL of this channel."""
+        return self.endpoint.path
+
     def body_for(self, channel: Channel) -> bytes:
         """The body to send to this channel."""
         model = routes.model_for(self.route, channel.model, self.model)
         return b'{"model":%b,%b' % (msgspec.json.encode(model), self.fields[1:])
+
+    def answer_of(self, channel: Channel, body: bytes) -> bytes:
+        """The whole answer, made from this channel's. Raises FailedAttempt."""
+        counted = self.prompt_tokens if self.endpoint.list_name == "choices" else None
+        return answers.checked(body, self.endpoint.list_name, counted)
+
+    def streamed(self, channel: Channel, body: bytes) -> bytes:
+        """The whole completion of a channel that was asked for a stream and does not stream. Raises
+        FailedAttempt."""
+        return answers.checked(body, self.endpoint.list_name, self.prompt_tokens)
+
+    def shape(self, answer_max_bytes: int) -> Shape:
+        """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
+        return WithUsage(self.prompt_tokens) if self.counts_usage else Passed()
 
 
 class Planner:
@@ -76,11 +96,11 @@ class Planner:
         config = self._config.current
         route = routes.find(config, self._config.settings, request.model, endpoint.kind)
         channels = self._channels.of_route(config, route)
-        streams, counts_usage, answers = False, False, 1
+        streams, counts_usage, choices = False, False, 1
         if isinstance(request, RelayedRequest):
             streams = bool(request.stream)
             counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
-            answers = request.n or 1
+            choices = request.n or 1
         messages = fields.get("messages", [])
         if isinstance(request, OpenAIChatRequest) and not messages:
             raise InvalidRequest("messages: must hold at least one message.")
@@ -96,7 +116,7 @@ class Planner:
             channels=channels,
             model=request.model,
             fields=msgspec.json.encode(passed),
-            units=min(route.units * answers, N_MAX_UNITS),
+            units=min(route.units * choices, N_MAX_UNITS),
             streams=streams,
             counts_usage=counts_usage,
             prompt_tokens=_prompt_tokens(fields),

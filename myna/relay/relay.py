@@ -33,7 +33,7 @@ from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.relay import answers
 from myna.relay.plan import RelayPlan
-from myna.relay.shapes import DONE, Passed, Shape, WithUsage
+from myna.relay.shapes import DONE
 from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamBroken, StreamedAnswer
 from myna.settings import Settings
 from myna.store.batch import Replayed
@@ -83,10 +83,8 @@ class Relay:
         caller: UnverifiedCaller,
         plan: Callable[[], RelayPlan],
         client: Client,
-        shape: Callable[[RelayPlan], Shape] | None = None,
     ) -> Response | ResponseStream:
-        """Answers a request. `plan` is called again if the configuration was stale. `shape` makes the shape
-        of a stream's events, that of chat completions by default. Raises MynaError."""
+        """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
         attempt = Attempt(self._ledger, caller)
         while attempt.outcome is None:
             async with attempt:
@@ -103,7 +101,8 @@ class Relay:
             async with attempt.outcome as call:
                 return await self._whole(call, planned, out)
         stores = attempt.outcome.repeatable
-        streamed = StreamedAnswer(out, (shape or _shape)(planned), self._headers, stores=stores)
+        shape = planned.shape(self._settings.answer_max_bytes)
+        streamed = StreamedAnswer(out, shape, self._headers, stores=stores)
         await self._streamed(attempt.outcome, planned, streamed)
         return out
 
@@ -144,7 +143,8 @@ class Relay:
     async def _whole(self, call: Call, plan: RelayPlan, out: ResponseStream) -> Response:
         async def attempt(channel: Channel, left_s: float) -> bytes:
             if channel.url == PARROT:
-                return answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
+                parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
+                return plan.answer_of(channel, parrot)
             return await self._request(plan, channel, left_s)
 
         try:
@@ -166,7 +166,7 @@ class Relay:
         try:
             answer = await self._http_client.request(
                 "POST",
-                channel.url.rstrip("/") + plan.endpoint.path,
+                channel.url.rstrip("/") + plan.path_for(channel),
                 headers=headers_of(channel),
                 body=plan.body_for(channel),
                 deadline_s=left_s,
@@ -176,8 +176,7 @@ class Relay:
             raise of_request(failure) from failure
         if answer.status != 200:
             raise of_status(answer, channel)
-        counted = plan.prompt_tokens if plan.endpoint.list_name == "choices" else None
-        return answers.checked(answer.body, plan.endpoint.list_name, counted)
+        return plan.answer_of(channel, answer.body)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]
@@ -248,10 +247,6 @@ class Relay:
         else:
             await call.keep(streamed.complete(last))
         return None
-
-
-def _shape(plan: RelayPlan) -> Shape:
-    return WithUsage(plan.prompt_tokens) if plan.counts_usage else Passed()
 
 
 def _fail(streamed: StreamedAnswer, error: MynaError) -> None:

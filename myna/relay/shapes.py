@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from myna.channels import Channel
 from myna.chat.han import han_count
 from myna.errors import MynaError
 from myna.http.responses import openai_error
@@ -17,9 +18,9 @@ DONE: Final = b"data: [DONE]\n\n"
 class Shape(Protocol):
     """The shape of one client's events."""
 
-    @property
-    def observer(self) -> Observer | None:
-        """Reads or translates the events of the channel; None: they pass on unparsed."""
+    def observer_for(self, channel: Channel) -> Observer | None:
+        """Reads or translates the events of this channel, which is asked next; None: they pass on
+        unparsed."""
 
     def last(self) -> bytes:
         """The events at the end of a complete answer. Called once."""
@@ -51,7 +52,8 @@ _chunk = msgspec.json.Decoder(_Chunk)
 class Passed:
     """Chat completions as the channel sends them, with `[DONE]` at the end."""
 
-    observer: Observer | None = None
+    def observer_for(self, channel: Channel) -> Observer | None:
+        return None
 
     def last(self) -> bytes:
         return DONE
@@ -65,11 +67,13 @@ class WithUsage(Passed):
     characters are counted."""
 
     def __init__(self, prompt_tokens: int) -> None:
-        self.observer = self
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
         self._first: _Chunk | None = None
         self._is_sent = False
+
+    def observer_for(self, channel: Channel) -> Observer:
+        return self
 
     def feed(self, data: bytes) -> None:
         """Reads an event. Raises msgspec.DecodeError."""

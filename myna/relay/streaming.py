@@ -117,7 +117,8 @@ class Passage:
         self._answer = answer
         self._plan = plan
         self._channel = channel
-        self._events = EventRelay(answer.shape.observer)
+        self._observer = answer.shape.observer_for(channel)
+        self._events = EventRelay(self._observer)
         self._whole: bytearray | None = None
         self._is_known = False  # whether the body is one JSON object or events
         self._flow = Flow()
@@ -157,7 +158,7 @@ class Passage:
             async with self._limit:
                 response = await http_client.request(
                     "POST",
-                    self._channel.url.rstrip("/") + self._plan.endpoint.path,
+                    self._channel.url.rstrip("/") + self._plan.path_for(self._channel),
                     headers=headers_of(self._channel, "text/event-stream, application/json"),
                     body=self._plan.body_for(self._channel),
                     deadline_s=left_s,
@@ -179,12 +180,11 @@ class Passage:
         if self._whole is None:
             self._answer.send(self._events.close())
             return
-        plan = self._plan
-        self._send_whole(answers.checked(bytes(self._whole), plan.endpoint.list_name, plan.prompt_tokens))
+        self._send_whole(self._plan.streamed(self._channel, bytes(self._whole)))
 
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
-        relay = EventRelay(self._answer.shape.observer, buffer_max_bytes=2 * WHOLE_MAX_BYTES)
+        relay = EventRelay(self._observer, buffer_max_bytes=2 * WHOLE_MAX_BYTES)
         events = answers.as_events(whole, with_usage=self._plan.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 

@@ -50,10 +50,17 @@ def decode(body: bytes, shape: type[T]) -> tuple[dict[str, Any], T]:
     if not isinstance(fields, dict):
         raise InvalidRequest("The body must be a JSON object, in braces.")
     _refuse_duplicates(body, fields)
+    return fields, convert(fields, shape)
+
+
+def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:
+    """The validated struct of a decoded object. `path` is where the body has the object, such as `items[2]`.
+    Raises InvalidRequest."""
     try:
-        return fields, msgspec.convert(fields, shape)
+        return msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(validation_errors.of_fields(fields, shape, error)) from None
+        message = validation_errors.of_fields(fields, shape, error)
+        raise InvalidRequest(f"{path}.{message}" if path else message) from None
 
 
 def ignored(fields: dict[str, Any], shape: type[Struct]) -> str:

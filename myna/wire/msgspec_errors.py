@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 _AT: Final = re.compile(r"(?P<message>.*) - at `\$\.?(?P<path>[^`]*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_EXPECTED: Final = r"Expected `(\w+)(?: \| null)?`"
+_EXPECTED: Final = r"Expected `(\w+(?: \| (?!null)\w+)*)(?: \| null)?`"
 _WRONG_TYPE: Final = re.compile(_EXPECTED + r", got `(\w+)`")
 _LIMIT: Final = re.compile(_EXPECTED + r" (.*)", re.DOTALL)
 _PATTERN: Final = "matching regex"
@@ -20,8 +20,9 @@ _TRUNCATED: Final = "Input data was truncated"
 
 class FieldError(NamedTuple):
     """A ValidationError. `path` is such as `deep.words[0]`, empty for the whole object; for a missing or an
-    unknown field it is that of the object. `expected` and `got` are msgspec's names of JSON types; `limit` is
-    what else the value must be, such as `of length <= 3`."""
+    unknown field it is that of the object. `expected` and `got` are msgspec's names of JSON types, of which
+    `expected` may have several, such as `str | array`; `limit` is what else the value must be, such as
+    `of length <= 3`."""
 
     message: str
     path: str = ""

@@ -80,8 +80,7 @@ def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> str:
     if error.got:
         return f"{path}: {_wrong_type(error.expected, error.got, fields.get(path))}."
     if error.limit:
-        expected = _TYPES.get(error.expected, error.expected)
-        return f"{cut(path)}: {cut(f'must be {expected} {error.limit}')}."
+        return f"{cut(path)}: {cut(f'must be {_named(error.expected)} {error.limit}')}."
     return f"{cut(path)}: {cut(error.message)}."
 
 
@@ -137,10 +136,15 @@ def _choices(shape: type, name: str) -> str:
 
 def _wrong_type(expected: str, got: str, value: Any) -> str:
     """A number in place of a string is shown as a string."""
-    message = f"must be {_TYPES.get(expected, expected)}, not {_TYPES.get(got, got)}"
+    message = f"must be {_named(expected)}, not {_named(got)}"
     if expected == "str" and _is_short_number(value):
         return f'{message}; send "{_shown(value)}"'
     return message
+
+
+def _named(types: str) -> str:
+    """msgspec's names of types, separated by ` | `, as words."""
+    return " or ".join(_TYPES.get(name, name) for name in types.split(" | "))
 
 
 def _is_short_number(value: Any) -> bool:

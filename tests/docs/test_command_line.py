@@ -14,8 +14,8 @@ from tests.docs.pages import DOCS, PAGES, README, ROOT, code, commands, fences, 
 
 _TOKEN = re.compile(r"\[[^\]]*\]|--\S+(?: [A-Z]+…?)?|[A-Z]+…?")
 OTHER_PROGRAMS = {
-    "cd", "cp", "curl", "docker", "echo", "journalctl", "npm", "ollama", "printf", "python", "python3",
-    "sudo", "systemctl",
+    "aider", "cd", "cp", "curl", "docker", "echo", "journalctl", "llm", "npm", "ollama", "printf", "python",
+    "python3", "sgpt", "sudo", "systemctl",
 }  # fmt: skip
 
 

@@ -105,6 +105,13 @@ def test_the_last_event_of_responses_is_kept_for_the_end() -> None:
     assert relay.close() == b"" and relay.last == last and relay.finished
 
 
+def test_a_failed_response_breaks_the_stream() -> None:
+    relay = EventRelay()
+    relay.feed(b'event: response.created\ndata: {"type": "response.created"}\n\n')
+    with pytest.raises(BrokenEvents):
+        relay.feed(b'event: response.failed\ndata: {"type": "response.failed"}\n\n')
+
+
 class Doubler:
     """Sends each event twice."""
 

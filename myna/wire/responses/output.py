@@ -1,0 +1,136 @@
+"""Members and output items of a response, whole or streamed."""
+
+from typing import Any, Literal
+
+from myna.wire.responses.completion import ChatUsage
+from myna.wire.responses.items import REASONING_ID_PREFIX
+
+Status = Literal["in_progress", "completed", "incomplete"]
+PartKind = Literal["output_text", "refusal", "reasoning_text"]
+
+ID_PREFIX = "resp_"
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Finish reasons of a chat whose answer is not complete."""
+
+
+def request_members(request: dict[str, Any], response_id: str, created_at: int) -> dict[str, Any]:
+    """The members of a response that are known before the answer. `request` is the valid body."""
+    reasoning = request.get("reasoning") or {}
+    text = request.get("text") or {}
+    parallel = request.get("parallel_tool_calls")
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "background": False,
+        "instructions": request.get("instructions"),
+        "max_output_tokens": request.get("max_output_tokens"),
+        "metadata": request.get("metadata") or {},
+        "model": request["model"],
+        "parallel_tool_calls": parallel if parallel is not None else True,
+        "previous_response_id": None,
+        "reasoning": {"effort": reasoning.get("effort"), "summary": None},
+        "store": False,
+        "temperature": request.get("temperature"),
+        "text": {**text, "format": text.get("format") or {"type": "text"}},
+        "tool_choice": request.get("tool_choice") or "auto",
+        "tools": [{"parameters": None, "strict": None, **tool} for tool in request.get("tools") or []],
+        "top_p": request.get("top_p"),
+        "truncation": "disabled",
+        "user": request.get("user"),
+    }
+
+
+def answer_members(status: str, output: list[Any], usage: ChatUsage | None) -> dict[str, Any]:
+    """The other members, which the answer changes. `status` is the response's."""
+    return {
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "output": output,
+        "usage": usage and usage_of(usage),
+    }
+
+
+def ended_members(finish_reason: str | None, output: list[Any], usage: ChatUsage | None) -> dict[str, Any]:
+    """The members of an answer that has ended."""
+    members = answer_members(status_of(finish_reason), output, usage)
+    if finish_reason in _INCOMPLETE:
+        members["incomplete_details"] = {"reason": _INCOMPLETE[finish_reason]}
+    return members
+
+
+def status_of(finish_reason: str | None) -> Status:
+    """The status of a response, or of its last item, whose chat ended for this reason."""
+    return "incomplete" if finish_reason in _INCOMPLETE else "completed"
+
+
+def usage_of(usage: ChatUsage) -> dict[str, Any]:
+    """The usage of a response."""
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    return {
+        "input_tokens": input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": (prompt and prompt.cached_tokens) or 0,
+            "cache_write_tokens": (prompt and prompt.cache_write_tokens) or 0,
+        },
+        "output_tokens": output_tokens,
+        "output_tokens_details": {
+            "reasoning_tokens": (completion and completion.reasoning_tokens) or 0,
+        },
+        "total_tokens": input_tokens + output_tokens,
+    }
+
+
+def part(kind: PartKind, text: str) -> dict[str, Any]:
+    """A part of an item's content."""
+    match kind:
+        case "output_text":
+            return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+        case "refusal":
+            return {"type": kind, "refusal": text}
+        case "reasoning_text":
+            return {"type": kind, "text": text}
+
+
+def message(item_id: str, parts: list[Any], status: Status) -> dict[str, Any]:
+    """A message of the assistant."""
+    return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": parts}
+
+
+def reasoning(item_id: str, parts: list[Any], status: Status) -> dict[str, Any]:
+    """What the model thought before it answered."""
+    return {"id": item_id, "type": "reasoning", "summary": [], "status": status, "content": parts}
+
+
+def function_call(item_id: str, call_id: str, name: str, arguments: str, status: Status) -> dict[str, Any]:
+    """A call of a function. `arguments` is JSON."""
+    return {
+        "id": item_id,
+        "type": "function_call",
+        "status": status,
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+    }
+
+
+class ItemIds:
+    """Ids of a response's items, made from the response's id and the place of the item."""
+
+    def __init__(self, response_id: str) -> None:
+        self._name = response_id.removeprefix(ID_PREFIX)
+
+    def message(self, place: int) -> str:
+        return f"msg_{self._name}_{place}"
+
+    def reasoning(self, place: int) -> str:
+        return f"{REASONING_ID_PREFIX}{self._name}_{place}"
+
+    def function_call(self, place: int) -> str:
+        return f"fc_{self._name}_{place}"
+
+    def call(self, place: int) -> str:
+        """For a server that gives its call no id."""
+        return f"call_{self._name}_{place}"

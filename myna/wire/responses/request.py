@@ -1,0 +1,167 @@
+"""The body of POST /responses as the body of POST /chat/completions."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from myna.errors import InvalidRequest
+from myna.wire.body import convert
+from myna.wire.responses.items import messages_of
+
+FUNCTIONS_ONLY = "this service has function tools only"
+STATELESS = "this service is stateless and keeps no responses"
+
+
+class TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
+    """Free text."""
+
+
+class JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class JsonSchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
+    """JSON that matches a schema."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextOptions(Struct, frozen=True):
+    """How the text of the answer looks."""
+
+    format: TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
+    verbosity: str | None = None
+
+
+class Reasoning(Struct, frozen=True):
+    """How much a reasoning model thinks."""
+
+    effort: str | None = None
+
+
+class FunctionTool(Struct, frozen=True):
+    """A function that the model may call. Chat completions nest these fields in `function`."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ChosenFunction(Struct, frozen=True):
+    """The only function that the model must call."""
+
+    type: Literal["function"]
+    name: str
+
+
+class ResponsesRequest(Struct, frozen=True):
+    """POST /responses. All other fields are ignored.
+
+    `include`, `truncation`, `service_tier`, `prompt_cache_key`, `safety_identifier`, `max_tool_calls` and
+    `top_logprobs` are among those: they don't change what a stateless service without built-in tools answers.
+    `metadata` is repeated in the response and not sent to the model.
+    """
+
+    model: str
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    max_output_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    prompt: Any = None
+
+
+def to_chat(fields: dict[str, Any]) -> dict[str, Any]:
+    """The body for POST /chat/completions. A stream asks for its usage.
+
+    Raises InvalidRequest, whose message begins with the name of the field.
+    """
+    request = convert(fields, ResponsesRequest)
+    _refuse_state(request)
+    tools = [_tool(tool, f"tools[{number}]") for number, tool in enumerate(request.tools or [])]
+    chat: dict[str, Any] = {
+        "model": request.model,
+        "messages": messages_of(request.instructions, request.input),
+        "tools": tools or None,
+        "tool_choice": _tool_choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "max_completion_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "user": request.user,
+        "stream": request.stream,
+    }
+    if request.stream:
+        chat["stream_options"] = {"include_usage": True}
+    if request.reasoning is not None:
+        chat["reasoning_effort"] = request.reasoning.effort
+    if request.text is not None:
+        chat["response_format"] = _response_format(request.text)
+        chat["verbosity"] = request.text.verbosity
+    return {name: value for name, value in chat.items() if value is not None}
+
+
+def _refuse_state(request: ResponsesRequest) -> None:
+    if request.store:
+        raise InvalidRequest(f"store: must be false; {STATELESS}.")
+    if request.background:
+        raise InvalidRequest(f"background: must be false; {STATELESS}.")
+    if request.previous_response_id is not None:
+        raise InvalidRequest(f"previous_response_id: {STATELESS}; send the earlier items in input.")
+    if request.conversation is not None:
+        raise InvalidRequest(f"conversation: {STATELESS}; send the earlier items in input.")
+    if request.prompt is not None:
+        raise InvalidRequest(
+            "prompt: this service is stateless and keeps no prompts; send instructions and input."
+        )
+
+
+def _tool(tool: dict[str, Any], path: str) -> dict[str, Any]:
+    kind = tool.get("type")
+    if kind != "function":
+        shown = f'"{kind[:40]}"' if isinstance(kind, str) else "something else"
+        raise InvalidRequest(f'{path}.type: must be "function", not {shown}; {FUNCTIONS_ONLY}.')
+    function = convert(tool, FunctionTool, path)
+    return {"type": "function", "function": _given(function)}
+
+
+def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    if choice is None or choice in ("none", "auto", "required"):
+        return choice
+    if isinstance(choice, str):
+        raise InvalidRequest('tool_choice: must be "none", "auto", "required" or a function.')
+    if choice.get("type") != "function":
+        raise InvalidRequest(f'tool_choice.type: must be "function"; {FUNCTIONS_ONLY}.')
+    return {"type": "function", "function": {"name": convert(choice, ChosenFunction, "tool_choice").name}}
+
+
+def _response_format(text: TextOptions) -> dict[str, Any] | None:
+    match text.format:
+        case JsonObjectFormat():
+            return {"type": "json_object"}
+        case JsonSchemaFormat() as schema:
+            return {"type": "json_schema", "json_schema": _given(schema)}
+        case _:
+            return None
+
+
+def _given(struct: Struct) -> dict[str, Any]:
+    """The fields of the struct that are not null."""
+    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
+    return {name: value for name, value in values if value is not None}

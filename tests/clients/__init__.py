@@ -1,0 +1,1 @@
+"""Real clients of OpenAI's API against /openai/v1."""

@@ -1,0 +1,67 @@
+"""A service for the clients, and the environment in which they find it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.rig.commands import CommandLine
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+
+
+@pytest.fixture(scope="session")
+def service(
+    session_upstream: Upstream, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A service with a chat upstream, shared by all clients."""
+    running = Service(
+        tmp_path_factory.mktemp("service"),
+        commands,
+        chat_url=session_upstream.url,
+        chat_key=session_upstream.key,
+        chat_model=session_upstream.model,
+        speech="none",
+    ).start()
+    yield running
+    assert running.command("audit", "--json").code == 0
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def client_env(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Environment variables by which a client finds the service, with settings that keep programs from asking
+    questions and from connecting to other services."""
+    home = tmp_path_factory.mktemp("home")
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "OPENAI_BASE_URL": f"{service.root_url}/openai/v1",
+        "OPENAI_API_KEY": service.account(units=1_000_000).key().plain,
+        "NO_PROXY": "127.0.0.1",
+        "PYTHONIOENCODING": "utf-8",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "CACHE_PATH": str(home / "sgpt-cache"),
+        "CHAT_CACHE_PATH": str(home / "sgpt-chat-cache"),
+        "AIDER_GIT": "false",
+        "AIDER_YES_ALWAYS": "true",
+        "AIDER_CHECK_UPDATE": "false",
+        "AIDER_ANALYTICS_DISABLE": "true",
+        "AIDER_SHOW_MODEL_WARNINGS": "false",
+    }
+
+
+@pytest.fixture
+def chat_upstream(session_upstream: Upstream) -> Upstream:
+    """The upstream of the service, reset: it echoes and has recorded no requests."""
+    session_upstream.forget()
+    return session_upstream
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty working folder for a program."""
+    made = tmp_path / "work"
+    made.mkdir()
+    return made

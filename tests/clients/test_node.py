@@ -1,0 +1,80 @@
+"""openai-node and the AI SDK: whole answers, streams, tools and structured output."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.rig.node_client import CLIENTS, NodeJsClient
+
+HELLO = "hello 世界"
+
+
+def returned(script: str, node_client: NodeJsClient, env: Mapping[str, str]) -> dict[str, Any]:
+    source = (CLIENTS / script).read_text(encoding="utf-8")
+    found = json.loads(node_client.execute(source, env))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture(scope="session")
+def openai_node(node_client: NodeJsClient, client_env: Mapping[str, str]) -> dict[str, Any]:
+    """What each way of `openai.mjs` returned."""
+    return returned("openai.mjs", node_client, client_env)
+
+
+@pytest.fixture(scope="session")
+def ai_sdk(node_client: NodeJsClient, client_env: Mapping[str, str]) -> dict[str, Any]:
+    """What each way of `ai_sdk.mjs` returned, by API."""
+    return returned("ai_sdk.mjs", node_client, client_env)
+
+
+def test_openai_node_lists_the_models(openai_node: dict[str, Any]) -> None:
+    assert {"svc-agent", "svc-chat"} <= set(openai_node["models"])
+
+
+def test_openai_node_chats(openai_node: dict[str, Any]) -> None:
+    assert openai_node["chat"] == openai_node["chatStream"] == {"text": HELLO, "total": 33}
+
+
+def test_openai_node_calls_a_function_by_chat(openai_node: dict[str, Any]) -> None:
+    assert openai_node["chatTools"] == "It rains."
+
+
+def test_openai_node_gets_a_response(openai_node: dict[str, Any]) -> None:
+    assert openai_node["responses"] == {"text": HELLO, "status": "completed", "total": 33}
+    assert openai_node["responsesStream"] == {"text": HELLO, "deltas": HELLO, "status": "completed"}
+
+
+def test_openai_node_calls_a_function_by_responses(openai_node: dict[str, Any]) -> None:
+    assert openai_node["responsesTools"] == {
+        "name": "weather",
+        "arguments": '{"city":"Oslo"}',
+        "text": "It rains.",
+    }
+
+
+def test_openai_node_gets_structured_output(openai_node: dict[str, Any]) -> None:
+    assert openai_node["chatFormat"] == openai_node["responsesFormat"] == {"city": "Oslo"}
+
+
+def test_openai_node_names_the_field_that_a_stateless_service_refuses(openai_node: dict[str, Any]) -> None:
+    error = openai_node["stored"]["error"]
+    assert (error["class"], error["status"], error["param"]) == ("BadRequestError", 400, "store")
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+def test_the_ai_sdk_works_by_each_api(ai_sdk: dict[str, Any], api: str) -> None:
+    by = ai_sdk[api]
+    assert by["text"] == HELLO
+    assert by["stream"] == {"text": HELLO, "finishReason": "stop", "steps": 1, "total": 33}
+    assert by["tools"]["text"] == "It rains in Oslo."
+    assert by["tools"]["steps"] == 2
+    assert by["object"] == {"city": "Oslo"}
+    assert by["conversation"] == "again"
+
+
+def test_the_ai_sdk_shows_how_to_have_a_conversation_without_stored_answers(ai_sdk: dict[str, Any]) -> None:
+    assert "store: false" in ai_sdk["responses"]["storedConversation"]["error"]
+    assert ai_sdk["chat"]["storedConversation"] == "again"

@@ -1,0 +1,182 @@
+"""POST /openai/v1/responses: translated for one channel, passed on to another; charged as a chat is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller
+from tests.conformance.conftest import CallerMaker
+from tests.rig.calls import Answer, call
+from tests.rig.scripted_answers import RESPONSE_ID
+from tests.rig.service import Service
+from tests.rig.sse import EventReader
+from tests.rig.upstream import Upstream
+
+PATH = "/openai/v1/responses"
+MODELS = {"svc-chat": "translated", "by-responses": "passed on"}
+"""The models of these tests: the channel of the second one has the endpoint."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def responses_channel(service: Service, session_upstream: Upstream) -> Iterator[None]:
+    service.cli("channel", "add", "chat", "responder", session_upstream.url, "--responses", "yes")
+    service.cli("route", "add", "by-responses", "--channel", "responder", "--units", "1")
+    yield
+    service.cli("route", "remove", "by-responses")
+    service.cli("channel", "remove", "responder")
+
+
+@pytest.fixture(params=MODELS, ids=MODELS.values())
+def model(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def fresh_caller(new_caller: CallerMaker, chat_upstream: Upstream) -> Caller:
+    return new_caller(units=1000)
+
+
+def respond(caller: Caller, model: str, text: Any = "hello", headers: Any = None, **fields: Any) -> Answer:
+    data = {"model": model, "input": text} | fields
+    return call("POST", caller.service.root_url + PATH, key=caller.key.plain, data=data, headers=headers)
+
+
+def stream(caller: Caller, model: str, text: str = "hello", headers: Any = None) -> EventReader:
+    data = {"model": model, "input": text, "stream": True}
+    return EventReader(caller.service.root_url + PATH, caller.key.plain, data, headers)
+
+
+def said(response: Any) -> str:
+    return str(response["output"][0]["content"][0]["text"])
+
+
+def test_a_whole_response_is_charged_and_says_what_it_cost(fresh_caller: Caller, model: str) -> None:
+    answer = respond(fresh_caller, model)
+    assert answer.status == 200, answer
+    assert (said(answer.json), answer.json["status"]) == ("hello", "completed")
+    assert answer.json["usage"]["total_tokens"] == 33
+    assert answer.headers["x-units-cost"] == "1"
+    assert answer.headers["x-myna-channel"]
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_a_stream_ends_with_the_completed_response(fresh_caller: Caller, model: str) -> None:
+    with stream(fresh_caller, model) as reader:
+        reader.rest()
+    assert reader.ended
+    assert reader.headers["content-type"].startswith("text/event-stream")
+    first, *_, last = reader.chunks
+    assert (first["type"], last["type"]) == ("response.created", "response.completed")
+    assert said(last["response"]) == "hello"
+    assert last["response"]["usage"]["total_tokens"] == 33
+    assert b"[DONE]" not in reader.raw
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_a_channel_with_the_endpoint_gets_the_request_as_it_is(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    assert respond(fresh_caller, "by-responses", temperature=0, extra=[1]).json["id"] == RESPONSE_ID
+    (request,) = chat_upstream.requests
+    assert request.path.endswith("/v1/responses")
+    assert request.json == {
+        "model": "by-responses",
+        "input": "hello",
+        "temperature": 0,
+        "extra": [1],
+        "store": False,
+    }
+
+
+def test_another_channel_gets_a_chat(fresh_caller: Caller, chat_upstream: Upstream) -> None:
+    assert respond(fresh_caller, "svc-chat", instructions="Be brief.", metadata={"a": "b"}).status == 200
+    (request,) = chat_upstream.requests
+    assert request.path.endswith("/v1/chat/completions")
+    assert request.json == {
+        "model": chat_upstream.model,
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
+        "stream": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"store": True}, "store"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"input": 5}, "input"),
+    ],
+)
+def test_what_needs_state_is_refused_whichever_channel_answers(
+    fresh_caller: Caller, model: str, chat_upstream: Upstream, fields: dict[str, Any], param: str
+) -> None:
+    answer = respond(fresh_caller, model, **fields)
+    assert answer.status == 400
+    assert answer.json["error"]["param"] == param
+    assert chat_upstream.requests == []
+    assert fresh_caller.stats() == UNCHARGED
+
+
+FAULTS = {
+    "svc-chat": ("status:500", "close", "not-chat", "broken", "list", "garbage"),
+    "by-responses": ("status:500", "close", "not-chat", "broken", "list", "garbage", "failed"),
+}
+
+
+@pytest.mark.parametrize(("model", "fault"), [(model, fault) for model in MODELS for fault in FAULTS[model]])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_failure_before_the_first_event_is_refunded(
+    fresh_caller: Caller, model: str, fault: str, streams: bool
+) -> None:
+    answer = respond(fresh_caller, model, f"fault={fault}", stream=streams)
+    assert answer.status == 500
+    assert answer.json["error"]["type"] == "upstream_error"
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_a_channel_with_the_endpoint_must_stream_a_stream(fresh_caller: Caller) -> None:
+    """The upstream answers POST /responses with the JSON of a completion here."""
+    answer = respond(fresh_caller, "by-responses", "fault=count", stream=True)
+    assert answer.status == 500
+    assert fresh_caller.stats() == REFUNDED
+
+
+@pytest.mark.parametrize("fault", ["error-later", "cut-stream", "no-end", "html-later"])
+def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
+    fresh_caller: Caller, fault: str
+) -> None:
+    with stream(fresh_caller, "svc-chat", f"fault={fault}") as reader:
+        reader.rest()
+    assert not reader.ended
+    assert reader.chunks[-1]["type"] == "response.failed"
+    assert reader.chunks[-1]["response"]["error"]["code"] == "server_error"
+    assert b"/srv/upstream.py" not in reader.raw
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
+    chat_upstream.withholds_usage = True
+    with stream(fresh_caller, "svc-chat", "一二三") as reader:
+        reader.rest()
+    usage = reader.chunks[-1]["response"]["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
+
+
+def test_a_channel_that_does_not_stream_is_translated_too(fresh_caller: Caller) -> None:
+    with stream(fresh_caller, "svc-chat", "fault=whole") as reader:
+        reader.rest()
+    assert reader.chunks[-1]["type"] == "response.completed"
+    assert said(reader.chunks[-1]["response"]) == "fault=whole"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_retry_gets_the_stored_response(fresh_caller: Caller, model: str, streams: bool) -> None:
+    headers = {"Idempotency-Key": "one"}
+    first = respond(fresh_caller, model, headers=headers, stream=streams)
+    second = respond(fresh_caller, model, headers=headers, stream=streams)
+    assert first.status == second.status == 200
+    assert first.body == second.body
+    assert fresh_caller.stats() == DELIVERED

@@ -1,0 +1,73 @@
+"""Answers of the upstream that depend on the request: calls of its tools, and those of POST /responses."""
+
+import json
+from typing import Any
+
+from tests.rig.event_streams import DONE, USAGE, chunk, event
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+RESPONSE_ID = "resp_of_the_upstream"
+RESPONSE_USAGE = {
+    "input_tokens": 11,
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens": 22,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 33,
+}
+
+
+def tool_answer(request: dict[str, Any], arguments: str) -> tuple[bytes, str]:
+    """A call of the first tool of a chat. After the tool's output: that output as the answer. Returns the
+    body and its media type."""
+    *_, last = request["messages"]
+    finish = "stop" if last["role"] == "tool" else "tool_calls"
+    if last["role"] == "tool":
+        message: dict[str, Any] = {"role": "assistant", "content": last["content"]}
+    else:
+        function = {"name": request["tools"][0]["function"]["name"], "arguments": arguments}
+        call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    if request.get("stream"):
+        model = request["model"]
+        usage = event(chunk(model, {}) | {"choices": [], "usage": USAGE})
+        parts = [event(chunk(model, message)), event(chunk(model, {}, finish)), usage, DONE]
+        return b"".join(parts), EVENTS
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    completion = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request["model"]}
+    return json.dumps({**completion, "choices": [choice], "usage": USAGE}).encode(), JSON
+
+
+def response_answer(request: dict[str, Any], text: str, status: str = "completed") -> tuple[bytes, str]:
+    """A response that says the text, whole or as the events that are needed to know it."""
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    whole = {
+        "id": RESPONSE_ID,
+        "object": "response",
+        "created_at": 1,
+        "status": status,
+        "error": {"code": "server_error", "message": "at /srv/upstream.py"} if status == "failed" else None,
+        "incomplete_details": None,
+        "model": request["model"],
+        "output": [item],
+        "parallel_tool_calls": True,
+        "store": request.get("store", True),
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": RESPONSE_USAGE,
+    }
+    if not request.get("stream"):
+        return json.dumps(whole).encode(), JSON
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "error": None}
+    at = {"item_id": "msg_1", "output_index": 0}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.content_part.added", **at, "content_index": 0, "part": {**part, "text": ""}},
+        {"type": "response.output_text.delta", **at, "content_index": 0, "delta": text, "logprobs": []},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": f"response.{status}", "response": whole},
+    ]
+    numbered = [{**each, "sequence_number": number} for number, each in enumerate(events)]
+    return b"".join(b"event: %b\n" % each["type"].encode() + event(each) for each in numbered), EVENTS

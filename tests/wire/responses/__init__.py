@@ -1,0 +1,1 @@
+"""The translation of responses to chat completions and back."""

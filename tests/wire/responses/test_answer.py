@@ -1,0 +1,203 @@
+"""A chat completion becomes a response that openai-python's types accept."""
+
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from myna.wire.responses.answer import to_response
+from myna.wire.responses.completion import UnusableAnswer
+from tests.wire.responses.stream import CREATED_AT, REQUEST, RESPONSE_ID
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
+
+
+def response(
+    message: dict[str, Any],
+    finish_reason: str | None = "stop",
+    request: dict[str, Any] = REQUEST,
+    **more: Any,
+) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
+    translated = to_response({"choices": [choice], **more}, request, RESPONSE_ID, CREATED_AT)
+    Response.model_validate(translated)
+    return translated
+
+
+def test_a_text_becomes_a_message() -> None:
+    translated = response({"content": "Hello!"})
+    assert translated == {
+        "id": "resp_abc",
+        "object": "response",
+        "created_at": CREATED_AT,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "background": False,
+        "instructions": "Be brief.",
+        "max_output_tokens": 50,
+        "metadata": {"a": "b"},
+        "model": "svc-chat",
+        "output": [
+            {
+                "id": "msg_abc_0",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}],
+            }
+        ],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None},
+        "store": False,
+        "temperature": None,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": REQUEST["tools"],
+        "top_p": None,
+        "truncation": "disabled",
+        "usage": None,
+        "user": None,
+    }
+    assert Response.model_validate(translated).output_text == "Hello!"
+
+
+def test_reasoning_a_text_a_refusal_and_calls_become_items_in_this_order() -> None:
+    message = {
+        "content": "Let me look.",
+        "refusal": "Not there.",
+        "reasoning_content": "Hm.",
+        "tool_calls": [CALL, {"type": "function", "function": {"name": "now", "arguments": "{}"}}],
+    }
+    assert response(message, "tool_calls")["output"] == [
+        {
+            "id": "rs_abc_0",
+            "type": "reasoning",
+            "summary": [],
+            "status": "completed",
+            "content": [{"type": "reasoning_text", "text": "Hm."}],
+        },
+        {
+            "id": "msg_abc_1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [
+                {"type": "output_text", "text": "Let me look.", "annotations": [], "logprobs": []},
+                {"type": "refusal", "refusal": "Not there."},
+            ],
+        },
+        {
+            "id": "fc_abc_2",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": "call_1",
+            "name": "weather",
+            "arguments": '{"city":"Oslo"}',
+        },
+        {
+            "id": "fc_abc_3",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": "call_abc_3",
+            "name": "now",
+            "arguments": "{}",
+        },
+    ]
+
+
+def test_reasoning_may_have_either_of_its_two_names() -> None:
+    assert response({"reasoning": "Hm."}) == response({"reasoning_content": "Hm."})
+
+
+def test_an_empty_answer_has_no_items() -> None:
+    assert response({"content": ""}, "length")["output"] == []
+    assert response({"content": None})["output"] == []
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "status", "reason"),
+    [
+        ("stop", "completed", None),
+        ("tool_calls", "completed", None),
+        (None, "completed", None),
+        ("length", "incomplete", "max_output_tokens"),
+        ("content_filter", "incomplete", "content_filter"),
+    ],
+)
+def test_the_reason_of_the_end_becomes_the_status(
+    finish_reason: str | None, status: str, reason: str | None
+) -> None:
+    translated = response({"content": "Hello", "reasoning_content": "Hm."}, finish_reason)
+    assert translated["status"] == status
+    assert translated["incomplete_details"] == (reason and {"reason": reason})
+    assert [item["status"] for item in translated["output"]] == ["completed", status]
+
+
+def test_usage_is_renamed() -> None:
+    usage = {
+        "prompt_tokens": 11,
+        "completion_tokens": 22,
+        "total_tokens": 33,
+        "prompt_tokens_details": {"cached_tokens": 5, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 7},
+    }
+    assert response({"content": "Hello!"}, usage=usage)["usage"] == {
+        "input_tokens": 11,
+        "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 0},
+        "output_tokens": 22,
+        "output_tokens_details": {"reasoning_tokens": 7},
+        "total_tokens": 33,
+    }
+
+
+def test_usage_may_have_no_details() -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": None, "prompt_tokens_details": None}
+    assert response({"content": "Hello!"}, usage=usage)["usage"] == {
+        "input_tokens": 11,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 11,
+    }
+
+
+def test_the_response_repeats_the_request() -> None:
+    given = {
+        "model": "svc-chat",
+        "input": "hello",
+        "instructions": None,
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low"},
+        "temperature": 0,
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+        "tool_choice": {"type": "function", "name": "weather"},
+        "tools": [{"type": "function", "name": "weather"}],
+        "top_p": 0.5,
+        "user": "u",
+    }
+    translated = response({"content": "Hello!"}, request=given)
+    same = given.keys() - {"input", "reasoning", "tools"}
+    assert {name: translated[name] for name in same} == {name: given[name] for name in same}
+    assert translated["reasoning"] == {"effort": "low", "summary": None}
+    assert translated["tools"] == [
+        {"type": "function", "name": "weather", "parameters": None, "strict": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{"index": 0, "finish_reason": "stop"}]},
+        {"choices": [{"message": {"content": 17}}]},
+        {"choices": [{"message": {"tool_calls": [{"function": {"arguments": {}}}]}}]},
+        {"choices": "x"},
+        {"error": {"message": "no"}},
+    ],
+)
+def test_another_answer_is_unusable(completion: dict[str, Any]) -> None:
+    with pytest.raises(UnusableAnswer):
+        to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)

@@ -1,0 +1,314 @@
+"""Chunks of a chat become events that openai-python's types accept and its client accumulates."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myna.wire.responses.answer import to_response
+from myna.wire.responses.completion import UnusableAnswer
+from tests.wire.responses.stream import (
+    CREATED_AT,
+    REQUEST,
+    RESPONSE_ID,
+    accumulated,
+    chunk,
+    parsed,
+    translated,
+    translator,
+    usage,
+)
+
+BEGIN = ["created", "in_progress"]
+
+
+def call(
+    index: int | None, call_id: str | None = None, name: str | None = None, arguments: str | None = None
+) -> Any:
+    return {
+        "index": index,
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+def test_a_text_becomes_one_message() -> None:
+    chunks = [
+        chunk(role="assistant", content=""),
+        chunk(content="Hel"),
+        chunk(content="lo\u2028!"),
+        chunk("stop"),
+    ]
+    events = parsed(translated([*chunks, usage(11, 22)]))
+    assert kinds(events) == [
+        *BEGIN,
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    part = {"type": "output_text", "text": "Hello\u2028!", "annotations": [], "logprobs": []}
+    at = {"item_id": "msg_abc_0", "output_index": 0, "content_index": 0}
+    assert events[2]["item"] == {
+        "id": "msg_abc_0",
+        "type": "message",
+        "role": "assistant",
+        "status": "in_progress",
+        "content": [],
+    }
+    assert events[3]["part"] == part | {"text": ""}
+    assert [event["delta"] for event in events[4:6]] == ["Hel", "lo\u2028!"]
+    assert events[6]["text"] == part["text"]
+    assert events[7]["part"] == part
+    assert all(event | at == event for event in events[3:8])
+    assert events[8]["item"] == events[2]["item"] | {"status": "completed", "content": [part]}
+
+
+def test_the_response_is_whole_at_the_beginning_and_at_the_end() -> None:
+    events = parsed(translated([chunk(content="Hello!"), chunk("stop"), usage(11, 22)]))
+    message = {"content": "Hello!"}
+    completion = {"choices": [{"message": message, "finish_reason": "stop"}], **usage(11, 22)}
+    completion["choices"] = [{"message": message, "finish_reason": "stop"}]
+    whole = to_response(completion, REQUEST, RESPONSE_ID, CREATED_AT)
+    assert events[-1]["response"] == whole
+    begun = whole | {"status": "in_progress", "output": [], "usage": None}
+    assert events[0]["response"] == events[1]["response"] == begun
+
+
+def test_parts_of_calls_may_alternate() -> None:
+    chunks = [
+        chunk(content="Let me look."),
+        chunk(tool_calls=[call(0, "call_1", "weather", "")]),
+        chunk(tool_calls=[call(0, None, None, '{"city":')]),
+        chunk(tool_calls=[call(1, "call_2", "now", None), call(0, "", "", '"Oslo"}')]),
+        chunk(tool_calls=[call(1, None, None, "{}")]),
+        chunk("tool_calls"),
+    ]
+    events = parsed(translated(chunks))
+    assert kinds(events)[6:] == [
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    _, first, second = events[-1]["response"]["output"]
+    assert first == {
+        "id": "fc_abc_1",
+        "type": "function_call",
+        "status": "completed",
+        "call_id": "call_1",
+        "name": "weather",
+        "arguments": '{"city":"Oslo"}',
+    }
+    assert (second["call_id"], second["name"], second["arguments"]) == ("call_2", "now", "{}")
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_of_one_index_are_distinguished_by_id(index: int | None) -> None:
+    calls = [call(index, "call_1", "weather", "{}"), call(index, "call_2", "now", "{}")]
+    output = parsed(translated([chunk(tool_calls=calls), chunk("tool_calls")]))[-1]["response"]["output"]
+    assert [item["call_id"] for item in output] == ["call_1", "call_2"]
+
+
+def test_a_call_whose_id_and_name_are_repeated_is_one_call() -> None:
+    parts = [chunk(tool_calls=[call(0, "call_1", "weather", part)]) for part in ('{"ci', 'ty":1}')]
+    (item,) = parsed(translated(parts))[-1]["response"]["output"]
+    assert item["arguments"] == '{"city":1}'
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    (item,) = parsed(translated([chunk(tool_calls=[call(0, None, "now", "{}")])]))[-1]["response"]["output"]
+    assert item["call_id"] == "call_abc_0"
+
+
+def test_a_refusal_is_a_part_of_the_message() -> None:
+    events = parsed(
+        translated([chunk(content="Well,"), chunk(refusal="no"), chunk(refusal="."), chunk("stop")])
+    )
+    assert kinds(events)[4:] == [
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "content_part.added",
+        "refusal.delta",
+        "refusal.delta",
+        "refusal.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [event["content_index"] for event in events[3:12]] == [0, 0, 0, 0, 1, 1, 1, 1, 1]
+    assert events[10]["refusal"] == "no."
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_is_an_item_before_the_message(name: str) -> None:
+    chunks = [chunk(**{name: "H"}), chunk(**{name: "m."}), chunk(content="Hello!"), chunk("stop")]
+    events = parsed(translated(chunks))
+    assert kinds(events)[2:10] == [
+        "output_item.added",
+        "content_part.added",
+        "reasoning_text.delta",
+        "reasoning_text.delta",
+        "reasoning_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+    ]
+    reasoning, message = events[-1]["response"]["output"]
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Hm."}]
+    assert message["content"][0]["text"] == "Hello!"
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")]
+)
+def test_an_answer_that_ends_early_is_incomplete(finish_reason: str, reason: str) -> None:
+    events = parsed(translated([chunk(reasoning="Hm."), chunk(content="Hel"), chunk(finish_reason)]))
+    assert events[-1]["type"] == "response.incomplete"
+    last = events[-1]["response"]
+    assert (last["status"], last["incomplete_details"]) == ("incomplete", {"reason": reason})
+    assert [item["status"] for item in last["output"]] == ["completed", "incomplete"]
+
+
+def test_an_empty_answer_has_no_items() -> None:
+    events = parsed(translated([chunk(content=""), chunk("stop")]))
+    assert kinds(events) == [*BEGIN, "completed"]
+    assert kinds(parsed(translated([]))) == [*BEGIN, "completed"]
+
+
+def test_a_failure_is_the_last_event() -> None:
+    events = translator()
+    sent = events.feed(chunk(reasoning="Hm.")) + events.feed(chunk(content="Hel"))
+    *_, last = parsed(b"".join(sent) + events.failed("The channel broke off."))
+    assert last["type"] == "response.failed"
+    response = last["response"]
+    assert response["error"] == {"code": "server_error", "message": "The channel broke off."}
+    assert response["status"] == "failed"
+    assert [item["status"] for item in response["output"]] == ["completed", "in_progress"]
+
+
+def test_only_the_first_choice_is_read() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "x"}, "finish_reason": "length"}]}
+    events = parsed(translated([chunk(content="Hello!"), other]))
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == "Hello!"
+    assert events[-1]["type"] == "response.completed"
+
+
+def test_openai_python_accumulates_the_stream() -> None:
+    chunks = [
+        chunk(reasoning="Hm."),
+        chunk(content="Let me "),
+        chunk(content="look."),
+        chunk(tool_calls=[call(0, "call_1", "weather", '{"city":')]),
+        chunk(tool_calls=[call(1, "call_2", "weather", "{}"), call(0, None, None, '"Oslo"}')]),
+        chunk("tool_calls"),
+        usage(11, 22),
+    ]
+    events, final = accumulated(translated(chunks))
+    snapshots = [event.snapshot for event in events if hasattr(event, "snapshot")]
+    assert snapshots == ["Let me ", "Let me look.", '{"city":', "{}", '{"city":"Oslo"}']
+    assert final.output_text == "Let me look."
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call", "function_call"]
+    assert final.usage is not None
+    assert final.usage.total_tokens == 33
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+CALLS = st.tuples(TEXTS, st.lists(TEXTS, max_size=3))
+
+
+@given(
+    reasoning=st.lists(TEXTS, max_size=3),
+    content=st.lists(TEXTS, max_size=3),
+    refusal=st.lists(TEXTS, max_size=2),
+    calls=st.lists(CALLS, max_size=3),
+    finish_reason=st.sampled_from(["stop", "length", "content_filter", None]),
+)
+def test_a_stream_ends_with_the_response_of_the_whole_answer(
+    reasoning: list[str],
+    content: list[str],
+    refusal: list[str],
+    calls: list[tuple[str, list[str]]],
+    finish_reason: str | None,
+) -> None:
+    chunks = [chunk(reasoning_content=part) for part in reasoning]
+    chunks += [chunk(content=part) for part in content] + [chunk(refusal=part) for part in refusal]
+    for index, (name, parts) in enumerate(calls):
+        chunks.append(chunk(tool_calls=[call(index, f"call_{index}", name, "")]))
+        chunks += [chunk(tool_calls=[call(index, None, None, part)]) for part in parts]
+    message = {
+        "content": "".join(content),
+        "refusal": "".join(refusal),
+        "reasoning_content": "".join(reasoning),
+        "tool_calls": [
+            call(None, f"call_{n}", name, "".join(parts)) for n, (name, parts) in enumerate(calls)
+        ],
+    }
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
+    events = parsed(translated([*chunks, chunk(finish_reason)]))
+    assert events[-1]["response"] == to_response(whole, REQUEST, RESPONSE_ID, CREATED_AT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"choices": [{"delta": {"content": 17}}]},
+        {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}]},
+        {"choices": {}},
+    ],
+)
+def test_another_chunk_is_unusable(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UnusableAnswer):
+        translator().feed(wrong)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        chunk(content="é" * 50),
+        chunk(refusal="x" * 100),
+        chunk(reasoning="x" * 100),
+        chunk(tool_calls=[call(0, "call_1", "now", "x" * 100)]),
+    ],
+)
+def test_an_answer_over_the_limit_is_unusable(part: dict[str, Any]) -> None:
+    events = translator(answer_max_bytes=1300)
+    events.feed(part)
+    with pytest.raises(UnusableAnswer, match="larger than the limit"):
+        for _ in range(3):
+            events.feed(part)
+
+
+def test_items_without_text_count_too() -> None:
+    events = translator(answer_max_bytes=10_000)
+    with pytest.raises(UnusableAnswer, match="larger than the limit"):
+        for number in range(20):
+            events.feed(chunk(tool_calls=[call(number)]))
+
+
+def test_the_time_is_linear_in_the_chunks() -> None:
+    """50,000 chunks, which would take minutes if each of them read all those before it."""
+    begun = time.perf_counter()
+    stream = translated(chunk(content="x" * 20) for _ in range(50_000))
+    assert len(stream) > 50_000 * 20
+    assert time.perf_counter() - begun < 20

@@ -1,0 +1,304 @@
+"""A body of POST /responses becomes a body of POST /chat/completions, or is refused by the field's name."""
+
+import time
+from typing import Any
+
+import pytest
+
+from myna.errors import InvalidRequest
+from myna.wire.responses.request import to_chat
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+IMAGE = "data:image/png;base64,AAAA"
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return to_chat({"model": "svc-chat", "input": "hello", **fields})
+
+
+def messages(*items: dict[str, Any], **fields: Any) -> list[Any]:
+    found = chat(input=list(items), **fields)["messages"]
+    assert isinstance(found, list)
+    return found
+
+
+def refused(**fields: Any) -> str:
+    with pytest.raises(InvalidRequest) as raised:
+        chat(**fields)
+    return raised.value.message
+
+
+def call(number: int) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": f"call_{number}", "name": "weather", "arguments": "{}"}
+
+
+def result(number: int, output: Any = "rain") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": f"call_{number}", "output": output}
+
+
+def chat_call(number: int) -> dict[str, Any]:
+    return {"id": f"call_{number}", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+
+
+def test_a_text_becomes_one_message_of_the_user() -> None:
+    assert chat() == {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def test_instructions_come_first_as_the_system() -> None:
+    assert chat(instructions="Be brief.")["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hello"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("responses_role", "chat_role"), [("user", "user"), ("system", "system"), ("developer", "system")]
+)
+def test_a_message_keeps_its_role_and_a_developer_is_the_system(responses_role: str, chat_role: str) -> None:
+    assert messages({"role": responses_role, "content": "hello"}) == [{"role": chat_role, "content": "hello"}]
+
+
+def test_parts_of_a_message_keep_their_order() -> None:
+    content = [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": IMAGE, "detail": "low"},
+        {"type": "input_image", "image_url": IMAGE, "detail": None},
+        {"type": "input_file", "file_data": IMAGE, "filename": "a.png"},
+        {"type": "input_text", "text": "And that?", "prompt_cache_breakpoint": {"mode": "explicit"}},
+    ]
+    assert messages({"type": "message", "role": "user", "content": content}) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+                {"type": "image_url", "image_url": {"url": IMAGE}},
+                {"type": "file", "file": {"file_data": IMAGE, "filename": "a.png"}},
+                {"type": "text", "text": "And that?"},
+            ],
+        }
+    ]
+
+
+def test_one_part_of_text_becomes_a_string() -> None:
+    content = [{"type": "input_text", "text": "hello"}]
+    assert messages({"role": "user", "content": content}) == [{"role": "user", "content": "hello"}]
+
+
+def test_the_output_of_a_response_is_the_input_of_the_next() -> None:
+    answer = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Hello!", "annotations": [], "logprobs": []}],
+    }
+    reasoning: dict[str, Any] = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": None}
+    assert messages(
+        {"role": "user", "content": "hi"}, reasoning, answer, {"role": "user", "content": "?"}
+    ) == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "?"},
+    ]
+
+
+def test_a_refusal_is_text_for_the_model() -> None:
+    content = [{"type": "refusal", "refusal": "No."}]
+    assert messages({"role": "assistant", "content": content}) == [{"role": "assistant", "content": "No."}]
+
+
+def test_the_consecutive_items_of_the_assistant_become_one_message() -> None:
+    text = {"role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]}
+    question = {"role": "user", "content": "Weather?"}
+    found = messages(question, text, call(1), call(2), result(1), result(2), call(3), result(3))
+    assert found == [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [chat_call(1), chat_call(2)]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "rain"},
+        {"role": "assistant", "content": None, "tool_calls": [chat_call(3)]},
+        {"role": "tool", "tool_call_id": "call_3", "content": "rain"},
+    ]
+
+
+def test_the_output_of_a_function_may_have_parts() -> None:
+    parts = [{"type": "input_text", "text": "a map"}, {"type": "input_image", "image_url": IMAGE}]
+    assert messages(call(1), result(1, parts), call(2), result(2, []))[1::2] == [
+        {
+            "role": "tool",
+            "tool_call_id": "call_1",
+            "content": [
+                {"type": "text", "text": "a map"},
+                {"type": "image_url", "image_url": {"url": IMAGE}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_2", "content": ""},
+    ]
+
+
+def test_function_tools_are_nested() -> None:
+    flat = {"type": "function", "name": "weather", "description": "d", "parameters": SCHEMA, "strict": True}
+    nested = {"name": "weather", "description": "d", "parameters": SCHEMA, "strict": True}
+    bare = {"type": "function", "name": "now", "parameters": None, "strict": None}
+    assert chat(tools=[flat, bare], parallel_tool_calls=False) == {
+        "model": "svc-chat",
+        "messages": [{"role": "user", "content": "hello"}],
+        "tools": [
+            {"type": "function", "function": nested},
+            {"type": "function", "function": {"name": "now"}},
+        ],
+        "parallel_tool_calls": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("none", "none"),
+        ("auto", "auto"),
+        ("required", "required"),
+        ({"type": "function", "name": "weather"}, {"type": "function", "function": {"name": "weather"}}),
+    ],
+)
+def test_the_choice_of_a_tool(choice: Any, expected: Any) -> None:
+    assert chat(tool_choice=choice)["tool_choice"] == expected
+
+
+def test_the_format_of_the_text() -> None:
+    schema = {"name": "place", "schema": SCHEMA, "strict": True}
+    assert chat(
+        text={"format": {"type": "json_schema", "description": None, **schema}, "verbosity": "low"}
+    ) == {
+        "model": "svc-chat",
+        "messages": [{"role": "user", "content": "hello"}],
+        "response_format": {"type": "json_schema", "json_schema": schema},
+        "verbosity": "low",
+    }
+    assert chat(text={"format": {"type": "json_object"}})["response_format"] == {"type": "json_object"}
+    assert "response_format" not in chat(text={"format": {"type": "text"}})
+
+
+def test_the_other_fields() -> None:
+    assert chat(
+        max_output_tokens=50,
+        reasoning={"effort": "low", "summary": "auto"},
+        temperature=0,
+        top_p=0.5,
+        user="u",
+        metadata={"a": "b"},
+        stream=True,
+        store=False,
+        background=False,
+        include=["reasoning.encrypted_content"],
+        truncation="disabled",
+    ) == {
+        "model": "svc-chat",
+        "messages": [{"role": "user", "content": "hello"}],
+        "max_completion_tokens": 50,
+        "reasoning_effort": "low",
+        "temperature": 0,
+        "top_p": 0.5,
+        "user": "u",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_null_is_as_good_as_absent() -> None:
+    names = (
+        "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "max_output_tokens",
+        "reasoning", "temperature", "top_p", "user", "metadata", "stream", "store", "background",
+        "previous_response_id", "conversation", "prompt",
+    )  # fmt: skip
+    assert chat(**dict.fromkeys(names)) == chat()
+
+
+def parts(*content: dict[str, Any]) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": list(content)}]}
+
+
+STATELESS = "this service is stateless"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"store": True}, f"store: must be false; {STATELESS} and keeps no responses."),
+        ({"background": True}, f"background: must be false; {STATELESS} and keeps no responses."),
+        ({"previous_response_id": "resp_1"}, f"previous_response_id: {STATELESS}"),
+        ({"conversation": {"id": "conv_1"}}, f"conversation: {STATELESS}"),
+        ({"prompt": {"id": "pmpt_1"}}, f"prompt: {STATELESS}"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
+        ({"input": [{"id": "msg_1"}]}, f"input[0]: {STATELESS} and keeps no items"),
+    ],
+)
+def test_state_is_refused(fields: dict[str, Any], message: str) -> None:
+    assert refused(**fields).startswith(message)
+
+
+def test_a_reference_to_reasoning_is_left_out_as_reasoning_is() -> None:
+    """The AI SDK refers to what a response has thought, also where it sends everything else."""
+    reference = {"type": "item_reference", "id": "rs_1"}
+    assert messages(reference, {"role": "user", "content": "hi"}) == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    "kind", ["web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp", "custom"]
+)
+def test_built_in_tools_are_refused(kind: str) -> None:
+    assert refused(tools=[{"type": "function", "name": "now"}, {"type": kind}]) == (
+        f'tools[1].type: must be "function", not "{kind}"; this service has function tools only.'
+    )
+    assert refused(tool_choice={"type": kind}) == (
+        'tool_choice.type: must be "function"; this service has function tools only.'
+    )
+
+
+@pytest.mark.parametrize("kind", ["web_search_call", "mcp_approval_response", "custom_tool_call", 5, [], {}])
+def test_items_of_other_types_are_refused(kind: Any) -> None:
+    assert refused(input=[{"role": "user", "content": "hi"}, {"type": kind}]) == (
+        'input[1].type: must be one of "message", "function_call", "function_call_output", "reasoning";'
+        " this service has function tools only."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"input": None}, "input: must be a string or an array, not null."),
+        ({"input": []}, "input: must have at least one item."),
+        ({"input": ["hello"]}, "input[0]: must be an object, not a string."),
+        ({"input": [{"role": "user"}]}, "input[0].content: is missing."),
+        ({"input": [{"content": "hi"}]}, "input[0].role: is missing; send "),
+        ({"input": [{"role": "tool", "content": "hi"}]}, 'input[0].role: must be "assistant" or '),
+        (parts({"type": "input_text"}), "input[0].content[0].text: is missing."),
+        (parts({"type": "text", "text": ""}), "input[0].content[0].type: "),
+        (parts({"type": "input_image", "file_id": "file-1"}),
+         "input[0].content[0].image_url: is missing; this service keeps no files."),
+        ({"input": [call(1), result(1, [{"type": "input_file", "file_id": "file-1"}])]},
+         "input[1].output[0].file_data: is missing; this service keeps no files."),
+        ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]},
+         "input[0].arguments: is missing."),
+        ({"tools": [{"type": "function"}]}, "tools[0].name: is missing."),
+        ({"tools": [{}]}, 'tools[0].type: must be "function", not something else; '),
+        ({"tool_choice": "sometimes"}, 'tool_choice: must be "none", "auto", "required" or a function.'),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.name: is missing."),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.name: is missing."),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format.type: "),
+        ({"max_output_tokens": "50"}, "max_output_tokens: must be an integer, not a string."),
+        ({"temperature": "0"}, "temperature: must be a number, not a string."),
+        ({"model": 5}, "model: must be a string, not an integer"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named(fields: dict[str, Any], message: str) -> None:
+    assert refused(**fields).startswith(message)
+
+
+def test_the_time_is_linear_in_the_items() -> None:
+    """100,000 items of one turn, which would take minutes if each of them copied those before it."""
+    items = [call(number) for number in range(100_000)]
+    begun = time.perf_counter()
+    (message,) = messages(*items)
+    assert len(message["tool_calls"]) == len(items)
+    assert time.perf_counter() - begun < 20
