@@ -188,6 +188,11 @@ class Nodes:
         await self._db.transaction(work)
 
 
+def node_channel(name: str) -> str:
+    """Under what name a node's calls are reported beside those of the channels."""
+    return f"node:{name}"
+
+
 def state_of(node: NodeRow) -> NodeState:
     """The state of a node. What the operator has set precedes whether it is online."""
     if node.disabled_at:

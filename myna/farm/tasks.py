@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from myna.clones import preview_text
 from myna.errors import DatabaseUnavailable, StaleLease
+from myna.farm.nodes import node_channel
 from myna.farm.polls import Polls
 from myna.files.disk_threads import wait_shielded
 from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcome, TaskStatus, to_store
@@ -176,7 +177,11 @@ class Tasks:
             await capacity_store.record_speed(db, node_id, proof.id)
             draft = await tasks.draft(db, owner.call_id)
             answer = to_store(draft.replace(AUDIO_PLACEHOLDER, audio.name)) if draft else None
-            await self._end(db, End(call_id=owner.call_id, state=CallState.KEPT, answer=answer, audio=audio))
+            channel = await _channel(db, node_id)
+            end = End(
+                call_id=owner.call_id, state=CallState.KEPT, answer=answer, audio=audio, channel=channel
+            )
+            await self._end(db, end)
             return True
 
         completed = await self._change(work)
@@ -202,7 +207,9 @@ class Tasks:
             if proof.kind == CLONE:
                 await queue.fail_clone(db, proof.id, failure.reason)
                 return False
-            await self._end(db, End(owner.call_id, CallState.REFUNDED, reason=failure.reason))
+            channel = await _channel(db, node_id)
+            end = End(owner.call_id, CallState.REFUNDED, reason=failure.reason, channel=channel)
+            await self._end(db, end)
             return True
 
         if await self._change(work):
@@ -307,6 +314,12 @@ class Tasks:
 
 def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
+
+
+async def _channel(db: Transaction, node_id: int) -> str:
+    """Under what name the node's calls are reported; "" if it was removed."""
+    name = await queue.node_name(db, node_id)
+    return node_channel(name) if name else ""
 
 
 def _proof(node_id: int, lease: LeaseProof) -> Proof:

@@ -97,6 +97,26 @@ def sparkline(values: Sequence[int], title: str, top: int = 0) -> Markup:
     )
 
 
+def small_bars(labels: Sequence[str], values: Sequence[int], title: str, top: int = 0) -> Markup:
+    """Bars without axes, each with its label and exact value on hover: a histogram, or the hours of a day.
+    `top` is the value of a full bar, by default the largest one."""
+    top = top or max(values, default=0) or 1
+    step = 168 / max(1, len(values))
+    parts = []
+    for index, (label, value) in enumerate(zip(labels, values, strict=True)):
+        height = max(1.0, value / top * 31)
+        hover = Markup('<rect x="{:.1f}" y="0" width="{:.1f}" height="32" class="hover"/>').format(
+            index * step, step
+        )
+        bar = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"{}/>').format(
+            index * step, 32 - height, step * 0.8, height, Markup("") if value else Markup(' class="none"')
+        )
+        parts.append(Markup("<g><title>{}: {:,}</title>{}{}</g>").format(label, value, hover, bar))
+    return Markup('<svg class="spark wide" viewBox="0 0 168 32" role="img" aria-label="{}">{}</svg>').format(
+        title, Markup("").join(parts)
+    )
+
+
 def waterfall(steps: Sequence[Step], title: str, height: int = 180, start: int = 0) -> Markup:
     """How a total came about: a total begins at zero, a change at the end of the previous step."""
     levels: list[tuple[Step, int, int]] = []

@@ -209,3 +209,16 @@ def test_an_operator_adds_a_channel_and_tests_it(
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert KEY not in page.content()
     site.cli("channel", "remove", "browser")
+
+
+def test_the_times_of_a_channels_calls_are_a_histogram_with_its_figures(
+    site: Service, operator: Visitor
+) -> None:
+    key = site.account().key()
+    body = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=body).status == 200
+
+    wait_until(lambda: "Time of a call, last 24 hours" in operator.page(PATH), 10, "the call is folded")
+    page = operator.get(PATH).body.decode()
+    assert re.search(r"<title>\d+ ms – \d+ ms: [\d,]+</title>", page)
+    assert re.search(r"<dt>\d+ ms – \d+ ms</dt>", page)

@@ -29,10 +29,27 @@ def test_a_key_is_made_and_used_and_a_refusal_is_explained(site: Service, open_c
     expect(page.get_by_text("✓")).to_be_visible(timeout=30_000)
     refused = call("POST", url, key=plain[0], data=CHAT)
     assert refused.status == 402
+    page.goto(f"{site.root_url}/office")
+    expect(page.get_by_text("You have no units")).to_be_visible()
     page.goto(f"{site.root_url}/office/keys")
     page.get_by_role("link", name="laptop").click()
     page.wait_for_load_state()
     wait_until(lambda: says(page, refused.json["error"]["message"]), 30, "the refusal is on the page")
+
+
+def test_reloading_the_page_of_a_new_key_makes_no_other_one(site: Service, open_context: OpenContext) -> None:
+    people = People(site)
+    visitor = people.signed_in("reloader", units=1)
+    page = open_context().new_page()
+    sign_in(page, site, "reloader")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name=re.compile("Make")).click()
+    expect(page.locator("#plain-key")).to_be_visible()
+    page.reload()
+    expect(page).to_have_url(re.compile(r"/office/keys/\d+$"))
+    expect(page.locator("#plain-key")).to_have_count(0)
+    assert len(set(re.findall(r'href="/office/keys/(\d+)"', visitor.get("/keys").body.decode()))) == 1
 
 
 def says(page: Page, text: str) -> bool:

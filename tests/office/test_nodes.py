@@ -129,3 +129,10 @@ def test_a_node_says_its_name_in_a_call_of_the_operator(
     task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', ordered.body.decode())
     assert task, text_of(ordered)
     wait_until(lambda: b"<audio" in visitor.get(task[1]).body, 60, "the sentence can be heard")
+    wait_until(lambda: strip(visitor), 10, "the call is in the hours of the node")
+    assert "node:garage" in visitor.page("/site/channels")
+
+
+def strip(visitor: Visitor) -> bool:
+    """Whether a node's hours are on the page, with the one call of the present hour."""
+    return bool(re.search(r"<title>[^<]*:00: 1</title>", visitor.get(PATH).body.decode()))

@@ -17,6 +17,9 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
+// A page that made something has another address from now on: to reload it must not make another one.
+for (const made of document.querySelectorAll("[data-reload]")) history.replaceState(null, "", made.dataset.reload);
+
 // A form that takes a while says so, and is sent once.
 document.addEventListener("submit", (event) => {
   const busy = event.target.dataset.busy;

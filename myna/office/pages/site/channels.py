@@ -11,6 +11,7 @@ from myna.channel_keys import ChannelKeys
 from myna.channel_trial import Trial
 from myna.channels import Channel, is_local
 from myna.errors import CommandError
+from myna.office.channel_usage import latencies
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
@@ -64,6 +65,7 @@ async def show(visit: Visit, result: Result | None = None, error: str = "") -> R
     return visit.page(
         "site/channels.html",
         status=400 if error else 200,
+        latencies=await latencies(visit),
         tables={kind: rows for kind, rows in tables.items() if rows},
         result=result,
         error=error,

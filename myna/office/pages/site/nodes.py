@@ -8,8 +8,9 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from myna.errors import CommandError, NotFound
-from myna.farm.nodes import Invitation, Nodes, NodeState, NodeStatus
+from myna.farm.nodes import Invitation, Nodes, NodeState, NodeStatus, node_channel
 from myna.office import live
+from myna.office.channel_usage import strips
 from myna.office.live import Part
 from myna.office.messages import N_
 from myna.office.page import Page, Who
@@ -55,7 +56,15 @@ async def follow(visit: Visit) -> Response:
 
 async def _table(visit: Visit) -> Part:
     nodes = await Nodes(visit.db).list()
-    return Part(visit.part("site/nodes_part.html", nodes=nodes, states=STATES))
+    return Part(
+        visit.part(
+            "site/nodes_part.html",
+            nodes=nodes,
+            states=STATES,
+            strips=await strips(visit),
+            channel=node_channel,
+        )
+    )
 
 
 async def enroll(visit: Visit) -> Response:
