@@ -22,7 +22,7 @@ from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
 from myna.relay.plan import CHAT, Planner, RelayPlan
 from myna.wire.body import convert, decode
-from myna.wire.openai import ChatRequest
+from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
 from myna.wire.responses.events import ResponseEvents
@@ -149,7 +149,7 @@ def plan(planner: Planner, body: bytes) -> ResponsesPlan:
     InvalidRequest, whose message begins with the field's name, and ModelNotFound."""
     fields, _ = decode(body, ResponsesRequest)
     chat = to_chat(fields)
-    planned = planner.plan_fields(CHAT, chat, convert(chat, ChatRequest))
+    planned = planner.plan_fields(CHAT, chat, convert(chat, OpenAIChatRequest))
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
     return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=msgspec.json.encode(passed))
 
