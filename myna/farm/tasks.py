@@ -28,6 +28,7 @@ from myna.store.database import Database, Transaction
 from myna.store.notifications import Notifications
 from myna.store.queries import accounts, tasks
 from myna.store.queries.farm import capacity as capacity_store
+from myna.store.queries.farm import nodes as nodes_store
 from myna.store.queries.farm import queue, refusals
 from myna.store.queries.farm.queue import CLONE, TASK, LeasedRow, NextJob, Proof
 from myna.store.queries.tasks import TaskRow
@@ -318,7 +319,7 @@ def _hash(token: str) -> bytes:
 
 async def _channel(db: Transaction, node_id: int) -> str:
     """Under what name the node's calls are reported; "" if it was removed."""
-    name = await queue.node_name(db, node_id)
+    name = await nodes_store.node_name(db, node_id)
     return node_channel(name) if name else ""
 
 

@@ -201,3 +201,9 @@ async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str
     for language in languages:
         await db.fetch("INSERT INTO node_clones (node_id, language) VALUES ($1, $2)", node_id, language)
     return True
+
+
+async def node_name(db: Queries, node_id: int) -> str:
+    """The node's name; "" if there is no such node."""
+    rows = await db.fetch("SELECT name FROM nodes WHERE id = $1", node_id)
+    return str(rows[0][0]) if rows else ""

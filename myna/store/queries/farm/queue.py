@@ -345,12 +345,6 @@ async def lock_node(db: Transaction, node_id: int) -> None:
     await db.fetch("UPDATE nodes SET failures = failures WHERE id = $1", node_id)
 
 
-async def node_name(db: Queries, node_id: int) -> str:
-    """The node's name; "" if there is no such node."""
-    rows = await db.fetch("SELECT name FROM nodes WHERE id = $1", node_id)
-    return str(rows[0][0]) if rows else ""
-
-
 async def end_cooldown(db: Transaction, node_id: int) -> None:
     """Resets the node's consecutive failures after it did a job."""
     await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)
