@@ -3,6 +3,8 @@
 from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError
+from myna.limits import Given, as_texts
+from myna.limits import put as put_limits
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as store
 from myna.store.queries import ledger
@@ -103,6 +105,19 @@ async def set_enabled(db: Database, name: str, enabled: bool, *, by: Actor) -> A
         return await find(connection, name)
 
     return await db.transaction(work)
+
+
+async def set_limits(db: Database, name: str, limits: Given, *, by: Actor) -> None:
+    """Sets limits of an account. What is used of them stays. Raises CommandError."""
+    account = await find(db, name)
+    command = activity.words("account", "limit", name, **as_texts(limits))
+
+    async def work(connection: Transaction) -> None:
+        await store.lock(connection, account.id)
+        await put_limits(connection, account.id, limits)
+        await activity.record(connection, by, command, account.id)
+
+    await db.transaction(work)
 
 
 def check_details(name: str, email: str) -> None:

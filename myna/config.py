@@ -83,6 +83,12 @@ class SiteSettings(Struct, frozen=True):
     broken_stream: Annotated[
         str, SiteSetting("a stream that its channel breaks off: refund or keep", _broken_stream)
     ] = "refund"
+    key_rpm: Annotated[int, _whole(0, 10**12, "calls of a key in a minute; 0: no limit")] = 0
+    key_concurrent: Annotated[int, _whole(0, 10**12, "open calls of a key; 0: no limit")] = 0
+    key_units_per_day: Annotated[int, _whole(0, 10**12, "units of a key in 24 h; 0: no limit")] = 0
+    account_rpm: Annotated[int, _whole(0, 10**12, "calls of an account in a minute; 0: no limit")] = 0
+    account_concurrent: Annotated[int, _whole(0, 10**12, "open calls of an account; 0: no limit")] = 0
+    account_units_per_day: Annotated[int, _whole(0, 10**12, "units of an account in 24 h; 0: no limit")] = 0
     task_deadline_s: Annotated[int, _whole(1, 86_400, "seconds from the order to a task's deadline")] = 120
     audio_keep_days: Annotated[int, _whole(0, 36_500, "days until audio is removed; 0 keeps it")] = 90
     account_storage_mib: Annotated[int, _whole(0, 2**30, "MiB an account may store; 0: no quota")] = 1024

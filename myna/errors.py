@@ -20,6 +20,7 @@ MynaError                    status  type                    when
 ├── NotFound                 404     not_found_error
 │   └── ModelNotFound        404     not_found_error         no route has this name, or the key may not use it
 ├── StaleLease               409     conflict_error          the job is not, or no longer, this node's
+├── RateLimited              429     rate_limit_error        a limit of the key or the account is reached
 ├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
 │   └── StreamFailed         500     upstream_error          an event: a channel broke its stream
@@ -236,6 +237,17 @@ class StaleLease(MynaError):
 
     def __init__(self) -> None:
         super().__init__("The node doesn't have the lease of this job, or no longer has it: discard the job.")
+
+
+class RateLimited(MynaError):
+    """A limit of the key or the account is reached; nothing was charged. `headers` say when to try again."""
+
+    status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, headers: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.headers = MappingProxyType(dict(headers))
 
 
 class TooManyFailures(MynaError):

@@ -13,12 +13,15 @@ from myna.activity import Actor
 from myna.caps import Cap
 from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.key_throttle import KeyUse
+from myna.limits import NO_CHANGE, Given, as_texts, of_row
+from myna.limits import put as put_limits
 from myna.routes import check_known
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
+from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
 from myna.telemetry import access_log
 
@@ -168,6 +171,7 @@ async def issue(
     by: Actor,
     cap: Cap | None = None,
     routes: Sequence[str] | None = None,
+    limits: Given = NO_CHANGE,
 ) -> Issued:
     """Issues a key of the account; `life_ms` 0: it never expires. With `routes` it is limited to these.
     Raises CommandError."""
@@ -186,11 +190,12 @@ async def issue(
             expires_in=span_of(life_ms) if life_ms else None,
             cap=str(cap) if cap else None,
             route=routes,
+            **as_texts(limits),
         )
         if routes is not None:
             await check_known(connection, routes)
         await activity.record(connection, by, command, account_id)
-        terms = _Terms(scopes=scopes, life_ms=life_ms, cap=cap, routes=routes)
+        terms = _Terms(scopes=scopes, life_ms=life_ms, cap=cap, routes=routes, limits=limits)
         return await _insert(connection, account_id, name, terms)
 
     return await db.transaction(work)
@@ -199,9 +204,9 @@ async def issue(
 async def roll(
     db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None
 ) -> Rolled:
-    """Issues a key with the name, scopes, routes and cap of a key, of `account_id` if given, which expires
-    after `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing of its
-    cap is used. Raises CommandError."""
+    """Issues a key with the name, scopes, routes, cap and limits of a key, of `account_id` if given, which
+    expires after `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing
+    of its cap and limits is used. Raises CommandError."""
 
     async def work(connection: Transaction) -> Rolled:
         old = await _locked(connection, key_id, account_id)
@@ -260,6 +265,20 @@ async def set_routes(
     await db.transaction(work)
 
 
+async def set_limits(
+    db: Database, key_id: int, limits: Given, *, by: Actor, account_id: int | None = None
+) -> None:
+    """Sets limits of a key, of `account_id` if given. What is used of them stays. Raises CommandError."""
+    command = activity.words("key", "limit", key_id, **as_texts(limits))
+
+    async def work(connection: Transaction) -> None:
+        key = await _locked(connection, key_id, account_id)
+        await put_limits(connection, key.account_id, limits, key_id)
+        await activity.record(connection, by, command, key.account_id)
+
+    await db.transaction(work)
+
+
 async def revoke(db: Database, key_id: int, *, by: Actor, account_id: int | None = None) -> None:
     """Revokes a key, of `account_id` if given. Every process refuses it once this returns. Raises
     CommandError."""
@@ -305,6 +324,7 @@ class _Terms(Struct, frozen=True):
     life_ms: int
     cap: Cap | None
     routes: Sequence[str] | None
+    limits: Given
 
 
 async def _terms_of(connection: Transaction, key: store.KeyRow) -> _Terms:
@@ -315,6 +335,7 @@ async def _terms_of(connection: Transaction, key: store.KeyRow) -> _Terms:
         life_ms=key.expires_at - key.created_at if key.expires_at else 0,
         cap=caps.of_row(cap) if cap else None,
         routes=await route_store.of_key(connection, key.id),
+        limits=of_row(await limit_store.of_key(connection, key.account_id, key.id)),
     )
 
 
@@ -334,6 +355,7 @@ async def _insert(connection: Transaction, account_id: int, name: str, terms: _T
         await caps.put(connection, key_id, terms.cap)
     if terms.routes is not None:
         await route_store.set_of_key(connection, key_id, terms.routes)
+    await put_limits(connection, account_id, terms.limits, key_id)
     return Issued(
         id=key_id,
         name=name,

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from myna import caps, keys, refused_charges
+from myna import caps, keys, limits, refused_charges
 from myna.config import ConfigCache
 from myna.errors import (
     CallRefunded,
@@ -35,6 +35,7 @@ from myna.store.batch import (
     Charge,
     Charged,
     ChargeRefused,
+    DefaultLimits,
     End,
     EndOutcome,
     IdempotencyKey,
@@ -207,7 +208,7 @@ class Ledger:
         `config` is stale, refreshes this process's copy and returns None."""
         if self.config.current is not config:
             return None  # the plan may follow two versions
-        charge = _charge(caller, order, config)
+        charge = _charge(caller, order, config, limits.defaults_of(self.config.settings))
         outcome = await self._send(charge)
         match outcome:
             case Charged():
@@ -218,6 +219,8 @@ class Ledger:
                 details.units = order.units
                 details.balance = outcome.balance
                 details.call_id = charge.call_id
+                if outcome.rate:
+                    details.rate_headers = limits.rate_headers(outcome.rate)
                 self._running.add(charge.call_id)
                 caller.found()
                 return Call(ledger=self, charge=charge, charged=outcome, seconds=order.seconds)
@@ -368,7 +371,9 @@ def _repeatable(replayed: Replayed) -> Replayed:
     return replayed
 
 
-def _charge(caller: UnverifiedCaller, order: ChargeOrder, config: Config) -> Charge:
+def _charge(
+    caller: UnverifiedCaller, order: ChargeOrder, config: Config, default_limits: DefaultLimits | None
+) -> Charge:
     for_a_node = order.task is not None and order.task.status == TaskStatus.QUEUED
     margin_s = 0.0 if for_a_node else DEADLINE_MARGIN_S  # the task's deadline is the call's
     return Charge(
@@ -383,5 +388,6 @@ def _charge(caller: UnverifiedCaller, order: ChargeOrder, config: Config) -> Cha
         idempotency_key=caller.idempotency_key,
         draft=order.draft,
         request_id=logs.request_id.get(),
+        default_limits=default_limits,
         route=order.route,
     )

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from myna import caps
+from myna import caps, limits
 from myna.errors import (
     InsufficientUnits,
     InvalidRequest,
@@ -45,6 +45,8 @@ async def error_of(db: Queries, refusal: Refusal) -> MynaError:
             return InsufficientUnits(refused.balance, refusal.units)
         case RefusalReason.CAP:
             return await caps.refusal(db, refusal.key_id, refusal.units, refusal.zone)
+        case RefusalReason.RPM | RefusalReason.CONCURRENT | RefusalReason.UNITS_PER_DAY:
+            return limits.error_of(refused, refusal.units)
         case RefusalReason.STALE | RefusalReason.PENDING | RefusalReason.PERIOD | RefusalReason.BUSY:
             raise AssertionError(f"a charge that is {refused.why} is sent again")
         case never:

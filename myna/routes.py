@@ -42,7 +42,7 @@ class RouteKind(StrEnum):
 
 
 class Route(Struct, frozen=True):
-    """What a model's name stands for. `units` is the price of a call. `upstream_model` is the model that the
+    """What a model's name means. `units` is the price of a call. `upstream_model` is the model that the
     channel is asked for; "" for the channel's own model, or else the caller's. Without `channels`, every
     enabled channel of the kind serves it. With `intent`, instructions to speak are spoken, as on /v1."""
 

@@ -43,6 +43,7 @@ MADE = {
     errors.StreamFailed: errors.StreamFailed(kept=False),
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
+    errors.RateLimited: errors.RateLimited("m", {"Retry-After": "3"}),
     errors.TooManyFailures: errors.TooManyFailures(3),
     errors.UpstreamFailed: errors.UpstreamFailed("m"),
     errors.InternalError: errors.InternalError("m"),

@@ -20,7 +20,8 @@ ERRORS = {
     " nothing charged",
     "404": "no such task of this account",
     "413": "the body is over the limit",
-    "429": "too many requests from this address had an unknown key; nothing charged",
+    "429": "a limit of the key or the account is reached, or too many requests from this address had an"
+    " unknown key; nothing charged",
     "500": "every channel failed, or an internal error; the units were refunded",
     "503": "nothing can speak this now, the disk is full, or the service or its database is overloaded;"
     " nothing charged",

@@ -4,6 +4,8 @@ from myna.telemetry import access_log
 
 
 def headers() -> dict[str, str]:
-    """The units that this request cost, 0 for a stored response, and the account's balance after it."""
+    """The units that this request cost, 0 for a stored response, and the account's balance after it; and the
+    calls that are left in this minute, if they are limited."""
     details = access_log.details()
-    return {"X-Units-Cost": str(details.units), "X-Units-Balance": str(details.balance)}
+    units = {"X-Units-Cost": str(details.units), "X-Units-Balance": str(details.balance)}
+    return units | details.rate_headers

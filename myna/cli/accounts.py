@@ -1,16 +1,19 @@
-"""myna account add|show|list|rename|disable|enable|grant, and the commands of account_access"""
+"""myna account add|show|list|rename|disable|enable|grant|limit, and the commands of account_access"""
 
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from myna import accounts
+from myna import accounts, limits
 from myna.activity import command_line
 from myna.cli.account_access import link_to, register
 from myna.cli.console import Json, Whole, seconds, show, show_rows, with_database
+from myna.cli.limit_options import Concurrent, Rpm, UnitsPerDay
 from myna.sign_in.links import Purpose
 from myna.store.database import Database
+from myna.store.queries import limits as limit_store
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.limits import OF_ACCOUNT
 
 app = App(name="account", help="Accounts and their units.")
 register(app)
@@ -87,6 +90,28 @@ def grant(
     by = command_line()
     row = with_database(lambda db: accounts.grant(db, name, units, memo, by=by), json=json)
     show(_shown(row), json)
+
+
+@app.command
+def limit(
+    name: Name,
+    *,
+    rpm: Rpm = None,
+    concurrent: Concurrent = None,
+    units_per_day: UnitsPerDay = None,
+    json: Json = False,
+) -> None:
+    """Limit the calls and units of an account; without options, show its limits."""
+    given = limits.parsed(rpm=rpm, concurrent=concurrent, units_per_day=units_per_day)
+
+    async def work(db: Database) -> dict[str, object]:
+        if given:
+            await accounts.set_limits(db, name, given, by=command_line())
+        account = await accounts.find(db, name)
+        row = await limit_store.of_key(db, account.id, OF_ACCOUNT)
+        return {"name": account.name, **limits.shown(row), "open_calls": row.open_calls}
+
+    show(with_database(work, json=json), json)
 
 
 def _switch(name: str, enabled: bool, json: bool) -> None:

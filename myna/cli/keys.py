@@ -1,4 +1,4 @@
-"""myna key issue|list|cap|routes|roll|rename|revoke"""
+"""myna key issue|list|cap|limit|routes|roll|rename|revoke"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,17 +7,20 @@ import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from myna import accounts, caps, keys
+from myna import accounts, caps, keys, limits
 from myna.activity import command_line
 from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
+from myna.cli.limit_options import NONE_GIVEN, Concurrent, Rpm, UnitsPerDay
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
 from myna.store.database import Database
 from myna.store.queries import caps as cap_store
 from myna.store.queries import keys as store
+from myna.store.queries import limits as limit_store
 from myna.store.queries import routes as route_store
 from myna.store.queries.caps import CapRow
 from myna.store.queries.keys import KeyRow, KeyUsage
+from myna.store.queries.limits import LimitsRow
 
 app = App(name="key", help="API keys.")
 Routes = Annotated[
@@ -51,19 +54,32 @@ def issue(
     expires_in: Annotated[str, Parameter(allow_leading_hyphen=True, help="Such as 30d, 12h, 90s.")] = "",
     cap: Annotated[str, Parameter(allow_leading_hyphen=True, help=CAP_HELP)] = "",
     route: Routes = None,
+    rpm: Rpm = None,
+    concurrent: Concurrent = None,
+    units_per_day: UnitsPerDay = None,
     json: Json = False,
 ) -> None:
     """Issue a key. The plain key is printed once and not stored."""
     scopes = keys.ALL_SCOPES if scope is None else keys.scopes_of(scope)
-    limit = caps.parsed(cap) if cap else None
+    capped = caps.parsed(cap) if cap else None
     life_ms = keys.life_ms(expires_in) if expires_in else 0
+    given = limits.parsed(rpm=rpm, concurrent=concurrent, units_per_day=units_per_day)
 
     async def work(db: Database) -> Issued:
         owner = await accounts.find(db, account)
         others = sum(not row.internal for row in await store.of_account(db, owner.id))
         named = f"key {others + 1}" if name is None else name
-        by = command_line()
-        return await keys.issue(db, owner.id, named, scopes, life_ms, by=by, cap=limit, routes=route)
+        return await keys.issue(
+            db,
+            owner.id,
+            named,
+            scopes,
+            life_ms,
+            by=command_line(),
+            cap=capped,
+            routes=route,
+            limits=given,
+        )
 
     show(msgspec.structs.asdict(with_database(work, json=json)), json)
 
@@ -75,11 +91,13 @@ def list_all(account: Account, *, json: Json = False) -> None:
     async def work(db: Database) -> list[dict[str, object]]:
         owner = await accounts.find(db, account)
         ((now,),) = await db.fetch("SELECT now_ms()")
+        limited = await limit_store.of_account(db, owner.id)
         capped = {row.key_id: row for row in await cap_store.of_account(db, owner.id)}
         return [
             {
                 **_shown(row, await store.usage(db, row.id), capped.get(row.id), now),
                 "routes": _names(await route_store.of_key(db, row.id)),
+                **limits.shown(limited.get(row.id, LimitsRow(row.id))),
             }
             for row in await store.of_account(db, owner.id)
             if not row.internal
@@ -101,6 +119,24 @@ def set_cap(
     limit = None if cap == keys.NO_CAP else caps.parsed(cap)
     with_database(lambda db: keys.set_cap(db, key_id, limit, by=command_line()), json=json)
     show({"id": key_id, "cap": cap}, json)
+
+
+@app.command(name="limit")
+def set_limits(
+    key_id: KeyId,
+    /,
+    *,
+    rpm: Rpm = None,
+    concurrent: Concurrent = None,
+    units_per_day: UnitsPerDay = None,
+    json: Json = False,
+) -> None:
+    """Limit the calls and units of a key; options that are not given stay as they are."""
+    given = limits.parsed(rpm=rpm, concurrent=concurrent, units_per_day=units_per_day)
+    if not given:
+        raise CommandError(NONE_GIVEN)
+    with_database(lambda db: keys.set_limits(db, key_id, given, by=command_line()), json=json)
+    show({"id": key_id, **limits.as_texts(given)}, json)
 
 
 @app.command

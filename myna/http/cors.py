@@ -10,7 +10,10 @@ from collections.abc import Iterable
 Headers = list[tuple[bytes, bytes]]
 
 ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
-EXPOSED = ("X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "Retry-After")
+EXPOSED = (
+    "X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "Retry-After",
+    "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
+)  # fmt: skip
 PREFLIGHT_MAX_AGE_S = 600
 _STAINLESS = re.compile(rb"x-stainless-[a-z0-9-]{1,40}", re.IGNORECASE)
 """Headers that OpenAI's client library for browsers adds. They are allowed and ignored."""

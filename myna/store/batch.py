@@ -68,6 +68,24 @@ def to_store(answer: str) -> str:
     return answer if len(answer.encode()) <= STORED_ANSWER_MAX_BYTES else NOT_STORED
 
 
+class Limits(Struct, frozen=True):
+    """The limits of a key or an account, 0 for none: calls in a minute, open calls, units in a day."""
+
+    rpm: int = 0
+    concurrent: int = 0
+    units_per_day: int = 0
+
+
+NO_LIMITS = Limits()
+
+
+class DefaultLimits(Struct, frozen=True):
+    """The limits of the site, for keys and for accounts that have none set."""
+
+    key: Limits = NO_LIMITS
+    account: Limits = NO_LIMITS
+
+
 class Charge(Struct, frozen=True):
     """Opens the call `call_id` and charges its units, if the key and the balance allow it.
 
@@ -77,7 +95,8 @@ class Charge(Struct, frozen=True):
 
     `draft` is the answer to store for the idempotency key when a node does the work: stored at once if only
     the task's id is missing, else when the task completes. `request_id` is the HTTP request's id. `route` is
-    the name of the model's route, which the key must be allowed to use.
+    the name of the model's route, which the key must be allowed to use. `default_limits` are those of the
+    configuration, None without any.
     """
 
     call_id: bytes
@@ -92,6 +111,7 @@ class Charge(Struct, frozen=True):
     draft: str | None = None
     request_id: str = ""
     route: str = ""
+    default_limits: DefaultLimits | None = None
 
 
 class Audio(Struct, frozen=True):
@@ -148,25 +168,53 @@ class RefusalReason(StrEnum):
     """the key's cap doesn't cover it in the present period"""
     PERIOD = "period"
     """the period of the key's cap is over: renew the cap and decide again"""
+    RPM = "rpm"
+    """the key or the account has made the calls of the present minute"""
+    CONCURRENT = "concurrent"
+    """the key or the account has as many open calls as it may"""
+    UNITS_PER_DAY = "units_per_day"
+    """the units that the key or the account may use in a day don't cover it"""
     BUSY = "busy"
     """another session has locked the account: retry"""
 
 
+class Rate(Struct, frozen=True):
+    """A limit of calls in a minute: how many of them are left, and how long until all are, in ms."""
+
+    limit: int
+    remaining: int
+    reset_ms: int
+
+
+class LimitReached(Struct, frozen=True):
+    """The limit that refused a charge: of the key or else of the account; what is used of it; and how long
+    until it is not used any more, in ms, 0 if that depends on open calls."""
+
+    of_key: bool
+    limit: int
+    used: int
+    reset_ms: int
+
+
 class Charged(Struct, frozen=True):
     """The call is open and charged. `task_id` is 0 without a task. `balance` is the account's after this
-    charge, or the present one if the charge had been committed before."""
+    charge, or the present one if the charge had been committed before. `rate` is the limit of calls in a
+    minute of which the least is left, None without one."""
 
     account_id: int
     key_id: int
     balance: int
     task_id: int
+    rate: Rate | None = None
 
 
 class ChargeRefused(Struct, frozen=True):
-    """Nothing was charged. `balance` is the account's if the reason is UNITS."""
+    """Nothing was charged. `balance` is the account's if the reason is UNITS, `limit` what was reached if the
+    reason is RPM, CONCURRENT or UNITS_PER_DAY."""
 
     why: RefusalReason
     balance: int = 0
+    limit: LimitReached | None = None
 
 
 class Replayed(Struct, frozen=True):

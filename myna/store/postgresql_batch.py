@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
 from myna.store.batch import (
     Charge,
@@ -21,6 +22,8 @@ from myna.store.batch import (
     ChargeRefused,
     End,
     EndOutcome,
+    LimitReached,
+    Rate,
     RefusalReason,
     Replayed,
 )
@@ -135,7 +138,11 @@ def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
 
 
 def _charge_arrays(charges: Sequence[Charge]) -> tuple[object, ...]:
-    more = [_more(n, charge) for n, charge in enumerate(charges, 1) if charge.idempotency_key or charge.task]
+    more = [
+        _more(n, charge)
+        for n, charge in enumerate(charges, 1)
+        if charge.idempotency_key or charge.task or charge.default_limits
+    ]
     return (
         [charge.call_id for charge in charges],
         [charge.key_hash for charge in charges],
@@ -158,19 +165,27 @@ def _more(n: int, charge: Charge) -> dict[str, object]:
     if charge.task:
         task = charge.task
         row |= {"voice_id": task.voice_id, "speed": task.speed, "text": task.text, "status": int(task.status)}
+    if charge.default_limits:
+        of_key, of_account = charge.default_limits.key, charge.default_limits.account
+        row["defaults"] = [*structs.astuple(of_key), *structs.astuple(of_account)]
     return row
 
 
 def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOutcome], list[ChargeOutcome]]:
     ended = [EndOutcome.LOST] * ends
     charged: list[ChargeOutcome] = [ChargeRefused(RefusalReason.KEY)] * charges
-    for part, n, outcome, account, key, balance, task, stored in rows:
+    for part, n, outcome, account, key, balance, task, stored, rate in rows:
         if part == "end":
             ended[n - 1] = EndOutcome(outcome)
         elif outcome == "charged":
-            charged[n - 1] = Charged(account_id=account, key_id=key, balance=balance, task_id=task)
+            found = Rate(*rate) if rate else None
+            charged[n - 1] = Charged(
+                account_id=account, key_id=key, balance=balance, task_id=task, rate=found
+            )
         elif outcome == "replayed":
             charged[n - 1] = Replayed(stored)
         else:
-            charged[n - 1] = ChargeRefused(RefusalReason(outcome), balance if outcome == "units" else 0)
+            reached = LimitReached(bool(rate[0]), *rate[1:]) if rate else None
+            left = balance if outcome == "units" else 0
+            charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, reached)
     return ended, charged

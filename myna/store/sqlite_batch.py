@@ -11,7 +11,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from myna.store import sqlite_caps
+from myna.store import sqlite_caps, sqlite_limits
 from myna.store.batch import (
     AUDIO_PLACEHOLDER,
     TASK_PLACEHOLDER,
@@ -24,6 +24,7 @@ from myna.store.batch import (
     EndOutcome,
     EntryKind,
     NewTask,
+    Rate,
     RefusalReason,
     Replayed,
     TaskStatus,
@@ -31,6 +32,7 @@ from myna.store.batch import (
 from myna.store.hours import hour_of
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
 from myna.store.sqlite_changes import Changes, Statement, write
+from myna.store.sqlite_limits import Counted, Ended, Limited
 from myna.store.states import COMPLETED, FAILED, OPEN, PROCESSING, UNFINISHED
 
 _json = msgspec.json.Encoder()
@@ -45,6 +47,7 @@ class _Key(msgspec.Struct):
     usable: bool
     routed: bool
     capped: bool
+    limited: bool
     done: bool
     version: int
 
@@ -54,6 +57,7 @@ class _Account(msgspec.Struct):
 
     account_id: int
     balance: int
+    limited: bool
 
 
 def run(
@@ -79,12 +83,13 @@ def _array(values: Collection[bytes]) -> object:
 # the interpreter lock for each row. Then the minutes at which an hour of the reports begins, in ms.
 _OPEN_CALLS = f"""
 SELECT json_group_array(json_array(
-           o.rowid - 1, c.account_id, c.key_id, c.units, c.pays, c.created_at, c.cap_from)),
+           o.rowid - 1, c.account_id, c.key_id, c.units, c.pays, c.created_at, c.cap_from,
+           c.key_day, c.account_day)),
        (SELECT hour_offset_ms FROM site)
 FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.{OPEN}
 """
-_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int]])
+_open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int, int]])
 _END_CALLS = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id IN carray(?1) AND {OPEN}"
 _END_CALL = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
@@ -110,7 +115,8 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
     ((found, hour_offset),) = db.execute(_OPEN_CALLS, (_array(first),))
     changes.hour = hour_of(now, hour_offset)
     to_caps: defaultdict[tuple[int, int], int] = defaultdict(int)
-    for index, account_id, key_id, units, pays, created_at, cap_from in _open_calls.decode(found):
+    of_limits: defaultdict[Counted, Ended] = defaultdict(Ended)
+    for index, account_id, key_id, units, pays, created_at, cap_from, *days in _open_calls.decode(found):
         end = wanted[index]
         moved.append(end)
         ms = max(now - created_at, 0)
@@ -121,7 +127,13 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
             if cap_from:
                 to_caps[key_id, cap_from] += units
+        for holder, day in zip((key_id, 0), days, strict=True):
+            if day:
+                counted = of_limits[account_id, holder, day]
+                counted.calls += 1
+                counted.units += units if end.state == CallState.REFUNDED else 0
     sqlite_caps.give_back(db, to_caps)
+    sqlite_limits.end(db, of_limits)
     _end_calls(db, moved, now)
     _end_tasks_and_responses(db, moved, now)
     states = {end.call_id: int(end.state) for end in moved}
@@ -168,13 +180,13 @@ _READ_KEYS = """
 SELECT (SELECT version FROM site),
        (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
-           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.routed, k.capped,
+           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.routed, k.capped, k.limited, a.limited,
            k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
 FROM carray(?1) AS o
 CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
 """
-_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int]])
+_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int, int, int]])
 _IS_ROUTE_OF_KEY = "SELECT 1 FROM key_routes WHERE key_id = ?1 AND route = ?2"
 _call_ids = msgspec.json.Decoder(list[str])
 _TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
@@ -187,9 +199,9 @@ INSERT INTO reservations (account_id, key, fingerprint, call_id, created_at, ans
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 """
 _INSERT_CALLS = Statement(
-    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, state, created_at,"
-    " deadline) VALUES ",
-    f"(?, ?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
+    "INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, key_day,"
+    " account_day, state, created_at, deadline) VALUES ",
+    f"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {CallState.OPEN}, ?, ?)",
 )
 _INSERT_TASK = """
 INSERT INTO tasks (account_id, call_id, status, voice_id, speed, text, chars, created_at, deadline)
@@ -203,6 +215,7 @@ def _charge(
     """Decides each charge in order of arrival. A refused one does not affect the others."""
     opened: list[tuple[object, ...]] = []
     outcomes: list[ChargeOutcome] = []
+    limited = Limited(db, now)
     for charge, key in zip(charges, _read_keys(db, charges, changes, now), strict=True):
         if key and key.done:
             ((task_id,),) = db.execute(_TASK_OF_CALL, (charge.call_id,)).fetchall()
@@ -212,11 +225,11 @@ def _charge(
         if refusal or key is None:
             outcomes.append(refusal or ChargeRefused(RefusalReason.KEY))
             continue
-        cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.capped else 0
-        if isinstance(cap_from, RefusalReason):
-            outcomes.append(ChargeRefused(cap_from))
+        counts = _counts(db, charge, key, limited, now)
+        if isinstance(counts, ChargeRefused):
+            outcomes.append(counts)
             continue
-        outcomes.append(_open(db, charge, key, changes, now))
+        outcomes.append(_open(db, charge, key, counts.rate, changes, now))
         row = (
             charge.call_id,
             key.account.account_id,
@@ -225,11 +238,44 @@ def _charge(
             charge.units,
             charge.request_id,
             charge.route,
-            cap_from,
+            counts.cap_from,
+            counts.key_day,
+            counts.account_day,
         )
         opened.append((*row, now, now + charge.deadline_ms))
+    limited.write()
     write(db, _INSERT_CALLS, opened)
     return outcomes
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    """Where a call counts: the columns of `calls`, and the limit of calls in a minute."""
+
+    cap_from: int = 0
+    key_day: int = 0
+    account_day: int = 0
+    rate: Rate | None = None
+
+
+_NOWHERE = _Counts()
+
+
+def _counts(
+    db: apsw.Connection, charge: Charge, key: _Key, limited: Limited, now: int
+) -> _Counts | ChargeRefused:
+    """Counts a charge towards the cap and the limits of its key and account, unless one refuses it."""
+    account = key.account
+    if not (key.capped or key.limited or account.limited or charge.default_limits):
+        return _NOWHERE
+    uses = limited.uses(charge, account.account_id, key.key_id, key=key.limited, account=account.limited)
+    if refusal := limited.refusal(uses, charge.units):
+        return refusal
+    cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.capped else 0
+    if isinstance(cap_from, RefusalReason):
+        return ChargeRefused(cap_from)
+    rate = limited.count(uses, charge.units)
+    days = {use.usage.key_id: use.usage.day_from for use in uses}
+    return _Counts(cap_from, key_day=days.get(key.key_id, 0), account_day=days.get(0, 0), rate=rate)
 
 
 def _read_keys(
@@ -242,10 +288,12 @@ def _read_keys(
     call_ids = _array([charge.call_id for charge in charges])
     ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
-    for index, key_id, account_id, balance, scopes, routed, capped, usable in _keys_decoder.decode(keys):
+    for index, key_id, account_id, balance, *flags, usable in _keys_decoder.decode(keys):
+        scopes, routed, capped, limited, account_limited = flags
         account = accounts.get(account_id)
         if account is None:
-            account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
+            balance += changes.balances[account_id]
+            account = accounts[account_id] = _Account(account_id, balance, bool(account_limited))
         is_done = charges[index].call_id in done
         found[index] = _Key(
             key_id=key_id,
@@ -254,6 +302,7 @@ def _read_keys(
             usable=bool(usable),
             routed=bool(routed),
             capped=bool(capped),
+            limited=bool(limited),
             done=is_done,
             version=version,
         )
@@ -285,7 +334,9 @@ def _refusal(
     return None
 
 
-def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: Changes, now: int) -> Charged:
+def _open(
+    db: apsw.Connection, charge: Charge, key: _Key, rate: Rate | None, changes: Changes, now: int
+) -> Charged:
     account = key.account
     account.balance -= charge.units
     changes.add_entry(charge.call_id, EntryKind.CHARGE, account.account_id, key.key_id, -charge.units)
@@ -303,12 +354,16 @@ def _open(db: apsw.Connection, charge: Charge, key: _Key, changes: Changes, now:
             draft,
         )
         db.execute(_INSERT_KEY, (account.account_id, *stored))
-    return _charged(key, task_id)
+    return _charged(key, task_id, rate)
 
 
-def _charged(key: _Key, task_id: int) -> Charged:
+def _charged(key: _Key, task_id: int, rate: Rate | None = None) -> Charged:
     return Charged(
-        account_id=key.account.account_id, key_id=key.key_id, balance=key.account.balance, task_id=task_id
+        account_id=key.account.account_id,
+        key_id=key.key_id,
+        balance=key.account.balance,
+        task_id=task_id,
+        rate=rate,
     )
 
 

@@ -46,6 +46,10 @@ key cap 2 none
 key issue ann --name routed --scope chat --route svc-chat --route tts-1
 key routes 2 --route svc-agent --route tts-1
 key routes 2 --any
+key issue ann --name limited --scope chat --rpm 60 --concurrent none --units-per-day default
+key limit 2 --rpm 60 --concurrent 4
+key limit 2 --rpm none --units-per-day default
+account limit ann --units-per-day 1000
 key rename 1 -- '-a name'
 key roll 1 --grace 36h
 key revoke 1

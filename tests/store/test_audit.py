@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myna import audit, caps, codes, keys, rollup
+from myna import accounts, audit, caps, codes, keys, rollup
 from myna.caps import Cap, Period
 from myna.store.batch import Audio, TaskStatus
 from myna.store.files.audio import AudioStore
@@ -73,6 +73,13 @@ async def audit_ready(books: Books) -> None:
     await caps.renew(books.db, capped.key_hash, "UTC")
     await books.opened(capped, units=2)
     await books.end(refund_of(await books.opened(capped, units=3)))
+    limited = await books.second_key(customer)
+    await keys.set_limits(books.db, limited.key_id, {"rpm": 9}, by=TESTER)
+    await accounts.set_limits(books.db, customer.name, {"units_per_day": 50}, by=TESTER)
+    await books.opened(limited, units=2)
+    await books.end(refund_of(await books.opened(limited, units=3)))
+    await books.end(keep_of(await books.opened(limited, units=4)))
+    await accounts.add(books.db, "unlimited", "", False, 0, by=TESTER)
     made = await codes.add(books.db, units=5, count=2, uses=2, life_ms=0, memo="", by=TESTER)
     await codes.redeem(books.db, customer.name, made.codes[0], by=TESTER)
     await rollup.roll(books.db, "UTC")
@@ -108,6 +115,9 @@ REASON = "a failed voice has a reason"
 COUNTERS = "a key counts its calls"
 CAP_USED = "a cap has used what was charged"
 CAPPED = "a capped key has a cap"
+OPEN_COUNTED = "limits count the open calls"
+DAY_COUNTED = "limits count what was charged"
+LIMITED = "a limited key or account has limits"
 CODE_USES = "a code has the uses of its batch"
 
 BREAKS = {
@@ -163,6 +173,15 @@ BREAKS = {
     "UPDATE key_caps SET used = used + 1": CAP_USED,
     "UPDATE calls SET cap_from = 0": CAP_USED,
     "UPDATE keys SET capped = 1": CAPPED,
+    "UPDATE limits SET open_calls = open_calls + 1": OPEN_COUNTED,
+    "UPDATE limits SET open_calls = 0 WHERE key_id = 0": OPEN_COUNTED,
+    "UPDATE calls SET key_day = 0": OPEN_COUNTED,
+    "DELETE FROM limits": OPEN_COUNTED,
+    "UPDATE limits SET day_units = day_units + 1 WHERE key_id > 0": DAY_COUNTED,
+    "UPDATE limits SET day_units = day_units + 1 WHERE key_id = 0": DAY_COUNTED,
+    "UPDATE calls SET account_day = account_day + 1 WHERE account_day > 0": DAY_COUNTED,
+    "UPDATE keys SET limited = 1": LIMITED,
+    "UPDATE accounts SET limited = 1": LIMITED,
 }
 OF_QUEUED = {
     "node_id = 7": QUEUED_OR_LOCAL,

@@ -10,8 +10,9 @@
 -- until then, and no decision uses a stale balance. No statement changes a row twice.
 --
 -- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256, reason}.
--- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, status} for each charge with
--- an idempotency key or a task. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
+-- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, status, defaults} for each charge
+-- with an idempotency key, a task or default limits, which are those of a key and of an account, each rpm, concurrent
+-- and units_per_day. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
 -- A charge whose call exists was committed by an earlier batch whose result was lost: its outcome is `charged`,
 -- and nothing changes.
 --
@@ -19,6 +20,9 @@
 -- oldest first, since the index orders equal keys by their place in the table.
 -- `id >= x AND id <= x ORDER BY id DESC LIMIT 1` reads the same entries backwards and finds the current version
 -- first. Its `ctid` stays valid while the account is locked.
+--
+-- `rate` of a charge is [limit, remaining, reset_ms] of the calls in a minute; of one that a limit refused,
+-- [1 if it is the key's, limit, used, reset_ms].
 --
 -- `lock_policy` is for rows that another session has locked. Operations that are left out get the outcome `busy`.
 --   none      waits for nothing: leaves out locked accounts, and calls whose task is locked
@@ -31,7 +35,8 @@ CREATE FUNCTION commit_batch(
     c_lives bigint[], c_versions bigint[], c_requests text[], c_routes text[], c_more json,
     reservation_life bigint, lock_policy text
 ) RETURNS TABLE (
-    part text, n bigint, outcome text, account bigint, key_id bigint, balance bigint, task bigint, stored text
+    part text, n bigint, outcome text, account bigint, key_id bigint, balance bigint, task bigint, stored text,
+    rate bigint[]
 )
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -45,11 +50,24 @@ DECLARE
     locked_tasks bytea[];
     m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
     m_pays bigint[]; m_times bigint[]; m_channels text[]; m_caps bigint[];
+    m_key_days bigint[]; m_account_days bigint[];
     v_hour bigint;
     v_ends text := '[]';
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
-    g_caps bigint[] := '{}';
+    g_caps bigint[] := '{}'; g_key_days bigint[] := '{}'; g_account_days bigint[] := '{}';
     cap bigint;
+    -- The limits of the current account and its keys, with the keys' ids; those of the accounts before it.
+    held limits[] := '{}';
+    held_keys bigint[] := '{}';
+    written limits[] := '{}';
+    v_usage limits;
+    holder bigint;
+    place integer;
+    counted integer[];
+    default_limits bigint[];
+    key_day bigint;
+    account_day bigint;
+    v_limit bigint;
     remaining bigint;
     changed bigint;
     current_account bigint := -1;
@@ -108,11 +126,40 @@ BEGIN
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)
               AND NOT calls.id = ANY (locked_tasks)
             RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state, calls.pays,
-                      greatest(v_now - calls.created_at, 0) AS ms, e.channel, calls.cap_from
+                      greatest(v_now - calls.created_at, 0) AS ms, e.channel, calls.cap_from,
+                      calls.key_day, calls.account_day
         )
         SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
-               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel), array_agg(cap_from)
-        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels, m_caps FROM moved;
+               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel), array_agg(cap_from),
+               array_agg(key_day), array_agg(account_day)
+        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels, m_caps,
+             m_key_days, m_account_days FROM moved;
+
+        IF 0 < ANY (m_key_days) OR 0 < ANY (m_account_days) THEN
+            -- Refunded units are given back to the day in which they were charged, unless it is over.
+            UPDATE limits SET open_calls = open_calls - m.calls, day_units = day_units - coalesce(m.units, 0)
+            FROM (
+                SELECT current.place, sum(e.calls) AS calls, sum(e.units) FILTER (WHERE e.day = current.day_from) AS units
+                FROM (
+                    SELECT account_id, key_id, day, count(*) AS calls, sum(units) FILTER (WHERE state = 2) AS units
+                    FROM (
+                        SELECT account_id, key_id, day, units, state
+                        FROM unnest(m_accounts, m_keys, m_key_days, m_units, m_states)
+                             AS m(account_id, key_id, day, units, state)
+                        UNION ALL
+                        SELECT account_id, 0, day, units, state
+                        FROM unnest(m_accounts, m_account_days, m_units, m_states) AS m(account_id, day, units, state)
+                    ) AS e WHERE day > 0 GROUP BY account_id, key_id, day
+                ) AS e CROSS JOIN LATERAL (
+                    SELECT p.ctid AS place, p.day_from FROM limits p
+                    WHERE (p.account_id, p.key_id) >= (e.account_id, e.key_id)
+                      AND (p.account_id, p.key_id) <= (e.account_id, e.key_id)
+                    ORDER BY p.account_id DESC, p.key_id DESC LIMIT 1
+                ) AS current
+                GROUP BY current.place
+            ) AS m
+            WHERE limits.ctid = m.place;
+        END IF;
 
         IF 2 = ANY (m_states) THEN
             INSERT INTO ledger (call_id, kind, account_id, units, created_at)
@@ -168,14 +215,14 @@ BEGIN
 
         IF cardinality(m_ns) = cardinality(e_ids) THEN
             RETURN QUERY
-            SELECT 'end', m.n, 'done', 0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text
+            SELECT 'end', m.n, 'done', 0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text, NULL::bigint[]
             FROM unnest(m_ns) AS m(n);
         ELSE
             RETURN QUERY
             SELECT 'end', e.n,
                    CASE WHEN calls.account_id IS NOT NULL AND NOT calls.account_id = ANY (coalesce(locked, '{}'))
                           OR calls.id = ANY (locked_tasks) THEN 'busy' WHEN calls.state = e.state THEN 'done' ELSE 'lost' END,
-                   0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text
+                   0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::text, NULL::bigint[]
             FROM unnest(e_ids, e_states) WITH ORDINALITY AS e(id, state, n) LEFT JOIN calls ON calls.id = e.id;
         END IF;
     END IF;
@@ -183,13 +230,14 @@ BEGIN
     IF cardinality(c_ids) > 0 THEN
         -- After the locks, which assign the transaction id: see `store/queries/audit_state.py` on the fence.
         SELECT version INTO v_version FROM site;
+        <<charges>>
         FOR c IN
             SELECT o.n, o.id, o.hash, o.scope, o.pays, o.units, o.life, o.version, o.route,
-                   k.id AS key_id, k.account_id, k.scopes, k.routed, k.capped,
-                   a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
+                   k.id AS key_id, k.account_id, k.scopes, k.routed, k.capped, k.limited AS key_limited,
+                   a.limited AS account_limited, a.balance, a.id = ANY (coalesce(locked, '{}')) AS locked,
                    k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > v_now) AND a.disabled_at = 0 AS usable,
                    done.account_id AS done, more.key, more.fingerprint, more.draft, more.voice_id, more.speed,
-                   more.text, more.status
+                   more.text, more.status, more.defaults
             FROM unnest(c_ids, c_hashes, c_scopes, c_pays, c_units, c_lives, c_versions, c_routes)
                  WITH ORDINALITY AS o(id, hash, scope, pays, units, life, version, route, n)
             LEFT JOIN keys k ON k.hash = o.hash
@@ -200,12 +248,13 @@ BEGIN
             LEFT JOIN calls done ON done.id = o.id
             LEFT JOIN json_to_recordset(c_more) AS more(
                 n bigint, key text, fingerprint text, draft text, voice_id text, speed double precision,
-                text text, status bigint) ON more.n = o.n
+                text text, status bigint, defaults bigint[]) ON more.n = o.n
             ORDER BY k.account_id, o.n
         LOOP
-            part := 'charge'; n := c.n; account := c.account_id; key_id := c.key_id; task := 0; stored := NULL;
+            part := 'charge'; n := c.n; account := c.account_id; key_id := c.key_id; task := 0; stored := NULL; rate := NULL;
             IF c.account_id IS DISTINCT FROM current_account THEN
                 current_account := c.account_id; remaining := c.balance;
+                written := written || held; held := '{}'; held_keys := '{}';
             END IF;
             balance := remaining;
             IF c.done IS NOT NULL THEN
@@ -235,6 +284,53 @@ BEGIN
             END IF;
             IF c.version <> v_version THEN outcome := 'stale'; RETURN NEXT; CONTINUE; END IF;
             IF remaining < c.units THEN outcome := 'units'; RETURN NEXT; CONTINUE; END IF;
+            counted := '{}'; key_day := 0; account_day := 0;
+            IF c.key_limited = 1 OR c.account_limited = 1 OR c.defaults IS NOT NULL THEN
+                FOREACH holder IN ARRAY ARRAY[c.key_id, 0] LOOP
+                    default_limits := CASE holder WHEN 0 THEN c.defaults[4:6] ELSE c.defaults[1:3] END;
+                    CONTINUE WHEN CASE holder WHEN 0 THEN c.account_limited ELSE c.key_limited END = 0
+                              AND coalesce(0 = ALL (default_limits), true);
+                    place := array_position(held_keys, holder);
+                    IF place IS NULL THEN
+                        SELECT p.* INTO v_usage FROM limits p
+                        WHERE (p.account_id, p.key_id) >= (c.account_id, holder)
+                          AND (p.account_id, p.key_id) <= (c.account_id, holder)
+                        ORDER BY p.account_id DESC, p.key_id DESC LIMIT 1;
+                        IF NOT FOUND THEN
+                            INSERT INTO limits (account_id, key_id) VALUES (c.account_id, holder) RETURNING * INTO v_usage;
+                        END IF;
+                        -- A clock that is set back by more than a window begins another.
+                        IF v_now >= v_usage.minute_ends OR v_now < v_usage.minute_ends - 2 * 60000 THEN
+                            v_usage.minute_ends := v_now + 60000; v_usage.minute_calls := 0;
+                        END IF;
+                        IF v_now >= v_usage.day_ends OR v_now < v_usage.day_ends - 2 * 86400000 THEN
+                            v_usage.day_from := greatest(v_now, v_usage.day_from + 1);
+                            v_usage.day_ends := v_now + 86400000; v_usage.day_units := 0;
+                        END IF;
+                        held := array_append(held, v_usage); held_keys := array_append(held_keys, holder);
+                        place := cardinality(held);
+                    END IF;
+                    v_usage := held[place];
+                    v_limit := coalesce(v_usage.rpm, default_limits[1], 0);
+                    IF v_limit > 0 AND v_usage.minute_calls >= v_limit THEN
+                        outcome := 'rpm';
+                        rate := ARRAY[sign(holder), v_limit, v_usage.minute_calls, v_usage.minute_ends - v_now];
+                        RETURN NEXT; CONTINUE charges;
+                    END IF;
+                    v_limit := coalesce(v_usage.concurrent, default_limits[2], 0);
+                    IF v_limit > 0 AND v_usage.open_calls >= v_limit THEN
+                        outcome := 'concurrent'; rate := ARRAY[sign(holder), v_limit, v_usage.open_calls, 0];
+                        RETURN NEXT; CONTINUE charges;
+                    END IF;
+                    v_limit := coalesce(v_usage.units_per_day, default_limits[3], 0);
+                    IF v_limit > 0 AND v_usage.day_units + c.units > v_limit THEN
+                        outcome := 'units_per_day';
+                        rate := ARRAY[sign(holder), v_limit, v_usage.day_units, v_usage.day_ends - v_now];
+                        RETURN NEXT; CONTINUE charges;
+                    END IF;
+                    counted := array_append(counted, place);
+                END LOOP;
+            END IF;
             cap := 0;
             IF c.capped = 1 THEN
                 UPDATE key_caps SET used = used + c.units
@@ -248,7 +344,20 @@ BEGIN
                 END IF;
             END IF;
 
+            FOREACH place IN ARRAY counted LOOP
+                v_usage := held[place];
+                v_usage.minute_calls := v_usage.minute_calls + 1;
+                v_usage.open_calls := v_usage.open_calls + 1;
+                v_usage.day_units := v_usage.day_units + c.units;
+                held[place] := v_usage;
+                IF v_usage.key_id = 0 THEN account_day := v_usage.day_from; ELSE key_day := v_usage.day_from; END IF;
+                v_limit := coalesce(v_usage.rpm, c.defaults[CASE v_usage.key_id WHEN 0 THEN 4 ELSE 1 END], 0);
+                IF v_limit > 0 AND (rate IS NULL OR v_limit - v_usage.minute_calls < rate[2]) THEN
+                    rate := ARRAY[v_limit, v_limit - v_usage.minute_calls, v_usage.minute_ends - v_now];
+                END IF;
+            END LOOP;
             remaining := remaining - c.units; balance := remaining;
+            g_key_days := g_key_days || key_day; g_account_days := g_account_days || account_day;
             g_ns := g_ns || c.n; g_keys := g_keys || c.key_id; g_accounts := g_accounts || c.account_id;
             g_units := g_units || c.units; g_caps := g_caps || cap;
             IF c.text IS NOT NULL THEN
@@ -268,10 +377,24 @@ BEGIN
             RETURN NEXT;
         END LOOP;
 
-        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, state, created_at, deadline)
-        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], c_routes[g.n], g.cap_from, 0,
-               v_now, v_now + c_lives[g.n]
-        FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps) AS g(n, account_id, key_id, units, cap_from);
+        written := written || held;
+        IF cardinality(written) > 0 THEN
+            UPDATE limits SET minute_ends = u.minute_ends, minute_calls = u.minute_calls, open_calls = u.open_calls,
+                              day_from = u.day_from, day_ends = u.day_ends, day_units = u.day_units
+            FROM unnest(written) AS u CROSS JOIN LATERAL (
+                SELECT p.ctid AS place FROM limits p
+                WHERE (p.account_id, p.key_id) >= (u.account_id, u.key_id)
+                  AND (p.account_id, p.key_id) <= (u.account_id, u.key_id)
+                ORDER BY p.account_id DESC, p.key_id DESC LIMIT 1
+            ) AS current
+            WHERE limits.ctid = current.place;
+        END IF;
+        INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, key_day, account_day, state,
+                           created_at, deadline)
+        SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], c_routes[g.n], g.cap_from,
+               g.key_day, g.account_day, 0, v_now, v_now + c_lives[g.n]
+        FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps, g_key_days, g_account_days)
+             AS g(n, account_id, key_id, units, cap_from, key_day, account_day);
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT c_ids[g.n], 0, g.account_id, -g.units, v_now
         FROM unnest(g_ns, g_accounts, g_units) AS g(n, account_id, units);

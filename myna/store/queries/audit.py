@@ -140,6 +140,27 @@ RULES_OF_NOW: dict[str, str] = {
         LEFT JOIN calls c ON c.key_id = p.key_id AND c.cap_from = p.starts_at AND c.cap_from > 0
                          AND c.{NOT_REFUNDED}
         GROUP BY p.key_id, p.used HAVING p.used <> coalesce(sum(c.units), 0)""",
+    "limits count the open calls of their key or account": f"""
+        SELECT account_id, key_id, sum(stored), sum(found) FROM (
+            SELECT account_id, key_id, open_calls AS stored, 0 AS found FROM limits
+            UNION ALL SELECT account_id, key_id, 0, 1 FROM calls WHERE {OPEN} AND key_day > 0
+            UNION ALL SELECT account_id, 0, 0, 1 FROM calls WHERE {OPEN} AND account_day > 0
+        ) AS counted GROUP BY account_id, key_id HAVING sum(stored) <> sum(found)""",
+    "limits count what was charged less what was refunded in their day": f"""
+        SELECT account_id, key_id, sum(stored), sum(found) FROM (
+            SELECT account_id, key_id, day_units AS stored, 0 AS found FROM limits
+            UNION ALL SELECT l.account_id, l.key_id, 0, c.units FROM limits l JOIN calls c
+                ON c.key_id = l.key_id AND c.key_day = l.day_from AND c.key_day > 0 AND c.{NOT_REFUNDED}
+            UNION ALL SELECT l.account_id, l.key_id, 0, c.units FROM limits l JOIN calls c
+                ON c.account_id = l.account_id AND c.account_day = l.day_from AND c.account_day > 0
+                AND c.{NOT_REFUNDED} WHERE l.key_id = 0
+        ) AS counted GROUP BY account_id, key_id HAVING sum(stored) <> sum(found)""",
+    "a limited key or account has limits": """
+        SELECT k.account_id, k.id FROM keys k
+        LEFT JOIN limits l ON l.account_id = k.account_id AND l.key_id = k.id
+        WHERE k.limited = 1 AND l.key_id IS NULL
+        UNION ALL SELECT a.id, 0 FROM accounts a LEFT JOIN limits l ON l.account_id = a.id AND l.key_id = 0
+        WHERE a.limited = 1 AND l.key_id IS NULL""",
     "a capped key has a cap": """
         SELECT k.id FROM keys k LEFT JOIN key_caps p ON p.key_id = k.id
         WHERE k.capped = 1 AND p.key_id IS NULL""",

@@ -1,0 +1,138 @@
+"""Limits of keys and accounts: calls in a minute, open calls, and units in a day.
+
+A call counts for its key and for its account. The batch checks and counts in the charge's transaction, so the
+limits are exact in every process. A key or an account that has no limit set has the site's.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+from myna.config import SiteSettings
+from myna.errors import CommandError, RateLimited
+from myna.store.batch import (
+    NO_LIMITS,
+    ChargeRefused,
+    DefaultLimits,
+    Limits,
+    Rate,
+    RefusalReason,
+)
+from myna.store.database import Transaction
+from myna.store.queries import limits as store
+from myna.store.queries.limits import OF_ACCOUNT, LimitsRow
+
+MOST = 1_000_000_000_000
+NONE = "none"
+DEFAULT = "default"
+"""Written in a command for no limit, and for that of the site."""
+CONCURRENT_RETRY_S = 1
+"""After how long to try again where another call must end first."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,12}")
+Given = Mapping[str, int | None]
+"""New values by the names of the limits: None for the site's, 0 for none."""
+NO_CHANGE: Given = {}
+
+
+def defaults_of(settings: SiteSettings) -> DefaultLimits | None:
+    """The limits of the site, None without any."""
+    found = DefaultLimits(
+        key=Limits(
+            rpm=settings.key_rpm,
+            concurrent=settings.key_concurrent,
+            units_per_day=settings.key_units_per_day,
+        ),
+        account=Limits(
+            rpm=settings.account_rpm,
+            concurrent=settings.account_concurrent,
+            units_per_day=settings.account_units_per_day,
+        ),
+    )
+    return None if found.key == found.account == NO_LIMITS else found
+
+
+def parsed(*, rpm: str | None, concurrent: str | None, units_per_day: str | None) -> Given:
+    """The limits that a command gives: those that are not None. Raises CommandError."""
+    given = {"rpm": rpm, "concurrent": concurrent, "units_per_day": units_per_day}
+    return {name: _parsed(name, text) for name, text in given.items() if text is not None}
+
+
+def as_texts(limits: Given) -> dict[str, str]:
+    """The limits as `parsed` reads them."""
+    return {name: _text(value) for name, value in limits.items()}
+
+
+def of_row(row: LimitsRow) -> Given:
+    """The limits of a stored row, without the site's."""
+    values = {"rpm": row.rpm, "concurrent": row.concurrent, "units_per_day": row.units_per_day}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def shown(row: LimitsRow) -> dict[str, str]:
+    """The limits of a stored row as text, with `default` for the site's."""
+    return as_texts({"rpm": row.rpm, "concurrent": row.concurrent, "units_per_day": row.units_per_day})
+
+
+async def put(connection: Transaction, account_id: int, limits: Given, key_id: int = OF_ACCOUNT) -> None:
+    """Sets limits of a locked account, or of one of its keys. What is used of them stays."""
+    if limits:
+        await store.put(connection, account_id, key_id, limits)
+
+
+def error_of(refused: ChargeRefused, units: int) -> RateLimited:
+    """The error of a charge of `units` that a limit refused."""
+    reached = refused.limit
+    if reached is None:
+        raise AssertionError(f"{refused.why} without a limit")
+    whose = "This API key" if reached.of_key else "The account of this API key"
+    if refused.why is RefusalReason.CONCURRENT:
+        message = (
+            f"{whose} has {reached.used} calls open and may have {reached.limit}; nothing was charged, try"
+            " again when one has ended."
+        )
+        return RateLimited(message, {"Retry-After": str(CONCURRENT_RETRY_S)})
+    wait_s = max(1, math.ceil(reached.reset_ms / 1000))
+    headers = {"Retry-After": str(wait_s)}
+    if refused.why is RefusalReason.RPM:
+        rate = Rate(limit=reached.limit, remaining=0, reset_ms=reached.reset_ms)
+        message = (
+            f"{whose} has made the {reached.limit} calls that it may make in a minute; nothing was charged,"
+            f" try again in {wait_s} s."
+        )
+        return RateLimited(message, headers | rate_headers(rate))
+    message = (
+        f"{whose} has used {reached.used} of the {reached.limit} units that it may use in 24 hours, and this"
+        f" call costs {units}; nothing was charged, try again in {_span(reached.reset_ms)}."
+    )
+    return RateLimited(message, headers | {"x-should-retry": "false"})
+
+
+def rate_headers(rate: Rate) -> dict[str, str]:
+    """The headers of a call whose key or account may make a limited number of calls in a minute."""
+    return {
+        "x-ratelimit-limit-requests": str(rate.limit),
+        "x-ratelimit-remaining-requests": str(max(0, rate.remaining)),
+        "x-ratelimit-reset-requests": _span(rate.reset_ms),
+    }
+
+
+def _span(ms: int) -> str:
+    """A duration as OpenAI writes it: `1h0m12s`, `1m12s` or `12s`, rounded up to seconds."""
+    minutes, seconds = divmod(math.ceil(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+def _parsed(name: str, text: str) -> int | None:
+    if text in (NONE, DEFAULT):
+        return 0 if text == NONE else None
+    if not _NUMBER.fullmatch(text) or int(text) > MOST:
+        option = "--" + name.replace("_", "-")
+        raise CommandError(f"{option}: must be a whole number from 1 to {MOST}, {NONE} or {DEFAULT}.")
+    return int(text)
+
+
+def _text(value: int | None) -> str:
+    return DEFAULT if value is None else str(value) if value else NONE
