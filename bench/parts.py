@@ -122,7 +122,7 @@ async def _layers(service: Service) -> dict[str, float]:
         return Response(b"{}")
 
     async def admitted() -> None:
-        order = chat._order(await chat._plan(caller, BODY, Slot()))
+        order = chat._order(await chat._plan(caller, BODY, Slot()), "")
         for _ in range(REPEATED):
             attempt = Attempt(service.ledger, caller)
             while attempt.outcome is None:

@@ -23,7 +23,8 @@ MynaError                    status  type                    when
 ├── RateLimited              429     rate_limit_error        a limit of the key or the account is reached
 ├── TooManyFailures          429     rate_limit_error        too many unknown keys from this address
 ├── UpstreamFailed           500     upstream_error          every channel failed; the units are refunded
-│   └── StreamFailed         500     upstream_error          an event: a channel broke its stream
+│   ├── StreamFailed         500     upstream_error          an event: a channel broke its stream
+│   └── StreamUnread         500     upstream_error          an event: the client read its stream too slowly
 ├── InternalError            500     server_error            an unhandled exception
 │   ├── CallRefunded         500     server_error            the call was refunded before its answer was kept
 │   └── CallAbandoned        500     server_error            the process ended first; nothing is charged
@@ -278,6 +279,13 @@ class StreamFailed(UpstreamFailed):
         super().__init__(
             f"The answer is incomplete: the channel ended its stream too early. The call {units}."
         )
+
+
+class StreamUnread(UpstreamFailed):
+    """The deadline of a stream passed while its client did not read it."""
+
+    def __init__(self) -> None:
+        super().__init__("The answer is incomplete: it was not read in time. The call was charged.")
 
 
 class InternalError(MynaError):

@@ -41,6 +41,7 @@ MADE = {
     errors.ClientDisconnected: errors.ClientDisconnected(),
     errors.RequestRefused: errors.RequestRefused("context_length_exceeded", "messages"),
     errors.StreamFailed: errors.StreamFailed(kept=False),
+    errors.StreamUnread: errors.StreamUnread(),
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),
     errors.RateLimited: errors.RateLimited("m", {"Retry-After": "3"}),

@@ -1,11 +1,12 @@
 """The response headers about units."""
 
 from myna.telemetry import access_log
+from myna.telemetry.access_log import RequestDetails
 
 
-def headers() -> dict[str, str]:
+def headers(details: RequestDetails | None = None) -> dict[str, str]:
     """The units that this request cost, 0 for a stored response, and the account's balance after it; and the
-    calls that are left in this minute, if they are limited."""
-    details = access_log.details()
+    calls that are left in this minute, if they are limited. `details` are this request's by default."""
+    details = details or access_log.details()
     units = {"X-Units-Cost": str(details.units), "X-Units-Balance": str(details.balance)}
     return units | details.rate_headers

@@ -85,14 +85,17 @@ class Chat:
         self._planner = planner
         self._synthesizer = synthesizer
 
-    async def complete(self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected) -> bytes:
-        """Returns the JSON of a ChatCompletion. Raises MynaError."""
+    async def complete(
+        self, caller: UnverifiedCaller, body: bytes, disconnected: Disconnected, *, route: str = ""
+    ) -> bytes:
+        """Returns the JSON of a ChatCompletion. The call is one of `route`, by default the request's model.
+        Raises MynaError."""
         with Slot() as slot:
             attempt = Attempt(self._ledger, caller)
             while attempt.outcome is None:  # again if the configuration was stale
                 async with attempt:
                     plan = await self._plan(caller, body, slot)
-                    await attempt.charge(self._order(plan))
+                    await attempt.charge(self._order(plan, route))
             if isinstance(attempt.outcome, Replayed):
                 return attempt.outcome.answer.encode()
             if isinstance(plan, SpokenPlan):
@@ -128,14 +131,14 @@ class Chat:
         speech = await self._planner.plan(caller, checked, slot)
         return SpokenPlan(summary.model, speech, self._answers(summary, speech))
 
-    def _order(self, plan: ChatPlan | SpokenPlan) -> ChargeOrder:
+    def _order(self, plan: ChatPlan | SpokenPlan, route: str) -> ChargeOrder:
         if isinstance(plan, SpokenPlan):
-            return self._synthesizer.order(plan.speech, plan.answers, plan.model)
+            return self._synthesizer.order(plan.speech, plan.answers, route or plan.model)
         return ChargeOrder(
             pays=Scope.CHAT,
             units=self._config.settings.chat_units,
             seconds=self._settings.call_deadline_s,
-            route=plan.summary.model,
+            route=route or plan.summary.model,
         )
 
     def _ask(self, call: Call, plan: ChatPlan) -> Awaitable[ModelAnswer]:

@@ -25,6 +25,10 @@ _PORT = rb"(?::(?:[0-9]{1,5}|_[0-9A-Za-z._-]+))?"
 _NODE = re.compile(rb"(?:\[([0-9A-Fa-f:.]{2,45})\]|([0-9.]{7,15}))" + _PORT)
 _BARE_IPV6 = re.compile(rb"[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{0,35}")
 
+UNCLEAR = "unclear"
+"""In place of an address: two headers of a trusted proxy contradict each other. It must not be the proxy's
+own address, which may be a loopback address, whose failures are not counted."""
+
 
 class TrustedProxies:
     """Finds the client's address by the headers of trusted proxies."""
@@ -44,7 +48,7 @@ class TrustedProxies:
         Where the peer is trusted, this is the rightmost forwarded address that is no trusted proxy. A value
         that is no address (invalid, `unknown`, an obfuscated name) ends the search at the proxy that wrote
         it. A proxy that writes one of the headers may pass the other from its client. So if both are present
-        and name two clients, neither is believed and the peer counts.
+        and name two clients, neither is believed: all such clients count as one, UNCLEAR.
         """
         if not self._hop(peer)[1]:
             return peer
@@ -56,7 +60,9 @@ class TrustedProxies:
             self._client(peer, b",".join(lines), _forwarded if name == FORWARDED else _x_forwarded_for)
             for name, lines in values.items()
         }
-        return found.pop() if len(found) == 1 else peer
+        if not found:
+            return peer
+        return found.pop() if len(found) == 1 else UNCLEAR
 
     def _client(self, peer: str, value: bytes, read: Callable[[bytes], str]) -> str:
         last = peer

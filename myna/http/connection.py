@@ -164,6 +164,7 @@ class Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Like uvicorn's, but one timer serves the keep-alive timeouts of all connections."""
         self.server_state.total_requests += 1
+        self._stream = None
         if self.transport.is_closing():
             self._start_write_timer()
             return
@@ -218,6 +219,10 @@ class Protocol(HttpToolsProtocol):
     def keeps_alive(self) -> bool:
         return self._active_cycle is not None and self._active_cycle.keep_alive
 
+    @property
+    def is_paused(self) -> bool:
+        return self.flow.write_paused
+
     def write_stream(self, data: bytes) -> None:
         cast(RequestResponseCycle, self._active_cycle).response_started = True
         self.transport.write(data)
@@ -234,8 +239,9 @@ class Protocol(HttpToolsProtocol):
     def give_up_stream(self) -> None:
         self._stream = None
         cast(RequestResponseCycle, self._active_cycle).disconnected = True  # uvicorn expects no end of it
-        self.transport.close()
-        self._start_write_timer()
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._start_write_timer()
 
     async def drained(self) -> None:
         await self.flow.drain()

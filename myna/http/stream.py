@@ -21,6 +21,10 @@ class StreamConnection(Protocol):
     def keeps_alive(self) -> bool:
         """Whether the connection serves another request after this response."""
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether over 64 KiB wait for the client."""
+
     def write_stream(self, data: bytes) -> None:
         """Writes bytes of the response, head and framing included."""
 
@@ -51,6 +55,11 @@ class ResponseStream:
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
         self.on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client has not read what was written, perhaps of an earlier response."""
+        return self._connection.is_paused
 
     def start(self, headers: Mapping[str, str], media_type: bytes) -> None:
         """Sends the head. Must be called once, before `write`."""

@@ -16,17 +16,20 @@ import msgspec
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives."""
-TRANSLATED_MAX_BYTES: Final = 2 * 2**20
-"""The longest event that can be translated."""
 _RECENT: Final = 4
 _RECENT_TAIL_BYTES: Final = 4096
 _BOM: Final = b"\xef\xbb\xbf"
-_ERRORS: Final = (b'{"error"', b'{"object":"error"', b'{"object": "error"')
-_ERROR_EVENTS: Final = tuple(b"data: " + error for error in _ERRORS)
+_FAILED: Final = (b"error", b"response.failed")
+"""The names of events that report an error."""
+_ERROR: Final = b'"error"'
+"""In each event that reports an error, and in few others."""
+_LONG_ERROR: Final = re.compile(rb'data: ?\{\s*"error"\s*:\s*[^n\s]')
 _FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"')
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
+_FINISHED_BY_ERROR: Final = re.compile(rb'"finish_reason" ?: ?"error"')
+_NULL: Final = b"null"
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -50,13 +53,14 @@ class Observer(Protocol):
 
 class EventRelay:
     """One stream of events. `begun`: an event has arrived that is no error. `done`: the last event has
-    arrived; what follows it is dropped. `last` is that event, unless it is `[DONE]`."""
+    arrived; what follows it is dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of
+    a long event was passed on."""
 
     def __init__(self, observer: Observer | None = None, buffer_max_bytes: int = BUFFERED_MAX_BYTES) -> None:
         self._observer = observer
         self._buffer_max_bytes = buffer_max_bytes
         self._buffer = bytearray()
-        self._passes_long = False  # the rest of an event whose beginning was passed on
+        self.passes_long = False
         self._recent: deque[bytes] = deque(maxlen=_RECENT)
         self._started = self.begun = self.done = False
         self.last = b""
@@ -72,11 +76,11 @@ class EventRelay:
             self.begun
             and not self._buffer
             and self._observer is None
-            and not self._passes_long
+            and not self.passes_long
             and part.startswith(b"data: {")
             and part.find(b"\n") == len(part) - 2  # one event of one line
             and part.endswith(b"\n\n")
-            and not part.startswith(_ERROR_EVENTS)
+            and _ERROR not in part
             and not self.done
         ):
             self._recent.append(part[-_RECENT_TAIL_BYTES:])
@@ -88,7 +92,7 @@ class EventRelay:
         rest = bytes(self._buffer).strip(b"\r\n")
         self._buffer.clear()
         sent = b""
-        if self._passes_long:
+        if self.passes_long:
             raise BrokenEvents("CutEvents", "the stream ended within an event")
         if rest and not self.done:
             sent = self._event(_with_lf(rest), at_end=True)
@@ -118,24 +122,24 @@ class EventRelay:
     def _overflow(self) -> bytes:
         """Passes on the beginning of a long event, which is checked by its first bytes only."""
         data = bytes(self._buffer)
-        if len(data) <= self._buffer_max_bytes and not self._passes_long:
+        if len(data) <= self._buffer_max_bytes and not self.passes_long:
             return b""
         if self._observer is not None:
             raise BrokenEvents("LongEvent", "the stream has an event that is too long to be translated")
-        if not self._passes_long and (
-            not data.startswith(b"data:") or data.startswith(_ERROR_EVENTS) or b"\n" in data
+        if not self.passes_long and (
+            not data.startswith(b"data:") or _LONG_ERROR.match(data) or b"\n" in data
         ):
             raise BrokenEvents("LongEvent", "the stream has a line that is too long and no data")
         kept = len(data) - len(data.rstrip(b"\r\n"))  # an end of line may be the half of an event's end
         self._buffer = bytearray(data[len(data) - kept :])
-        self._passes_long = self.begun = True
+        self.passes_long = self.begun = True
         self._recent.append(data[-_RECENT_TAIL_BYTES:])
         return data[: len(data) - kept]
 
     def _passed(self, event: bytes) -> bytes:
         """What to send for one event, without its end."""
-        if self._passes_long:
-            self._passes_long = False
+        if self.passes_long:
+            self.passes_long = False
             self._recent.append(event[-_RECENT_TAIL_BYTES:])
             return event + b"\n\n"
         event = event.lstrip(b"\n")
@@ -145,13 +149,11 @@ class EventRelay:
         data, name = _parsed(event)
         if data is None:  # comments alone
             return event + b"\n\n" if self.begun and not at_end else b""
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.done = True
             return b""
-        if name in (b"error", b"response.failed") or data.startswith(_ERRORS):
-            raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
-        if not self.begun or at_end:
-            _check(data)
+        if name in _FAILED or _ERROR in data or not self.begun or at_end:
+            _check(data, name)
         replaced = self._observed(data)
         self.begun = True
         if name in _CLOSING:
@@ -187,9 +189,12 @@ def _parsed(event: bytes) -> tuple[bytes | None, bytes]:
     return (b"\n".join(values) if values else None), name
 
 
-def _check(data: bytes) -> None:
-    """Raises BrokenEvents unless the data is a JSON object."""
+def _check(data: bytes, name: bytes) -> None:
+    """Raises BrokenEvents unless the data is a JSON object that reports no error."""
     try:
-        _object.decode(data)
+        fields = _object.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
+    reports = bytes(fields.get("error", _NULL)) != _NULL or bytes(fields.get("object", _NULL)) == _ERROR
+    if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
+        raise BrokenEvents("ErrorEvent", "the channel sent an error", data)

@@ -100,7 +100,9 @@ class Planner:
         if isinstance(request, RelayedRequest):
             streams = bool(request.stream)
             counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
-            choices = request.n or 1
+            choices = (request.n or 1) * _prompts(fields.get("prompt"))
+        if isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1):
+            raise InvalidRequest("best_of: must be at most n, the number of answers that are charged.")
         messages = fields.get("messages", [])
         if isinstance(request, OpenAIChatRequest) and not messages:
             raise InvalidRequest("messages: must hold at least one message.")
@@ -123,6 +125,12 @@ class Planner:
             instruction=instruction,
             speaks=route.intent and endpoint is CHAT and speech_text(instruction) is not None,
         )
+
+
+def _prompts(prompt: Any) -> int:
+    """How many prompts a legacy completion has: a list of texts or of lists of tokens has several."""
+    several = isinstance(prompt, list) and prompt and not isinstance(prompt[0], int)
+    return len(prompt) if several else 1
 
 
 def _prompt_tokens(fields: dict[str, Any]) -> int:

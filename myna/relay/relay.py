@@ -24,11 +24,12 @@ from myna.errors import (
     MynaError,
     RequestRefused,
     StreamFailed,
+    StreamUnread,
     UpstreamFailed,
 )
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.http_client import HttpClient, RequestFailed
+from myna.http_client import HttpClient, RequestFailed, TimedOut
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.relay import answers
@@ -38,6 +39,7 @@ from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamBro
 from myna.settings import Settings
 from myna.store.batch import Replayed
 from myna.telemetry import access_log, metrics
+from myna.telemetry.access_log import RequestDetails
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class Client(Protocol):
         """Returns when the client has disconnected."""
 
 
-UnitHeaders = Callable[[], Mapping[str, str]]
+UnitHeaders = Callable[[RequestDetails], Mapping[str, str]]
 KEPT_SETTING: Final = "keep"
 SPEAKING_MODEL: Final = "svc-chat"
 
@@ -95,14 +97,16 @@ class Relay:
         if attempt.outcome is None:
             return await self._speak(caller, planned, client)
         out = client.stream()
-        if isinstance(attempt.outcome, Replayed):
-            return self._replay(attempt.outcome.answer, planned, out)
+        if isinstance(attempt.outcome, Replayed):  # perhaps without a plan: its route may be removed
+            return self._replay(attempt.outcome.answer, out)
         if not planned.streams:
             async with attempt.outcome as call:
                 return await self._whole(call, planned, out)
         stores = attempt.outcome.repeatable
         shape = planned.shape(self._settings.answer_max_bytes)
-        streamed = StreamedAnswer(out, shape, self._headers, stores=stores)
+        # The callbacks of a channel's connection have the context of the request that opened it.
+        details = access_log.details()
+        streamed = StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
         await self._streamed(attempt.outcome, planned, streamed)
         return out
 
@@ -110,14 +114,15 @@ class Relay:
         seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
         return ChargeOrder(pays=Scope.CHAT, units=plan.units, seconds=seconds, route=plan.route.name)
 
-    def _headers(self) -> dict[str, str]:
-        return {**self._unit_headers(), "X-Myna-Channel": access_log.details().channel}
+    def _headers(self, details: RequestDetails) -> dict[str, str]:
+        return {**self._unit_headers(details), "X-Myna-Channel": details.channel}
 
-    def _replay(self, answer: str, plan: RelayPlan, out: ResponseStream) -> Response | ResponseStream:
-        """The stored answer to a retry."""
-        if not plan.streams:
-            return Response(answer.encode(), headers=self._unit_headers())
-        out.start({**HEADERS, **self._unit_headers()}, EVENTS)
+    def _replay(self, answer: str, out: ResponseStream) -> Response | ResponseStream:
+        """The stored answer to a retry: one JSON object, or the events of a stream."""
+        headers = self._unit_headers(access_log.details())
+        if answer.startswith("{"):
+            return Response(answer.encode(), headers=headers)
+        out.start({**HEADERS, **headers}, EVENTS)
         out.write(answer.encode())
         out.end()
         return out
@@ -128,12 +133,12 @@ class Relay:
         """Has the instruction spoken, as /v1 does. The answer's content is the address of the audio."""
         message = {"role": "user", "content": plan.instruction}
         body = msgspec.json.encode({"model": SPEAKING_MODEL, "messages": [message]})
-        spoken = await self._chat.complete(caller, body, client.disconnected)
+        spoken = await self._chat.complete(caller, body, client.disconnected, route=plan.route.name)
         answer = msgspec.json.encode(msgspec.json.decode(spoken) | {"model": plan.model})
         if not plan.streams:
-            return Response(answer, headers=self._headers())
+            return Response(answer, headers=self._headers(access_log.details()))
         out = client.stream()
-        out.start({**HEADERS, **self._headers()}, EVENTS)
+        out.start({**HEADERS, **self._headers(access_log.details())}, EVENTS)
         out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
         out.end()
         return out
@@ -159,7 +164,7 @@ class Relay:
         finally:
             out.on_disconnect = None
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
-        return Response(answer, headers=self._headers())
+        return Response(answer, headers=self._headers(access_log.details()))
 
     async def _request(self, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
         """The checked answer of a channel. Raises FailedAttempt."""
@@ -233,20 +238,27 @@ class Relay:
             if not streamed.out.sent:
                 raise ClientDisconnected from None
             await call.keep("")
+            return None if streamed.out.disconnected else StreamUnread()
         except StreamBroken as broken:
-            channel = access_log.details().channel
-            self._channels.circuits.failed(channel, str(broken))
-            metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
-            log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
-            kept = self._config.settings.broken_stream == KEPT_SETTING
+            self._note_broken(broken)
+            kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent
             failure = StreamFailed(kept=kept)
             if not kept:
                 raise failure from broken
-            await call.keep("")
+            await call.keep(streamed.complete(streamed.shape.failed(failure)))
             return failure
-        else:
-            await call.keep(streamed.complete(last))
+        if streamed.out.disconnected and not streamed.out.sent and not streamed.stores:
+            raise ClientDisconnected
+        await call.keep(streamed.complete(last))
         return None
+
+    def _note_broken(self, broken: StreamBroken) -> None:
+        """Counts the failure of a channel. A stream that is longer than its deadline is none."""
+        channel = access_log.details().channel
+        if broken.kind != TimedOut.__name__:
+            self._channels.circuits.failed(channel, str(broken))
+        metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
+        log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
 
 
 def _fail(streamed: StreamedAnswer, error: MynaError) -> None:

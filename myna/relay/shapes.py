@@ -30,20 +30,20 @@ class Shape(Protocol):
 
 
 class _Delta(Struct):
-    content: str | None = None
+    content: Any = None
 
 
 class _ChunkChoice(Struct):
     delta: _Delta | None = None
-    text: str | None = None
+    text: Any = None
 
 
 class _Chunk(Struct):
-    id: str = ""
-    created: int = 0
-    model: str = ""
-    choices: list[_ChunkChoice] = []
-    usage: dict[str, Any] | None = None
+    id: Any = ""
+    created: Any = 0
+    model: Any = ""
+    choices: list[_ChunkChoice] | None = None
+    usage: Any = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
@@ -82,9 +82,9 @@ class WithUsage(Passed):
         chunk = _chunk.decode(data)
         self._first = self._first or chunk
         self._is_sent = chunk.usage is not None
-        for choice in chunk.choices:
+        for choice in chunk.choices or []:
             text = choice.text or (choice.delta.content if choice.delta else None)
-            self._completion_tokens += han_count(text or "")
+            self._completion_tokens += han_count(text) if isinstance(text, str) else 0
 
     def last(self) -> bytes:
         return DONE if self._is_sent else self._counted() + DONE

@@ -10,7 +10,7 @@ from myna.chat.failover import FailedAttempt, of_request, of_status, without_sec
 from myna.chat.upstream import headers_of
 from myna.errors import MynaError
 from myna.http.stream import ResponseStream
-from myna.http_client import Flow, HttpClient, RequestFailed
+from myna.http_client import Flow, HttpClient, RequestFailed, TimedOut
 from myna.relay import answers
 from myna.relay.events import BrokenEvents, EventRelay
 from myna.relay.plan import RelayPlan
@@ -56,6 +56,7 @@ class StreamedAnswer:
         self._copy: list[bytes] = []
         self._copied_bytes = 0
         self._last = b""
+        self.within_event = False  # a part of a long event was sent
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -92,7 +93,8 @@ class StreamedAnswer:
     def fail(self, error: MynaError) -> None:
         """Sends an event with the error, and closes the connection without an end of the response."""
         self.stop()
-        self.out.write(self.shape.failed(error))
+        end_of_event = b"\n\n" if self.within_event else b""
+        self.out.write(end_of_event + (self._last or self.shape.failed(error)))
         self.out.abort()
 
     def stop(self) -> None:
@@ -104,7 +106,7 @@ class StreamedAnswer:
     def _keep_alive(self) -> None:
         """Sends a comment after a time of silence, so that proxies keep the connection open."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._written_at >= KEEP_ALIVE_EVERY_S:
+        if loop.time() - self._written_at >= KEEP_ALIVE_EVERY_S and not self.within_event:
             self._written_at = loop.time()
             self.out.write(KEEP_ALIVE)
         self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
@@ -137,6 +139,8 @@ class Passage:
             return self._events.last or self._answer.shape.last()
         except RequestFailed as failure:
             failed = of_request(failure)
+            if self._flow.was_paused and type(failure) is TimedOut:
+                raise ClientLeft from failure  # the client read too slowly
             if self._answer.begun:
                 raise StreamBroken(failed.kind, str(failed)) from failure
             raise failed from failure
@@ -150,6 +154,8 @@ class Passage:
         """The request, until its response has arrived or the client has left."""
         out = self._answer.out
         out.on_pause, out.on_resume = self._flow.pause, self._flow.resume
+        if out.is_paused:
+            self._flow.pause()
         if not self._answer.stores:
             if out.disconnected:
                 raise ClientLeft
@@ -171,6 +177,10 @@ class Passage:
             if self._events.done:
                 return
             raise ClientLeft from None
+        except RequestFailed:
+            if self._events.done:  # the answer is complete, however its response ended
+                return
+            raise
         finally:
             out.on_pause = out.on_resume = out.on_disconnect = None
         if response.status != HTTPStatus.OK:
@@ -203,7 +213,8 @@ class Passage:
 
     def _pass(self, part: bytes) -> None:
         self._answer.send(self._events.feed(part))
-        if self._events.done:
+        self._answer.within_event = self._events.passes_long
+        if self._events.done and self._limit.when() is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + AFTER_DONE_S)
 
     def _add(self, whole: bytearray, part: bytes) -> None:
@@ -212,4 +223,5 @@ class Passage:
             raise BrokenEvents("AnswerTooLarge", "the answer is too large for a stream")
 
     def _end_now(self) -> None:
-        self._limit.reschedule(0)
+        if not self._limit.expired():
+            self._limit.reschedule(0)

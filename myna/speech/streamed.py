@@ -14,7 +14,7 @@ from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
-from myna.errors import InvalidRequest, NoSpeechChannel, NotFound, UpstreamFailed
+from myna.errors import CommitInDoubt, InvalidRequest, MynaError, NoSpeechChannel, NotFound, UpstreamFailed
 from myna.farm.capacity import NO_NODES, Capacity
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
@@ -124,7 +124,10 @@ class StreamedSpeech:
             )
         if spoken is None:
             name = await self._synthesizer.ended(call, planned.plan)
-            await self._adopt(delivery, name, call.account_id)
+            try:
+                await self._adopt(delivery, name, call.account_id)
+            except MynaError as failure:  # the node's completion has kept the call: a 500 reads as a refund
+                raise CommitInDoubt from failure
 
     async def _replay(self, answer: str, body: bytes, outlet: Outlet) -> None:
         """Sends the stored sound again."""

@@ -1,6 +1,8 @@
 """Use case: a transcription or a translation. Route, charge, channel or Whisper, keep or refund."""
 
-from typing import Final
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -8,7 +10,7 @@ from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer
 from myna.config import ConfigCache
-from myna.errors import ModelNotFound, RequestRefused, UpstreamFailed
+from myna.errors import ClientDisconnected, ModelNotFound, RequestRefused, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
@@ -64,8 +66,18 @@ class Transcriber:
         memory: BodyBudget,
         disconnected: Disconnected,
     ) -> bytes:
-        """The transcript in the request's format. A recording for a channel counts against `memory` while it
-        is sent. Raises MynaError."""
+        """The transcript in the request's format. The recording counts against `memory` meanwhile, since one
+        for a channel is read into it. Raises MynaError."""
+        size_bytes = request.upload.size_bytes
+        memory.take(size_bytes, caller.key_hash)  # before the charge: it may refuse
+        try:
+            return await self._answer(caller, request, disconnected)
+        finally:
+            memory.release(size_bytes, caller.key_hash)
+
+    async def _answer(
+        self, caller: UnverifiedCaller, request: TranscriptionRequest, disconnected: Disconnected
+    ) -> bytes:
         attempt = Attempt(self._ledger, caller)
         while attempt.outcome is None:  # again if the configuration was stale
             async with attempt:
@@ -77,9 +89,27 @@ class Transcriber:
             if plan.embedded:
                 answer = await self._hear(call, request, disconnected)
             else:
-                answer = await self._relay(call, request, plan, memory, caller.key_hash)
+                answer = await self._unless(disconnected, call, self._relay(call, request, plan))
             await call.keep(answer.decode())
         return answer
+
+    async def _unless(
+        self, disconnected: Disconnected, call: Call, work: Coroutine[Any, Any, bytes]
+    ) -> bytes:
+        """The result of the work, which ends when the client disconnects, unless the call has an idempotency
+        key. Raises ClientDisconnected."""
+        if call.repeatable:
+            return await work
+        working, leaving = asyncio.create_task(work), asyncio.ensure_future(disconnected())
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnected
+            return await working
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def _plan(self, model: str) -> TranscriptionPlan:
         config, settings = self._config.current, self._config.settings
@@ -102,17 +132,8 @@ class Transcriber:
         transcript = await self._whisper.transcribe(request, call.account_id, call.seconds_left, disconnected)
         return encoded(transcript, request.format, translated=request.translate, words=request.words)
 
-    async def _relay(
-        self,
-        call: Call,
-        request: TranscriptionRequest,
-        plan: TranscriptionPlan,
-        memory: BodyBudget,
-        key_hash: bytes,
-    ) -> bytes:
+    async def _relay(self, call: Call, request: TranscriptionRequest, plan: TranscriptionPlan) -> bytes:
         """The answer of the first channel that gives one."""
-        size_bytes = request.upload.size_bytes
-        memory.take(size_bytes, key_hash)
         try:
             recording = await self._disk.run(request.upload.path.read_bytes)
 
@@ -121,7 +142,7 @@ class Transcriber:
                     self._http_client,
                     channel,
                     request,
-                    plan.route.upstream_model or channel.model or request.model,
+                    routes.model_for(plan.route, channel.model, request.model),
                     recording,
                     deadline_s=left_s,
                     answer_max_bytes=self._settings.answer_max_bytes,
@@ -138,5 +159,3 @@ class Transcriber:
             if isinstance(failed.__cause__, FailedAttempt) and failed.__cause__.blameless:
                 raise RequestRefused(None, None) from failed.__cause__
             raise
-        finally:
-            memory.release(size_bytes, key_hash)

@@ -45,9 +45,10 @@ class OpenAIChatRequest(RelayedRequest, frozen=True, kw_only=True):
 
 
 class CompletionRequest(RelayedRequest, frozen=True, kw_only=True):
-    """POST /completions. `prompt` is a text, a list of texts, or tokens."""
+    """POST /completions. `prompt` is a text, a list of texts, or tokens. Each prompt has `n` answers."""
 
     prompt: str | list[Any] | None = None
+    best_of: int | None = None
 
 
 class EmbeddingsRequest(Struct, frozen=True):
