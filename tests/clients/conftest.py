@@ -24,6 +24,7 @@ def service(
         chat_model=session_upstream.model,
         speech="none",
     ).start()
+    running.cli("route", "add", "vectors", "--channel", "default", "--units", "1", "--kind", "embeddings")
     yield running
     assert running.command("audit", "--json").code == 0
     assert running.stop() == 0

@@ -62,6 +62,7 @@ const ways = {
     const text = { format: { type: "json_schema", ...schema } };
     return (await client.responses.parse({ model, input: 'fault=say:{"city":"Oslo"}', text })).output_parsed;
   },
+  embeddings: async () => (await client.embeddings.create({ model: "vectors", input: "a" })).data[0].embedding,
   stored: async () => client.responses.create({ model, input: "hello", store: true }),
 };
 

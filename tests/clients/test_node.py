@@ -59,6 +59,10 @@ def test_openai_node_gets_structured_output(openai_node: dict[str, Any]) -> None
     assert openai_node["chatFormat"] == openai_node["responsesFormat"] == {"city": "Oslo"}
 
 
+def test_openai_node_gets_embeddings(openai_node: dict[str, Any]) -> None:
+    assert openai_node["embeddings"] == [0.25, -0.5, 1.0]
+
+
 def test_openai_node_names_the_field_that_a_stateless_service_refuses(openai_node: dict[str, Any]) -> None:
     error = openai_node["stored"]["error"]
     assert (error["class"], error["status"], error["param"]) == ("BadRequestError", 400, "store")

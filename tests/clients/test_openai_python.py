@@ -106,6 +106,13 @@ def test_the_client_gets_structured_output_by_responses(client: openai.OpenAI) -
     assert response.output_parsed == Place(city="Oslo")
 
 
+def test_the_client_gets_embeddings_in_both_encodings(client: openai.OpenAI) -> None:
+    by_default = client.embeddings.create(model="vectors", input=["a", "b"])
+    as_floats = client.embeddings.create(model="vectors", input="a", encoding_format="float")
+    assert [each.embedding for each in by_default.data] == [[0.25, -0.5, 1.0]] * 2
+    assert as_floats.data[0].embedding == [0.25, -0.5, 1.0]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

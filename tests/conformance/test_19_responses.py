@@ -180,3 +180,26 @@ def test_a_retry_gets_the_stored_response(fresh_caller: Caller, model: str, stre
     assert first.status == second.status == 200
     assert first.body == second.body
     assert fresh_caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_channel_without_the_endpoint_takes_over_from_one_that_has_it(
+    service: Service, fresh_caller: Caller, chat_upstream: Upstream, upstream: Upstream, streams: bool
+) -> None:
+    upstream.behave("status:500")
+    service.cli("channel", "add", "chat", "failing", upstream.url, "--responses", "yes", "--priority", "1")
+    service.cli("channel", "add", "chat", "chats", chat_upstream.url, "--priority", "2")
+    service.cli("route", "add", "mixed", "--channel", "failing", "--channel", "chats", "--units", "1")
+    try:
+        answer = respond(fresh_caller, "mixed", stream=streams)
+    finally:
+        service.cli("route", "remove", "mixed")
+        service.cli("channel", "remove", "failing")
+        service.cli("channel", "remove", "chats")
+    assert answer.status == 200, answer
+    assert b'"text":"hello"' in answer.body
+    assert [request.path for request in upstream.requests + chat_upstream.requests] == [
+        "/v1/responses",
+        "/v1/chat/completions",
+    ]
+    assert fresh_caller.stats() == DELIVERED
