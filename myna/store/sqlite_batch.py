@@ -127,9 +127,9 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
             if cap_from:
                 to_caps[key_id, cap_from] += units
-        for holder, day in zip((key_id, 0), days, strict=True):
+        for counted_key, day in zip((key_id, 0), days, strict=True):
             if day:
-                counted = of_limits[account_id, holder, day]
+                counted = of_limits[account_id, counted_key, day]
                 counted.calls += 1
                 counted.units += units if end.state == CallState.REFUNDED else 0
     sqlite_caps.give_back(db, to_caps)

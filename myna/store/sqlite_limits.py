@@ -93,10 +93,10 @@ class Limited:
         defaults = charge.default_limits
         of_key = defaults.key if defaults else NO_LIMITS
         of_account = defaults.account if defaults else NO_LIMITS
-        holders = [(key_id, key, of_key), (0, account, of_account)]
+        rows = [(key_id, key, of_key), (0, account, of_account)]
         return [
-            Use(usage := self._usage(account_id, holder), usage.limits(default))
-            for holder, has_own, default in holders
+            Use(usage := self._usage(account_id, row_id), usage.limits(default))
+            for row_id, has_own, default in rows
             if has_own or default != NO_LIMITS
         ]
 

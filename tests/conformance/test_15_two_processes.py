@@ -69,6 +69,16 @@ def test_both_processes_spend_one_balance_to_zero(pair: Pair) -> None:
         assert caller.stats() == Stats(calls=60, cost=60, ok_calls=60)
 
 
+@pytest.mark.parametrize("option", ["--rpm", "--units-per-day"])
+def test_both_processes_share_one_limit(pair: Pair, option: str) -> None:
+    callers = pair.callers()
+    pair.first.cli("account", "limit", callers[0].account.name, option, "60")
+    with ThreadPoolExecutor(60) as pool:
+        answers = list(pool.map(lambda number: callers[number % 2].chat("hello"), range(120)))
+    assert Counter(answer.status for answer in answers) == {200: 60, 429: 60}
+    assert callers[0].stats() == Stats(calls=60, cost=60, ok_calls=60)
+
+
 def test_a_revoked_key_is_refused_by_both_processes_at_once(pair: Pair) -> None:
     first, second = pair.callers()
     assert (first.chat("hello").status, second.chat("hello").status) == (200, 200)

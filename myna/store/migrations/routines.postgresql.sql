@@ -61,7 +61,7 @@ DECLARE
     held_keys bigint[] := '{}';
     written limits[] := '{}';
     v_usage limits;
-    holder bigint;
+    counted_key bigint;
     place integer;
     counted integer[];
     default_limits bigint[];
@@ -286,18 +286,18 @@ BEGIN
             IF remaining < c.units THEN outcome := 'units'; RETURN NEXT; CONTINUE; END IF;
             counted := '{}'; key_day := 0; account_day := 0;
             IF c.key_limited = 1 OR c.account_limited = 1 OR c.defaults IS NOT NULL THEN
-                FOREACH holder IN ARRAY ARRAY[c.key_id, 0] LOOP
-                    default_limits := CASE holder WHEN 0 THEN c.defaults[4:6] ELSE c.defaults[1:3] END;
-                    CONTINUE WHEN CASE holder WHEN 0 THEN c.account_limited ELSE c.key_limited END = 0
+                FOREACH counted_key IN ARRAY ARRAY[c.key_id, 0] LOOP
+                    default_limits := CASE counted_key WHEN 0 THEN c.defaults[4:6] ELSE c.defaults[1:3] END;
+                    CONTINUE WHEN CASE counted_key WHEN 0 THEN c.account_limited ELSE c.key_limited END = 0
                               AND coalesce(0 = ALL (default_limits), true);
-                    place := array_position(held_keys, holder);
+                    place := array_position(held_keys, counted_key);
                     IF place IS NULL THEN
                         SELECT p.* INTO v_usage FROM limits p
-                        WHERE (p.account_id, p.key_id) >= (c.account_id, holder)
-                          AND (p.account_id, p.key_id) <= (c.account_id, holder)
+                        WHERE (p.account_id, p.key_id) >= (c.account_id, counted_key)
+                          AND (p.account_id, p.key_id) <= (c.account_id, counted_key)
                         ORDER BY p.account_id DESC, p.key_id DESC LIMIT 1;
                         IF NOT FOUND THEN
-                            INSERT INTO limits (account_id, key_id) VALUES (c.account_id, holder) RETURNING * INTO v_usage;
+                            INSERT INTO limits (account_id, key_id) VALUES (c.account_id, counted_key) RETURNING * INTO v_usage;
                         END IF;
                         -- A clock that is set back by more than a window begins another.
                         IF v_now >= v_usage.minute_ends OR v_now < v_usage.minute_ends - 2 * 60000 THEN
@@ -307,25 +307,25 @@ BEGIN
                             v_usage.day_from := greatest(v_now, v_usage.day_from + 1);
                             v_usage.day_ends := v_now + 86400000; v_usage.day_units := 0;
                         END IF;
-                        held := array_append(held, v_usage); held_keys := array_append(held_keys, holder);
+                        held := array_append(held, v_usage); held_keys := array_append(held_keys, counted_key);
                         place := cardinality(held);
                     END IF;
                     v_usage := held[place];
                     v_limit := coalesce(v_usage.rpm, default_limits[1], 0);
                     IF v_limit > 0 AND v_usage.minute_calls >= v_limit THEN
                         outcome := 'rpm';
-                        rate := ARRAY[sign(holder), v_limit, v_usage.minute_calls, v_usage.minute_ends - v_now];
+                        rate := ARRAY[sign(counted_key), v_limit, v_usage.minute_calls, v_usage.minute_ends - v_now];
                         RETURN NEXT; CONTINUE charges;
                     END IF;
                     v_limit := coalesce(v_usage.concurrent, default_limits[2], 0);
                     IF v_limit > 0 AND v_usage.open_calls >= v_limit THEN
-                        outcome := 'concurrent'; rate := ARRAY[sign(holder), v_limit, v_usage.open_calls, 0];
+                        outcome := 'concurrent'; rate := ARRAY[sign(counted_key), v_limit, v_usage.open_calls, 0];
                         RETURN NEXT; CONTINUE charges;
                     END IF;
                     v_limit := coalesce(v_usage.units_per_day, default_limits[3], 0);
                     IF v_limit > 0 AND v_usage.day_units + c.units > v_limit THEN
                         outcome := 'units_per_day';
-                        rate := ARRAY[sign(holder), v_limit, v_usage.day_units, v_usage.day_ends - v_now];
+                        rate := ARRAY[sign(counted_key), v_limit, v_usage.day_units, v_usage.day_ends - v_now];
                         RETURN NEXT; CONTINUE charges;
                     END IF;
                     counted := array_append(counted, place);

@@ -1,0 +1,146 @@
+"""Limits of keys and accounts: a 429 before anything is charged, exact under load and after a crash."""
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.conftest import CallerMaker, make_caller
+from tests.rig.calls import Answer
+from tests.rig.service import Service
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+RATE = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
+
+
+def limit(caller: Caller, *options: str) -> None:
+    caller.service.cli("key", "limit", str(caller.key.id), *options)
+
+
+def rate(answer: Answer) -> tuple[str | None, ...]:
+    return tuple(answer.headers.get(name) for name in RATE)
+
+
+def open_calls(caller: Caller) -> int:
+    found: int = caller.service.cli("account", "limit", caller.account.name)["open_calls"]
+    return found
+
+
+def test_calls_in_a_minute_are_limited_and_the_headers_say_what_is_left(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    assert rate(caller.chat("hello")) == (None, None, None)
+    limit(caller, "--rpm", "3")
+    answers = [caller.chat("hello"), caller.speak("你好"), caller.chat("朗读：你好")]
+    assert [rate(answer)[:2] for answer in answers] == [("3", "2"), ("3", "1"), ("3", "0")]
+    assert all((rate(answer)[2] or "").endswith("s") for answer in answers)
+    before = caller.stats()
+    for refused in (caller.chat("hello"), caller.speak("你好")):
+        message = check_error(refused, 429, "rate_limit_error")
+        assert "has made the 3 calls" in message
+        assert rate(refused)[:2] == ("3", "0")
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert "x-should-retry" not in refused.headers
+    assert caller.stats() - before == UNCHARGED
+    limit(caller, "--rpm", "none")
+    assert rate(caller.chat("hello")) == (None, None, None)
+
+
+def test_units_of_a_day_are_limited_and_an_sdk_is_told_not_to_retry(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    limit(caller, "--units-per-day", "2")
+    assert [caller.chat("hello").status for _ in range(2)] == [200, 200]
+    refused = caller.chat("hello")
+    assert "2 of the 2 units" in check_error(refused, 429, "rate_limit_error")
+    assert refused.headers["x-should-retry"] == "false"
+    assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
+    assert caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
+
+
+def test_a_failed_call_gives_its_units_of_the_day_back(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
+    caller = new_caller()
+    limit(caller, "--units-per-day", "1", "--concurrent", "1")
+    chat_upstream.behave("status:500")
+    for _ in range(3):
+        check_error(caller.chat("hello"), 500, "upstream_error")
+    chat_upstream.behave("echo")
+    assert caller.chat("hello").status == 200
+
+
+def test_open_calls_of_an_account_are_limited(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller()
+    caller.service.cli("account", "limit", caller.account.name, "--concurrent", "2")
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(caller.chat, "fault=block") for _ in range(2)]
+        chat_upstream.wait_for_requests(2)
+        refused = caller.chat("hello")
+        assert "2 calls open" in check_error(refused, 429, "rate_limit_error")
+        assert refused.headers["retry-after"] == "1"
+        assert open_calls(caller) == 2
+        chat_upstream.release()
+        assert [one.result(60).status for one in asked] == [200, 200]
+    assert open_calls(caller) == 0
+    assert caller.chat("hello").status == 200
+
+
+def test_a_retry_gets_its_stored_response_although_the_limit_is_reached(new_caller: CallerMaker) -> None:
+    caller = new_caller()
+    limit(caller, "--rpm", "1")
+    once = {"Idempotency-Key": "a"}
+    first = caller.chat("hello", headers=once)
+    assert caller.chat("hello", headers=once).json == first.json
+    check_error(caller.chat("hello"), 429, "rate_limit_error")
+    assert caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize("option", ["--rpm", "--units-per-day"])
+def test_many_at_once_on_one_limited_key_are_charged_exactly_up_to_it(
+    new_caller: CallerMaker, option: str
+) -> None:
+    caller = new_caller()
+    limit(caller, option, "40")
+    with ThreadPoolExecutor(32) as pool:
+        answers = list(pool.map(lambda _: caller.chat("hello"), range(160)))
+    assert Counter(answer.status for answer in answers) == {200: 40, 429: 120}
+    assert caller.stats() == Stats(calls=40, cost=40, ok_calls=40)
+
+
+def test_the_limit_of_the_site_holds_for_every_key_without_another(
+    own_service: Callable[..., Service],
+) -> None:
+    service = own_service().start()
+    plain, free = make_caller(service), make_caller(service)
+    limit(free, "--rpm", "none")
+    service.cli("settings", "set", "key_rpm", "1")
+    assert [plain.chat("hello").status for _ in range(2)] == [200, 429]
+    assert [free.chat("hello").status for _ in range(2)] == [200, 200]
+    service.cli("settings", "set", "key_rpm", "0")
+    assert [plain.chat("hello").status for _ in range(2)] == [200, 200]
+    assert service.stop() == 0
+
+
+def test_open_calls_of_a_killed_process_are_given_back(
+    own_service: Callable[..., Service], upstream: Upstream
+) -> None:
+    service = own_service(MYNA_SWEEP_EVERY_S="0.5", MYNA_CALL_DEADLINE_S="5").start()
+    caller = make_caller(service)
+    service.cli("account", "limit", caller.account.name, "--concurrent", "3", "--units-per-day", "3")
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(caller.chat, "fault=block") for _ in range(3)]
+        upstream.wait_for_requests(3)
+        check_error(caller.chat("hello"), 429, "rate_limit_error")
+        assert open_calls(caller) == 3
+        service.kill()
+        for one in asked:
+            with pytest.raises(Exception, match=r"[Cc]onnection|closed"):
+                one.result(60)
+    service.start()
+    wait_until(lambda: open_calls(caller) == 0, 60, "the calls are refunded")
+    assert [caller.chat("hello").status for _ in range(3)] == [200, 200, 200]
+    assert caller.chat("hello").status == 429, "of the day: three units"
+    assert service.command("audit", "--json").code == 0
+    assert service.stop() == 0
