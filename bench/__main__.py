@@ -1,4 +1,6 @@
-"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts; page writes it."""
+"""`python -m bench WHAT`: table (the default), quick, grow, speech, neural, kokoro, parts, stream; page
+writes what was measured.
+"""
 
 import argparse
 import os
@@ -6,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import goals, grow, kokoro, neural, page, parts, reports, results, speech, table
+from bench import goals, grow, kokoro, neural, page, parts, reports, results, speech, stream, table
 from bench.install import PEERS
 
-WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "page")
-TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, WRITE = WHAT
+WHAT = ("table", "quick", "grow", "speech", "neural", "kokoro", "parts", "stream", "page")
+TABLE, QUICK, GROW, SPEECH, NEURAL, KOKORO, PARTS, STREAM, WRITE = WHAT
 
 
 def main() -> None:
@@ -66,6 +68,11 @@ def _measure(chosen: argparse.Namespace, folder: Path) -> None:
         spoken = neural.measure(folder, rounds, seconds)
         path = results.write("neural", spoken)
         print(neural.table(spoken))
+    elif chosen.what == STREAM:
+        path = results.write("stream", stream.measure(folder, rounds, seconds, chosen.only))
+        found = results.read("stream")
+        print(reports.stream_rows(found))
+        print(goals.as_table(goals.on_streams(found)))
     elif chosen.what == PARTS:
         path = results.write("parts", parts.measure())
         print(parts.table(results.read("parts")))

@@ -32,6 +32,8 @@ TWO_PROCESSES = 2
 SQLITE, POSTGRESQL, POSTGRESQL_2 = "myna-sqlite", "myna-postgresql", "myna-postgresql-2"
 FLOOR, BARE_FLOOR, NGINX = "floor", "bare-floor", "nginx"
 PORTKEY_GATEWAY, LITELLM_PROXY, LITELLM_KEYS = "portkey", "litellm", "litellm-keys"
+DIRECT = "load alone"
+"""The load against its own upstream, without a contender."""
 
 MEANINGS = {
     SQLITE: "Myna, charging durably, SQLite, one process",
@@ -189,16 +191,18 @@ def _two_processes(setup: Setup, work: Work) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def _bare_floor(setup: Setup, work: Work) -> Iterator[Target]:
+def bare_floor(setup: Setup, work: Work, module: str = "bench.bare_floor") -> Iterator[Target]:
+    """The bare floor of whole answers, or of streams."""
     port = processes.free_port()
-    command = [sys.executable, "-m", "bench.bare_floor", str(port), setup.upstream_url]
+    command = [sys.executable, "-m", module, str(port), setup.upstream_url]
     with _program(BARE_FLOOR, setup, command, f"http://127.0.0.1:{port}/", PYTHONPATH=str(ROOT)) as program:
         yield load.target_of(BARE_FLOOR, port, program, setup.folder, work)
 
 
 @contextlib.contextmanager
-def _nginx(setup: Setup, work: Work) -> Iterator[Target]:
-    with upstream.proxy(setup.folder, setup.upstream_url) as (url, program):
+def nginx(setup: Setup, work: Work, *, buffering: bool = True) -> Iterator[Target]:
+    """nginx as a proxy."""
+    with upstream.proxy(setup.folder, setup.upstream_url, buffering=buffering) as (url, program):
         yield load.target_of(NGINX, int(url.rpartition(":")[2]), program, setup.folder, work)
 
 
@@ -251,8 +255,8 @@ _STARTS: dict[str, Callable[[Setup, Work], contextlib.AbstractContextManager[Tar
     POSTGRESQL: _postgresql,
     POSTGRESQL_2: _two_processes,
     FLOOR: _floor,
-    BARE_FLOOR: _bare_floor,
-    NGINX: _nginx,
+    BARE_FLOOR: bare_floor,
+    NGINX: nginx,
     PORTKEY_GATEWAY: _portkey,
     LITELLM_PROXY: _litellm,
 }

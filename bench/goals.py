@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bench import contenders as who
+from bench.load import CHAT_PATH
 from bench.results import Table
 
 Results = dict[str, Any]
 AT, ALONE = "64", "1"
 COMMITS_MAX = 2.5
 MINUTE_S = 60
+OPENAI_PATH = "/openai/v1/chat/completions"
 
 
 class Goal(NamedTuple):
@@ -173,3 +175,49 @@ def on_memory(growth: Results, table: Results) -> list[Goal]:
         ),
         _at_most("memory of an idle process", 80, lambda: table["rest_bytes"][who.SQLITE] / 1e6, " MB"),
     ]
+
+
+def on_streams(found: Results) -> list[Goal]:
+    """Streams through Myna against the bare floor and the peers, and whole calls on both base paths."""
+
+    def row(name: str) -> Results:
+        return dict(found["medians"][name])
+
+    def ratio(to: str) -> Callable[[], float]:
+        return lambda: float(row(who.SQLITE)["chunks_s"] / row(to)["chunks_s"])
+
+    def loaded(figure: str) -> Callable[[], float]:
+        return lambda: float(row(who.SQLITE)[figure]) if row(who.SQLITE)["open"] else 1 / 0
+
+    def whole() -> float:
+        return float(found["whole"][OPENAI_PATH]["calls_s"] / found["whole"][CHAT_PATH]["calls_s"])
+
+    where = f"{found.get('open_streams', 2000):,} open streams, half of the floor's chunks/s"
+    return [
+        *_first_chunk(found),
+        _at_least("chunks/s, 64 streams of 200 chunks, against the floor", 0.8, ratio(who.BARE_FLOOR)),
+        _at_least("chunks/s against Portkey", 5, ratio(who.PORTKEY_GATEWAY), "x"),
+        _at_least("chunks/s against LiteLLM", 30, ratio(who.LITELLM_PROXY), "x"),
+        _at_most(f"{where}: p99 of the delay of a chunk", 20, loaded("delay_p99_ms"), " ms"),
+        _at_most(f"{where}: memory", 60, loaded("kb_per_stream"), " KB a stream"),
+        _at_least("whole calls/s on /openai/v1 against /v1", 0.95, whole),
+    ]
+
+
+def _first_chunk(found: Results) -> list[Goal]:
+    """The time to the first chunk, in addition to that of the load alone."""
+    first = {name: row["first_ms"] for name, row in found.get("medians", {}).items()}
+    goals = []
+    for what, other, commits in (
+        ("the floor's plus two bare commits", who.BARE_FLOOR, 2),
+        ("Portkey's", who.PORTKEY_GATEWAY, 0),
+    ):
+        name = f"added time to the first chunk, one stream, p50: {what}"
+        if not {who.SQLITE, who.DIRECT, other} <= first.keys():
+            goals.append(Goal(what=name, goal="at most that", figure="—", met=None))
+            continue
+        most = first[other] - first[who.DIRECT] + commits * found["commits"]["ms"]
+        added = first[who.SQLITE] - first[who.DIRECT]
+        goal = f"at most {most:.2f} ms"
+        goals.append(Goal(what=name, goal=goal, figure=f"{added:.2f} ms", met=added <= most))
+    return goals

@@ -14,6 +14,14 @@ from bench import processes
 PEERS = Path(__file__).parents[1] / ".dev" / "bench"
 LITELLM, PORTKEY = PEERS / "litellm", PEERS / "portkey"
 GATEWAY = PORTKEY / "node_modules" / "@portkey-ai" / "gateway"
+PORTKEY_PACKAGE = """{
+  "private": true,
+  "dependencies": {"@portkey-ai/gateway": "*"},
+  "overrides": {"@hono/node-server": "1.13.8"}
+}
+"""
+"""Newer versions of its HTTP server, which its own range allows, answer each stream with a 500:
+the headers of a response are then those of `fetch`, which can't be changed."""
 DEBIAN = {"nginx": "nginx-light", "wrk": "wrk"}
 
 
@@ -57,12 +65,14 @@ def _litellm() -> str:
 
 
 def _portkey() -> str:
-    if GATEWAY.exists():
+    package = PORTKEY / "package.json"
+    if GATEWAY.exists() and package.read_text(encoding="utf-8") == PORTKEY_PACKAGE:
         return ""
     npm = shutil.which("npm") or str(Path(sys.executable).with_name("npm"))
     PORTKEY.mkdir(parents=True, exist_ok=True)
-    (PORTKEY / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    install = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "@portkey-ai/gateway"]
+    package.write_text(PORTKEY_PACKAGE, encoding="utf-8")
+    (PORTKEY / "package-lock.json").unlink(missing_ok=True)
+    install = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save"]
     reason = _failed(install, PORTKEY)
     return f"Portkey's gateway: {reason}" if reason else ""
 

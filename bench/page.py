@@ -46,7 +46,8 @@ def write(page: Path = PAGE, folder: Path = RESULTS) -> None:
     _, end, after = rest.partition(END)
     if not end:
         raise ValueError(f"{page} lacks the marks between which the figures go")
-    figures = "\n\n".join(["## Chat", *_calls(table), *_other(found)])
+    parts = ["## Chat", *_calls(table), *_streams(found.get("stream", {})), *_other(found)]
+    figures = "\n\n".join(parts)
     page.write_text(f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}", encoding="utf-8")
     (folder / INDEX).write_text(_index(found, folder), encoding="utf-8")
 
@@ -104,6 +105,20 @@ def _rows(table: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
+def _streams(found: dict[str, Any]) -> list[str]:
+    """The table of streams and its goals, once they were measured."""
+    if not found:
+        return []
+    machine, (rounds, seconds) = found["machine"], found["rounds_of_s"]
+    where = (
+        f"`/openai/v1`, {reports.day(found)}, commit {machine['commit']}, {machine['cores']} cores of"
+        f" {machine['cpu']}; medians of {rounds} rounds of {seconds} s. Delay and memory are those of"
+        f" {found['open_streams']:,} open streams with {found['rate']:,.0f} chunks/s."
+    )
+    judged = goals.as_table(goals.on_streams(found))
+    return ["## Streams", where, str(reports.stream_rows(found)), str(judged)]
+
+
 def _other(found: Results) -> list[str]:
     """Growth, speech and memory, and what missed its goal."""
     table, speech, neural = (found.get(name, {}) for name in ("table", "speech", "neural"))
@@ -140,7 +155,8 @@ def _index(found: Results, folder: Path) -> str:
     """Every report, the newest first, and the goals."""
     growth = {name: found.get(f"grow-{name}", {}) for name in DATABASES}
     table, speech, neural = (found.get(name, {}) for name in ("table", "speech", "neural"))
-    every = goals.all_goals(table, growth, speech, neural)
+    streams = goals.on_streams(found["stream"]) if "stream" in found else []
+    every = [*goals.all_goals(table, growth, speech, neural), *streams]
     titles = "`, `".join(reports.TITLES)
     files = sorted((path for path in folder.glob("[0-9]*.md")), reverse=True)
     listed = [f"- [{path.stem}]({path.name})" for path in files]

@@ -16,6 +16,7 @@ TITLES = {
     "grow-postgresql": "Growth on PostgreSQL",
     "speech": "Speech",
     "neural": "Speech by Kokoro",
+    "stream": "Streams of chat",
 }
 
 NEURAL_WORK = {
@@ -57,6 +58,8 @@ def report(result: str, found: dict[str, Any], picture: str = "") -> str:
         body = _speech(found)
     elif result == "neural":
         body = _neural(found)
+    elif result == "stream":
+        body = _streams(found)
     else:
         body = _growth(found, picture)
     return "\n\n".join([f"# {TITLES[result]}", f"Command: `{command(result, found)}`", *body]) + "\n"
@@ -228,3 +231,36 @@ def _neural(found: dict[str, Any]) -> list[str]:
 
 def _factor(found: dict[str, Any], sentences_s: float) -> str:
     return f"{1 / (sentences_s * found['audio_s']):.5f}" if sentences_s else "—"
+
+
+def stream_rows(found: dict[str, Any]) -> Table:
+    """A line for the load alone and for each contender, and one for each that is missing."""
+    rows = []
+    for name, row in found["medians"].items():
+        delay = [f"{row['delay_p50_ms']:.2f}", f"{row['delay_p99_ms']:.2f}"] if row["open"] else ["—", "—"]
+        memory = f"{row['kb_per_stream']:.0f}" if row["open"] and name != contenders.DIRECT else "—"
+        cpu_ms = f"{row['cpu_ms_per_1000']:.0f}" if name != contenders.DIRECT else "—"
+        figures = f"{row['first_ms']:.2f}", f"{row['chunks_s']:,.0f}", cpu_ms
+        rows.append([name, *figures, *delay, memory, f"{row['broken']} of {row['streams']:,}"])
+    rows += [[name, "missing", *[""] * 6] for name in found["missing"]]
+    head = "contender | first chunk ms | chunks/s | CPU ms/1,000 | p50 ms | p99 ms | KB a stream | broken"
+    return Table(head.split(" | "), rows)
+
+
+def _streams(found: dict[str, Any]) -> list[str]:
+    whole = ", ".join(f"{path} {row['calls_s']:,.0f}" for path, row in found["whole"].items())
+    meanings = {**contenders.MEANINGS, contenders.DIRECT: "the load against its own upstream: its limit"}
+    listed = [f"- `{name}`: {meanings[name]}." for name in found["medians"]]
+    listed += [f"- `{name}` is missing: {reason}." for name, reason in found["missing"].items()]
+    return [
+        _setting(found),
+        "First chunk: the median time from a request to its first chunk, one stream at a time. Chunks/s: 64"
+        f" streams of {found['chunks']} chunks, each chunk sent when the one before has arrived, so that none"
+        f" share a read. Delays and memory: {found['open_streams']:,} open streams with {found['rate']:,.0f}"
+        " chunks/s in all, half of the floor's; from the write of the upstream to the read of the client. Who"
+        " does fewer chunks/s than that is not measured so.",
+        str(stream_rows(found)),
+        "\n".join(listed),
+        f"Whole calls per second at 64 connections: {whole}. A bare commit of SQLite in the same run:"
+        f" {found['commits']['ms']:.2f} ms.",
+    ]

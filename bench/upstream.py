@@ -38,7 +38,8 @@ _PROXY = """http {{
   upstream target {{ server {target}; keepalive 1024; keepalive_requests 100000000; }}
   server {{
     listen 127.0.0.1:{port};
-    location / {{ proxy_pass http://target; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+    location / {{ proxy_pass http://target; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_buffering {buffering}; }}
   }}
 }}"""
 
@@ -51,10 +52,10 @@ def instant(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def proxy(folder: Path, target_url: str) -> Iterator[tuple[str, Started]]:
+def proxy(folder: Path, target_url: str, *, buffering: bool = True) -> Iterator[tuple[str, Started]]:
     """nginx in front of `target_url`, on the core of the program under test."""
-    target = target_url.removeprefix("http://")
-    with _nginx(folder / "proxy", _PROXY, processes.cores().program, target=target) as found:
+    values = {"target": target_url.removeprefix("http://"), "buffering": "on" if buffering else "off"}
+    with _nginx(folder / "proxy", _PROXY, processes.cores().program, **values) as found:
         yield found
 
 

@@ -90,3 +90,33 @@ def neural() -> dict[str, Any]:
         "chat": {"quiet": figures(1, 1, 2), "beside_speech": figures(1, 1, 3)},
         "peak_mb": {"service": 70.0, "largest child": 420.0},
     }
+
+
+def stream_figures(first_ms: float, chunks_s: float, *, many_open: bool = True) -> dict[str, Any]:
+    return {
+        "first_ms": first_ms, "chunks_s": chunks_s, "cpu_ms_per_1000": 50.0, "open": many_open,
+        "delay_p50_ms": 1.0 * many_open, "delay_p99_ms": 10.0 * many_open,
+        "kb_per_stream": 30.0 * many_open, "streams": 1000, "broken": 0,
+    }  # fmt: skip
+
+
+def streams() -> dict[str, Any]:
+    """A run in which Myna passes on 0.9 of the floor's chunks, and takes 2 ms longer for the first."""
+    return {
+        "machine": MACHINE,
+        "versions": {},
+        "rounds_of_s": [5, 4],
+        "chunks": 200,
+        "open_streams": 2000,
+        "rate": 5000.0,
+        "medians": {
+            who.DIRECT: stream_figures(0.1, 40_000),
+            who.SQLITE: stream_figures(2.6, 9000),
+            who.BARE_FLOOR: stream_figures(0.6, 10_000),
+            who.PORTKEY_GATEWAY: stream_figures(30.0, 1500, many_open=False),
+            who.LITELLM_PROXY: stream_figures(60.0, 400, many_open=False),
+        },
+        "whole": {"/v1/chat/completions": figures(1000), "/openai/v1/chat/completions": figures(960)},
+        "missing": {who.NGINX: "it isn't installed"},
+        "commits": {"commits_s": 1000.0, "ms": 1.0, "pair_ms": 2.6},
+    }
