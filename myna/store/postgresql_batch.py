@@ -178,14 +178,20 @@ def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOut
         if part == "end":
             ended[n - 1] = EndOutcome(outcome)
         elif outcome == "charged":
-            found = Rate(*rate) if rate else None
+            found = Rate(limit=rate[0], remaining=rate[1], reset_ms=rate[2]) if rate else None
             charged[n - 1] = Charged(
                 account_id=account, key_id=key, balance=balance, task_id=task, rate=found
             )
         elif outcome == "replayed":
             charged[n - 1] = Replayed(stored)
         else:
-            reached = LimitReached(bool(rate[0]), *rate[1:]) if rate else None
+            reached = _reached(rate) if rate else None
             left = balance if outcome == "units" else 0
             charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, reached)
     return ended, charged
+
+
+def _reached(rate: Sequence[int]) -> LimitReached:
+    """The limit of a refusal, from the four numbers that the routine returns."""
+    of_key, limit, used, reset_ms = rate
+    return LimitReached(of_key=bool(of_key), limit=limit, used=used, reset_ms=reset_ms)
