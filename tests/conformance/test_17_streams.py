@@ -77,6 +77,8 @@ def test_a_part_leaves_before_the_next_one_arrives(stream: Streams, chat_upstrea
         ("comments", None),
         ("no-done", None),
         ("open", None),
+        ("cut-done", None),
+        ("chatty", None),
         ("whole", None),
         ("usage", None),
         ("words:500", "".join(f"w{n} " for n in range(500))),
@@ -288,6 +290,17 @@ def test_errors_have_openais_shape_and_status(service: Service, fresh_caller: Ca
         with EventReader(url, key, body | {"stream": True}).rest() as answer:
             assert (answer.status, answer.error["code"]) == (status, code)
             assert key.encode() not in answer.raw
+
+
+def test_the_head_of_a_stream_has_the_units_of_its_own_account(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
+    """Streams share the connections to a channel, which were opened by requests of others."""
+    rich, poor = new_caller(units=1000), new_caller(units=7)
+    for left in range(1, 4):
+        for caller, units in ((rich, 1000), (poor, 7)):
+            with stream_of(caller, "hello").rest() as answer:
+                assert answer.headers["x-units-balance"] == str(units - left)
 
 
 def test_a_stream_is_in_the_access_log(service: Service, stream: Streams) -> None:

@@ -161,6 +161,32 @@ def test_a_retry_of_a_whole_call_gets_the_stored_answer(fresh_caller: Caller) ->
 
 
 @pytest.mark.parametrize("streams", [False, True])
+def test_a_retry_gets_its_stored_answer_after_its_route_was_removed(
+    service: Service, fresh_caller: Caller, streams: bool
+) -> None:
+    service.cli("route", "add", "short-lived", "--units", "1")
+    data = {"model": "short-lived", "stream": streams, "messages": [{"role": "user", "content": "hello"}]}
+    headers = {"Idempotency-Key": "short-lived"}
+    first = send(fresh_caller, "POST", "/chat/completions", data, headers)
+    service.cli("route", "remove", "short-lived")
+    other = send(fresh_caller, "POST", "/chat/completions", data)
+    assert other.status == HTTPStatus.NOT_FOUND
+    second = send(fresh_caller, "POST", "/chat/completions", data, headers)
+    assert (second.status, second.body) == (HTTPStatus.OK, first.body)
+    assert second.headers["content-type"] == first.headers["content-type"]
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_each_prompt_is_charged(fresh_caller: Caller) -> None:
+    answer = send(fresh_caller, "POST", "/completions", {"model": "svc-chat", "prompt": ["a", "b"], "n": 2})
+    assert answer.headers["x-units-cost"] == "4"
+    tokens = send(fresh_caller, "POST", "/completions", {"model": "svc-chat", "prompt": [1, 2, 3]})
+    assert tokens.headers["x-units-cost"] == "1"
+    refused = send(fresh_caller, "POST", "/completions", {"model": "svc-chat", "prompt": "a", "best_of": 5})
+    assert (refused.status, refused.json["error"]["param"]) == (HTTPStatus.BAD_REQUEST, "best_of")
+
+
+@pytest.mark.parametrize("streams", [False, True])
 def test_a_route_with_intent_speaks(service: Service, fresh_caller: Caller, streams: bool) -> None:
     data = {
         "model": "reads-aloud",

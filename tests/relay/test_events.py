@@ -43,8 +43,11 @@ CASES = {
     "a long event last": (ROLE + LONG.replace(b'"finish_reason": null', b'"finish_reason": "stop"'),) * 2,
     "the end without a blank line": (GOOD + b"data: [DONE]", GOOD),
     "the last chunk without a blank line": (ROLE + STOP.rstrip(), ROLE + STOP),
+    "no error": ((event(chunk("m", {"content": "x"}, error=None)) + GOOD) + DONE,) * 2,
+    "done with a space": (GOOD + b"data: [DONE] \n\n", GOOD),
     "done within a word": (ROLE + event(chunk("m", {"content": "[DONE]"})) + STOP + DONE,) * 2,
 }
+CASES["no error"] = (CASES["no error"][0], CASES["no error"][0][: -len(DONE)])
 CASES["done within a word"] = (CASES["done within a word"][0], CASES["done within a word"][0][: -len(DONE)])
 
 
@@ -76,6 +79,9 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str, sizes: list[in
         (ROLE + HTML, "NoEvents", True),
         (ROLE + event(ERROR), "ErrorEvent", True),
         (ROLE + b'data: {"object":"error","message":"no"}\n\n', "ErrorEvent", True),
+        (b'data: { "error" : {"message": "no"}}\n\n', "ErrorEvent", False),
+        (ROLE + b'data: {"id": "x", "error": {"code": 502}, "choices": []}\n\n', "ErrorEvent", True),
+        (ROLE + event(chunk("m", {"content": ""}, "error")), "ErrorEvent", True),
     ],
 )
 @pytest.mark.parametrize("size", [1, 50, 10**7])

@@ -10,6 +10,7 @@ whole          one JSON completion, not streamed  json-error    status 200 and a
 crlf           echo, with CRLF as line end        bytes:N       echo, written N bytes at a time
 no-space       `data:` without a space            comments      comments before, between and after the chunks
 no-done        ends without `[DONE]`              open          sends `[DONE]` and does not end the response
+cut-done       the connection ends after `[DONE]`  chatty        comments after `[DONE]` until it is closed
 no-end         ends after two chunks, cleanly     cut-stream    the connection ends after two chunks
 error-first    an error event at once             error-later   an error event after two chunks
 html-first     HTML at once                       html-later    HTML after two chunks
@@ -38,7 +39,8 @@ FAULTS = frozenset(
     {
         "echo", "words", "usage", "tools", "whole", "json-error", "crlf", "bytes", "no-space", "comments",
         "no-done", "open", "no-end", "cut-stream", "error-first", "error-later", "html-first", "html-later",
-        "half-event", "long", "before", "pause", "endless", "silent", "say", "count", "odd", "tool-calls",
+        "cut-done", "chatty", "half-event", "long",
+        "before", "pause", "endless", "silent", "say", "count", "odd", "tool-calls",
     }
 )  # fmt: skip
 
@@ -124,6 +126,11 @@ class EventStream:
                 await self._write_chunk(event(chunk(model, {}) | {"choices": [], "usage": USAGE}))
             if fault != "no-done":
                 await self._write_chunk(DONE.replace(b"\n", b"\r\n") if fault == "crlf" else DONE)
+        if fault == "cut-done":
+            return False
+        while fault == "chatty":
+            await self._write_chunk(b": still here\n\n")
+            await asyncio.sleep(0.05)
         if fault == "open":
             await asyncio.wait([self._disconnected])
             return False
