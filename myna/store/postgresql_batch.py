@@ -178,20 +178,26 @@ def _outcomes(rows: Sequence[Any], ends: int, charges: int) -> tuple[list[EndOut
         if part == "end":
             ended[n - 1] = EndOutcome(outcome)
         elif outcome == "charged":
-            found = Rate(limit=rate[0], remaining=rate[1], reset_ms=rate[2]) if rate else None
             charged[n - 1] = Charged(
-                account_id=account, key_id=key, balance=balance, task_id=task, rate=found
+                account_id=account, key_id=key, balance=balance, task_id=task, rate=_rate(rate)
             )
         elif outcome == "replayed":
             charged[n - 1] = Replayed(stored)
         else:
-            reached = _reached(rate) if rate else None
             left = balance if outcome == "units" else 0
-            charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, reached)
+            charged[n - 1] = ChargeRefused(RefusalReason(outcome), left, _limit_reached(rate))
     return ended, charged
 
 
-def _reached(rate: Sequence[int]) -> LimitReached:
-    """The limit of a refusal, from the four numbers that the routine returns."""
-    of_key, limit, used, reset_ms = rate
+def _rate(found: list[int] | None) -> Rate | None:
+    if found is None:
+        return None
+    limit, remaining, reset_ms = found
+    return Rate(limit=limit, remaining=remaining, reset_ms=reset_ms)
+
+
+def _limit_reached(found: list[int] | None) -> LimitReached | None:
+    if found is None:
+        return None
+    of_key, limit, used, reset_ms = found
     return LimitReached(of_key=bool(of_key), limit=limit, used=used, reset_ms=reset_ms)

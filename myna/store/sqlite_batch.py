@@ -39,15 +39,13 @@ _json = msgspec.json.Encoder()
 
 
 class _Key(msgspec.Struct):
-    """A charge's key. `done` means that the charge was committed before; `version` is the configuration's."""
+    """A charge's key. `flags` are those of `_READ_KEYS`. `done` means that the charge was committed before;
+    `version` is the configuration's."""
 
     key_id: int
     account: "_Account"
     scopes: int
-    usable: bool
-    routed: bool
-    capped: bool
-    limited: bool
+    flags: int
     done: bool
     version: int
 
@@ -57,7 +55,6 @@ class _Account(msgspec.Struct):
 
     account_id: int
     balance: int
-    limited: bool
 
 
 def run(
@@ -116,7 +113,9 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
     changes.hour = hour_of(now, hour_offset)
     to_caps: defaultdict[tuple[int, int], int] = defaultdict(int)
     of_limits: defaultdict[Counted, Ended] = defaultdict(Ended)
-    for index, account_id, key_id, units, pays, created_at, cap_from, *days in _open_calls.decode(found):
+    for (
+        index, account_id, key_id, units, pays, created_at, cap_from, key_day, account_day
+    ) in _open_calls.decode(found):  # fmt: skip
         end = wanted[index]
         moved.append(end)
         ms = max(now - created_at, 0)
@@ -127,11 +126,11 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
             changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
             if cap_from:
                 to_caps[key_id, cap_from] += units
-        for counted_key, day in zip((key_id, 0), days, strict=True):
-            if day:
-                counted = of_limits[account_id, counted_key, day]
-                counted.calls += 1
-                counted.units += units if end.state == CallState.REFUNDED else 0
+        refunded = units if end.state == CallState.REFUNDED else 0
+        if key_day:
+            of_limits[account_id, key_id, key_day].add(refunded)
+        if account_day:
+            of_limits[account_id, 0, account_day].add(refunded)
     sqlite_caps.give_back(db, to_caps)
     sqlite_limits.end(db, of_limits)
     _end_calls(db, moved, now)
@@ -180,13 +179,16 @@ _READ_KEYS = """
 SELECT (SELECT version FROM site),
        (SELECT json_group_array(hex(c.id)) FROM carray(?2) AS o CROSS JOIN calls AS c ON c.id = o.value),
        json_group_array(json_array(
-           o.rowid - 1, k.id, a.id, a.balance, k.scopes, k.routed, k.capped, k.limited, a.limited,
-           k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0))
+           o.rowid - 1, k.id, a.id, a.balance, k.scopes,
+           2 * k.routed + 4 * k.capped + 8 * k.limited + 16 * a.limited + (
+           k.revoked_at = 0 AND (k.expires_at = 0 OR k.expires_at > ?3) AND a.disabled_at = 0)))
 FROM carray(?1) AS o
 CROSS JOIN keys AS k ON k.hash = o.value
 JOIN accounts AS a ON a.id = k.account_id
 """
-_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int, int, int]])
+_keys_decoder = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int]])
+_USABLE, _ROUTED, _CAPPED, _KEY_LIMITED, _ACCOUNT_LIMITED = 1, 2, 4, 8, 16
+_COUNTED = _CAPPED | _KEY_LIMITED | _ACCOUNT_LIMITED
 _IS_ROUTE_OF_KEY = "SELECT 1 FROM key_routes WHERE key_id = ?1 AND route = ?2"
 _call_ids = msgspec.json.Decoder(list[str])
 _TASK_OF_CALL = "SELECT coalesce(max(id), 0) FROM tasks WHERE call_id = ?1"
@@ -215,6 +217,7 @@ def _charge(
     """Decides each charge in order of arrival. A refused one does not affect the others."""
     opened: list[tuple[object, ...]] = []
     outcomes: list[ChargeOutcome] = []
+    counts: _Counts | ChargeRefused
     limited = Limited(db, now)
     for charge, key in zip(charges, _read_keys(db, charges, changes, now), strict=True):
         if key and key.done:
@@ -225,7 +228,9 @@ def _charge(
         if refusal or key is None:
             outcomes.append(refusal or ChargeRefused(RefusalReason.KEY))
             continue
-        counts = _counts(db, charge, key, limited, now)
+        counts = _NOWHERE
+        if key.flags & _COUNTED or charge.default_limits:
+            counts = _counts(db, charge, key, limited, now)
         if isinstance(counts, ChargeRefused):
             outcomes.append(counts)
             continue
@@ -264,13 +269,16 @@ def _counts(
     db: apsw.Connection, charge: Charge, key: _Key, limited: Limited, now: int
 ) -> _Counts | ChargeRefused:
     """Counts a charge towards the cap and the limits of its key and account, unless one refuses it."""
-    account = key.account
-    if not (key.capped or key.limited or account.limited or charge.default_limits):
-        return _NOWHERE
-    uses = limited.uses(charge, account.account_id, key.key_id, key=key.limited, account=account.limited)
+    uses = limited.uses(
+        charge,
+        key.account.account_id,
+        key.key_id,
+        key=bool(key.flags & _KEY_LIMITED),
+        account=bool(key.flags & _ACCOUNT_LIMITED),
+    )
     if refusal := limited.refusal(uses, charge.units):
         return refusal
-    cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.capped else 0
+    cap_from = sqlite_caps.take(db, key.key_id, charge.units, now) if key.flags & _CAPPED else 0
     if isinstance(cap_from, RefusalReason):
         return ChargeRefused(cap_from)
     rate = limited.count(uses, charge.units)
@@ -288,21 +296,16 @@ def _read_keys(
     call_ids = _array([charge.call_id for charge in charges])
     ((version, committed, keys),) = db.execute(_READ_KEYS, (hashes, call_ids, now))
     done = {bytes.fromhex(call_id) for call_id in _call_ids.decode(committed)}
-    for index, key_id, account_id, balance, *flags, usable in _keys_decoder.decode(keys):
-        scopes, routed, capped, limited, account_limited = flags
+    for index, key_id, account_id, balance, scopes, flags in _keys_decoder.decode(keys):
         account = accounts.get(account_id)
         if account is None:
-            balance += changes.balances[account_id]
-            account = accounts[account_id] = _Account(account_id, balance, bool(account_limited))
+            account = accounts[account_id] = _Account(account_id, balance + changes.balances[account_id])
         is_done = charges[index].call_id in done
         found[index] = _Key(
             key_id=key_id,
             account=account,
             scopes=scopes,
-            usable=bool(usable),
-            routed=bool(routed),
-            capped=bool(capped),
-            limited=bool(limited),
+            flags=flags,
             done=is_done,
             version=version,
         )
@@ -313,10 +316,10 @@ def _refusal(
     db: apsw.Connection, charge: Charge, key: _Key | None, now: int
 ) -> ChargeRefused | Replayed | None:
     """The first reason not to charge, in the documented order; None to charge."""
-    if key is None or not key.usable or not key.scopes & charge.scope:
+    if key is None or not key.flags & _USABLE or not key.scopes & charge.scope:
         return ChargeRefused(RefusalReason.KEY)
     stale = charge.config_version != key.version
-    if key.routed and not db.execute(_IS_ROUTE_OF_KEY, (key.key_id, charge.route)).fetchall():
+    if key.flags & _ROUTED and not db.execute(_IS_ROUTE_OF_KEY, (key.key_id, charge.route)).fetchall():
         return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.ROUTE)
     if not key.scopes & charge.pays:  # a stored response needs the same scope as the call
         return ChargeRefused(RefusalReason.STALE if stale else RefusalReason.RATE)

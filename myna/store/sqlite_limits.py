@@ -5,18 +5,15 @@ that is set back by more than a window begins another, so that no limit outlasts
 """
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import apsw
 from msgspec import Struct
 
 from myna.store.batch import NO_LIMITS, Charge, ChargeRefused, LimitReached, Limits, Rate, RefusalReason
+from myna.store.columns import columns
 from myna.store.limits import DAY_MS, MINUTE_MS
 
-_READ = """
-SELECT account_id, key_id, rpm, concurrent, units_per_day,
-       minute_ends, minute_calls, open_calls, day_from, day_ends, day_units
-FROM limits WHERE account_id = ?1 AND key_id = ?2
-"""
 _WRITE = """
 INSERT INTO limits (account_id, key_id, minute_ends, minute_calls, open_calls, day_from, day_ends, day_units)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (account_id, key_id) DO UPDATE SET
@@ -39,6 +36,11 @@ class Ended(Struct):
     calls: int = 0
     units: int = 0
 
+    def add(self, refunded: int) -> None:
+        """Adds a call of which these units were refunded."""
+        self.calls += 1
+        self.units += refunded
+
 
 class Usage(Struct):
     """A row of `limits`: see its migration."""
@@ -54,7 +56,7 @@ class Usage(Struct):
     day_from: int = 0
     day_ends: int = 0
     day_units: int = 0
-    is_changed: bool = False
+    is_changed: int = 0
 
     def begin_windows(self, now: int) -> None:
         """Begins another minute and another day if the present ones are over."""
@@ -71,6 +73,11 @@ class Usage(Struct):
             concurrent=defaults.concurrent if self.concurrent is None else self.concurrent,
             units_per_day=defaults.units_per_day if self.units_per_day is None else self.units_per_day,
         )
+
+
+_READ = f"""
+SELECT {columns(Usage, is_changed="0")} FROM limits WHERE account_id = ?1 AND key_id = ?2
+"""
 
 
 class Use(Struct, frozen=True):
@@ -124,7 +131,7 @@ class Limited:
             usage.minute_calls += 1
             usage.open_calls += 1
             usage.day_units += units
-            usage.is_changed = True
+            usage.is_changed = 1
             if rpm := use.limits.rpm:
                 reset_ms = usage.minute_ends - self._now
                 rates.append(Rate(limit=rpm, remaining=rpm - usage.minute_calls, reset_ms=reset_ms))
@@ -143,7 +150,7 @@ class Limited:
         usage = self._known.get((account_id, key_id))
         if usage is None:
             rows = self._db.execute(_READ, (account_id, key_id)).fetchall()
-            usage = Usage(*rows[0]) if rows else Usage(account_id, key_id)  # type: ignore[arg-type]
+            usage = Usage(*cast(list[int], rows[0])) if rows else Usage(account_id, key_id)
             usage.begin_windows(self._now)
             self._known[account_id, key_id] = usage
         return usage

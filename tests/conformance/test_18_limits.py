@@ -48,7 +48,7 @@ def test_calls_in_a_minute_are_limited_and_the_headers_say_what_is_left(new_call
     assert rate(caller.chat("hello")) == (None, None, None)
 
 
-def test_units_of_a_day_are_limited_and_an_sdk_does_not_retry(new_caller: CallerMaker) -> None:
+def test_units_of_a_day_are_limited_and_sdks_do_not_retry(new_caller: CallerMaker) -> None:
     caller = new_caller()
     limit(caller, "--units-per-day", "2")
     assert [caller.chat("hello").status for _ in range(2)] == [200, 200]

@@ -29,7 +29,7 @@ OF_LIMITS = (
     guard(
         "a key's routes, on SQLite",
         BATCH,
-        "if key.routed and not db.execute",
+        "if key.flags & _ROUTED and not db.execute",
         "if False and not db.execute",
         ROUTES + "a_key_is_charged_only_on_its_routes[sqlite]",
     ),
@@ -113,15 +113,15 @@ OF_LIMITS = (
     guard(
         "a refund and the day, on SQLite",
         BATCH,
-        "counted.units += units if end.state == CallState.REFUNDED else 0",
-        "counted.units += 0",
+        "refunded = units if end.state == CallState.REFUNDED else 0",
+        "refunded = 0",
         DAY + "[sqlite]",
     ),
     guard(
         "a keep and the day, on SQLite",
         BATCH,
-        "counted.units += units if end.state == CallState.REFUNDED else 0",
-        "counted.units += units",
+        "refunded = units if end.state == CallState.REFUNDED else 0",
+        "refunded = units",
         DAY + "[sqlite]",
     ),
     guard(

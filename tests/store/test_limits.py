@@ -144,7 +144,7 @@ async def test_the_limits_of_an_account_are_shared_by_its_keys(books: Books) -> 
     assert await open_calls(books, customer) == (0, 3)
 
 
-async def test_the_limit_of_which_the_least_is_left_is_reported(books: Books) -> None:
+async def test_a_charge_returns_the_limit_of_which_the_least_is_left(books: Books) -> None:
     customer = await limited(books, rpm=5)
     await limit_account(books, customer, rpm=3)
     for remaining in (2, 1, 0):
