@@ -274,11 +274,9 @@ class StreamFailed(UpstreamFailed):
     """The channel ended its stream before the answer was complete. `kept`: the units were kept, by the site
     setting `broken_stream`."""
 
-    def __init__(self, *, kept: bool) -> None:
-        units = "was charged" if kept else "was refunded"
-        super().__init__(
-            f"The answer is incomplete: the channel ended its stream too early. The call {units}."
-        )
+    def __init__(self, why: str, *, kept: bool) -> None:
+        units = "charged" if kept else "refunded"
+        super().__init__(f"The answer is incomplete: {why}. The call was {units}.")
 
 
 class StreamUnread(UpstreamFailed):

@@ -113,7 +113,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         str, _origin("public address of the service, without a path; empty: http://HOST:PORT")
     ] = ""
     cors_origins: Annotated[
-        str, _origins("origins of web pages that may call /v1, separated by commas; empty: none")
+        str,
+        _origins("origins of web pages that may call /v1 and /openai/v1, separated by commas; empty: none"),
     ] = ""
     trusted_proxies: Annotated[str, _networks("proxies that name the client's address; empty: none")] = ""
     database_url: Annotated[str, _database_url("postgresql://…; empty: SQLite in the data folder")] = ""

@@ -40,7 +40,7 @@ MADE = {
     errors.NotFound: errors.NotFound("m"),
     errors.ClientDisconnected: errors.ClientDisconnected(),
     errors.RequestRefused: errors.RequestRefused("context_length_exceeded", "messages"),
-    errors.StreamFailed: errors.StreamFailed(kept=False),
+    errors.StreamFailed: errors.StreamFailed("the channel broke its stream", kept=False),
     errors.StreamUnread: errors.StreamUnread(),
     errors.ModelNotFound: errors.ModelNotFound("gpt-9"),
     errors.StaleLease: errors.StaleLease(),

@@ -79,7 +79,7 @@ class EventRelay:
             and not self.passes_long
             and part.startswith(b"data: {")
             and part.find(b"\n") == len(part) - 2  # one event of one line
-            and part.endswith(b"\n\n")
+            and part.endswith(b"}\n\n")
             and _ERROR not in part
             and not self.done
         ):
@@ -152,6 +152,8 @@ class EventRelay:
         if data.strip() == b"[DONE]":
             self.done = True
             return b""
+        if not data.startswith(b"{") or not data.rstrip().endswith(b"}"):
+            raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if name in _FAILED or _ERROR in data or not self.begun or at_end:
             _check(data, name)
         replaced = self._observed(data)

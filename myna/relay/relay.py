@@ -21,6 +21,7 @@ from myna.config import ConfigCache
 from myna.errors import (
     CallAbandoned,
     ClientDisconnected,
+    ModelNotFound,
     MynaError,
     RequestRefused,
     StreamFailed,
@@ -29,7 +30,7 @@ from myna.errors import (
 )
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
-from myna.http_client import HttpClient, RequestFailed, TimedOut
+from myna.http_client import HttpClient, IdleTimedOut, RequestFailed, TimedOut
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.relay import answers
@@ -56,6 +57,11 @@ class Client(Protocol):
 
 UnitHeaders = Callable[[RequestDetails], Mapping[str, str]]
 KEPT_SETTING: Final = "keep"
+REASONS: Final = {
+    TimedOut.__name__: "it took longer than a stream may",
+    IdleTimedOut.__name__: "the channel was silent for too long",
+}
+"""Why a stream is incomplete, by the kind of its failure."""
 SPEAKING_MODEL: Final = "svc-chat"
 
 
@@ -93,7 +99,7 @@ class Relay:
                 planned = plan()
                 if planned.speaks:
                     break
-                await attempt.charge(self._order(planned))
+                await self._charge(attempt, planned)
         if attempt.outcome is None:
             return await self._speak(caller, planned, client)
         out = client.stream()
@@ -109,6 +115,12 @@ class Relay:
         streamed = StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
         await self._streamed(attempt.outcome, planned, streamed)
         return out
+
+    async def _charge(self, attempt: Attempt, plan: RelayPlan) -> None:
+        try:
+            await attempt.charge(self._order(plan))
+        except ModelNotFound:  # of the route, whose name is the operator's
+            raise ModelNotFound(plan.model) from None
 
     def _order(self, plan: RelayPlan) -> ChargeOrder:
         seconds = self._settings.stream_deadline_s if plan.streams else self._settings.call_deadline_s
@@ -242,7 +254,7 @@ class Relay:
         except StreamBroken as broken:
             self._note_broken(broken)
             kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent
-            failure = StreamFailed(kept=kept)
+            failure = StreamFailed(REASONS.get(broken.kind, "the channel broke its stream"), kept=kept)
             if not kept:
                 raise failure from broken
             await call.keep(streamed.complete(streamed.shape.failed(failure)))

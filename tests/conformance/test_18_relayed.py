@@ -116,6 +116,7 @@ def test_a_key_that_is_limited_to_routes_sees_and_uses_only_these(
         assert answer.status == status, answer
         if status == 404:
             assert answer.json["error"]["code"] == "model_not_found"
+            assert repr(model) in answer.json["error"]["message"]
     listed = call("GET", f"{service.root_url}/openai/v1/models", key=issued["key"]).json
     assert [model["id"] for model in listed["data"]] == ["svc-chat"]
 
