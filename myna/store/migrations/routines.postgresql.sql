@@ -54,7 +54,8 @@ DECLARE
     v_hour bigint;
     v_ends text := '[]';
     g_ns bigint[] := '{}'; g_keys bigint[] := '{}'; g_accounts bigint[] := '{}'; g_units bigint[] := '{}';
-    g_caps bigint[] := '{}'; g_key_days bigint[] := '{}'; g_account_days bigint[] := '{}';
+    g_caps bigint[] := '{}';
+    g_key_days bigint[] := '{}'; g_account_days bigint[] := '{}';  -- by `n`, of limited calls only
     cap bigint;
     -- The limits of the current account and its keys, with the keys' ids; those of the accounts before it.
     held limits[] := '{}';
@@ -65,8 +66,7 @@ DECLARE
     place integer;
     counted integer[];
     default_limits bigint[];
-    key_day bigint;
-    account_day bigint;
+    is_limited boolean;
     v_limit bigint;
     remaining bigint;
     changed bigint;
@@ -254,7 +254,9 @@ BEGIN
             part := 'charge'; n := c.n; account := c.account_id; key_id := c.key_id; task := 0; stored := NULL; rate := NULL;
             IF c.account_id IS DISTINCT FROM current_account THEN
                 current_account := c.account_id; remaining := c.balance;
-                written := written || held; held := '{}'; held_keys := '{}';
+                IF cardinality(held) > 0 THEN
+                    written := written || held; held := '{}'; held_keys := '{}';
+                END IF;
             END IF;
             balance := remaining;
             IF c.done IS NOT NULL THEN
@@ -284,8 +286,9 @@ BEGIN
             END IF;
             IF c.version <> v_version THEN outcome := 'stale'; RETURN NEXT; CONTINUE; END IF;
             IF remaining < c.units THEN outcome := 'units'; RETURN NEXT; CONTINUE; END IF;
-            counted := '{}'; key_day := 0; account_day := 0;
-            IF c.key_limited = 1 OR c.account_limited = 1 OR c.defaults IS NOT NULL THEN
+            is_limited := c.key_limited = 1 OR c.account_limited = 1 OR c.defaults IS NOT NULL;
+            IF is_limited THEN
+                counted := '{}';
                 FOREACH counted_key IN ARRAY ARRAY[c.key_id, 0] LOOP
                     default_limits := CASE counted_key WHEN 0 THEN c.defaults[4:6] ELSE c.defaults[1:3] END;
                     CONTINUE WHEN CASE counted_key WHEN 0 THEN c.account_limited ELSE c.key_limited END = 0
@@ -344,20 +347,25 @@ BEGIN
                 END IF;
             END IF;
 
-            FOREACH place IN ARRAY counted LOOP
-                v_usage := held[place];
-                v_usage.minute_calls := v_usage.minute_calls + 1;
-                v_usage.open_calls := v_usage.open_calls + 1;
-                v_usage.day_units := v_usage.day_units + c.units;
-                held[place] := v_usage;
-                IF v_usage.key_id = 0 THEN account_day := v_usage.day_from; ELSE key_day := v_usage.day_from; END IF;
-                v_limit := coalesce(v_usage.rpm, c.defaults[CASE v_usage.key_id WHEN 0 THEN 4 ELSE 1 END], 0);
-                IF v_limit > 0 AND (rate IS NULL OR v_limit - v_usage.minute_calls < rate[2]) THEN
-                    rate := ARRAY[v_limit, v_limit - v_usage.minute_calls, v_usage.minute_ends - v_now];
-                END IF;
-            END LOOP;
+            IF is_limited THEN
+                FOREACH place IN ARRAY counted LOOP
+                    v_usage := held[place];
+                    v_usage.minute_calls := v_usage.minute_calls + 1;
+                    v_usage.open_calls := v_usage.open_calls + 1;
+                    v_usage.day_units := v_usage.day_units + c.units;
+                    held[place] := v_usage;
+                    IF v_usage.key_id = 0 THEN
+                        g_account_days[c.n] := v_usage.day_from;
+                    ELSE
+                        g_key_days[c.n] := v_usage.day_from;
+                    END IF;
+                    v_limit := coalesce(v_usage.rpm, c.defaults[CASE v_usage.key_id WHEN 0 THEN 4 ELSE 1 END], 0);
+                    IF v_limit > 0 AND (rate IS NULL OR v_limit - v_usage.minute_calls < rate[2]) THEN
+                        rate := ARRAY[v_limit, v_limit - v_usage.minute_calls, v_usage.minute_ends - v_now];
+                    END IF;
+                END LOOP;
+            END IF;
             remaining := remaining - c.units; balance := remaining;
-            g_key_days := g_key_days || key_day; g_account_days := g_account_days || account_day;
             g_ns := g_ns || c.n; g_keys := g_keys || c.key_id; g_accounts := g_accounts || c.account_id;
             g_units := g_units || c.units; g_caps := g_caps || cap;
             IF c.text IS NOT NULL THEN
@@ -377,11 +385,10 @@ BEGIN
             RETURN NEXT;
         END LOOP;
 
-        written := written || held;
-        IF cardinality(written) > 0 THEN
+        IF cardinality(held) > 0 OR cardinality(written) > 0 THEN
             UPDATE limits SET minute_ends = u.minute_ends, minute_calls = u.minute_calls, open_calls = u.open_calls,
                               day_from = u.day_from, day_ends = u.day_ends, day_units = u.day_units
-            FROM unnest(written) AS u CROSS JOIN LATERAL (
+            FROM unnest(written || held) AS u CROSS JOIN LATERAL (
                 SELECT p.ctid AS place FROM limits p
                 WHERE (p.account_id, p.key_id) >= (u.account_id, u.key_id)
                   AND (p.account_id, p.key_id) <= (u.account_id, u.key_id)
@@ -392,9 +399,8 @@ BEGIN
         INSERT INTO calls (id, account_id, key_id, pays, units, request_id, route, cap_from, key_day, account_day, state,
                            created_at, deadline)
         SELECT c_ids[g.n], g.account_id, g.key_id, c_pays[g.n], g.units, c_requests[g.n], c_routes[g.n], g.cap_from,
-               g.key_day, g.account_day, 0, v_now, v_now + c_lives[g.n]
-        FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps, g_key_days, g_account_days)
-             AS g(n, account_id, key_id, units, cap_from, key_day, account_day);
+               coalesce(g_key_days[g.n], 0), coalesce(g_account_days[g.n], 0), 0, v_now, v_now + c_lives[g.n]
+        FROM unnest(g_ns, g_accounts, g_keys, g_units, g_caps) AS g(n, account_id, key_id, units, cap_from);
         INSERT INTO ledger (call_id, kind, account_id, units, created_at)
         SELECT c_ids[g.n], 0, g.account_id, -g.units, v_now
         FROM unnest(g_ns, g_accounts, g_units) AS g(n, account_id, units);
