@@ -233,7 +233,7 @@ def test_a_changed_url_discards_the_voices_of_the_old_one(cli: Cli, upstream: Up
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ((), "Give at least one of --url, --model, --key-env and --priority."),
+        ((), "Give at least one of --url, --model, --key-env, --priority, --weight and --responses."),
         (("--url", "h/v1"), "The URL must be http://"),
         (("--url", f"http://user:{PASSWORD}@h/v1"), "The URL must not contain a login"),
         (("--key-env", "MYNA_PORT"), "MYNA_PORT: a variable that begins with MYNA_ is a setting"),

@@ -22,9 +22,11 @@ SHAPES = {
     ("key", "list", LONG): [
         *("id", "name", "masked", "state", "scopes", "created_at", "expires_at", "revoked_at"),
         *("calls", "ok_calls", "cost", "cap", "cap_used", "cap_renews_at"),
+        *("routes", "rpm", "concurrent", "units_per_day"),
     ],
     ("channel", "list"): [
-        *("kind", "name", "url", "model", "priority", "key_env", "key", "key_stored", "enabled", "source"),
+        *("kind", "name", "url", "model", "priority", "weight", "responses"),
+        *("key_env", "key", "key_stored", "enabled", "source"),
         *("circuit", "retry_at", "last_error", "last_error_at"),
     ],
     ("voice", "list"): [

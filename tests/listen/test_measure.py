@@ -15,6 +15,7 @@ from myna.errors import CommandError
 VOICE, ANOTHER = Voice("zf_a", "A", "zh-CN"), Voice("zf_b", "B", "zh-CN")
 
 
+@pytest.mark.slow  # the versions of the packages are part of a run, and only the slow tests have them
 def test_a_sentence_that_was_heard_is_not_spoken_again(tmp_path: Path) -> None:
     found = measure.begun(tmp_path)
     first, second = of_group(EVERYDAY, 2)
@@ -29,6 +30,7 @@ def test_a_sentence_that_was_heard_is_not_spoken_again(tmp_path: Path) -> None:
     assert remaining([heard, *others], found) == others
 
 
+@pytest.mark.slow
 def test_results_of_another_commit_are_not_resumed(tmp_path: Path) -> None:
     found = measure.begun(tmp_path)
     found.machine = msgspec.structs.replace(found.machine, commit="another")

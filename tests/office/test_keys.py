@@ -75,7 +75,7 @@ def test_the_form_is_shown_again_with_the_message_of_the_command_line(owner: Vis
 def test_the_lines_to_paste_have_the_scope_of_the_key(site: Service, owner: Visitor) -> None:
     chat = owner.post("/keys/new", name="chat", scope=["chat"]).body.decode()
     speech = owner.post("/keys/new", name="speech", scope=["tts"]).body.decode()
-    assert f"{site.base_url}/chat/completions" in chat and "openai-node" in chat
+    assert f"{site.root_url}/openai/v1/chat/completions" in chat and "openai-node" in chat
     assert f"{site.base_url}/tts" in speech and "openai-node" not in speech
 
 

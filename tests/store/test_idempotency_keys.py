@@ -1,6 +1,7 @@
 """An Idempotency-Key in the database: added by the charge, answered by the keep, deleted by a refund."""
 
 import pytest
+from msgspec import structs
 
 from myna.keys import Scope
 from myna.store.batch import (
@@ -12,7 +13,7 @@ from myna.store.batch import (
     TaskStatus,
 )
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.queries import ledger, tasks
+from myna.store.queries import keys, ledger, tasks
 from tests.store.books import Books, charge_of, charged_of, idempotency_key_of, keep_of, refund_of, speech
 
 pytestmark = pytest.mark.anyio
@@ -152,8 +153,12 @@ async def test_the_stored_answer_is_only_for_the_same_request(books: Books) -> N
     call = await books.opened(customer, idempotency_key=idempotency_key_of())
     order = idempotency_key_of()
 
+    snapshot = await keys.by_hash(books.db, customer.key_hash)
+    assert snapshot is not None
+
     async def stored(account_id: int, key: str, fingerprint: bytes, scopes: Scope = Scope.CHAT) -> str | None:
-        found = await ledger.stored_response(books.db, account_id, int(scopes), key, fingerprint)
+        reader = structs.replace(snapshot.key, account_id=account_id, scopes=int(scopes))
+        found = await ledger.stored_response(books.db, reader, key, fingerprint)
         return found.answer if found else None
 
     assert await stored(customer.account_id, order.key, order.fingerprint) is None
