@@ -62,8 +62,8 @@ OF_THE_RELAY = (
     guard(
         "an incomplete stream has no end",
         STREAMING,
-        "        self.out.write(self.shape.failed(error))\n        self.out.abort()",
-        "        self.out.write(self.shape.failed(error))\n        self.out.end()",
+        "(self._last or self.shape.failed(error)))\n        self.out.abort()",
+        "(self._last or self.shape.failed(error)))\n        self.out.end()",
         BREAKS + "[sqlite-error-later]",
     ),
     guard(
@@ -83,7 +83,7 @@ OF_THE_RELAY = (
     guard(
         "n answers cost n times",
         PLAN,
-        "units=min(route.units * answers, N_MAX_UNITS),",
+        "units=min(route.units * choices, N_MAX_UNITS),",
         "units=route.units,",
         STREAMS + "n_answers_cost_n_times[sqlite]",
     ),

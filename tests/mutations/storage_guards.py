@@ -6,8 +6,8 @@ OF_STORAGE = (
     guard(
         "free space is checked before the charge",
         "myna/speech/plan.py",
-        "        self._space.check()\n        nodes",
-        "        nodes",
+        "        self._space.check()\n        route",
+        "        route",
         "tests/tasks/test_storage.py::test_below_the_disk_reserve_nothing_is_charged[sqlite]",
         error="Failed",
     ),
