@@ -222,6 +222,30 @@ def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(
     assert owner.post(f"/keys/{key_id}/roll", grace="soon").status == 400
 
 
+# ---- limits and routes
+
+
+def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visitor, poor: Visitor) -> None:
+    assert "Models it may use" not in owner.page("/keys/new"), "only the operator's routes need a choice"
+    site.cli("route", "add", "gpt-*", "--units", "1")
+    answer = owner.post("/keys/new", name="limited", scope=["chat"], rpm="7", route=["gpt-*", "tts-1"])
+    number = re.search(r"/office/keys/(\d+)", answer.body.decode())
+    assert number
+    path = f"/keys/{number[1]}"
+    page = owner.get(path).body.decode()
+    assert 'value="7"' in page
+    assert page.count(" checked") == 2
+    assert poor.post(f"{path}/limits", rpm="9").status == 404
+    assert owner.post(f"{path}/limits", rpm="many").status == 400
+    said = owner.submit(f"{path}/limits", concurrent="2", units_per_day="none", route=["svc-chat"])
+    assert "The limits are set." in said
+    assert [one["command"] for one in site.cli("activity", "--command", f"key limit {number[1]}")] == [
+        f"myna key limit {number[1]} --rpm default --concurrent 2 --units-per-day none",
+    ]
+    (routes,) = site.cli("activity", "--command", f"key routes {number[1]}")
+    assert routes["command"] == f"myna key routes {number[1]} --route svc-chat"
+
+
 # ---- caps
 
 

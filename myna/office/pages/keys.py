@@ -14,6 +14,8 @@ from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
+from myna.office.limit_form import LimitFields, given, routes_of_site
+from myna.office.limit_form import fields_of as limits_of
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.new_key import made
@@ -99,7 +101,11 @@ def _spark(visit: Visit, days: list[Usage], top: int) -> Markup:
 
 
 async def show_one(
-    visit: Visit, name: str | None = None, cap_form: CapFields | None = None, error: str = ""
+    visit: Visit,
+    name: str | None = None,
+    cap_form: CapFields | None = None,
+    limit_form: LimitFields | None = None,
+    error: str = "",
 ) -> Response:
     """One key: its state, its usage, its last refused request, and the forms that change it. The internal key
     has the page Try instead."""
@@ -124,6 +130,8 @@ async def show_one(
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_form or fields_of(cap),
+        limit_form=limit_form or await limits_of(visit, key),
+        routes=await routes_of_site(visit),
         periods=PERIODS,
         error=error,
     )
@@ -176,6 +184,20 @@ async def set_cap(visit: Visit) -> Response:
     )
 
 
+async def set_limits(visit: Visit) -> Response:
+    """Sets the limits of the key, and the routes that it may use."""
+    key = await own_key(visit)
+    form, account_id = visit.fields(LimitFields), visit.account.id
+    try:
+        limits = given(form)
+        if form.route != (await limits_of(visit, key)).route:
+            await keys.set_routes(visit.db, key.id, form.route or None, by=visit.actor, account_id=account_id)
+        await keys.set_limits(visit.db, key.id, limits, by=visit.actor, account_id=account_id)
+    except CommandError as error:
+        return await show_one(visit, limit_form=form, error=str(error))
+    return visit.redirect(f"/keys/{key.id}", visit.text("The limits are set."))
+
+
 async def roll(visit: Visit) -> Response:
     """Replaces the key by a new one, which is shown once."""
     key = await own_key(visit)
@@ -214,6 +236,7 @@ PAGES = [
     Page(path="/keys/{id:int}/live", show=show_live),
     Page(path="/keys/{id:int}/rename", submit=rename),
     Page(path="/keys/{id:int}/cap", submit=set_cap),
+    Page(path="/keys/{id:int}/limits", submit=set_limits),
     Page(path="/keys/{id:int}/roll", submit=roll),
     Page(path="/keys/{id:int}/revoke", show=show_revoke, submit=revoke),
 ]

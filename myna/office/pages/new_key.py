@@ -9,6 +9,7 @@ from myna.keys import Issued, Scope
 from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request
+from myna.office.limit_form import LimitFields, given, routes_of_site
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -35,20 +36,28 @@ class NewKey(CapFields):
 
 async def show(visit: Visit) -> Response:
     """The form, with all scopes but `records` checked."""
-    return _form(visit, NewKey(scope=["chat", "tts"]))
+    return await _form(visit, NewKey(scope=["chat", "tts"]), LimitFields())
 
 
 async def submit(visit: Visit) -> Response:
     """Makes the key and shows it. The plain key isn't stored, so this is not a redirect."""
-    form = visit.fields(NewKey)
+    form, limits = visit.fields(NewKey), visit.fields(LimitFields)
     try:
         life_ms = keys.life_ms(form.expires_in) if form.expires_in else 0
         scopes = keys.scopes_of(form.scope)
         issued = await keys.issue(
-            visit.db, visit.account.id, form.name, scopes, life_ms, by=visit.actor, cap=form.cap()
+            visit.db,
+            visit.account.id,
+            form.name,
+            scopes,
+            life_ms,
+            by=visit.actor,
+            cap=form.cap(),
+            routes=limits.route or None,
+            limits={name: value for name, value in given(limits).items() if value is not None},
         )
     except CommandError as error:
-        return _form(visit, form, str(error))
+        return await _form(visit, form, limits, str(error))
     return await made(visit, issued)
 
 
@@ -69,20 +78,26 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
     )
 
 
-def _form(visit: Visit, form: NewKey, error: str = "") -> Response:
+async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = "") -> Response:
     command = activity.words(
         *("key", "issue", visit.account.name),
         name=form.name or "NAME",
         scope=form.scope,
         expires_in=form.expires_in or None,
         cap=form.text or None,
+        route=limits.route,
+        rpm=limits.rpm or None,
+        concurrent=limits.concurrent or None,
+        units_per_day=limits.units_per_day or None,
     )
     return visit.page(
         "key_new.html",
         status=400 if error else 200,
         form=form,
+        limit_form=limits,
         lives=LIVES,
         periods=PERIODS,
+        routes=await routes_of_site(visit),
         command_words=command,
         error=error,
     )
