@@ -257,7 +257,8 @@ class Relay:
             failure = StreamFailed(REASONS.get(broken.kind, "the channel broke its stream"), kept=kept)
             if not kept:
                 raise failure from broken
-            await call.keep(streamed.complete(streamed.shape.failed(failure)))
+            streamed.failure_event = streamed.shape.failed(failure)
+            await call.keep(streamed.complete(streamed.failure_event))
             return failure
         if streamed.out.disconnected and not streamed.out.sent and not streamed.stores:
             raise ClientDisconnected

@@ -56,6 +56,7 @@ class StreamedAnswer:
         self._copy: list[bytes] = []
         self._copied_bytes = 0
         self._last = b""
+        self.failure_event = b""  # sent by `fail` if it is part of the stored copy
         self.within_event = False  # a part of a long event was sent
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +95,7 @@ class StreamedAnswer:
         """Sends an event with the error, and closes the connection without an end of the response."""
         self.stop()
         end_of_event = b"\n\n" if self.within_event else b""
-        self.out.write(end_of_event + (self._last or self.shape.failed(error)))
+        self.out.write(end_of_event + (self.failure_event or self.shape.failed(error)))
         self.out.abort()
 
     def stop(self) -> None:

@@ -177,7 +177,12 @@ class DatabaseWire:
         self._loop.call_soon_threadsafe(self._proxy.disconnect)
 
     def silence_server(self) -> None:
-        self._loop.call_soon_threadsafe(self._proxy.silence)
+        """Returns when the server's replies are dropped."""
+
+        async def silence() -> None:
+            self._proxy.silence()
+
+        asyncio.run_coroutine_threadsafe(silence(), self._loop).result(10)
 
     def lose_commit(self) -> None:
         """The answer to the next batch of charges and ends is lost."""

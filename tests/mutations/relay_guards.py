@@ -62,8 +62,8 @@ OF_THE_RELAY = (
     guard(
         "an incomplete stream has no end",
         STREAMING,
-        "(self._last or self.shape.failed(error)))\n        self.out.abort()",
-        "(self._last or self.shape.failed(error)))\n        self.out.end()",
+        "(self.failure_event or self.shape.failed(error)))\n        self.out.abort()",
+        "(self.failure_event or self.shape.failed(error)))\n        self.out.end()",
         BREAKS + "[sqlite-error-later]",
     ),
     guard(
