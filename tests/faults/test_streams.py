@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conformance.caller import REFUNDED, Caller, Stats
-from tests.faults.campaign import wire_to
 from tests.faults.conftest import ServiceOn, audited, new_caller
 from tests.rig.postgres import Postgres
 from tests.rig.sse import EventReader
@@ -55,25 +54,6 @@ def test_a_frozen_process_withholds_the_end_of_a_stream_that_was_refunded(
         assert not answer.rest().ended and b"[DONE]" not in answer.raw
     assert caller.stats() == REFUNDED
     assert audited(living)
-
-
-def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
-    service_on: ServiceOn, postgres: Postgres, upstream: Upstream
-) -> None:
-    """The database falls silent within the stream: the words arrive, and no `[DONE]`."""
-    with wire_to(postgres.fresh_database()) as wire:
-        service = service_on(wire.url, MYNA_STREAM_DEADLINE_S="3", MYNA_SWEEP_EVERY_S="0.2").start()
-        caller = new_caller(service, units=1)
-        with stream(caller, "fault=pause one two") as answer:
-            assert answer.next_event() and answer.next_event()
-            wire.silence_server()
-            upstream.release()
-            assert not answer.rest().ended
-            assert answer.text == "fault=pause one two" and b"[DONE]" not in answer.raw
-        wire.cut()
-        wait_until(lambda: caller.stats().calls == 1, SWEPT_DEADLINE_S, "the call has ended")
-        assert audited(service)
-        service.kill()
 
 
 def test_a_stream_ends_within_the_grace_period(service_on: ServiceOn, upstream: Upstream) -> None:

@@ -7,7 +7,6 @@ STREAMING = "myna/relay/streaming.py"
 EVENTS = "myna/relay/events.py"
 PLAN = "myna/relay/plan.py"
 STREAMS = "tests/conformance/test_17_streams.py::test_"
-SILENT = "tests/faults/test_streams.py::test_the_end_of_a_stream_waits_for_the_commit_of_its_keep"
 GOOD = STREAMS + "every_good_stream_ends_with_done_and_is_kept"
 BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded"
 CASES = "tests/relay/test_events.py::test_"
@@ -19,13 +18,6 @@ OF_THE_RELAY = (
         "await call.keep(streamed.complete(last))",
         "streamed.complete(last)",
         GOOD + "[sqlite-no-done-None]",
-    ),
-    guard(
-        "a stream's last event waits for the keep",
-        RELAY,
-        "            last = await self._first(call, plan, attempt)\n",
-        "            last = await self._first(call, plan, attempt)\n            streamed.send(last)\n",
-        SILENT,
     ),
     guard(
         "a stream that breaks is refunded",
