@@ -19,11 +19,11 @@ class Flow:
 
     def __init__(self) -> None:
         self._connection: ReadingConnection | None = None
-        self.paused = self.was_paused = False
+        self.paused = False
 
     def pause(self) -> None:
         if not self.paused:
-            self.paused = self.was_paused = True
+            self.paused = True
             if self._connection is not None:
                 self._connection.pause()
 

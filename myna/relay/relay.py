@@ -93,28 +93,31 @@ class Relay:
         client: Client,
     ) -> Response | ResponseStream:
         """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
-        attempt = Attempt(self._ledger, caller)
+        attempt, out = Attempt(self._ledger, caller), client.stream()
         while attempt.outcome is None:
             async with attempt:
                 planned = plan()
                 if planned.speaks:
                     break
+                streamed = self._answer_to(caller, planned, out)
                 await self._charge(attempt, planned)
         if attempt.outcome is None:
-            return await self._speak(caller, planned, client)
-        out = client.stream()
+            return await self._speak(caller, planned, client, out)
         if isinstance(attempt.outcome, Replayed):  # perhaps without a plan: its route may be removed
             return self._replay(attempt.outcome.answer, out)
         if not planned.streams:
             async with attempt.outcome as call:
                 return await self._whole(call, planned, out)
-        stores = attempt.outcome.repeatable
-        shape = planned.shape(self._settings.answer_max_bytes)
-        # The callbacks of a channel's connection have the context of the request that opened it.
-        details = access_log.details()
-        streamed = StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
         await self._streamed(attempt.outcome, planned, streamed)
         return out
+
+    def _answer_to(self, caller: UnverifiedCaller, plan: RelayPlan, out: ResponseStream) -> StreamedAnswer:
+        """The stream of one client. Made before the charge, after which nothing may fail outside the call."""
+        shape = plan.shape(self._settings.answer_max_bytes)
+        # The callbacks of a channel's connection have the context of the request that opened it.
+        details = access_log.details()
+        stores = caller.idempotency_key is not None
+        return StreamedAnswer(out, shape, lambda: self._headers(details), stores=stores)
 
     async def _charge(self, attempt: Attempt, plan: RelayPlan) -> None:
         try:
@@ -140,7 +143,7 @@ class Relay:
         return out
 
     async def _speak(
-        self, caller: UnverifiedCaller, plan: RelayPlan, client: Client
+        self, caller: UnverifiedCaller, plan: RelayPlan, client: Client, out: ResponseStream
     ) -> Response | ResponseStream:
         """Has the instruction spoken, as /v1 does. The answer's content is the address of the audio."""
         message = {"role": "user", "content": plan.instruction}
@@ -149,7 +152,6 @@ class Relay:
         answer = msgspec.json.encode(msgspec.json.decode(spoken) | {"model": plan.model})
         if not plan.streams:
             return Response(answer, headers=self._headers(access_log.details()))
-        out = client.stream()
         out.start({**HEADERS, **self._headers(access_log.details())}, EVENTS)
         out.write(b"".join([*answers.as_events(answer, with_usage=plan.counts_usage), DONE]))
         out.end()

@@ -140,8 +140,8 @@ class Passage:
             return self._events.last or self._answer.shape.last()
         except RequestFailed as failure:
             failed = of_request(failure)
-            if self._flow.was_paused and type(failure) is TimedOut:
-                raise ClientLeft from failure  # the client read too slowly
+            if self._flow.paused and self._answer.begun and type(failure) is TimedOut:
+                raise ClientLeft from failure  # the client does not read
             if self._answer.begun:
                 raise StreamBroken(failed.kind, str(failed)) from failure
             raise failed from failure

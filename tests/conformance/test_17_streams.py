@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
-from tests.conformance.conftest import CallerMaker
+from tests.conformance.conftest import CallerMaker, make_caller
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import SECRET, Upstream
@@ -203,6 +203,18 @@ def test_a_slow_reader_slows_its_upstream_down(stream: Streams, chat_upstream: U
 
         wait_until(paused, 60, "the upstream is not read any more", every_s=0.5)
         assert seen[0] < 16 * 2**20  # the buffers of four sockets, and 64 KiB in the service
+
+
+def test_a_client_that_does_not_read_until_the_deadline_pays(
+    own_service: Callable[..., Service], upstream: Upstream
+) -> None:
+    service = own_service(MYNA_STREAM_DEADLINE_S="8").start()
+    caller = make_caller(service)
+    body = {"model": "svc-chat", "stream": True, "messages": [{"role": "user", "content": "fault=endless x"}]}
+    url = f"{service.root_url}/openai/v1/chat/completions"
+    with EventReader(url, caller.key.plain, body, receive_bytes=4096) as answer:
+        assert answer.next_event()
+        settled(caller, DELIVERED)
 
 
 def test_a_retry_gets_the_stored_stream_and_is_not_charged(stream: Streams, fresh_caller: Caller) -> None:

@@ -1,5 +1,8 @@
 """The server process is killed or stopped while it streams: the unit, and what the client sees."""
 
+import asyncio
+
+import asyncpg
 import pytest
 
 from tests.conformance.caller import REFUNDED, Caller, Stats
@@ -10,6 +13,8 @@ from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 SWEPT_DEADLINE_S = 60
+LOCKED_S = 1.0
+"""How long a locked account is seen to delay the end of a stream."""
 
 
 def stream(caller: Caller, text: str) -> EventReader:
@@ -54,6 +59,31 @@ def test_a_frozen_process_withholds_the_end_of_a_stream_that_was_refunded(
         assert not answer.rest().ended and b"[DONE]" not in answer.raw
     assert caller.stats() == REFUNDED
     assert audited(living)
+
+
+@pytest.mark.anyio
+async def test_the_end_of_a_stream_waits_for_the_commit_of_its_keep(
+    service_on: ServiceOn, postgres: Postgres, upstream: Upstream
+) -> None:
+    """Another session locks the account within the stream: the words arrive, and `[DONE]` after the lock."""
+    url = postgres.fresh_database()
+    service = await asyncio.to_thread(service_on(url).start)
+    caller = await asyncio.to_thread(new_caller, service, units=1)
+    other = await asyncpg.connect(url)
+    answer = await asyncio.to_thread(stream, caller, "fault=pause one two")
+    assert await asyncio.to_thread(answer.next_event) and await asyncio.to_thread(answer.next_event)
+    async with other.transaction():
+        await other.execute("SELECT 1 FROM accounts FOR UPDATE")
+        upstream.release()
+        while b'"finish_reason": "stop"' not in answer.raw:
+            assert await asyncio.to_thread(answer.next_event)
+        ending = asyncio.create_task(asyncio.to_thread(answer.next_event))
+        await asyncio.wait({ending}, timeout=LOCKED_S)
+        assert not ending.done()
+    assert await ending == b"data: [DONE]"
+    answer.leave()
+    await other.close()
+    assert (await asyncio.to_thread(caller.stats)) == Stats(calls=1, cost=1, ok_calls=1)
 
 
 def test_a_stream_ends_within_the_grace_period(service_on: ServiceOn, upstream: Upstream) -> None:

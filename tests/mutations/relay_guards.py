@@ -20,6 +20,13 @@ OF_THE_RELAY = (
         GOOD + "[sqlite-no-done-None]",
     ),
     guard(
+        "a stream's last event waits for the keep",
+        RELAY,
+        "            last = await self._first(call, plan, attempt)\n",
+        "            last = await self._first(call, plan, attempt)\n            streamed.send(last)\n",
+        "tests/faults/test_streams.py::test_the_end_of_a_stream_waits_for_the_commit_of_its_keep",
+    ),
+    guard(
         "a stream that breaks is refunded",
         RELAY,
         "            if not kept:\n",
