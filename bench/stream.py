@@ -1,7 +1,7 @@
 """`make bench-stream`: streams through Myna, the bare floor, nginx and the peers, in one run.
 
 Each contender has core 0, the load and its upstream are one process on core 1 (see `stream_load`). Rounds
-are interleaved; the other contenders are stopped meanwhile.
+are interleaved; the other contenders are paused during each of them.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ class StreamLoad:
                 process.kill()
 
     def run(self, job: Job, target: Target | None) -> Ran:
-        """Does the job, and watches the target meanwhile. Raises CannotRun."""
+        """Does the job and watches the target during it. Raises CannotRun."""
         cpu_s = target.program.cpu_s() if target else 0.0
         before = peak = _memory_bytes(target)
         self._jobs.write(msgspec.json.encode(job).decode() + "\n")

@@ -292,7 +292,7 @@ async def main() -> None:
 
 
 def medians(outcomes: Sequence[Outcome]) -> Outcome:
-    """The median of each figure by itself; all streams, and all broken ones."""
+    """The median of each figure; the sum of the streams, and of the broken ones."""
     return Outcome(
         chunks_s=statistics.median(one.chunks_s for one in outcomes),
         first_ms=statistics.median(one.first_ms for one in outcomes),

@@ -73,9 +73,8 @@ class KeyAuth:
     def with_idempotency_key(
         self, request: Request, caller: UnverifiedCaller, content: bytes
     ) -> UnverifiedCaller:
-        """The caller with the request's idempotency key, if it has one. `content` is what a
-        retry repeats of the body. Raises
-        InvalidRequest."""
+        """The caller with the request's idempotency key, if it has one. `content` is the part of the body
+        that a retry repeats. Raises InvalidRequest."""
         return structs.replace(caller, idempotency_key=_idempotency_key(request, content))
 
     async def in_time(self, query: Awaitable[T]) -> T:

@@ -22,7 +22,7 @@ TAIL_BYTES: Final = 1024
 
 class SoundStream:
     """Takes samples with `write`, or one finished file with `adopt`, and then `finish`; `parts` reads the
-    encoded bytes meanwhile. Close it: that removes the file."""
+    encoded bytes as they are made. Close it: that removes the file."""
 
     def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
         self._spool = spool

@@ -66,8 +66,8 @@ class Transcriber:
         memory: BodyBudget,
         disconnected: Disconnected,
     ) -> bytes:
-        """The transcript in the request's format. The recording counts against `memory` meanwhile, since one
-        for a channel is read into it. Raises MynaError."""
+        """The transcript in the request's format. The recording counts against `memory` until the answer,
+        since one for a channel is read into memory. Raises MynaError."""
         size_bytes = request.upload.size_bytes
         memory.take(size_bytes, caller.key_hash)  # before the charge: it may refuse
         try:

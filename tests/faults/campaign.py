@@ -254,7 +254,7 @@ def contradictions(seen: Sequence[Response], states: dict[str, list[int]]) -> It
 
 
 def _stream_contradictions(one: Response, found: list[int]) -> Iterator[str]:
-    """What a stream told: `[DONE]` that it is kept, an error that it is refunded, a cut nothing."""
+    """Where a stream's end contradicts the books: `[DONE]` means kept, an error event refunded."""
     body = one.answer.body if one.answer else b""
     if body.endswith(b"data: [DONE]\n\n"):
         if found != [KEPT]:

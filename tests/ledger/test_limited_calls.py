@@ -1,4 +1,4 @@
-"""What a caller is told about the limits of the key and the account."""
+"""Responses about the limits of the key and the account."""
 
 import pytest
 

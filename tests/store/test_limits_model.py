@@ -1,6 +1,6 @@
 """Any order of charges, ends, changes of limits and moves of the clock, compared with a model of the limits.
 
-The model keeps the list of calls and counts it anew for each decision, without counters.
+The model keeps the list of calls and counts it again for each decision, without counters.
 """
 
 import random

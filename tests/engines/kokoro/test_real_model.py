@@ -85,7 +85,7 @@ async def test_a_very_short_text_is_heard(
 ) -> None:
     path = await spoken(engine, tmp_path, text, voice_id)
     heard = ear.hear(path, "en" if voice_id == "af_heart" else "zh")
-    assert units(heard)[: len(units(text))] == units(text), heard  # Whisper goes on by itself
+    assert units(heard)[: len(units(text))] == units(text), heard  # Whisper may add words
     samples, rate_hz = sound.read(path)
     assert 0.25 < len(samples) / rate_hz < 1.5
     assert sound.loudness_lufs(samples, rate_hz) == pytest.approx(-18, abs=1.5)
