@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from typing import Any, Final
 
 from msgspec import Struct
@@ -66,32 +67,28 @@ class Transcriber:
         memory: BodyBudget,
         disconnected: Disconnected,
     ) -> bytes:
-        """The transcript in the request's format. The recording counts against `memory` until the answer,
-        since one for a channel is read into memory. Raises MynaError."""
-        size_bytes = request.upload.size_bytes
-        memory.take(size_bytes, caller.key_hash)  # before the charge: it may refuse
-        try:
-            return await self._answer(caller, request, disconnected)
-        finally:
-            memory.release(size_bytes, caller.key_hash)
-
-    async def _answer(
-        self, caller: UnverifiedCaller, request: TranscriptionRequest, disconnected: Disconnected
-    ) -> bytes:
+        """The transcript in the request's format. A recording for a channel is read into memory, and counts
+        against `memory` until the answer. Raises MynaError."""
         attempt = Attempt(self._ledger, caller)
-        while attempt.outcome is None:  # again if the configuration was stale
-            async with attempt:
-                plan = await self._plan(request.model)
-                await attempt.charge(self._order(plan.route))
-        if isinstance(attempt.outcome, Replayed):
-            return attempt.outcome.answer.encode()
-        async with attempt.outcome as call:
-            if plan.embedded:
-                answer = await self._hear(call, request, disconnected)
-            else:
-                answer = await self._unless(disconnected, call, self._relay(call, request, plan))
-            await call.keep(answer.decode())
-        return answer
+        with ExitStack() as taken:
+            while attempt.outcome is None:  # again if the configuration was stale
+                async with attempt:
+                    plan = await self._plan(request.model)
+                    taken.close()  # by an earlier plan
+                    if not plan.embedded:
+                        size_bytes = request.upload.size_bytes
+                        memory.take(size_bytes, caller.key_hash)  # before the charge, since it may refuse
+                        taken.callback(memory.release, size_bytes, caller.key_hash)
+                    await attempt.charge(self._order(plan.route))
+            if isinstance(attempt.outcome, Replayed):
+                return attempt.outcome.answer.encode()
+            async with attempt.outcome as call:
+                if plan.embedded:
+                    answer = await self._hear(call, request, disconnected)
+                else:
+                    answer = await self._unless(disconnected, call, self._relay(call, request, plan))
+                await call.keep(answer.decode())
+            return answer
 
     async def _unless(
         self, disconnected: Disconnected, call: Call, work: Coroutine[Any, Any, bytes]

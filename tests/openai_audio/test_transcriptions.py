@@ -11,6 +11,8 @@ import pytest
 
 from myna import channel_changes
 from myna.channel_keys import ChannelKeys
+from myna.errors import TooManyBodies
+from myna.http.body_limits import BodyBudget
 from myna.store.database import Transaction
 from myna.store.queries import routes as routes_store
 from myna.store.queries.config import ChannelRow
@@ -313,6 +315,34 @@ async def test_a_client_that_leaves_while_it_sends_leaves_no_file(visitor: Visit
     await until(lambda: len(visitor.spooled()) == 1)
     answer.connection.reset()
     await until(lambda: visitor.spooled() == [])
+    assert await visitor.balance() == UNITS
+
+
+async def test_a_client_that_leaves_ends_the_request_to_the_channel_and_is_refunded(
+    visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
+) -> None:
+    upstream.hang = True
+    media_type, body = form([("model", MODEL)])
+    answer = await visitor.post("/openai/v1/audio/transcriptions", body, {"Content-Type": media_type})
+    await until(lambda: len(upstream.received) == 1)
+    assert await visitor.balance() == UNITS - COST
+    answer.connection.reset()
+    await until(lambda: upstream.abandoned == 1)
+    await visitor.balance_becomes(UNITS)
+    assert second.received == []
+    assert visitor.spooled() == []
+
+
+async def test_a_recording_without_memory_is_refused_before_the_charge(
+    visitor: Visitor, upstream: TranscriptionUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: BodyBudget, size_bytes: int, key_hash: bytes) -> None:
+        raise TooManyBodies
+
+    monkeypatch.setattr("myna.transcription.transcribe.BodyBudget.take", full)
+    answer = await transcribe(visitor)
+    assert answer.status == 503 and "nothing was charged" in answer.error["message"]
+    assert upstream.received == []
     assert await visitor.balance() == UNITS
 
 

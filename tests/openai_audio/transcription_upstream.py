@@ -20,12 +20,15 @@ class Received:
 
 @dataclass
 class TranscriptionUpstream:
-    """`status`, `media_type` and `body` are the answer. `hang` is closed without one."""
+    """`status`, `media_type` and `body` are the answer. With `cut` the connection is closed without one; with
+    `hang` it stays open, and `abandoned` counts the clients that close it."""
 
     status: int = 200
     media_type: str = "application/json"
     body: bytes = b'{"text":"heard elsewhere"}'
     cut: bool = False
+    hang: bool = False
+    abandoned: int = 0
     received: list[Received] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -35,6 +38,11 @@ class TranscriptionUpstream:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 upstream.received.append(received(self, body))
+                if upstream.hang:
+                    self.connection.recv(1)
+                    upstream.abandoned += 1
+                    self.close_connection = True
+                    return
                 if upstream.cut:
                     self.connection.close()
                     return
