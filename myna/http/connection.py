@@ -5,6 +5,7 @@ error envelope.
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, cast
 
@@ -223,9 +224,10 @@ class Protocol(HttpToolsProtocol):
     def is_paused(self) -> bool:
         return self.flow.write_paused
 
-    def write_stream(self, data: bytes) -> None:
+    def start_stream(self, head: bytes) -> Callable[[bytes], None]:
         cast(RequestResponseCycle, self._active_cycle).response_started = True
-        self.transport.write(data)
+        self.transport.write(head)
+        return self.transport.write
 
     def finish_stream(self) -> None:
         cycle = cast(RequestResponseCycle, self._active_cycle)

@@ -25,8 +25,8 @@ class StreamConnection(Protocol):
     def is_paused(self) -> bool:
         """Whether over 64 KiB wait for the client."""
 
-    def write_stream(self, data: bytes) -> None:
-        """Writes bytes of the response, head and framing included."""
+    def start_stream(self, head: bytes) -> Callable[[bytes], None]:
+        """Writes the head, and returns what writes the bytes of the body, with their framing."""
 
     def finish_stream(self) -> None:
         """The response is complete."""
@@ -51,6 +51,7 @@ class ResponseStream:
         self._connection = connection
         self._headers = headers
         self._chunked = chunked
+        self._write: Callable[[bytes], None] = _discard
         self.started = self.sent = self.complete = self.disconnected = False
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
@@ -74,13 +75,13 @@ class ResponseStream:
         self.started = True
         if not self.disconnected:
             head = b"".join(b"%b: %b\r\n" % line for line in lines)
-            self._connection.write_stream(_STATUS_LINE + head + b"\r\n")
+            self._write = self._connection.start_stream(_STATUS_LINE + head + b"\r\n")
 
     def write(self, part: bytes) -> None:
         """Sends a part of the body. Does nothing after a disconnect."""
         if part and not self.disconnected:
             self.sent = True
-            self._connection.write_stream(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
+            self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
 
     async def drained(self) -> None:
         """Returns when at most 64 KiB wait for the client, or when it has disconnected."""
@@ -94,7 +95,7 @@ class ResponseStream:
             return
         self.complete = True
         if self._chunked:
-            self._connection.write_stream(b"0\r\n\r\n")
+            self._write(b"0\r\n\r\n")
         self._connection.finish_stream()
 
     def abort(self) -> None:
@@ -109,3 +110,7 @@ class ResponseStream:
             self.disconnected = True
             if self.on_disconnect is not None:
                 self.on_disconnect()
+
+
+def _discard(data: bytes) -> None:
+    """Before the head, and after a disconnect."""

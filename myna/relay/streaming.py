@@ -58,7 +58,7 @@ class StreamedAnswer:
         self._last = b""
         self.failure_event = b""  # sent by `fail` if it is part of the stored copy
         self.within_event = False  # a part of a long event was sent
-        self._written_at = 0.0
+        self._is_silent = False  # nothing was sent since the timer fired
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -70,11 +70,10 @@ class StreamedAnswer:
         """Sends whole events, and the head of the response before the first one."""
         if not events:
             return
-        loop = asyncio.get_running_loop()
         if not self.out.started:
             self.out.start({**HEADERS, **self._headers()}, EVENTS)
-            self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
-        self._written_at = loop.time()
+            self._start_timer()
+        self._is_silent = False
         self.out.write(events)
         if self.stores and self._copied_bytes <= STORED_ANSWER_MAX_BYTES:
             self._copy.append(events)
@@ -106,10 +105,13 @@ class StreamedAnswer:
 
     def _keep_alive(self) -> None:
         """Sends a comment after a time of silence, so that proxies keep the connection open."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._written_at >= KEEP_ALIVE_EVERY_S and not self.within_event:
-            self._written_at = loop.time()
+        if self._is_silent and not self.within_event:
             self.out.write(KEEP_ALIVE)
+        self._is_silent = True
+        self._start_timer()
+
+    def _start_timer(self) -> None:
+        loop = asyncio.get_running_loop()
         self._timer = loop.call_later(KEEP_ALIVE_EVERY_S, self._keep_alive)
 
 
