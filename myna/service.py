@@ -269,10 +269,11 @@ class Service:
 
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
-        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, KeyThrottle())
+        throttle = KeyThrottle()
+        key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         chat = ChatApi(key_auth, self.chat, self.config)
         relayed = RelayApi(key_auth, self.relay, RelayPlanner(self.config, self.channels))
-        models = ModelsApi(key_auth, self.db, self.config)
+        models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper)
         me = MeApi(key_auth, self.db)
         speech = SpeechApi(
             key_auth=key_auth,
@@ -291,6 +292,7 @@ class Service:
             samples=self.samples,
             inspector=self.inspector,
             space=self.space,
+            throttle=throttle,
         )
         return {
             **farm.routes(),

@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NO_CHANNEL = (
-    "No chat channel is configured: the operator adds one with"
-    " 'myna channel add chat NAME URL' or MYNA_CHAT_URL."
+    "No chat channel is enabled: the operator adds one with 'myna channel add chat NAME URL' or"
+    " MYNA_CHAT_URL, or enables one."
 )
 ALL_FAILED = "No chat channel gave an answer; the units were refunded, try again later."
 LOGGED_MAX_CHARS = 500

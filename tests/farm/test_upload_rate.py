@@ -19,6 +19,7 @@ from myna.farm.tasks import Tasks
 from myna.http import server
 from myna.http.asgi import Application
 from myna.http.body_limits import BodyBudget, BodyLimits
+from myna.key_throttle import KeyThrottle
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
 from myna.store.files.audio import AudioStore
@@ -82,7 +83,7 @@ async def upload_server(tmp_path: Path) -> AsyncIterator[UploadServer]:
     await db.transaction(_lock_a_preview)
     audio = AudioStore(tmp_path / "audio")
     uploads = Uploads(
-        node_auth=NodeAuth(db, nodes, 5.0),
+        node_auth=NodeAuth(db, nodes, 5.0, KeyThrottle()),
         tasks=tasks,
         audio=audio,
         inspector=inspector,

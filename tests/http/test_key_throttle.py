@@ -1,11 +1,13 @@
 """Unknown API keys are limited per address; keys that are in use are not affected."""
 
 import secrets
+from typing import Any
 
 import pytest
 
 from myna.errors import TooManyFailures
 from myna.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
+from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
 from tests.rig.service import Key, Service, ServiceMaker
 
@@ -187,3 +189,31 @@ def test_only_unknown_keys_count(attacked: Service) -> None:
         assert ask(attacked, without_scope.plain, ATTACKED, chat=True).status == 401
         assert ask(attacked, "no key", ATTACKED).status == 401
     assert ask(attacked, unknown(), ATTACKED).status == 401
+
+
+HELLO = {"voices": [], "clones": [], "slots": 1}
+
+
+def node_request(service: Service, client: str, path: str, credential: str, data: Any) -> Answer:
+    """A request of a compute node, as the proxy of this client sends it."""
+    headers = {"x-forwarded-for": client, PROTOCOL_HEADER: str(PROTOCOL)}
+    return call("POST", f"{service.root_url}{PREFIX}{path}", key=credential, data=data, headers=headers)
+
+
+def test_unknown_credentials_and_join_tokens_of_nodes_count_too(attacked: Service) -> None:
+    token = attacked.cli("node", "enroll", "box")["token"]
+    second = attacked.cli("node", "enroll", "new")["token"]
+    joined = node_request(attacked, ATTACKED, "/join", "", {"token": token})
+    credential = joined.json["credential"]
+    statuses = [
+        node_request(attacked, ATTACKED, "/join", "", {"token": "mynajoin_" + secrets.token_hex(20)}).status
+        if number % 2
+        else node_request(attacked, ATTACKED, "/hello", "mynanode_" + secrets.token_hex(20), {}).status
+        for number in range(BURST_MAX + 2)
+    ]
+    assert statuses == [401] * BURST_MAX + [429] * 2
+    assert node_request(attacked, ATTACKED, "/join", "", {"token": second}).status == 429
+    assert ask(attacked, attacked.account().key().plain, ATTACKED).status == 429
+    assert node_request(attacked, OTHER, "/join", "", {"token": second}).status == 200
+    assert node_request(attacked, OTHER, "/hello", credential, HELLO).status == 200
+    assert node_request(attacked, ATTACKED, "/hello", credential, HELLO).status == 200

@@ -15,6 +15,7 @@ from myna.engines.interface import Utterance
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site
 from tests.openai_audio.test_transcriptions import transcribe
+from tests.rig.calls import call
 from tests.rig.processes import proc_file
 from tests.rig.samples import voice, write_wav
 
@@ -80,6 +81,12 @@ async def test_a_sentence_is_heard_and_costs_a_unit(visitor: Visitor, recording:
     assert words_of(found["text"]) >= WORDS
     assert found["usage"]["type"] == "duration" and 2 < found["usage"]["seconds"] < 10
     assert await visitor.balance() == before - 1
+
+
+async def test_the_model_is_listed(visitor: Visitor) -> None:
+    url = f"http://127.0.0.1:{visitor.port}/openai/v1/models"
+    answer = await asyncio.to_thread(call, "GET", url, key=visitor.key)
+    assert MODEL in {model["id"] for model in answer.json["data"]}
 
 
 async def test_each_format_has_the_sentence(visitor: Visitor, recording: bytes) -> None:

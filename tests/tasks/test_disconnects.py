@@ -12,6 +12,7 @@ from myna.farm.nodes import Nodes
 from myna.http.asgi import BodyLimits, Request
 from myna.http.body_limits import BodyBudget
 from myna.http.responses import Response
+from myna.key_throttle import KeyThrottle
 from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
@@ -67,6 +68,7 @@ def farm(service: TaskService) -> FarmApi:
         samples=samples,
         inspector=inspector,
         space=service.space,
+        throttle=KeyThrottle(),
     )
 
 

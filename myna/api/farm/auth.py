@@ -1,18 +1,21 @@
 """Authentication of compute nodes."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from myna.errors import BodyTooLarge, BodyTooSlow, NodeTooOld
-from myna.farm.nodes import Nodes
+from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld
+from myna.farm.nodes import JoinedNode, Nodes
 from myna.http.asgi import Request
+from myna.key_throttle import KeyThrottle
 from myna.store.database import Database, in_time
 from myna.store.queries.farm.nodes import NodeRow
 from myna.wire.body import decode
-from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Join
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -24,17 +27,36 @@ JOIN_BODY_TIMEOUT_S = 2.0
 
 
 class NodeAuth:
-    """Authenticates nodes. Every request queries the database, so disabling a node takes effect at once."""
+    """Authenticates nodes. Every request queries the database, so disabling a node takes effect at once.
+    Unknown credentials and join tokens are throttled by address, as API keys are."""
 
-    def __init__(self, db: Database, nodes: Nodes, wait_s: float) -> None:
+    def __init__(self, db: Database, nodes: Nodes, wait_s: float, throttle: KeyThrottle) -> None:
         self._db = db
         self._nodes = nodes
         self._wait_s = wait_s
+        self._throttle = throttle
 
     async def verify(self, request: Request) -> NodeRow:
-        """The node of the request's credential. Raises NodeTooOld, NodeRefused."""
+        """The node of the request's credential. Raises NodeTooOld, NodeRefused, TooManyFailures."""
         _check_protocol(request)
-        return await self.in_time(self._nodes.verify(request.authorization))
+        credential = request.authorization
+        return await self._throttled(request, credential or b"", self._nodes.verify(credential))
+
+    async def join(self, request: Request, body: Join) -> JoinedNode:
+        """The node of a join token. Raises NodeRefused, TooManyFailures."""
+        return await self._throttled(request, body.token.encode(), self._nodes.join(body.token, body.version))
+
+    async def _throttled(self, request: Request, secret: bytes, check: Coroutine[Any, Any, T]) -> T:
+        """The result of the check, which raises NodeRefused for an unknown secret."""
+        with contextlib.closing(check):
+            use = self._throttle.begin(request.address, hashlib.sha256(secret).digest())
+            try:
+                found = await self.in_time(check)
+            except NodeRefused:
+                use.failed()
+                raise
+            use.verified()
+            return found
 
     async def unauthenticated_body(self, request: Request, shape: type[S]) -> S:
         """The body of a request without a credential, within tighter limits."""

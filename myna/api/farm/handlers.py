@@ -13,6 +13,7 @@ from myna.farm.nodes import Nodes
 from myna.farm.tasks import Tasks
 from myna.http.asgi import Request, Routes
 from myna.http.responses import Response
+from myna.key_throttle import KeyThrottle
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.files.audio import AudioStore
@@ -54,6 +55,7 @@ class FarmApi:
         samples: SampleStore,
         inspector: Inspector,
         space: FreeSpace,
+        throttle: KeyThrottle,
     ) -> None:
         self._lease_s = settings.lease_s
         self._beat_s = settings.beat_s
@@ -61,7 +63,7 @@ class FarmApi:
         self._nodes = nodes
         self._tasks = tasks
         self._samples = samples
-        self._node_auth = NodeAuth(db, nodes, settings.charge_wait_s)
+        self._node_auth = NodeAuth(db, nodes, settings.charge_wait_s, throttle)
         self._in_flight = ConcurrencyLimits()
         self._uploads = Uploads(
             node_auth=self._node_auth, tasks=tasks, audio=audio, inspector=inspector, space=space
@@ -86,7 +88,7 @@ class FarmApi:
     async def join(self, request: Request) -> Response:
         body = await self._node_auth.unauthenticated_body(request, Join)
         _check_printable("version", body.version)
-        joined = await self._node_auth.in_time(self._nodes.join(body.token, body.version))
+        joined = await self._node_auth.join(request, body)
         return _answer(Joined(joined.credential, joined.name))
 
     async def hello(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ from myna.keys import Scope
 from myna.routes import Route
 from myna.store.database import Database
 from myna.store.queries import routes as store
+from myna.transcription.embedded import EmbeddedWhisper
 from myna.wire.encode import to_json
 from myna.wire.v1 import Model, ModelList
 
@@ -19,12 +20,15 @@ CREATED = 1_767_225_600
 
 class ModelsApi:
     """Handlers of the list of models: the built-in ones and the operator's routes, as far as the key may use
-    them. Wildcards are not listed."""
+    them. Wildcards are not listed, nor is the embedded Whisper where it is not installed."""
 
-    def __init__(self, key_auth: KeyAuth, db: Database, config: ConfigCache) -> None:
+    def __init__(
+        self, key_auth: KeyAuth, db: Database, config: ConfigCache, whisper: EmbeddedWhisper
+    ) -> None:
         self._key_auth = key_auth
         self._db = db
         self._config = config
+        self._whisper = whisper
 
     async def list_all(self, request: Request) -> Response:
         return Response(to_json(ModelList("list", [self._model(one) for one in await self._usable(request)])))
@@ -40,6 +44,8 @@ class ModelsApi:
         verified = await self._key_auth.verify(request, Scope.CHAT)
         await self._key_auth.in_time(self._config.at(verified.config_version))
         found = routes.listed(self._config.current, self._config.settings)
+        if await self._whisper.missing():
+            found = [route for route in found if route.name != routes.TRANSCRIPTION_ROUTE]
         allowed = await self._key_auth.in_time(store.of_key(self._db, verified.key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 

@@ -26,7 +26,7 @@ from myna.engines.text.signs import plain
 English = Callable[[str], str]
 
 PIECE_SYMBOLS_MAX: Final = 140
-"""The model takes 510, but its memory grows by 1.2 MB for each: with 140 a process takes at most some 440 MB."""
+"""The model takes 510, but its memory grows by 1.2 MB for each: with 140 a process takes up to 440 MB."""
 _SENTENCE_MAX_CHARS: Final = 5000
 _INVISIBLE: Final = regex.compile(r"[\p{Cf}\p{Variation_Selector}]")
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}--[\n\t]]", regex.VERSION1)
