@@ -18,8 +18,9 @@ pytestmark = pytest.mark.slow
 
 PATHS = (
     "", "/keys", "/keys/new", "/try", "/voices", "/voices/new", "/records", "/usage", "/ledger", "/me",
-    "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/nodes",
-    "/site/voices", "/site/models", "/site/calls", "/site/settings", "/site/health", "/site/activity",
+    "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/routes",
+    "/site/routes/new", "/site/routes/change?name=any-*", "/site/nodes", "/site/voices", "/site/models",
+    "/site/calls", "/site/settings", "/site/health", "/site/activity",
 )  # fmt: skip
 VIEWS: dict[str, dict[str, Any]] = {
     "en-1280-light": {"locale": "en-US", "color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
@@ -42,6 +43,7 @@ def operator(site: Service) -> Visitor:
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": HOSTILE}]}
     assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data).status == 200
     site.cli("code", "add", "--units", "5", "--memo", HOSTILE)
+    site.cli("route", "add", "any-*", "--units", "5", "--upstream-model", HOSTILE)
     return visitor
 
 
