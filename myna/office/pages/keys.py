@@ -14,7 +14,7 @@ from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, routes_of_site
+from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
 from myna.office.limit_form import fields_of as limits_of
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -131,6 +131,7 @@ async def show_one(
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_form or fields_of(cap),
         limit_form=limit_form or await limits_of(visit, key),
+        limit_defaults=await of_site(visit),
         routes=await routes_of_site(visit),
         periods=PERIODS,
         error=error,

@@ -9,7 +9,7 @@ from myna.keys import Issued, Scope
 from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, routes_of_site
+from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -95,6 +95,7 @@ async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = ""
         status=400 if error else 200,
         form=form,
         limit_form=limits,
+        limit_defaults=await of_site(visit),
         lives=LIVES,
         periods=PERIODS,
         routes=await routes_of_site(visit),
