@@ -59,7 +59,7 @@ def view(request: pytest.FixtureRequest, open_context: OpenContext, operator: Vi
 
 
 def check(page: Page, url: str) -> list[str]:
-    """The serious faults of a page, and whether it is wider than its window."""
+    """The serious faults of a page, and whether it is wider than its window, its commands shown."""
     answer = page.goto(url)
     assert answer
     if answer.status != 200:
@@ -68,6 +68,7 @@ def check(page: Page, url: str) -> list[str]:
     faults = [
         f"{url}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
     ]
+    page.evaluate("for (const one of document.querySelectorAll('details.command')) one.open = true")
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         faults.append(f"{url}: {wide} px wider than the window")
