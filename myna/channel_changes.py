@@ -9,7 +9,7 @@ from msgspec import Struct
 from myna import activity
 from myna.activity import Actor
 from myna.channel_keys import ChannelKeys
-from myna.channels import FROM_SETTINGS, PARROT, from_settings
+from myna.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings
 from myna.engines import registry
 from myna.errors import CommandError
 from myna.settings import Settings, can_name_a_key
@@ -67,6 +67,11 @@ def check(row: ChannelRow) -> None:
 async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) -> None:
     """Adds a channel. A key that a removed channel of its name left is removed. Raises CommandError."""
     check(row)
+    if row.name.startswith(OF_NODE):  # an older site may have such a channel: it can be changed and removed
+        raise CommandError(
+            f"The name of a channel can't begin with {OF_NODE}: calls have it for the compute node that"
+            " answered them."
+        )
     command = activity.words(
         *("channel", "add", row.kind, row.name, row.url),
         model=row.model or None,

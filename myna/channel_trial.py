@@ -38,11 +38,10 @@ class Trial(Struct, frozen=True):
     sound_s: float = 0.0
 
 
-async def record(db: Database, name: str, *, by: Actor) -> None:
-    """Records that a channel is tried."""
-    await db.transaction(
-        lambda connection: activity.record(connection, by, activity.words("channel", "test", name))
-    )
+async def record(db: Database, name: str, model: str, *, by: Actor) -> None:
+    """Records that a channel is tried, with this model unless it is ""."""
+    command = activity.words("channel", "test", name, model=model or None)
+    await db.transaction(lambda connection: activity.record(connection, by, command))
 
 
 async def chat(

@@ -36,6 +36,8 @@ FAILURES_MAX = 5
 FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
+OF_NODE = "node:"
+"""Before a compute node's name where its calls are reported beside those of the channels."""
 
 
 class Channel(Struct, frozen=True):

@@ -10,7 +10,7 @@ import secrets
 
 from msgspec import Struct, structs
 
-from myna import accounts, activity, keys
+from myna import accounts, activity, durations
 from myna.activity import Actor
 from myna.errors import CommandError
 from myna.store.batch import EntryKind
@@ -71,7 +71,7 @@ async def add(
         units=units,
         count=count,
         uses=uses,
-        expires=keys.span_of(life_ms) if life_ms else None,
+        expires=durations.text_of(life_ms) if life_ms else None,
         memo=memo or None,
     )
 

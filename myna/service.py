@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 from starlette.routing import Route
 
@@ -35,12 +36,13 @@ from myna.key_throttle import KeyThrottle
 from myna.ledger import Ledger
 from myna.maintenance import Maintenance
 from myna.model_fetching import ModelFetching
+from myna.office import runs
 from myna.office.edge import Office
 from myna.office.parts import Parts
 from myna.quota import Quota
 from myna.refusals import Refusals
 from myna.relay.plan import Planner as RelayPlanner
-from myna.relay.relay import Relay
+from myna.relay.relay import Relay, UnitHeaders
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
 from myna.speech.plan import Planner
@@ -114,7 +116,8 @@ class Service:
             audio=self.audio,
         )
         self.chat = self._chat()
-        self.relay = self._relay()
+        self.relay_planner = RelayPlanner(config, self.channels)
+        self.relay = self._relay(units.headers)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
             db=db, audio=self.audio, metrics_token=settings.metrics_token, missing=self._missing
@@ -163,7 +166,7 @@ class Service:
             synthesizer=self.synthesizer,
         )
 
-    def _relay(self) -> Relay:
+    def _relay(self, unit_headers: UnitHeaders) -> Relay:
         return Relay(
             settings=self.settings,
             ledger=self.ledger,
@@ -171,7 +174,7 @@ class Service:
             channels=self.channels,
             http_client=self.http_client,
             chat=self.chat,
-            unit_headers=units.headers,
+            unit_headers=unit_headers,
         )
 
     def _openai_audio(self) -> OpenAIAudio:
@@ -272,7 +275,7 @@ class Service:
         throttle = KeyThrottle()
         key_auth = KeyAuth(self.db, self.settings.charge_wait_s, throttle)
         chat = ChatApi(key_auth, self.chat, self.config)
-        relayed = RelayApi(key_auth, self.relay, RelayPlanner(self.config, self.channels))
+        relayed = RelayApi(key_auth, self.relay, self.relay_planner)
         models = ModelsApi(key_auth, self.db, self.config, self.openai_audio.whisper)
         me = MeApi(key_auth, self.db)
         speech = SpeechApi(
@@ -331,6 +334,8 @@ class Service:
                 channels=self.channels,
                 capacity=self.capacity,
                 chat=self.chat,
+                relay=self._relay(partial(runs.stream_headers, self.settings.base_url.startswith("https:"))),
+                relay_planner=self.relay_planner,
                 synthesizer=self.synthesizer,
                 audio=self.audio,
                 samples=self.samples,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
+from msgspec import structs
 
 from myna import channel_changes, channel_keys, channel_trial, channels
 from myna.activity import command_line
@@ -120,7 +121,12 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
 
 
 @app.command
-def test(name: Name, *, json: Json = False) -> None:
+def test(
+    name: Name,
+    *,
+    model: Annotated[str, Parameter(help="The model to request in place of the channel's.")] = "",
+    json: Json = False,
+) -> None:
     """Send a channel a test request and print the result."""
 
     async def work(db: Database) -> dict[str, object]:
@@ -130,7 +136,7 @@ def test(name: Name, *, json: Json = False) -> None:
         if channel is None:
             raise no_channel(name, [one.name for one in known])
         _warn([channel])
-        return {"name": name, "ok": True, **await _try(db, channel)}
+        return {"name": name, "ok": True, **await _try(db, channel, model)}
 
     show(with_database(work, json=json), json)
 
@@ -275,13 +281,15 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     return str(count)
 
 
-async def _try(db: Database, channel: Channel) -> dict[str, object]:
-    """Sends a channel a test request. Returns the result. Raises CommandError."""
+async def _try(db: Database, channel: Channel, model: str) -> dict[str, object]:
+    """Sends a channel a test request, with this model unless it is "". Returns the result. Raises
+    CommandError."""
     settings = read_settings()
     http_client = HttpClient(connections_max=1)
     deadline_s = settings.call_deadline_s
     limits = EngineLimits(processes=1, queue_max=1, job_deadline_s=deadline_s)
-    await channel_trial.record(db, channel.name, by=command_line())
+    await channel_trial.record(db, channel.name, model, by=command_line())
+    channel = structs.replace(channel, model=model or channel.model)
     try:
         is_ours = channel.kind == "speech" and channels.is_local(channel)
         local = site_engines(settings.speech, settings.data_folder, limits) if is_ours else {}

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from myna import codes, keys
+from myna import codes, durations
 from myna.activity import command_line
 from myna.cli.console import Json, Whole, seconds, show, show_rows, whole_number, with_database
 from myna.store.database import Database
@@ -27,7 +27,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Make a batch of codes. They are printed once, as CSV or JSON, and not stored."""
-    life_ms = keys.life_ms(expires) if expires else 0
+    life_ms = durations.millis(expires) if expires else 0
     made = with_database(
         lambda db: codes.add(
             db, units=units, count=count, uses=uses, life_ms=life_ms, memo=memo, by=command_line()

@@ -7,7 +7,7 @@ import msgspec
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from myna import accounts, caps, keys, limits
+from myna import accounts, caps, durations, keys, limits
 from myna.activity import command_line
 from myna.cli.console import Json, seconds, show, show_rows, whole_number, with_database
 from myna.cli.limit_options import NONE_GIVEN, Concurrent, Rpm, UnitsPerDay
@@ -62,7 +62,7 @@ def issue(
     """Issue a key. The plain key is printed once and not stored."""
     scopes = keys.ALL_SCOPES if scope is None else keys.scopes_of(scope)
     capped = caps.parsed(cap) if cap else None
-    life_ms = keys.life_ms(expires_in) if expires_in else 0
+    life_ms = durations.millis(expires_in) if expires_in else 0
     given = limits.parsed(rpm=rpm, concurrent=concurrent, units_per_day=units_per_day)
 
     async def work(db: Database) -> Issued:
@@ -170,7 +170,7 @@ def roll(
     json: Json = False,
 ) -> None:
     """Replace a key by a new one with the same name and scopes, printed once. The old one expires."""
-    grace_ms = keys.life_ms(grace)
+    grace_ms = durations.millis(grace)
     rolled = with_database(lambda db: keys.roll(db, key_id, grace_ms, by=command_line()), json=json)
     show({**msgspec.structs.asdict(rolled.issued), "old_expires_at": rolled.old_expires_at}, json)
 

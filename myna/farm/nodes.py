@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from myna import activity
 from myna.activity import Actor
+from myna.channels import OF_NODE
 from myna.errors import CommandError, NodeRefused, Unavailable
 from myna.store.database import Database, Transaction
 from myna.store.queries.farm import nodes as store
@@ -190,7 +191,7 @@ class Nodes:
 
 def node_channel(name: str) -> str:
     """Under what name a node's calls are reported beside those of the channels."""
-    return f"node:{name}"
+    return OF_NODE + name
 
 
 def state_of(node: NodeRow) -> NodeState:

@@ -25,6 +25,7 @@ from myna.http.asgi_types import (
     BODY_COMPLETE,
     EOF_RECEIVED,
     OPEN_STREAM,
+    OPENED,
     RESPOND,
     App,
     Message,
@@ -32,7 +33,6 @@ from myna.http.asgi_types import (
     Scope,
     Send,
     abort,
-    linger,
     stopping,
     with_headers,
 )
@@ -40,8 +40,8 @@ from myna.http.body_limits import SMALL_BODY_BYTES, BodyLimits
 from myna.http.client_address import TrustedProxies, address_of
 from myna.http.cors import Cors
 from myna.http.request_ids import request_id_of
-from myna.http.responses import Response, envelope, public_error
-from myna.http.stream import Header, ResponseStream
+from myna.http.responses import Response, envelope, public_error, respond
+from myna.http.stream import Header, ResponseStream, has_streamed
 from myna.telemetry import access_log as access
 from myna.telemetry import logs
 from myna.telemetry.access_log import AccessLog, CompletedRequest
@@ -341,7 +341,7 @@ class Application:
             return STREAMED
         if isinstance(response, ResponseStream):
             raise AssertionError("a handler returned a stream that it did not start")
-        await _respond(response, scope, receive, send, request_id_of(scope))
+        await respond(response, scope, receive, send, request_id_of(scope))
         return response.status
 
     def _preflight(self, methods: Mapping[str, Handler], scope: Scope) -> Handler | None:
@@ -373,27 +373,11 @@ class Application:
         try:
             await self._fallback(scope, receive, send_and_note_status)
         except Exception as error:
-            if not status:
+            if not status and not has_streamed(scope):
                 response = envelope(public_error(error), scope["path"])
-                await _respond(response, scope, receive, send, request_id)
+                await respond(response, scope, receive, send, request_id)
                 return response.status
-        return status
-
-
-async def _respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    headers = [
-        (b"content-type", response.media_type),
-        (b"content-length", b"%d" % len(response.body)),
-        (b"x-request-id", request_id.encode()),
-    ]
-    for name, value in (response.headers or {}).items():
-        headers.append((name.lower().encode(), value.encode()))
-    if response.close:
-        headers.append((b"connection", b"close"))
-    elif RESPOND in scope and scope[RESPOND](response.status, headers, response.body):
-        return
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body, "more_body": response.close})
-    if response.close:
-        await linger(receive)
-        await send({"type": "http.response.body", "body": b""})
+        finally:
+            if has_streamed(scope):
+                scope[OPENED].abort()  # unless it is complete
+        return STREAMED if has_streamed(scope) else status

@@ -23,7 +23,7 @@ from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue, WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
-from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, RESPOND, STOPPING
+from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, OPENED, RESPOND, STOPPING
 from myna.http.head_rules import header_error
 from myna.http.request_ids import request_id_of
 from myna.http.responses import envelope
@@ -212,6 +212,7 @@ class Protocol(HttpToolsProtocol):
         if not chunked:
             cycle.keep_alive = False  # the end of the connection is the end of the body
         self._stream = ResponseStream(self, [*cycle.default_headers, *headers], chunked=chunked)
+        cycle.scope[OPENED] = self._stream  # type: ignore[literal-required]  # ours
         if cycle.disconnected or self._eof_received:
             self._stream.lose()
         return self._stream

@@ -17,6 +17,7 @@ from myna.errors import (
     ShuttingDown,
     TooManyBodies,
 )
+from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.telemetry import access_log as access
 from myna.wire.encode import to_json
 from myna.wire.openai import OpenAIError, OpenAIErrorBody
@@ -72,3 +73,23 @@ def openai_error(error: MynaError) -> OpenAIError:
         message=error.message, type=error.type, param=field[1] if field else None, code=error.code
     )
     return OpenAIError(body)
+
+
+async def respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Sends a whole response."""
+    headers = [
+        (b"content-type", response.media_type),
+        (b"content-length", b"%d" % len(response.body)),
+        (b"x-request-id", request_id.encode()),
+    ]
+    for name, value in (response.headers or {}).items():
+        headers.append((name.lower().encode(), value.encode()))
+    if response.close:
+        headers.append((b"connection", b"close"))
+    elif RESPOND in scope and scope[RESPOND](response.status, headers, response.body):
+        return
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": response.close})
+    if response.close:
+        await linger(receive)
+        await send({"type": "http.response.body", "body": b""})

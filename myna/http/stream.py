@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from myna.http.asgi_types import OPENED, Scope
+
 Header = tuple[bytes, bytes]
 _STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -110,6 +112,11 @@ class ResponseStream:
             self.disconnected = True
             if self.on_disconnect is not None:
                 self.on_disconnect()
+
+
+def has_streamed(scope: Scope) -> bool:
+    """Whether the response of the request was started as a stream."""
+    return OPENED in scope and scope[OPENED].started
 
 
 def _discard(data: bytes) -> None:

@@ -20,7 +20,7 @@ from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES
 from myna.office.parts import Parts
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
-from myna.office.visit import ROOT, Visit
+from myna.office.visit import ROOT, Streamed, Visit
 from myna.office.web_security import SESSION_COOKIE, Cookies, check_same_origin, protect
 from myna.sign_in import passwords, sessions
 from myna.sign_in.refusal import SignInRefused
@@ -142,9 +142,12 @@ class Office:
         visit.session = await sessions.find(visit.db, visit.new_token)
 
     def _error_page(self, visit: Visit, error: MynaError | CommandError) -> Response:
-        """The page of an error, with the request's id."""
+        """The page of an error, with the request's id. Once a part of the response was streamed, the error is
+        only logged, and the stream ends incomplete."""
         status = int(error.status) if isinstance(error, MynaError) else 400
         access_log.details().error_type = error.type if isinstance(error, MynaError) else "command_error"
+        if visit.has_streamed:
+            return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}
         response = visit.page(
             "error.html", status=status, message=str(error), request_id=logs.request_id.get(), number=status

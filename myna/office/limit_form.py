@@ -1,14 +1,19 @@
-"""The fields of a form for the limits of a key and the routes that it may use."""
+"""The fields of a form for the limits of a key or an account, and the routes that a key may use."""
 
-from msgspec import Struct, field
+from collections.abc import Mapping
+
+from msgspec import Struct, field, structs
 
 from myna import limits
 from myna.limits import DEFAULT, Given
 from myna.office.visit import Visit
 from myna.routes import BUILT_IN
+from myna.store.batch import NO_LIMITS
+from myna.store.queries import config as config_store
 from myna.store.queries import limits as store
 from myna.store.queries import routes as route_store
 from myna.store.queries.keys import KeyRow
+from myna.store.queries.limits import OF_ACCOUNT, LimitsRow
 
 
 class LimitFields(Struct):
@@ -32,8 +37,26 @@ def given(form: LimitFields) -> Given:
 async def fields_of(visit: Visit, key: KeyRow) -> LimitFields:
     """The fields for what is stored."""
     row = await store.of_key(visit.db, key.account_id, key.id)
-    texts = {name: text for name, text in limits.shown(row).items() if text != DEFAULT}
-    return LimitFields(**texts, route=list(await route_store.of_key(visit.db, key.id) or ()))
+    routes = await route_store.of_key(visit.db, key.id)
+    return structs.replace(_fields(row), route=list(routes or ()))
+
+
+async def fields_of_account(visit: Visit, account_id: int) -> LimitFields:
+    """The fields for the stored limits of an account."""
+    return _fields(await store.of_key(visit.db, account_id, OF_ACCOUNT))
+
+
+def _fields(row: LimitsRow) -> LimitFields:
+    texts = {name: "" if text == DEFAULT else text for name, text in limits.shown(row).items()}
+    return LimitFields(texts["rpm"], texts["concurrent"], texts["units_per_day"])
+
+
+async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
+    """The site's limits of a key, or of an account, as text by the names of the fields."""
+    await visit.parts.config.at(await visit.read(config_store.version))
+    defaults = limits.defaults_of(visit.parts.config.settings)
+    found = NO_LIMITS if defaults is None else defaults.account if account else defaults.key
+    return limits.as_texts(structs.asdict(found))
 
 
 async def routes_of_site(visit: Visit) -> list[str]:

@@ -12,6 +12,8 @@ from myna.farm.capacity import Capacity
 from myna.http_client import HttpClient
 from myna.model_fetching import ModelFetching
 from myna.refusals import Refusals
+from myna.relay.plan import Planner
+from myna.relay.relay import Relay
 from myna.settings import Settings
 from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
@@ -32,6 +34,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     channels: Channels
     capacity: Capacity
     chat: Chat
+    relay: Relay
+    """Streams the answer of a channel, with the headers of a page: see `pages/try_stream.py`."""
+    relay_planner: Planner
     synthesizer: Synthesizer
     audio: AudioStore
     samples: SampleStore

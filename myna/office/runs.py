@@ -13,15 +13,17 @@ from msgspec import Struct
 
 from myna import keys
 from myna.errors import CommitInDoubt, MynaError
-from myna.http.asgi_types import EOF_RECEIVED
 from myna.keys import Scope, UnverifiedCaller
 from myna.office.messages import N_
 from myna.office.visit import Visit
+from myna.office.web_security import security_headers
 from myna.store.batch import IdempotencyKey
 from myna.store.queries import accounts
 from myna.telemetry import access_log, logs
+from myna.telemetry.access_log import RequestDetails
 
 ONCE_MAX_CHARS = 64
+CALL_HEADER = "X-Myna-Call"
 IN_DOUBT = N_(
     "Whether this call was charged is not known yet. Its page says so within a minute, and a call that failed"
     " is refunded."
@@ -35,7 +37,8 @@ Work = Callable[[UnverifiedCaller, Disconnected], Awaitable[str | bytes]]
 class Run(Struct, frozen=True, kw_only=True):
     """How a run ended. `answer` is the JSON of the API, or `error` its message. `call_id` is in hex, "" if no
     call was charged; it is the first call's if the answer is `stored`. `units` were charged and not refunded,
-    `balance` is the account's afterwards. `waited_ms` is how long the visitor waited for the answer."""
+    `balance` is the account's afterwards. `waited_ms` is how long the visitor waited for the answer, and
+    `first_ms` for its first part, 0 if it came whole. `stopped`: the visitor ended it."""
 
     answer: bytes = b""
     error: str = ""
@@ -46,12 +49,19 @@ class Run(Struct, frozen=True, kw_only=True):
     units: int
     balance: int
     waited_ms: float
+    first_ms: float = 0.0
+    stopped: bool = False
     request_id: str
 
     @property
     def refunded(self) -> bool:
         """Whether a call was charged and its units were returned."""
         return bool(self.error and self.call_id and not self.units and not self.in_doubt)
+
+
+def stream_headers(https: bool, details: RequestDetails) -> dict[str, str]:
+    """The headers of an answer that is streamed to a page: those of a page, and the id of the call in hex."""
+    return {**security_headers(https), CALL_HEADER: details.call_id.hex()}
 
 
 def new_once() -> str:
@@ -71,7 +81,7 @@ async def run(visit: Visit, scope: Scope, once: str, body: bytes, work: Work) ->
     answer, error, status, in_doubt = b"", "", 200, False
     details = access_log.details()
     try:
-        result = await work(UnverifiedCaller(key_hash, scope, idempotency_key), _disconnected(visit))
+        result = await work(UnverifiedCaller(key_hash, scope, idempotency_key), visit.disconnected)
         answer = result.encode() if isinstance(result, str) else result
     except MynaError as failure:
         error, status = str(failure), int(failure.status)
@@ -93,13 +103,3 @@ async def run(visit: Visit, scope: Scope, once: str, body: bytes, work: Work) ->
         waited_ms=waited_ms,
         request_id=logs.request_id.get(),
     )
-
-
-def _disconnected(visit: Visit) -> Disconnected:
-    async def wait() -> None:
-        request = visit.request
-        while not request.scope.get(EOF_RECEIVED, bool)():
-            if (await request.receive())["type"] == "http.disconnect":
-                return
-
-    return wait

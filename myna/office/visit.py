@@ -15,6 +15,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from myna.activity import Actor
 from myna.errors import InvalidRequest, NotFound
+from myna.http.asgi_types import EOF_RECEIVED, OPEN_STREAM, Receive, Scope, Send
+from myna.http.request_ids import request_id_of
+from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
 from myna.office.render import Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
@@ -32,6 +35,13 @@ T = TypeVar("T")
 ROOT = "/office"
 PAST_ALL = 2**63 - 1
 CALL_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Streamed(Response):
+    """The response of a request that was answered by a stream: nothing is left to send."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        return
 
 
 class Visit:
@@ -87,6 +97,24 @@ class Visit:
     def actor(self) -> Actor:
         """Who changes something, for the activity log."""
         return Actor(account_id=self.account.id, name=self.account.name, address=self.address)
+
+    def stream(self) -> ResponseStream:
+        """The response as a stream, of which nothing is sent yet. Call it once. A page whose response was
+        streamed returns `Streamed`."""
+        scope = self.request.scope
+        opened: ResponseStream = scope[OPEN_STREAM]([(b"x-request-id", request_id_of(scope).encode())])
+        return opened
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether a part of the response was streamed."""
+        return has_streamed(self.request.scope)
+
+    async def disconnected(self) -> None:
+        """Returns when the client has disconnected."""
+        while not self.request.scope.get(EOF_RECEIVED, bool)():
+            if (await self.request.receive())["type"] == "http.disconnect":
+                return
 
     async def read(self, query: Callable[[Queries], Awaitable[T]]) -> T:
         """Runs a query on the reader for pages, under its time limit."""

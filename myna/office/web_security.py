@@ -70,10 +70,13 @@ def check_same_origin(request: Request, public_url: str) -> None:
         raise Forbidden(f"The form came from {origin[:100]}. Open the page here and send it again.")
 
 
+def security_headers(https: bool) -> dict[str, str]:
+    """The headers of every response. It is not stored, unless it has a Cache-Control header of its own."""
+    hsts = {"Strict-Transport-Security": f"max-age={HSTS_S}"} if https else {}
+    return {**_COMMON, "Cache-Control": "no-store", **hsts}
+
+
 def protect(response: Response, https: bool) -> None:
-    """Adds the security headers. A response is not stored unless it has a Cache-Control header already."""
-    for name, value in _COMMON.items():
+    """Adds the security headers to a response."""
+    for name, value in security_headers(https).items():
         response.headers.setdefault(name, value)
-    response.headers.setdefault("Cache-Control", "no-store")
-    if https:
-        response.headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"

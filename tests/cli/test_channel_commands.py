@@ -50,6 +50,13 @@ def test_a_login_in_the_address_is_refused_since_it_would_be_stored(cli: Cli, ki
     assert PASSWORD not in line
 
 
+@pytest.mark.parametrize("kind", ["chat", "speech"])
+def test_a_channel_can_not_have_the_name_of_a_node(cli: Cli, kind: str) -> None:
+    line = cli.refused("channel", "add", kind, "node:attic", "http://127.0.0.1:1/v1")
+    assert line.startswith("The name of a channel can't begin with node:")
+    assert cli.lines("channel", "add", "chat", "a-node:b", "parrot:")
+
+
 def test_an_available_speech_channel_is_added_with_its_number_of_voices(cli: Cli, upstream: Upstream) -> None:
     upstream.behave("status:404")
     assert "6" in add(cli, "speech", upstream.url).splitlines()[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from myna.http import server
 from myna.http.asgi import Application, Request
-from myna.http.asgi_types import Message, Receive, Scope, Send
+from myna.http.asgi_types import OPEN_STREAM, Message, Receive, Scope, Send
 from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.responses import Response
 from myna.settings import Settings
@@ -31,6 +31,7 @@ class LocalServer:
     server: server.Server
     port: int
     budget: BodyBudget
+    logged: list[bytes]
     release: asyncio.Event = field(default_factory=asyncio.Event)
     started: int = 0
     connections_opened: list["RawConnection"] = field(default_factory=list)
@@ -114,10 +115,19 @@ class RawConnection:
 
 
 async def _fallback(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers `/streamed` by a stream, which is incomplete after `/streamed?fails`, and the rest with 204."""
     if scope["type"] == "lifespan":
         for step in ("startup", "shutdown"):
             await receive()
             await send({"type": f"lifespan.{step}.complete"})
+        return
+    if scope["path"] == "/streamed":
+        stream = scope[OPEN_STREAM]([])
+        stream.start({}, b"text/event-stream")
+        stream.write(b"one")
+        if scope["query_string"]:
+            raise RuntimeError("a page that fails")
+        stream.end()
         return
     await send({"type": "http.response.start", "status": 204, "headers": []})
     last: Message = {"type": "http.response.body", "body": b""}
@@ -131,10 +141,11 @@ async def local_server(
     """Starts a server and stops it at the end of the block."""
     chosen = Settings(port=free_port(), **settings)
     routes: dict[str, dict[str, Any]] = {}
+    logged: list[bytes] = []
     limits = BodyLimits(2**20, body_timeout_s, BodyBudget(bodies_max_bytes))
-    app = Application(routes=routes, fallback=_fallback, limits=limits, access=AccessLog(len))
+    app = Application(routes=routes, fallback=_fallback, limits=limits, access=AccessLog(logged.append))
     running = server.Server(server.configure(app, chosen))
-    local = LocalServer(running, chosen.port, limits.budget)
+    local = LocalServer(running, chosen.port, limits.budget, logged)
     routes |= {
         "/blocked": {"GET": local.block, "POST": local.block},
         "/until-disconnected": {"GET": local.until_disconnected},

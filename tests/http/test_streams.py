@@ -107,6 +107,19 @@ async def test_an_exception_after_the_start_closes_without_the_last_chunk(
         await until(lambda: local.connections == 0)
 
 
+async def test_a_page_of_the_fallback_application_can_stream() -> None:
+    async with local_server() as local:
+        client = await local.connect()
+        for _ in range(2):  # the connection is used again
+            client.ask("/streamed")
+            assert (await head(client)).startswith(b"HTTP/1.1 200 OK")
+            assert await client.reader.readexactly(13) == b"3\r\none\r\n0\r\n\r\n"
+        client.ask("/streamed?fails")
+        await head(client)
+        assert await rest(client) == b"3\r\none\r\n"
+        await until(lambda: b"".join(local.logged).count(b'"status":200') == 3)
+
+
 @pytest.mark.parametrize("how", ["reset", "end of file"])
 async def test_a_disconnect_is_reported_at_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     reported = asyncio.Event()

@@ -126,6 +126,13 @@ def test_a_refused_form_keeps_what_was_typed_but_the_key(operator: Visitor) -> N
     assert HOSTILE not in page
 
 
+def test_a_channel_can_not_have_the_name_of_a_node(operator: Visitor, site: Service) -> None:
+    answer = operator.post(f"{PATH}/new", kind="chat", name="node:attic", url="parrot:")
+    assert answer.status == 400
+    assert "can't begin with node:" in html.unescape(text_of(answer))
+    assert "node:attic" not in rows(site)
+
+
 def test_without_a_recent_password_the_key_is_asked_for_again(
     site: Service, people: People, upstream: Upstream
 ) -> None:

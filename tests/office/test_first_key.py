@@ -52,6 +52,26 @@ def test_reloading_the_page_of_a_new_key_makes_no_other_one(site: Service, open_
     assert len(set(re.findall(r'href="/office/keys/(\d+)"', visitor.get("/keys").body.decode()))) == 1
 
 
+def test_without_scripts_a_form_that_is_sent_twice_makes_one_key(
+    site: Service, open_context: OpenContext
+) -> None:
+    visitor = People(site).signed_in("reloader-without-scripts", units=1)
+    page = open_context(java_script_enabled=False).new_page()
+    sign_in(page, site, "reloader-without-scripts")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name=re.compile("Make")).click()
+    plain = page.locator("#plain-key").text_content()
+    page.reload()
+    expect(page.locator("#plain-key")).to_have_text(plain or "")
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name=re.compile("Make")).dblclick()
+    expect(page.locator("#plain-key")).to_be_visible()
+    assert page.locator("#plain-key").text_content() != plain
+    assert len(set(re.findall(r'href="/office/keys/(\d+)"', visitor.get("/keys").body.decode()))) == 2
+
+
 def says(page: Page, text: str) -> bool:
     """Whether the page says it after a reload: a refusal is stored within seconds."""
     page.reload()

@@ -222,6 +222,39 @@ def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(
     assert owner.post(f"/keys/{key_id}/roll", grace="soon").status == 400
 
 
+def test_a_form_that_is_sent_twice_makes_one_key(site: Service, owner: Visitor) -> None:
+    once = once_of(owner, "/keys/new")
+    form = {"name": "twice", "scope": ["chat"], "once": once}
+    key_id, plain = key_of(owner.post("/keys/new", **form))
+    assert key_of(owner.post("/keys/new", **form)) == (key_id, plain)
+    assert once_of(owner, "/keys/new") != once
+
+    once = once_of(owner, f"/keys/{key_id}")
+    new_id, new = key_of(owner.post(f"/keys/{key_id}/roll", grace="1h", once=once))
+    assert key_of(owner.post(f"/keys/{key_id}/roll", grace="1h", once=once)) == (new_id, new)
+    assert len([one for one in site.cli("key", "list", "key-owner") if one["name"] == "twice"]) == 2
+
+    site.cli("key", "revoke", str(key_id))
+    again = owner.post("/keys/new", **form)
+    assert (again.status, again.headers["location"]) == (303, f"/office/keys/{key_id}")
+
+
+def once_of(visitor: Visitor, path: str) -> str:
+    """The random value of the form on this page that makes a key."""
+    found = re.search(r'name="once" value="([0-9a-f]{64})"', visitor.get(path).body.decode())
+    assert found
+    return found[1]
+
+
+def key_of(answer: Answer) -> tuple[int, str]:
+    """The id of the key that was made, and its plain key."""
+    page = answer.body.decode()
+    number = re.search(r'data-reload="/office/keys/(\d+)"', page)
+    plain = re.search(r"myna_[0-9a-f]{40}", page)
+    assert number and plain, page
+    return int(number[1]), plain[0]
+
+
 # ---- limits and routes
 
 

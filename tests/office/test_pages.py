@@ -18,8 +18,9 @@ pytestmark = pytest.mark.slow
 
 PATHS = (
     "", "/keys", "/keys/new", "/try", "/voices", "/voices/new", "/records", "/usage", "/ledger", "/me",
-    "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/nodes",
-    "/site/voices", "/site/models", "/site/calls", "/site/settings", "/site/health", "/site/activity",
+    "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/routes",
+    "/site/routes/new", "/site/routes/change?name=any-*", "/site/nodes", "/site/voices", "/site/models",
+    "/site/calls", "/site/settings", "/site/health", "/site/activity",
 )  # fmt: skip
 VIEWS: dict[str, dict[str, Any]] = {
     "en-1280-light": {"locale": "en-US", "color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
@@ -42,6 +43,7 @@ def operator(site: Service) -> Visitor:
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": HOSTILE}]}
     assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data).status == 200
     site.cli("code", "add", "--units", "5", "--memo", HOSTILE)
+    site.cli("route", "add", "any-*", "--units", "5", "--upstream-model", HOSTILE)
     return visitor
 
 
@@ -57,7 +59,7 @@ def view(request: pytest.FixtureRequest, open_context: OpenContext, operator: Vi
 
 
 def check(page: Page, url: str) -> list[str]:
-    """The serious faults of a page, and whether it is wider than its window."""
+    """The serious faults of a page, and whether it is wider than its window, its commands shown."""
     answer = page.goto(url)
     assert answer
     if answer.status != 200:
@@ -66,6 +68,7 @@ def check(page: Page, url: str) -> list[str]:
     faults = [
         f"{url}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
     ]
+    page.evaluate("for (const one of document.querySelectorAll('details.command')) one.open = true")
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         faults.append(f"{url}: {wide} px wider than the window")

@@ -10,8 +10,8 @@ from tests.rig.office import PASSWORD, People, Visitor, text_of
 
 SITE_PAGES = ("accounts", "accounts/new", "accounts/1", "codes", "calls", "settings", "health", "activity")
 SITE_FORMS = (
-    "accounts/new", "accounts/1/grant", "accounts/1/switch", "accounts/1/invite", "accounts/1/reset", "codes",
-    "codes/1/disable", "settings",
+    "accounts/new", "accounts/1/grant", "accounts/1/limits", "accounts/1/switch", "accounts/1/invite",
+    "accounts/1/reset", "codes", "codes/1/disable", "settings",
 )  # fmt: skip
 
 
@@ -58,6 +58,51 @@ def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: 
     assert refused.status == 400
     assert "The account has 42 units; 100 can&#39;t be taken." in refused.body.decode()
     assert operator.post(f"{page}/grant", units="many", memo="").status == 400
+
+
+def test_the_limits_of_an_account_are_set_and_hold(people: People, operator: Visitor) -> None:
+    site = people.service
+    account = site.account(name="held", units=10)
+    page = account_page(operator, "held")
+    said = operator.submit(f"{page}/limits", rpm="1", units_per_day="none")
+    assert "The limits are set." in said
+    assert (
+        last_command(operator) == "myna account limit held --rpm 1 --concurrent default --units-per-day none"
+    )
+    html = operator.get(page).body.decode()
+    assert re.search(r'name="rpm"[^>]* value="1"', html)
+    assert re.search(r'name="concurrent"[^>]* value="" [^>]*placeholder="none"', html)
+    assert re.search(r'name="units_per_day"[^>]* value="none"', html)
+
+    key = account.key()
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    answers = [call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data) for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 429]
+
+
+def test_refused_limits_change_nothing_and_keep_what_was_typed(people: People, operator: Visitor) -> None:
+    people.service.account(name="unheld")
+    page = account_page(operator, "unheld")
+    before = last_command(operator)
+    answer = operator.post(f"{page}/limits", rpm="many", concurrent="3")
+    assert (answer.status, "--rpm: must be a whole number" in text_of(answer)) == (400, True)
+    assert 'value="many"' in answer.body.decode()
+    assert 'value="3"' in answer.body.decode()
+    assert last_command(operator) == before
+
+
+def test_the_forms_of_limits_show_those_of_the_site(people: People, operator: Visitor) -> None:
+    site = people.service
+    owner = people.signed_in("limits-of-the-site")
+    page = account_page(operator, "limits-of-the-site")
+    for name, value in (("account_rpm", "120"), ("key_rpm", "60")):
+        operator.submit("/site/settings", name=name, value=value)
+    try:
+        assert re.search(r'name="rpm"[^>]*placeholder="120"', operator.get(page).body.decode())
+        assert re.search(r'name="rpm"[^>]*placeholder="60"', owner.get("/keys/new").body.decode())
+    finally:
+        for name in ("account_rpm", "key_rpm"):
+            site.cli("settings", "set", name, "0")
 
 
 def test_a_form_can_not_make_an_operator(people: People, operator: Visitor) -> None:

@@ -123,3 +123,12 @@ async def test_each_change_of_a_route_makes_older_configurations_stale(books: Bo
     assert (row.units, row.upstream_model, row.intent, row.channels) == (4, "m", 1, ())
     await route_changes.remove(books.db, "gpt-4", by=TESTER)
     assert await version(books) == before + 3
+
+
+async def test_revoked_keys_do_not_count_among_the_keys_of_a_route(books: Books) -> None:
+    assert await store.keys_limited(books.db) == {}
+    customer = await routed(books, "svc-chat", "tts-1")
+    await routed(books, "tts-1")
+    assert await store.keys_limited(books.db) == {"svc-chat": 1, "tts-1": 2}
+    await keys.revoke(books.db, customer.key_id, by=TESTER)
+    assert await store.keys_limited(books.db) == {"tts-1": 1}

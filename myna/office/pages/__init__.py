@@ -14,6 +14,7 @@ from myna.office.pages import (
     start,
     try_chat,
     try_speech,
+    try_stream,
     usage,
     voices,
 )
@@ -32,6 +33,7 @@ ALL_PAGES: list[Page] = [
     *start.PAGES,
     *try_chat.PAGES,
     *try_speech.PAGES,
+    *try_stream.PAGES,
     *usage.PAGES,
     *voices.PAGES,
     *SITE_PAGES,

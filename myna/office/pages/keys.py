@@ -6,7 +6,7 @@ from markupsafe import Markup
 from msgspec import Struct
 from starlette.responses import Response
 
-from myna import caps, keys, reports
+from myna import caps, durations, keys, reports
 from myna.errors import CommandError, NotFound
 from myna.keys import Scope
 from myna.office import live
@@ -14,7 +14,7 @@ from myna.office.cap_form import PERIODS, CapFields, fields_of
 from myna.office.charts import sparkline
 from myna.office.client_lines import PLACEHOLDER, client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, routes_of_site
+from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
 from myna.office.limit_form import fields_of as limits_of
 from myna.office.messages import N_
 from myna.office.page import Page
@@ -54,6 +54,7 @@ class Name(Struct):
 class Roll(Struct):
     """The form that replaces a key."""
 
+    once: str = ""
     grace: str = GRACES[0][0]
 
 
@@ -127,10 +128,12 @@ async def show_one(
         waiting=(await first_request(visit, key)).html,
         name=key.name if name is None else name,
         graces=GRACES,
+        once=keys.new_once(),
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_form or fields_of(cap),
         limit_form=limit_form or await limits_of(visit, key),
+        limit_defaults=await of_site(visit),
         routes=await routes_of_site(visit),
         periods=PERIODS,
         error=error,
@@ -202,8 +205,15 @@ async def roll(visit: Visit) -> Response:
     """Replaces the key by a new one, which is shown once."""
     key = await own_key(visit)
     try:
-        grace_ms = keys.life_ms(visit.fields(Roll).grace)
-        rolled = await keys.roll(visit.db, key.id, grace_ms, by=visit.actor, account_id=visit.account.id)
+        form = visit.fields(Roll)
+        rolled = await keys.roll(
+            visit.db,
+            key.id,
+            durations.millis(form.grace),
+            by=visit.actor,
+            account_id=visit.account.id,
+            once=form.once,
+        )
     except CommandError as error:
         return await show_one(visit, error=str(error))
     return await made(visit, rolled.issued, old=key, old_expires_at=rolled.old_expires_at)

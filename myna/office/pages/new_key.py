@@ -3,13 +3,13 @@
 from msgspec import field
 from starlette.responses import Response
 
-from myna import activity, keys
+from myna import activity, durations, keys
 from myna.errors import CommandError
 from myna.keys import Issued, Scope
 from myna.office.cap_form import PERIODS, CapFields
 from myna.office.client_lines import client_lines
 from myna.office.first_request import first_request
-from myna.office.limit_form import LimitFields, given, routes_of_site
+from myna.office.limit_form import LimitFields, given, of_site, routes_of_site
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
@@ -29,6 +29,7 @@ LIVES = (
 class NewKey(CapFields):
     """The form."""
 
+    once: str = ""
     name: str = ""
     scope: list[str] = field(default_factory=list)
     expires_in: str = ""
@@ -40,10 +41,11 @@ async def show(visit: Visit) -> Response:
 
 
 async def submit(visit: Visit) -> Response:
-    """Makes the key and shows it. The plain key isn't stored, so this is not a redirect."""
+    """Makes the key and shows it. The plain key isn't stored, so this is not a redirect, and a browser may
+    send the form again: it makes one key."""
     form, limits = visit.fields(NewKey), visit.fields(LimitFields)
     try:
-        life_ms = keys.life_ms(form.expires_in) if form.expires_in else 0
+        life_ms = durations.millis(form.expires_in) if form.expires_in else 0
         scopes = keys.scopes_of(form.scope)
         issued = await keys.issue(
             visit.db,
@@ -55,6 +57,7 @@ async def submit(visit: Visit) -> Response:
             cap=form.cap(),
             routes=limits.route or None,
             limits={name: value for name, value in given(limits).items() if value is not None},
+            once=form.once,
         )
     except CommandError as error:
         return await _form(visit, form, limits, str(error))
@@ -62,10 +65,13 @@ async def submit(visit: Visit) -> Response:
 
 
 async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expires_at: int = 0) -> Response:
-    """The page of a key that was made just now, in place of `old` if given, which expires then (Unix s)."""
+    """The page of a key that was made just now, in place of `old` if given, which expires then (Unix s). If
+    its form was sent again, the same page."""
     key = await store.of_account_by_id(visit.db, visit.account.id, issued.id)
     if key is None:
         raise AssertionError("keys are never deleted")
+    if key.revoked_at:
+        return visit.redirect(f"/keys/{key.id}")
     return visit.page(
         "key_made.html",
         key=key,
@@ -94,7 +100,9 @@ async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = ""
         "key_new.html",
         status=400 if error else 200,
         form=form,
+        once=keys.new_once(),
         limit_form=limits,
+        limit_defaults=await of_site(visit),
         lives=LIVES,
         periods=PERIODS,
         routes=await routes_of_site(visit),

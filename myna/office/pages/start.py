@@ -35,6 +35,7 @@ class NewServer(Struct):
 class FirstKey(Struct):
     """The form that makes the first key."""
 
+    once: str = ""
     name: str = ""
     units: int = 0
 
@@ -82,6 +83,7 @@ async def show_key(visit: Visit, form: FirstKey | None = None, error: str = "") 
         form=form or FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
         channels=_chat_channels(visit),
         memo=MEMO,
+        once=keys.new_once(),
         error=error,
     )
 
@@ -92,7 +94,9 @@ async def make_key(visit: Visit) -> Response:
     try:
         if form.units and not visit.account.balance:
             await accounts.grant(visit.db, visit.account.name, form.units, MEMO, by=visit.actor)
-        issued = await keys.issue(visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor)
+        issued = await keys.issue(
+            visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor, once=form.once
+        )
     except CommandError as error:
         return await show_key(visit, form, str(error))
     return await made(visit, issued)

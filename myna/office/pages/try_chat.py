@@ -1,6 +1,7 @@
 """The page Try: a chat with one's own units."""
 
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,15 +36,14 @@ class Chat(Struct):
 async def show(visit: Visit) -> Response:
     """An empty conversation."""
     await visit.parts.config.at(await visit.read(config_store.version))  # it has the price
-    return _page(visit, Chat(), [])
+    return page(visit, Chat(), [])
 
 
 async def submit(visit: Visit) -> Response:
     """Sends the conversation and shows it with the answer."""
     form = visit.fields(Chat)
-    said = [text.replace("\r\n", "\n") for text in form.said][-SAID_MAX + 1 :]
-    said = [*said[len(said) % 2 :], form.text]
-    body = _body(form.model, said)
+    said = asked_of(form)
+    body = msgspec.json.encode(request_of(form.model, said))
     run = await runs.run(
         visit,
         Scope.CHAT,
@@ -52,15 +52,22 @@ async def submit(visit: Visit) -> Response:
         lambda caller, disconnected: visit.parts.chat.complete(caller, body, disconnected),
     )
     if run.error:
-        return _page(visit, form, said[:-1], run)
+        return page(visit, form, said[:-1], run)
     completion = _completion.decode(run.answer)
     answer = completion.choices[0].message.content
     audio = urlsplit(completion.audio.url).path if completion.audio else ""
-    return _page(visit, msgspec.structs.replace(form, text=""), [*said, answer], run, audio)
+    return page(visit, msgspec.structs.replace(form, text=""), [*said, answer], run, audio)
 
 
-def _body(model: ModelId, said: list[str]) -> bytes:
-    return msgspec.json.encode({"model": model, "messages": messages_of(said)})
+def asked_of(form: Chat) -> list[str]:
+    """The conversation that the model sees: the last turns, and the new message."""
+    said = [text.replace("\r\n", "\n") for text in form.said][-SAID_MAX + 1 :]
+    return [*said[len(said) % 2 :], form.text]
+
+
+def request_of(model: ModelId, said: list[str]) -> dict[str, Any]:
+    """The body of a request that continues this conversation."""
+    return {"model": model, "messages": messages_of(said)}
 
 
 def messages_of(said: list[str]) -> list[dict[str, str]]:
@@ -69,8 +76,9 @@ def messages_of(said: list[str]) -> list[dict[str, str]]:
     return [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]
 
 
-def _page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, audio: str = "") -> Response:
-    asked = [*said, form.text] if run and run.error else said[: len(said) - len(said) % 2][:-1]
+def page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, audio: str = "") -> Response:
+    """The page with a conversation of whole turns. A message that has no answer is in the form."""
+    asked = [*said, form.text] if run and form.text else said[:-1]
     settings = visit.parts.config.settings
     render = partial(
         visit.page,
@@ -84,7 +92,7 @@ def _page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, aud
         balance=run.balance if run else visit.account.balance,
         lines=chat_lines(
             visit.parts.settings.base_url + "/v1",
-            {"model": form.model, "messages": messages_of(asked or [visit.text(N_("Hello"))])},
+            request_of(form.model, asked or [visit.text(N_("Hello"))]),
         ),
         once=form.once if run and run.in_doubt else runs.new_once(),
     )

@@ -65,6 +65,15 @@ async def of_channel(db: Queries, channel: str) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
+async def keys_limited(db: Queries) -> dict[str, int]:
+    """How many keys that are not revoked are limited to each route, by the route's name."""
+    rows = await db.fetch(
+        "SELECT r.route, count(*) FROM key_routes r JOIN keys k ON k.id = r.key_id"
+        " WHERE k.revoked_at = 0 GROUP BY r.route"
+    )
+    return {str(name): int(count) for name, count in rows}
+
+
 async def of_key(db: Queries, key_id: int) -> tuple[str, ...] | None:
     """The names of the routes to which a key is limited, None for any."""
     rows = await db.fetch(

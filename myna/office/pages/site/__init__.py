@@ -12,6 +12,7 @@ from myna.office.pages.site import (
     models,
     nodes,
     public_voices,
+    routes,
     settings,
 )
 
@@ -26,5 +27,6 @@ SITE_PAGES: list[Page] = [
     *models.PAGES,
     *nodes.PAGES,
     *public_voices.PAGES,
+    *routes.PAGES,
     *settings.PAGES,
 ]

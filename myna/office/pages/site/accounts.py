@@ -1,4 +1,4 @@
-"""Accounts: find, add, grant, disable, invite, start a reset."""
+"""Accounts: find, add, grant, limit, disable, invite, start a reset."""
 
 from functools import partial
 from typing import Annotated
@@ -8,6 +8,8 @@ from starlette.responses import Response
 
 from myna import accounts, activity
 from myna.errors import CommandError, InvalidRequest, NotFound
+from myna.limits import DEFAULT
+from myna.office.limit_form import LimitFields, fields_of_account, given, of_site
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.sign_in import links, sessions
@@ -72,9 +74,10 @@ async def add(visit: Visit) -> Response:
     return await _link(visit, account, Purpose.INVITE)
 
 
-async def show_one(visit: Visit, error: str = "") -> Response:
-    """An account: balance, keys, what was changed lately, and what can be done."""
+async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = None) -> Response:
+    """An account: balance, keys, limits, what was changed lately, and what can be done."""
     account = await _account(visit)
+    limit_form = limits or await fields_of_account(visit, account.id)
     keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
     changes = await visit.read(
         partial(
@@ -94,6 +97,14 @@ async def show_one(visit: Visit, error: str = "") -> Response:
         changes=changes,
         sessions=await sessions.of_account(visit.db, account.id),
         error=error,
+        limit_form=limit_form,
+        limit_defaults=await of_site(visit, account=True),
+        limit_words=activity.words(
+            *("account", "limit", account.name),
+            rpm=limit_form.rpm or DEFAULT,
+            concurrent=limit_form.concurrent or DEFAULT,
+            units_per_day=limit_form.units_per_day or DEFAULT,
+        ),
         grant_words=activity.words("account", "grant", account.name, 100, memo="MEMO"),
         switch_words=activity.words("account", "enable" if account.disabled_at else "disable", account.name),
         reset_words=activity.words("account", "reset", account.name),
@@ -110,6 +121,17 @@ async def grant(visit: Visit) -> Response:
         return await show_one(visit, str(error))
     notice = visit.text("{units} units for {name}.").format(units=f"{form.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
+
+
+async def limit(visit: Visit) -> Response:
+    """Sets the limits of an account."""
+    account = await _account(visit)
+    form = visit.fields(LimitFields)
+    try:
+        await accounts.set_limits(visit.db, account.name, given(form), by=visit.actor)
+    except CommandError as error:
+        return await show_one(visit, str(error), form)
+    return visit.redirect(f"/site/accounts/{account.id}", visit.text("The limits are set."))
 
 
 async def switch(visit: Visit) -> Response:
@@ -161,6 +183,7 @@ PAGES = [
     Page(path="/site/accounts/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
     Page(path="/site/accounts/{id:int}", show=show_one, who=Who.OPERATOR),
     Page(path="/site/accounts/{id:int}/grant", submit=grant, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:int}/limits", submit=limit, who=Who.OPERATOR, recent=True),
     Page(path="/site/accounts/{id:int}/switch", submit=switch, who=Who.OPERATOR, recent=True),
     Page(path="/site/accounts/{id:int}/invite", submit=invite, who=Who.OPERATOR, recent=True),
     Page(path="/site/accounts/{id:int}/reset", submit=reset, who=Who.OPERATOR, recent=True),

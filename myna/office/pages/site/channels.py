@@ -1,8 +1,9 @@
 """The channels in the order in which they are tried: their states, and a test of each."""
 
 from functools import partial
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
 from starlette.responses import Response
 
 from myna import channel_changes, channel_trial
@@ -15,6 +16,7 @@ from myna.office.channel_usage import latencies
 from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
+from myna.routes import NAME_MAX_CHARS
 from myna.store.queries import circuits as circuit_store
 from myna.store.queries import config as config_store
 from myna.store.queries.circuits import CircuitRow
@@ -29,6 +31,12 @@ class Named(Struct):
     """A form about one channel."""
 
     name: str = ""
+
+
+class Test(Named):
+    """The form that tests a channel, with another model than its own if given."""
+
+    model: Annotated[str, Meta(max_length=NAME_MAX_CHARS)] = ""
 
 
 class Move(Struct):
@@ -49,9 +57,10 @@ class Row(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a test: `trial`, with the name of its `audio`, or `error`."""
+    """The result of a test: `trial`, with the name of its `audio`, or `error`. `model` is what was typed."""
 
     name: str
+    model: str = ""
     trial: Trial | None = None
     audio: str = ""
     error: str = ""
@@ -108,14 +117,14 @@ def _rows(channels: list[Channel], circuits: dict[str, CircuitRow]) -> list[Row]
 
 async def test(visit: Visit) -> Response:
     """Sends the channel a request, and shows its answer."""
-    name = visit.fields(Named).name
+    form = visit.fields(Test)
     try:
-        channel = await found(visit, name)
-        await channel_trial.record(visit.db, channel.name, by=visit.actor)
-        result = await _try(visit, channel)
+        channel = await found(visit, form.name)
+        await channel_trial.record(visit.db, channel.name, form.model, by=visit.actor)
+        result = await _try(visit, structs.replace(channel, model=form.model or channel.model))
     except CommandError as error:
-        result = Result(name, error=str(error))
-    return await show(visit, result)
+        result = Result(form.name, error=str(error))
+    return await show(visit, structs.replace(result, model=form.model))
 
 
 async def _try(visit: Visit, channel: Channel) -> Result:
@@ -124,7 +133,7 @@ async def _try(visit: Visit, channel: Channel) -> Result:
     deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
     if channel.kind == "chat":
         chat = partial(channel_trial.chat, parts.http_client, parts.channels, parts.settings)
-        return Result(channel.name, await chat(channel, deadline_s))
+        return Result(channel.name, trial=await chat(channel, deadline_s))
     engine = parts.channels.engine(channel)
     if engine is None:
         raise CommandError(f"The channel {channel.name!r} has no engine in this process; see the log.")
@@ -132,9 +141,8 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
     audio, path = parts.audio.new()
-    return Result(
-        channel.name, await channel_trial.speech(parts.channels, channel, engine, path, deadline_s), audio
-    )
+    trial = await channel_trial.speech(parts.channels, channel, engine, path, deadline_s)
+    return Result(channel.name, trial=trial, audio=audio)
 
 
 async def move(visit: Visit) -> Response:

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from myna import activity, codes, keys
+from myna import activity, codes, durations
 from myna.codes import NewBatch
 from myna.errors import CommandError, InvalidRequest
 from myna.office.messages import N_
@@ -50,7 +50,7 @@ async def add(visit: Visit) -> Response:
             units=form.units,
             count=form.count,
             uses=form.uses,
-            life_ms=keys.life_ms(form.expires) if form.expires else 0,
+            life_ms=durations.millis(form.expires) if form.expires else 0,
             memo=form.memo,
             by=visit.actor,
         )

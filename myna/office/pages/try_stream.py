@@ -1,0 +1,115 @@
+"""The page Try with scripts: the answer of a chat leaves while it is written, and is then shown as a page.
+
+The stream is that of POST /openai/v1/chat/completions, and so are its charge, refund and limits. It has no
+idempotency key: the call ends when the visitor stops it.
+"""
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, structs
+from starlette.responses import Response
+
+from myna.chat.intent import speech_text
+from myna.keys import Scope, UnverifiedCaller
+from myna.office import runs
+from myna.office.messages import N_
+from myna.office.page import Page
+from myna.office.pages.try_chat import FORM_MAX_BYTES, Chat, asked_of, page, request_of
+from myna.office.runs import Disconnected, Run
+from myna.office.visit import Streamed, Visit
+from myna.relay.plan import CHAT, RelayPlan
+from myna.store.batch import CallState
+from myna.store.queries import accounts, history
+from myna.store.queries.history import CallRow
+
+LOOKS_MAX = 40
+LOOKS_EVERY_S = 0.05
+"""How often to look for the end of a call whose stream has ended."""
+NOT_BEGUN = N_("Stopped before the answer began. If units were charged, they are refunded.")
+ERROR_MAX_CHARS = 1000
+Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
+
+
+class Ended(Chat):
+    """The form after the stream: the `answer` that was shown, `error` if it is incomplete, the id of the call
+    in hex, "" if the browser does not know it, and how long the visitor waited for the first part and in all.
+    `stopped`: the visitor ended it."""
+
+    answer: str = ""
+    error: Annotated[str, Meta(max_length=ERROR_MAX_CHARS)] = ""
+    call: Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")] | None = None
+    stopped: bool = False
+    first_ms: Milliseconds = 0
+    waited_ms: Milliseconds = 0
+
+
+async def stream(visit: Visit) -> Response:
+    """Streams the answer. What is refused before the answer begins is shown as a page, as without scripts."""
+    form = visit.fields(Chat)
+    said = asked_of(form)
+    body = msgspec.json.encode({**request_of(form.model, said), "stream": True})
+
+    def plan() -> RelayPlan:
+        planned = visit.parts.relay_planner.plan(CHAT, body)
+        return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
+
+    async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> bytes:
+        await visit.parts.relay.answer(caller, plan, visit)
+        return b""
+
+    run = await runs.run(visit, Scope.CHAT, "", body, work)
+    return Streamed() if visit.has_streamed else page(visit, form, said[:-1], run)
+
+
+async def show(visit: Visit) -> Response:
+    """The conversation after a stream, and what the call cost as the books have it."""
+    form = visit.fields(Ended)
+    said = asked_of(form)
+    call = await _ended(visit, bytes.fromhex(form.call)) if form.call else None
+    account = await accounts.by_id(visit.db, visit.account.id)
+    error = form.error
+    if not error and call is None:
+        error = visit.text(NOT_BEGUN if form.stopped else runs.IN_DOUBT)
+    run = Run(
+        error=error,
+        in_doubt=call is None or call.state == CallState.OPEN,
+        call_id=call.id.hex() if call else "",
+        units=call.units if call and call.state != CallState.REFUNDED else 0,
+        balance=account.balance if account else 0,
+        waited_ms=form.waited_ms,
+        first_ms=form.first_ms,
+        stopped=form.stopped,
+        request_id=call.request_id if call else "",
+    )
+    if not form.answer:
+        return page(visit, form, said[:-1], run)
+    audio = _audio_of(visit, form.answer)
+    return page(visit, structs.replace(form, text=""), [*said, form.answer], run, audio)
+
+
+async def _ended(visit: Visit, call_id: bytes) -> CallRow | None:
+    """The account's call of this id, once it has ended, or as it is after two seconds. A stream that was
+    stopped ends before its call."""
+    query = partial(history.call_of_account, account_id=visit.account.id, call_id=call_id)
+    call = await visit.read(query)
+    for _ in range(LOOKS_MAX):
+        if call is None or call.state != CallState.OPEN:
+            break
+        await asyncio.sleep(LOOKS_EVERY_S)
+        call = await visit.read(query)
+    return call
+
+
+def _audio_of(visit: Visit, answer: str) -> str:
+    """The path of the audio, if the answer is the address of one."""
+    base = visit.parts.settings.base_url
+    return answer.removeprefix(base) if answer.startswith(f"{base}/uploads/") else ""
+
+
+PAGES = [
+    Page(path="/try/stream", submit=stream, form_max_bytes=FORM_MAX_BYTES),
+    Page(path="/try/ended", submit=show, form_max_bytes=FORM_MAX_BYTES),
+]

@@ -1,0 +1,187 @@
+"""Operators see, add, change, test and remove routes, as `myna route` does."""
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.office.test_channels import activity, forget_password
+from tests.rig.calls import call
+from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
+from tests.rig.office import PASSWORD, People, Visitor, text_of
+from tests.rig.service import Account, Service
+from tests.rig.upstream import Upstream
+
+PATH = "/site/routes"
+HOSTILE = '<b>"r"</b>&*'
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
+) -> Iterator[Service]:
+    """A site without routes: those of the other tests' site are limits of its keys."""
+    folder = tmp_path_factory.mktemp("routes")
+    made = Service(folder, commands, chat_url="parrot:", speech="espeak", forks=forks).start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(site: Service) -> Visitor:
+    return People(site).signed_in("route-operator", operator=True)
+
+
+@pytest.fixture
+def channel(site: Service, upstream: Upstream) -> Iterator[str]:
+    """A chat channel with a model of its own. Routes that a test leaves are removed with it."""
+    site.cli("channel", "add", "chat", "routed", upstream.url, "--model", "own-model")
+    yield "routed"
+    for name, route in routes(site).items():
+        if not route["built_in"]:
+            site.cli("route", "remove", name)
+    site.cli("channel", "remove", "routed")
+
+
+def routes(site: Service) -> dict[str, Any]:
+    return {row["name"]: row for row in site.cli("route", "list")}
+
+
+def test_others_find_no_page_of_routes(people: People) -> None:
+    owner = people.signed_in("no-route-operator")
+    for path in (PATH, f"{PATH}/new", f"{PATH}/change?name=a"):
+        assert owner.get(path).status == 404
+    for action in ("new", "change", "remove"):
+        assert owner.post(f"{PATH}/{action}", name="a", typed="a", units="1").status == 404
+
+
+def test_without_a_route_the_page_has_the_built_in_names_and_the_next_step(operator: Visitor) -> None:
+    page = operator.page(PATH)
+    assert "No route of your own yet" in page
+    assert re.search(r"svc-chat Chat 1 chat_units.*tts-1 Speech 1 tts_units.*whisper-1 Transcription 1", page)
+
+
+def test_an_added_route_serves_calls_at_its_price(
+    operator: Visitor, site: Service, upstream: Upstream, channel: str
+) -> None:
+    said = operator.submit(
+        f"{PATH}/new", name="fast", kind="chat", units="7", channel=[channel], upstream_model="llama"
+    )
+    assert "fast is added." in said
+    assert activity(site) == [
+        f"myna route add fast --units 7 --channel {channel} --upstream-model llama --kind chat"
+    ]
+    upstream.behave("say:Hi.")
+    key = site.account(units=100).key()
+    data = {"model": "fast", "messages": [{"role": "user", "content": "hello"}]}
+    answer = call("POST", f"{site.root_url}/openai/v1/chat/completions", key=key.plain, data=data)
+    assert (answer.status, answer.headers["x-units-cost"]) == (200, "7")
+    assert upstream.requests[-1].json["model"] == "llama"
+
+
+def test_the_list_says_who_serves_a_route_and_how_many_keys_are_limited_to_it(
+    operator: Visitor, site: Service, channel: str
+) -> None:
+    site.cli("route", "add", "gpt-*", "--units", "5")
+    site.cli("route", "add", "one", "--units", "12345", "--channel", channel, "--upstream-model", "up")
+    account = Account(site, "route-operator")
+    account.key(name="limited")
+    key = site.cli("key", "list", "route-operator")[-1]["id"]
+    site.cli("key", "routes", str(key), "--route", "one")
+    page = operator.page(PATH)
+    assert f"one Chat 12,345 {channel} up 1 gpt-* Chat 5 any " in page
+    assert "as the caller names it 0" in page
+    site.cli("key", "revoke", str(key))
+    assert f"one Chat 12,345 {channel} up 0" in operator.page(PATH)
+    site.cli("channel", "disable", channel)
+    assert "one Chat 12,345 no enabled channel" in operator.page(PATH)
+
+
+def test_a_change_is_recorded_as_what_differs(operator: Visitor, site: Service, channel: str) -> None:
+    site.cli("route", "add", "r", "--units", "5", "--channel", channel)
+    before = activity(site)
+    form = {"name": "r", "units": "5", "channel": [channel]}
+    operator.submit(f"{PATH}/change", **form)
+    assert activity(site) == before
+    operator.submit(f"{PATH}/change", **{**form, "units": "6"})
+    assert activity(site) == ["myna route set r --units 6"]
+    operator.submit(f"{PATH}/change", name="r", units="6", intent="true", upstream_model="m")
+    assert activity(site) == ["myna route set r --any-channel --upstream-model m --intent yes"]
+    expected = {"units": 6, "channels": [], "upstream_model": "m", "intent": True, "kind": "chat"}
+    assert expected.items() <= routes(site)["r"].items()
+
+
+def test_a_refused_form_keeps_what_was_typed(operator: Visitor, site: Service, channel: str) -> None:
+    answer = operator.post(f"{PATH}/new", name="a b", kind="speech", units="3", upstream_model=HOSTILE)
+    assert answer.status == 400
+    assert "A route needs a name of 1 to 100 ASCII characters" in text_of(answer)
+    page = answer.body.decode()
+    assert 'value="a b"' in page
+    assert html.escape(HOSTILE).replace("&quot;", "&#34;") in page
+    assert 'value="speech" checked' in page
+    for wrong, why in (
+        ({"units": "many"}, "--units: must be a whole number"),
+        ({"units": "1", "kind": "image"}, "A route is for chat, embeddings"),
+        ({"units": "1", "kind": "speech", "channel": channel}, "needs channels for speech"),
+        ({"units": "1", "kind": "embeddings", "intent": "true"}, "only chat has instructions"),
+    ):
+        answer = operator.post(f"{PATH}/new", name="wrong", **wrong)
+        assert (answer.status, why in html.unescape(text_of(answer))) == (400, True), wrong
+    site.cli("route", "add", "kept", "--units", "5")
+    answer = operator.post(f"{PATH}/change", name="kept", units="-1", upstream_model="typed")
+    assert (answer.status, 'value="typed"' in answer.body.decode()) == (400, True)
+    assert routes(site)["kept"]["units"] == 5
+
+
+def test_a_removed_route_needs_its_name_typed(operator: Visitor, site: Service, channel: str) -> None:
+    site.cli("route", "add", "r*", "--units", "5")
+    assert operator.post(f"{PATH}/remove", name="r*", typed="r").status == 400
+    assert "r* is removed." in operator.submit(f"{PATH}/remove", name="r*", typed="r*")
+    assert activity(site) == ["myna route remove 'r*'"]
+    assert operator.get(f"{PATH}/change?name=r*").status == 404
+
+
+def test_a_route_asks_for_a_recent_password(site: Service, people: People, channel: str) -> None:
+    late = people.signed_in("late-route-operator", operator=True)
+    forget_password(site, "late-route-operator")
+    late.post(f"{PATH}/new", name="late", units="1")
+    assert "late" not in routes(site)
+    late.submit(f"{PATH}/new", name="late", units="1", current_password=PASSWORD)
+    assert "late" in routes(site)
+
+
+def test_a_route_is_tested_with_the_model_that_it_requests(
+    operator: Visitor, site: Service, upstream: Upstream, channel: str
+) -> None:
+    site.cli("route", "add", "r", "--units", "5", "--channel", channel, "--upstream-model", "llama")
+    page = operator.get(f"{PATH}/change?name=r").body.decode()
+    assert 'name="model" value="llama"' in page
+    upstream.behave("say:Good morning.")
+    answer = operator.post("/site/channels/test", name=channel, model="llama")
+    assert "Good morning." in text_of(answer)
+    assert f"myna channel test {channel} --model llama" in text_of(answer)
+    assert upstream.requests[-1].json["model"] == "llama"
+    assert activity(site) == [f"myna channel test {channel} --model llama"]
+    assert site.cli("channel", "test", channel, "--model", "other")["ok"]
+    assert upstream.requests[-1].json["model"] == "other"
+    assert site.cli("channel", "test", channel)["ok"]
+    assert upstream.requests[-1].json["model"] == "own-model"
+
+
+def test_a_test_of_a_wildcard_asks_for_the_model(operator: Visitor, site: Service, channel: str) -> None:
+    site.cli("route", "add", "gpt-*", "--units", "5", "--channel", channel)
+    page = operator.get(f"{PATH}/change?name=gpt-*").body.decode()
+    assert re.search(r'name="model" value=""[^>]* required', page)
+
+
+def test_names_are_escaped_and_addressed(operator: Visitor, site: Service, channel: str) -> None:
+    operator.submit(f"{PATH}/new", name=HOSTILE, units="0")
+    page = operator.get(PATH).body.decode()
+    assert HOSTILE not in page
+    link = re.search(r'href="/office(/site/routes/change\?name=[^"]+)"', page)
+    assert link
+    assert HOSTILE.encode() not in operator.get(link[1]).body
+    operator.submit(f"{PATH}/remove", name=HOSTILE, typed=HOSTILE)
