@@ -21,6 +21,9 @@ REFUSED_BODY_MAX_BYTES: Final = 65_536
 READ_MAX_BYTES: Final = 16_384
 # A chunk of 20 bytes takes 24 on the wire. A response in much smaller chunks wastes CPU time.
 BODY_BYTES_PER_FRAMING_BYTE: Final = 4
+# A check of the idle time that is this late means that the process was stopped, or the event loop blocked:
+# what the server sent meanwhile is unread.
+STOPPED_MIN_S: Final = 1.0
 
 Sink = Callable[[bytes], object]
 """Receives the body of an accepted response: `sink(part)` is called for each part as it arrives, in order.
@@ -188,7 +191,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _timed_out(self) -> None:
         now = time.monotonic()
-        if self._call.flow is not None and self._call.flow.paused:
+        was_stopped = now > self._received_at + self._call.idle_s + STOPPED_MIN_S
+        if was_stopped or (self._call.flow is not None and self._call.flow.paused):
             self._received_at = now
         if now >= self._call.deadline:
             self.fail(TimedOut(f"{self.origin} sent no whole response before the deadline."))

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from myna.aio.timeouts import TICK_S
 from myna.http_client import ClientResponse, HttpClient, IdleTimedOut, TimedOut, Unreachable
-from myna.http_client.connection import ClientConnection
+from myna.http_client.connection import STOPPED_MIN_S, ClientConnection
 from tests.http_client.client_calls import Stopwatch, get, post
 from tests.http_client.conftest import Serve
 from tests.http_client.faulty_server import Behaviour, PeerConnection, answer, dripping, silent
@@ -172,4 +173,25 @@ async def test_a_slow_answer_is_read_as_long_as_bytes_arrive(
     )
     outbound = HttpClient(connections_max=1, idle_s=1.5)
     assert (await post(outbound, serve(slow).url)).body == b"." * 10
+    await outbound.close()
+
+
+async def test_what_arrived_while_the_process_was_stopped_is_no_silence(serve: Serve) -> None:
+    stopped = asyncio.Event()
+
+    async def slow(peer: PeerConnection) -> None:
+        await peer.receive()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n.")
+        stopped.set()
+        await peer.receive()
+
+    server, outbound = serve(slow), HttpClient(connections_max=1, idle_s=0.2)
+    call = asyncio.create_task(post(outbound, server.url))
+    await stopped.wait()
+    await asyncio.sleep(TICK_S)
+    time.sleep(STOPPED_MIN_S + 0.5)  # noqa: ASYNC251  as a process that is stopped
+    await asyncio.sleep(2 * TICK_S)  # the idle time is checked
+    assert not call.done()
+    with pytest.raises(IdleTimedOut):  # it is silent from then on
+        await call
     await outbound.close()
