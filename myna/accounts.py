@@ -38,8 +38,11 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int, *
     return await db.transaction(work)
 
 
-async def grant(db: Database, name: str, units: int, memo: str, *, by: Actor) -> AccountRow:
-    """Grants `units`, or takes them if negative. The balance never falls below 0."""
+async def grant(
+    db: Database, name: str, units: int, memo: str, *, by: Actor, to_empty: bool = False
+) -> AccountRow:
+    """Grants `units`, or takes them if negative. The balance never falls below 0. With `to_empty` nothing is
+    granted to an account that has units."""
     check_memo(memo)
     _check_units(units, least=-UNITS_MAX)
     if not units:
@@ -50,6 +53,10 @@ async def grant(db: Database, name: str, units: int, memo: str, *, by: Actor) ->
     command = activity.words("account", "grant", name, units, memo=memo or None)
 
     async def work(connection: Transaction) -> AccountRow:
+        if to_empty:
+            await store.lock(connection, account.id)
+            if (present := await find(connection, name)).balance:
+                return present
         if await ledger.grant(connection, account.id, units, memo) is None:
             raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
         await activity.record(connection, by, command, account.id)

@@ -98,3 +98,11 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
         db.transaction = lose_reply  # type: ignore[method-assign]
         assert (await accounts.grant(db, customer.name, 3, "", by=TESTER)).balance == 8
         await db.close()
+
+
+async def test_of_many_first_grants_at_once_one_counts(books: Books) -> None:
+    customer = await books.customer(units=0)
+    await asyncio.gather(
+        *[accounts.grant(books.db, customer.name, 7, "", by=TESTER, to_empty=True) for _ in range(8)]
+    )
+    assert await books.balance(customer) == 7

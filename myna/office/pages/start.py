@@ -92,8 +92,10 @@ async def make_key(visit: Visit) -> Response:
     """Grants the units if the account has none, makes the key, and shows it."""
     form = visit.fields(FirstKey)
     try:
-        if form.units and not visit.account.balance:
-            await accounts.grant(visit.db, visit.account.name, form.units, MEMO, by=visit.actor)
+        if form.units:
+            await accounts.grant(
+                visit.db, visit.account.name, form.units, MEMO, by=visit.actor, to_empty=True
+            )
         issued = await keys.issue(
             visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor, once=form.once
         )
