@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -19,9 +19,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import FloatType, IntType, type_info
 
-from myna.addresses import are_networks
+from myna import setting_kinds as kinds
 from myna.errors import ConfigError
-from myna.urls import is_base_url, is_database_url, is_origin, without_login
+from myna.setting_kinds import Setting, listed
+from myna.urls import is_base_url, without_login
 
 PREFIX = "MYNA_"
 DEFAULT_FILE = "myna.toml"
@@ -49,85 +50,35 @@ REPLACED = {
 """Settings of earlier versions, and their replacements."""
 
 
-class Setting(Struct, frozen=True):
-    """The meaning of a setting. For a string also the valid values, and `requirement`, which the error of
-    another value names. A secret is masked wherever settings are shown."""
-
-    meaning: str
-    valid: Callable[[str], bool] = lambda value: True
-    requirement: str = ""
-    secret: bool = False
-
-
-def _not_blank(meaning: str) -> Setting:
-    return Setting(meaning, lambda value: bool(value.strip()), "must not be blank")
-
-
-def _word(meaning: str, *words: str) -> Setting:
-    return Setting(meaning, lambda value: value in words, f"must be {', '.join(words[:-1])} or {words[-1]}")
-
-
-def _secret(meaning: str) -> Setting:
-    def fits_a_header(value: str) -> bool:
-        return value.isascii() and " " not in value
-
-    return Setting(meaning, fits_a_header, "contains a character that can't be sent in a header", secret=True)
-
-
-def _origin(meaning: str) -> Setting:
-    requirement = "must be http://HOST or https://HOST, with a port or without"
-    return Setting(meaning, lambda value: not value or is_origin(value), requirement)
-
-
-def _origins(meaning: str) -> Setting:
-    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas"
-    return Setting(meaning, lambda value: all(map(is_origin, _listed(value))), requirement)
-
-
-def _networks(meaning: str) -> Setting:
-    requirement = "must be addresses or networks such as 10.0.0.0/8, several separated by commas"
-    return Setting(meaning, are_networks, requirement)
-
-
-def _base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:
-    words = ", ".join(word for word in or_one_of if word)
-    requirement = f"must be {words}, http://… or https://…, without a query"
-    return Setting(meaning, lambda value: value in or_one_of or is_base_url(value), requirement)
-
-
-def _database_url(meaning: str) -> Setting:
-    requirement = (
-        "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
-        " neither a letter nor a digit is written as % and two hex digits"
-    )
-    return Setting(meaning, lambda value: not value or is_database_url(value), requirement, secret=True)
-
-
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The process settings: name with its unit last, type, range or form, meaning and default."""
 
-    data: Annotated[str, _not_blank("the data folder: database, audio, locks")] = "data"
-    host: Annotated[str, _not_blank("the address to listen on")] = "127.0.0.1"
+    data: Annotated[str, kinds.not_blank("the data folder: database, audio, locks")] = "data"
+    host: Annotated[str, kinds.not_blank("the address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Setting("the port to listen on")] = 8080
     public_url: Annotated[
-        str, _origin("public address of the service, without a path; empty: http://HOST:PORT")
+        str, kinds.origin("public address of the service, without a path; empty: http://HOST:PORT")
     ] = ""
     cors_origins: Annotated[
         str,
-        _origins("origins of web pages that may call /v1 and /openai/v1, separated by commas; empty: none"),
+        kinds.origins(
+            "origins of web pages that may call /v1 and /openai/v1, separated by commas; empty: none"
+        ),
     ] = ""
-    trusted_proxies: Annotated[str, _networks("proxies that name the client's address; empty: none")] = ""
-    database_url: Annotated[str, _database_url("postgresql://…; empty: SQLite in the data folder")] = ""
+    trusted_proxies: Annotated[str, kinds.networks("proxies that name the client's address; empty: none")] = (
+        ""
+    )
+    database_url: Annotated[str, kinds.database_url("postgresql://…; empty: SQLite in the data folder")] = ""
     workers: Annotated[
         int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
     ] = 1
     chat_url: Annotated[
         str,
-        _base_url(
+        kinds.base_url(
             "a first chat channel: an OpenAI-compatible base URL, or parrot:", or_one_of=("", "parrot:")
         ),
     ] = ""
-    chat_key: Annotated[str, _secret("the key of chat_url")] = ""
+    chat_key: Annotated[str, kinds.secret("the key of chat_url")] = ""
     chat_model: Annotated[str, Setting("the model to request from chat_url; empty: the caller's")] = ""
     speech: Annotated[
         str,
@@ -138,12 +89,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query",
         ),
     ] = "auto"
-    speech_key: Annotated[str, _secret("the key of the speech URL")] = ""
+    speech_key: Annotated[str, kinds.secret("the key of the speech URL")] = ""
     speech_model: Annotated[str, Setting("the model to request from the speech URL")] = "tts-1"
-    log_level: Annotated[str, _word("debug, info, warning or error", "debug", "info", "warning", "error")] = (
-        "info"
-    )
-    metrics_token: Annotated[str, _secret("the Bearer token that /metrics requires; empty: none")] = ""
+    log_level: Annotated[
+        str, kinds.word("debug, info, warning or error", "debug", "info", "warning", "error")
+    ] = "info"
+    metrics_token: Annotated[str, kinds.secret("the Bearer token that /metrics requires; empty: none")] = ""
     body_max_bytes: Annotated[Bytes, Setting("the largest request body")] = 2**20
     upload_max_bytes: Annotated[Bytes, Setting("the largest recording to transcribe")] = 25 * 2**20
     bodies_max_bytes: Annotated[
@@ -210,7 +161,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def allowed_origins(self) -> list[str]:
-        return _listed(self.cors_origins)
+        return listed(self.cors_origins)
 
     @property
     def fair_try_s(self) -> float:
@@ -392,8 +343,3 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _listed(value: str) -> list[str]:
-    """The parts of a list separated by commas, without spaces around them and without empty ones."""
-    return [part.strip() for part in value.split(",") if part.strip()]

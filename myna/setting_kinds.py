@@ -1,0 +1,76 @@
+"""What a setting declares: its meaning, and the form of a valid value."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from myna.addresses import are_networks
+from myna.urls import is_base_url, is_database_url, is_origin
+
+
+class Setting(Struct, frozen=True):
+    """The meaning of a setting. For a string also the valid values, and `requirement`, which the error of
+    another value names. A secret is masked wherever settings are shown."""
+
+    meaning: str
+    valid: Callable[[str], bool] = lambda value: True
+    requirement: str = ""
+    secret: bool = False
+
+
+def not_blank(meaning: str) -> Setting:
+    """A text that is not blank."""
+    return Setting(meaning, lambda value: bool(value.strip()), "must not be blank")
+
+
+def word(meaning: str, *words: str) -> Setting:
+    """One of a few words."""
+    return Setting(meaning, lambda value: value in words, f"must be {', '.join(words[:-1])} or {words[-1]}")
+
+
+def secret(meaning: str) -> Setting:
+    """A secret that is sent in a header."""
+
+    def fits_a_header(value: str) -> bool:
+        return value.isascii() and " " not in value
+
+    return Setting(meaning, fits_a_header, "contains a character that can't be sent in a header", secret=True)
+
+
+def origin(meaning: str) -> Setting:
+    """The origin of a URL, or nothing."""
+    requirement = "must be http://HOST or https://HOST, with a port or without"
+    return Setting(meaning, lambda value: not value or is_origin(value), requirement)
+
+
+def origins(meaning: str) -> Setting:
+    """Origins, separated by commas."""
+    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas"
+    return Setting(meaning, lambda value: all(map(is_origin, listed(value))), requirement)
+
+
+def networks(meaning: str) -> Setting:
+    """Addresses and networks, separated by commas."""
+    requirement = "must be addresses or networks such as 10.0.0.0/8, several separated by commas"
+    return Setting(meaning, are_networks, requirement)
+
+
+def base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:
+    """A URL to which paths are added, or one of some words."""
+    words = ", ".join(word for word in or_one_of if word)
+    requirement = f"must be {words}, http://… or https://…, without a query"
+    return Setting(meaning, lambda value: value in or_one_of or is_base_url(value), requirement)
+
+
+def database_url(meaning: str) -> Setting:
+    """The URL of a PostgreSQL database, or nothing."""
+    requirement = (
+        "must be postgresql://USER:PASSWORD@HOST:PORT/NAME; in the password, what is"
+        " neither a letter nor a digit is written as % and two hex digits"
+    )
+    return Setting(meaning, lambda value: not value or is_database_url(value), requirement, secret=True)
+
+
+def listed(value: str) -> list[str]:
+    """The parts of a list separated by commas, without spaces around them and without empty ones."""
+    return [part.strip() for part in value.split(",") if part.strip()]
