@@ -23,7 +23,7 @@ help:
 	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 111 MB"
 	@echo "make setup      what running needs, in .venv"
-	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm"
+	@echo "make setup-extras  also the extras: neural voices, Whisper, samples as m4a and webm, OpenID Connect"
 	@echo "make serve      serve from ./data"
 	@echo "make check      the quick half of make test: lint, types, import contracts, tidy"
 	@echo "make bench      calls per second, compared with the floor and with other gateways"
@@ -165,10 +165,10 @@ screenshots: .venv/chromium.stamp
 # Needs `uv`. Only a change of a dependency needs this. The files name no registry host.
 lock:
 	$(LOCK) --group build pyproject.toml -o requirements.lock
-	$(LOCK) --group build --extra hear --extra neural --extra m4a pyproject.toml -o requirements-extras.lock
+	$(LOCK) --group build --extra hear --extra neural --extra m4a --extra oidc pyproject.toml -o requirements-extras.lock
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
-	$(LOCK) --group dev --extra neural --extra m4a pyproject.toml -o requirements-dev.lock
-	$(LOCK) --group listen --extra neural --extra m4a pyproject.toml -o requirements-listen.lock
+	$(LOCK) --group dev --extra neural --extra m4a --extra oidc pyproject.toml -o requirements-dev.lock
+	$(LOCK) --group listen --extra neural --extra m4a --extra oidc pyproject.toml -o requirements-listen.lock
 
 clean:
 	rm -rf .venv .dev

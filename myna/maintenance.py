@@ -21,6 +21,7 @@ from myna.quota import Quota
 from myna.refusals import Refusals
 from myna.settings import Settings
 from myna.sign_in import links, sessions, throttle
+from myna.sign_in.oidc import attempts
 from myna.store.database import Database, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
@@ -142,8 +143,9 @@ class Maintenance:
             pass
 
     async def remove_expired_sign_ins(self) -> None:
-        """Deletes expired sessions and links, and forgotten failures."""
-        for remove in (sessions.remove_expired, links.remove_expired, throttle.remove_old):
+        """Deletes expired sessions, links and attempts at the provider, and forgotten failures."""
+        expired = (sessions.remove_expired, links.remove_expired, attempts.remove_expired)
+        for remove in (*expired, throttle.remove_old):
             await remove(self._db)
 
     async def remove_old_audio(self) -> None:

@@ -45,6 +45,8 @@ from myna.relay.plan import Planner as RelayPlanner
 from myna.relay.relay import Relay, UnitHeaders
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings, usable_cores
+from myna.sign_in.oidc.client import client_of
+from myna.sign_in.oidc.flow import Oidc
 from myna.speech.plan import Planner
 from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
@@ -85,6 +87,7 @@ class Service:
         self.space = FreeSpace(settings.data_folder, settings.disk_reserve_bytes)
         self.quota = Quota(db, config)
         self.http_client = _http_client(settings)
+        self.oidc_client = client_of(settings)
         self.engines = speech_engines(settings)
         self.commits = commits
         self.channels = Channels(
@@ -347,6 +350,7 @@ class Service:
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),
+                oidc=Oidc(self.oidc_client, self.http_client) if self.oidc_client else None,
             )
         )
         return [

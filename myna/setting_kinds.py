@@ -1,11 +1,12 @@
 """What a setting declares: its meaning, and the form of a valid value."""
 
+import re
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from myna.addresses import are_networks
-from myna.urls import is_base_url, is_database_url, is_origin
+from myna.urls import is_base_url, is_database_url, is_origin, is_secure
 
 
 class Setting(Struct, frozen=True):
@@ -53,6 +54,25 @@ def networks(meaning: str) -> Setting:
     """Addresses and networks, separated by commas."""
     requirement = "must be addresses or networks such as 10.0.0.0/8, several separated by commas"
     return Setting(meaning, are_networks, requirement)
+
+
+def issuer(meaning: str) -> Setting:
+    """The issuer of an OpenID Connect provider, or nothing. Only a provider on this machine may use http."""
+
+    def is_issuer(value: str) -> bool:
+        return not value or (is_secure(value) and "@" not in value)
+
+    return Setting(meaning, is_issuer, "must be https://… without a query, or http:// on this machine")
+
+
+def scopes(meaning: str) -> Setting:
+    """Scopes of OAuth with `openid` among them."""
+
+    def are_scopes(value: str) -> bool:
+        parts = value.split(" ")
+        return "openid" in parts and all(map(re.compile(r"[!#-\[\]-~]+").fullmatch, parts))
+
+    return Setting(meaning, are_scopes, "must be words separated by single spaces, with openid among them")
 
 
 def base_url(meaning: str, *, or_one_of: tuple[str, ...]) -> Setting:

@@ -95,6 +95,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         str, kinds.word("debug, info, warning or error", "debug", "info", "warning", "error")
     ] = "info"
     metrics_token: Annotated[str, kinds.secret("the Bearer token that /metrics requires; empty: none")] = ""
+    oidc_issuer: Annotated[str, kinds.issuer("the provider of sign-ins by OpenID Connect; empty: none")] = ""
+    oidc_client_id: Annotated[str, Setting("how the provider knows this site")] = ""
+    oidc_client_secret: Annotated[str, kinds.secret("the secret that the provider gave to this site")] = ""
+    oidc_client_secret_file: Annotated[str, Setting("a file of mode 0600 that has this secret")] = ""
+    oidc_name: Annotated[str, kinds.not_blank("the name of the provider on the sign-in page")] = "SSO"
+    oidc_scopes: Annotated[str, kinds.scopes("the scopes to request, separated by spaces")] = "openid"
+    oidc_link_by_email: Annotated[
+        str, kinds.word("whether a verified e-mail address links an account: on or off", "on", "off")
+    ] = "off"
     body_max_bytes: Annotated[Bytes, Setting("the largest request body")] = 2**20
     upload_max_bytes: Annotated[Bytes, Setting("the largest recording to transcribe")] = 25 * 2**20
     bodies_max_bytes: Annotated[
@@ -333,6 +342,14 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError(
             "MYNA_BEAT_S: must be at most half of MYNA_LEASE_S, so that a lease outlives a lost heartbeat."
         )
+    if settings.oidc_issuer and not settings.oidc_client_id:
+        raise ConfigError("MYNA_OIDC_CLIENT_ID: must be set, since MYNA_OIDC_ISSUER is.")
+    if settings.oidc_client_secret and settings.oidc_client_secret_file:
+        raise ConfigError(
+            "MYNA_OIDC_CLIENT_SECRET_FILE: must be empty, since MYNA_OIDC_CLIENT_SECRET is set."
+        )
+    if settings.oidc_link_by_email == "on" and "email" not in settings.oidc_scopes.split():
+        raise ConfigError("MYNA_OIDC_SCOPES: must contain email, since MYNA_OIDC_LINK_BY_EMAIL is on.")
     cores = usable_cores()
     if settings.workers > cores:
         raise ConfigError(f"MYNA_WORKERS: must be at most {cores}, the number of cores of this process.")

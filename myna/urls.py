@@ -42,6 +42,11 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
+def is_secure(url: str) -> bool:
+    """Whether it is an https URL without a query, or an http URL of this machine."""
+    return is_base_url(url) and (urlsplit(url).scheme == "https" or is_loopback(url))
+
+
 def is_database_url(url: str) -> bool:
     """Whether it is a URL of PostgreSQL. The ports are checked here: the error of the driver would contain a
     password that it parses as a port."""

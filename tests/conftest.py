@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.rig.kokoro_model",
     "tests.rig.whisper_model",
     "tests.rig.browser",
+    "tests.rig.oidc_provider",
     "tests.store.fixtures",
 ]
 

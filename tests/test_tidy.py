@@ -138,8 +138,8 @@ def test_one_package_has_one_version_in_all_locks() -> None:
     run, *more = pinned
     assert all(run <= lock for lock in more)
     assert {line.split("==")[0] for line in more[0] - run} == {
-        "av", "colorama", "ctranslate2", "faster-whisper", "fsspec", "hf-xet", "httpcore2",
-        "httpx2", "httpx2-jsfetch", "huggingface-hub", "pyyaml", "sherpa-onnx", "sherpa-onnx-core",
+        "av", "colorama", "cryptography", "ctranslate2", "faster-whisper", "fsspec", "hf-xet", "httpcore2",
+        "httpx2", "httpx2-jsfetch", "huggingface-hub", "joserfc", "pyyaml", "sherpa-onnx", "sherpa-onnx-core",
         "tokenizers", "tqdm", "truststore",
     }  # fmt: skip
     assert not {line for line in run if line.startswith(("openai==", "pytest==", "httpx"))}

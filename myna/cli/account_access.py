@@ -1,4 +1,4 @@
-"""How an account signs in: myna account invite|reset|sessions|sign-out|second-factor|set"""
+"""How an account signs in: myna account invite|reset|sessions|sign-out|second-factor|oidc|set"""
 
 from typing import Annotated
 
@@ -7,11 +7,18 @@ from cyclopts import App, Parameter
 from myna import accounts
 from myna.activity import command_line
 from myna.cli.console import Json, Whole, read_settings, seconds, show, show_rows, with_database
+from myna.errors import CommandError
 from myna.sign_in import links, preferences, second_factor, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
+from myna.sign_in.oidc import identities
+from myna.sign_in.oidc.id_token import is_subject
+from myna.sign_in.oidc.identities import Identity
+from myna.sign_in.oidc.refusal import OidcRefused
 from myna.sign_in.preferences import Changes
 from myna.sign_in.second_factor import SecondFactor
 from myna.store.database import Database
+from myna.store.queries.accounts import AccountRow
+from myna.store.queries.oidc import IdentityRow
 from myna.store.queries.preferences import Preferences
 from myna.store.queries.sessions import SessionRow
 from myna.urls import is_loopback
@@ -30,6 +37,7 @@ def register(app: App) -> None:
         (list_sessions, "sessions"),
         (sign_out, "sign-out"),
         (show_second_factor, "second-factor"),
+        (show_identity, "oidc"),
         (set_preferences, "set"),
     ):
         app.command(command, name=name)
@@ -98,6 +106,33 @@ def show_second_factor(
     show({"name": name, "second_factor": found.on, "recovery_codes": found.codes_left}, json)
 
 
+def show_identity(
+    name: Name,
+    *,
+    subject: Annotated[
+        str | None,
+        Parameter(help="Link the account to this subject of the provider, in place of another one."),
+    ] = None,
+    remove: Annotated[
+        bool, Parameter(negative="", help="Remove the link. The account's sessions end.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show to whom an account is linked at the OpenID Connect provider, or change it."""
+
+    async def work(db: Database) -> IdentityRow | None:
+        account = await accounts.find(db, name)
+        if remove:
+            await identities.unlink(db, account, command_line())
+        elif subject is not None:
+            await _link(db, account, subject)
+        return await identities.of_account(db, account.id)
+
+    found = with_database(work, json=json)
+    shown = {"issuer": found.issuer, "subject": found.subject} if found else {"issuer": "", "subject": ""}
+    show({"name": name, **shown, "linked_at": seconds(found.linked_at) if found else 0}, json)
+
+
 def set_preferences(
     name: Name,
     *,
@@ -120,6 +155,18 @@ def set_preferences(
 
     found = with_database(work, json=json)
     show({"name": name, "language": found.language, "low_balance": found.low_balance}, json)
+
+
+async def _link(db: Database, account: AccountRow, subject: str) -> None:
+    issuer = read_settings().oidc_issuer
+    if not issuer:
+        raise CommandError("MYNA_OIDC_ISSUER is not set.")
+    if not is_subject(subject):
+        raise CommandError("A subject has 1 to 255 printable ASCII characters.")
+    try:
+        await identities.link(db, account, Identity(issuer, subject), command_line())
+    except OidcRefused:
+        raise CommandError("This subject is linked to another account; unlink it there first.") from None
 
 
 def _show_link(purpose: Purpose, name: str, json: bool) -> None:

@@ -15,6 +15,7 @@ from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
 from myna.sign_in import links
 from myna.sign_in.links import LIFE_MS, Purpose
+from myna.sign_in.oidc.client import client_of
 from myna.store.migrate import migrate as migrate_schema
 from myna.telemetry import logs
 
@@ -54,6 +55,7 @@ async def _migrate(settings: Settings) -> int:
 
 def _run(settings: Settings) -> None:
     service.speech_engines(settings)  # reports an error of the setting in one line
+    client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
     asyncio.run(_migrate(settings))  # reports an error of the database in one line
 

@@ -18,11 +18,13 @@ from myna.http.responses import public_error
 from myna.office import forms
 from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES
+from myna.office.pages.oidc import page_before
 from myna.office.parts import Parts
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
 from myna.office.visit import ROOT, Streamed, Visit
 from myna.office.web_security import SESSION_COOKIE, Cookies, check_same_origin, protect
 from myna.sign_in import passwords, sessions
+from myna.sign_in.oidc import identities
 from myna.sign_in.refusal import SignInRefused
 from myna.telemetry import access_log, logs
 
@@ -125,13 +127,22 @@ class Office:
             for name, value in visit.form.multi_items()
             if isinstance(value, str) and name != PASSWORD_FIELD and name not in page.secrets
         ]
+        linked = self._parts.oidc and await identities.of_account(visit.db, visit.account.id)
         return visit.page(
             "confirm.html",
             status=400 if error else 200,
             fields=fields,
             secrets=[name for name in page.secrets if visit.form.get(name)],
             error=error,
+            asks_password=not linked or await passwords.has_one(visit.db, visit.account.id),
+            provider=self._parts.oidc.client.name if self._parts.oidc and linked else "",
+            page_before=self._page_before(page, visit),
         )
+
+    def _page_before(self, page: Page, visit: Visit) -> str:
+        """The page with the form; "" after a wrong password, where it is this answer, which no GET shows."""
+        before = page_before(visit)
+        return "" if before == visit.request.url.path and page.show is None else before
 
     async def _verify(self, visit: Visit, plain: str) -> None:
         """Verifies the password. The session gets a new token. Raises SignInRefused."""

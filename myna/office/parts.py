@@ -15,6 +15,7 @@ from myna.refusals import Refusals
 from myna.relay.plan import Planner
 from myna.relay.relay import Relay
 from myna.settings import Settings
+from myna.sign_in.oidc.flow import Oidc
 from myna.speech.previews import Previews
 from myna.speech.synthesize import Synthesizer
 from myna.store.database import Database
@@ -49,3 +50,5 @@ class Parts(Struct, frozen=True, kw_only=True):
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
     models: ModelFetching
+    oidc: Oidc | None
+    """Sign-in at the provider of the settings, if there is one."""

@@ -12,6 +12,8 @@ from myna.errors import Forbidden
 
 SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"
+OIDC_COOKIE = "myna-oidc"
+"""Ties sign-ins at the provider to the browser that began them."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:;"
     " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

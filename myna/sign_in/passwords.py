@@ -19,7 +19,7 @@ from myna.activity import Actor
 from myna.errors import CommandError
 from myna.sign_in import throttle
 from myna.sign_in.refusal import WRONG_PASSWORD, SignInRefused, TooManyAttempts
-from myna.store.database import Database, Transaction
+from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts, links, sessions
 from myna.store.queries import passwords as store
 from myna.store.queries.accounts import AccountRow
@@ -160,6 +160,12 @@ async def confirm(db: Database, account: AccountRow, plain: str, address: str) -
         log.warning("a confirmation of the password from %s failed, account %d", address, account.id)
         raise SignInRefused(WRONG_PASSWORD)
     await throttle.succeeded(db, subjects)
+
+
+async def has_one(db: Queries, account_id: int) -> bool:
+    """Whether the account has a password."""
+    found = await store.of_account(db, account_id)
+    return found is not None and bool(found.hash)
 
 
 async def _matches(password_hash: str, plain: str) -> bool:

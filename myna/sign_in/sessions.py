@@ -44,8 +44,9 @@ LIMITS: Final = store.Limits(idle_ms=IDLE_MS, life_ms=LIFE_MS, pending_ms=PENDIN
 
 class Session(Struct, frozen=True):
     """A session of a person who is signed in. Times in Unix ms. `verified_at` is when the password was last
-    entered, `stepped_up` whether that is recent enough for what needs a password. `second_factor` is whether
-    the session began with one. `language` is the account's choice: `zh`, `en`, or empty."""
+    entered, or the provider last authenticated the person for a confirmation; 0 for never. `stepped_up` is
+    whether that is recent enough for what needs a password. `second_factor` is whether the session began with
+    one. `language` is the account's choice: `zh`, `en`, or empty."""
 
     id: int
     token_hash: bytes
@@ -88,8 +89,11 @@ async def open(db: Database, account_id: int, address: str, user_agent: str) -> 
     return await db.transaction(work)
 
 
-async def open_in(connection: Transaction, account_id: int, address: str, user_agent: str) -> str:
-    """Opens a session in a transaction that has locked the account."""
+async def open_in(
+    connection: Transaction, account_id: int, address: str, user_agent: str, *, by_password: bool = True
+) -> str:
+    """Opens a session in a transaction that has locked the account. One that began without a password allows
+    nothing that needs a recent one."""
     found = await password_store.of_account(connection, account_id)
     if found is None or found.account.disabled_at:
         raise SignInRefused
@@ -100,6 +104,7 @@ async def open_in(connection: Transaction, account_id: int, address: str, user_a
         account_id,
         tokens.hash_of(token),
         pending=pending,
+        verified=by_password,
         address=address,
         user_agent=_printable(user_agent),
     )

@@ -5,6 +5,7 @@ import secrets
 
 SESSION_PREFIX = "mynasession_"
 LINK_PREFIX = "mynalink_"
+OIDC_PREFIX = "mynaoidc_"
 """By its prefix a token is masked in logs."""
 _BYTES = 32
 

@@ -25,7 +25,7 @@ FLUSH_MAX_S = 1.0
 """How long a shutdown waits for the last lines."""
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
-_KEY = re.compile(r"(myna(?:node|join|link|session)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
+_KEY = re.compile(r"(myna(?:node|join|link|session|oidc)?_[0-9a-f]{6})[0-9a-f]+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/@\s]+@")
 
 

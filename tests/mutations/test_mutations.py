@@ -18,6 +18,7 @@ from tests.mutations.farm_guards import OF_THE_FARM
 from tests.mutations.guards import ON_SQLITE, Guard
 from tests.mutations.limit_guards import OF_LIMITS
 from tests.mutations.model_guards import OF_MODELS
+from tests.mutations.oidc_guards import OF_OIDC
 from tests.mutations.openai_audio_guards import OF_OPENAI_AUDIO
 from tests.mutations.outbound_guards import OF_OUTBOUND
 from tests.mutations.postgresql_guards import ON_POSTGRESQL
@@ -51,6 +52,7 @@ GROUPS = {
     "models": OF_MODELS,
     "reports": OF_REPORTS,
     "sign_in": OF_SIGN_IN,
+    "oidc": OF_OIDC,
     "limits": OF_LIMITS,
 }
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
@@ -65,7 +67,10 @@ CONFTEST = """
 from pathlib import Path
 import myna, pytest
 assert Path(myna.__file__).is_relative_to(Path(__file__).parent), myna.__file__
-pytest_plugins = ["tests.rig.postgres", "tests.rig.service", "tests.rig.upstream", "tests.store.fixtures"]
+pytest_plugins = [
+    "tests.rig.postgres", "tests.rig.service", "tests.rig.upstream", "tests.rig.oidc_provider",
+    "tests.store.fixtures",
+]
 
 @pytest.fixture
 def anyio_backend():

@@ -13,6 +13,7 @@ from myna.office.page import Page
 from myna.office.visit import Visit
 from myna.office.web_security import SESSION_COOKIE
 from myna.sign_in import passwords, preferences, second_factor, sessions
+from myna.sign_in.oidc import identities
 from myna.sign_in.preferences import Changes
 from myna.sign_in.second_factor import Enrolment
 from myna.sign_in.sessions import Session
@@ -40,6 +41,7 @@ class Code(Struct):
 async def show(visit: Visit, error: str = "") -> Response:
     """Everything about the account that its holder decides."""
     session = _session(visit)
+    identity = await identities.of_account(visit.db, visit.account.id)
     return visit.page(
         "me.html",
         status=400 if error else 200,
@@ -49,6 +51,15 @@ async def show(visit: Visit, error: str = "") -> Response:
         sessions=await sessions.of_account(visit.db, visit.account.id),
         session_id=session.id,
         command_words=activity.words("account", "set", visit.account.name, language="zh", low_balance=100),
+        provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
+        identity=identity,
+        oidc_words=activity.words(
+            "account",
+            "oidc",
+            visit.account.name,
+            subject=None if identity else "SUBJECT",
+            remove=identity is not None,
+        ),
     )
 
 

@@ -38,7 +38,14 @@ async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Respons
     """Asks for name and password."""
     if visit.session and not error:
         return visit.redirect("")
-    return visit.page("sign_in.html", status=400 if error else 200, name=name, error=error)
+    return visit.page(
+        "sign_in.html",
+        status=400 if error else 200,
+        name=name,
+        error=error,
+        provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
+        query=f"?{visit.request.url.query}" if visit.request.url.query else "",
+    )
 
 
 async def sign_in(visit: Visit) -> Response:
@@ -48,10 +55,10 @@ async def sign_in(visit: Visit) -> Response:
         token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
     except SignInRefused as refused:
         return await show_sign_in(visit, form.name, str(refused))
-    return await _enter(visit, token, _target(visit))
+    return await enter(visit, token, target_of(visit))
 
 
-async def _enter(visit: Visit, token: str, target: str) -> Response:
+async def enter(visit: Visit, token: str, target: str) -> Response:
     """Sets the cookie, and asks for the second factor if the session is pending. It replaces the session of
     this browser, which ends."""
     if visit.session:
@@ -64,9 +71,13 @@ async def _enter(visit: Visit, token: str, target: str) -> Response:
     return response
 
 
-def _target(visit: Visit) -> str:
+def target_of(visit: Visit) -> str:
     """The page to open after the sign-in: the one that `next` names, if it is a page of the back office."""
-    wanted = visit.parameter("next")
+    return inside(visit.parameter("next"))
+
+
+def inside(wanted: str) -> str:
+    """The path below /office of an address, "" for an address that is no page of the back office."""
     path = wanted.removeprefix(ROOT)
     ours = wanted == ROOT or (wanted.startswith(ROOT + "/") and "\\" not in wanted and wanted.isprintable())
     return path if ours else ""
@@ -84,7 +95,7 @@ async def give_second_factor(visit: Visit) -> Response:
         token = await second_factor.give(visit.db, pending, visit.fields(Code).code, visit.address)
     except SignInRefused as refused:
         return await show_second_factor(visit, str(refused))
-    response = visit.redirect(_target(visit))
+    response = visit.redirect(target_of(visit))
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response
 
@@ -122,7 +133,7 @@ async def welcome(visit: Visit) -> Response:
     except CommandError as error:
         return await show_welcome(visit, str(error))
     is_first = link is not None and link.account is None
-    return await _enter(visit, token, "/start" if is_first else "")
+    return await enter(visit, token, "/start" if is_first else "")
 
 
 async def sign_out(visit: Visit) -> Response:

@@ -45,13 +45,20 @@ CASE WHEN s.pending = 1 THEN CAST($3 AS BIGINT) ELSE CAST($2 AS BIGINT) END"""
 
 
 async def insert(
-    db: Transaction, account_id: int, token_hash: bytes, *, pending: bool, address: str, user_agent: str
+    db: Transaction,
+    account_id: int,
+    token_hash: bytes,
+    *,
+    pending: bool,
+    verified: bool,
+    address: str,
+    user_agent: str,
 ) -> None:
-    """Adds a session that begins now."""
+    """Adds a session that begins now, `verified` by a password."""
     await db.fetch(
         "INSERT INTO sessions (token_hash, account_id, pending, created_at, seen_at, verified_at, address,"
-        " user_agent) VALUES ($1, $2, $3, now_ms(), now_ms(), now_ms(), $4, $5)",
-        token_hash, account_id, int(pending), address, user_agent,
+        " user_agent) VALUES ($1, $2, $3, now_ms(), now_ms(), now_ms() * CAST($6 AS BIGINT), $4, $5)",
+        token_hash, account_id, int(pending), address, user_agent, int(verified),
     )  # fmt: skip
 
 
@@ -108,7 +115,8 @@ async def complete(db: Transaction, token_hash: bytes, new_hash: bytes) -> bool:
     """Makes a pending session one that is signed in, from now on and with a new token; False if it ended."""
     rows = await db.fetch(
         "UPDATE sessions SET token_hash = $2, pending = 0, second_factor = 1, created_at = now_ms(),"
-        " seen_at = now_ms(), verified_at = now_ms() WHERE token_hash = $1 AND pending = 1 RETURNING id",
+        " seen_at = now_ms(), verified_at = CASE WHEN verified_at = 0 THEN 0 ELSE now_ms() END"
+        " WHERE token_hash = $1 AND pending = 1 RETURNING id",
         token_hash, new_hash,
     )  # fmt: skip
     return bool(rows)

@@ -1,0 +1,183 @@
+"""Sign-in by OpenID Connect: to the provider and back, the link of one's own account, and confirmation.
+
+Each begins with a form, so that another site can't begin it. The answer is a page that opens the provider's
+by itself, and not a redirect: browsers apply `form-action` to all redirects after a form, the provider's too.
+The callback is a navigation that comes from the provider, so it is a GET without a same-origin check. State
+and cookie tie it to the browser instead: it changes nothing without an attempt of this browser.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+
+from myna.errors import CommandError, NotFound, Unavailable
+from myna.office.messages import N_
+from myna.office.page import Page, Who
+from myna.office.pages import sign_in
+from myna.office.visit import ROOT, Visit
+from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
+from myna.sign_in import tokens
+from myna.sign_in.oidc import identities
+from myna.sign_in.oidc.attempts import Purpose
+from myna.sign_in.oidc.client import CALLBACK_PATH
+from myna.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.sign_in.oidc.identities import Identity
+from myna.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.sign_in.sessions import Session
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S: Final = 10
+TARGET_MAX_CHARS: Final = 2000
+"""A longer address is not stored: the start page opens instead."""
+PARAMETERS: Final = ("state", "code", "error", "iss")
+_BROWSER = re.compile(tokens.OIDC_PREFIX + "[0-9a-f]{64}")
+SENTENCES: Final[Mapping[Failure, str]] = {
+    Failure.PROVIDER: N_(
+        "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
+        " password."
+    ),
+    Failure.NOT_VALID: N_(
+        "The provider's answer failed a check, so nothing was changed. Begin again; if it happens again, ask"
+        " the operator."
+    ),
+    Failure.EXPIRED: N_(
+        "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
+    ),
+    Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
+    Failure.NOT_LINKED: N_(
+        "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
+        " ask the operator."
+    ),
+    Failure.TAKEN: N_("You are linked to another account already. Unlink it there first."),
+    Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
+}
+"""What a person reads."""
+
+
+async def begin_sign_in(visit: Visit) -> Response:
+    """Goes to the provider to sign in."""
+    return await _begin(visit, Purpose.SIGN_IN, sign_in.target_of(visit))
+
+
+async def begin_link(visit: Visit) -> Response:
+    """Goes to the provider to link the account."""
+    return await _begin(visit, Purpose.LINK, "/me")
+
+
+async def begin_confirm(visit: Visit) -> Response:
+    """Goes to the provider, which authenticates the person again. Then the page of the form that asked for it
+    opens again."""
+    before = visit.form.get("page")
+    return await _begin(visit, Purpose.CONFIRM, sign_in.inside(before if isinstance(before, str) else ""))
+
+
+async def callback(visit: Visit) -> Response:
+    """The provider's answer: signs in, links or confirms, once."""
+    browser = visit.cookies.get(visit.request, OIDC_COOKIE)
+    try:
+        finished = await _oidc(visit).finish(visit.db, _answer(visit), browser)
+        response = await _finished(visit, finished)
+    except OidcRefused as refused:
+        raise _shown(visit, refused) from None
+    visit.cookies.delete(response, OIDC_COOKIE)
+    return response
+
+
+async def unlink(visit: Visit) -> Response:
+    """Removes the link of the account."""
+    await identities.unlink_own(visit.db, _session(visit), visit.actor)
+    return visit.redirect("/me", visit.text("The link is removed. All other sessions have ended."))
+
+
+async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
+    """The page that opens the provider's. The browser has one token for its attempts in several tabs."""
+    known = visit.cookies.get(visit.request, OIDC_COOKIE)
+    browser = known if _BROWSER.fullmatch(known) else tokens.new(tokens.OIDC_PREFIX)
+    oidc = _oidc(visit)
+    try:
+        url = await oidc.begin(
+            visit.db,
+            purpose,
+            browser=browser,
+            session_id=0 if purpose is Purpose.SIGN_IN else _session(visit).id,
+            target=target if len(target) <= TARGET_MAX_CHARS else "",
+            address=visit.address,
+        )
+    except OidcRefused as refused:
+        raise _shown(visit, refused) from None
+    response = visit.page("oidc.html", url=url, provider=oidc.client.name)
+    visit.cookies.set(response, OIDC_COOKIE, browser)
+    return response
+
+
+async def _finished(visit: Visit, finished: Finished) -> Response:
+    """Does what the attempt was for. Raises OidcRefused."""
+    client = _oidc(visit).client
+    identity = Identity(client.issuer, finished.claims.sub)
+    if finished.purpose is Purpose.SIGN_IN:
+        email = finished.claims.verified_email if client.link_by_email else ""
+        token = await identities.sign_in(
+            visit.db, identity, email=email, address=visit.address, user_agent=visit.user_agent
+        )
+        return await sign_in.enter(visit, token, finished.target)
+    session = visit.session
+    if session is None or session.id != finished.session_id:
+        raise OidcRefused(Failure.EXPIRED, "the attempt began in another session")
+    if finished.purpose is Purpose.LINK:
+        await identities.link(visit.db, visit.account, identity, visit.actor)
+        return visit.redirect(finished.target, visit.text("The account is linked."))
+    token = await identities.confirm(visit.db, session, identity)
+    response = visit.redirect(finished.target, visit.text("Confirmed. Now send the form again."))
+    visit.cookies.set(response, SESSION_COOKIE, token)
+    return response
+
+
+def page_before(visit: Visit) -> str:
+    """The page of this site that sent the form, for `begin_confirm`: browsers name it in Referer."""
+    return urlsplit(visit.request.headers.get("referer", "")).path
+
+
+def _answer(visit: Visit) -> Answer:
+    """The parameters of the callback. Raises OidcRefused for one that is there twice."""
+    found = visit.request.query_params
+    given = {name: found.getlist(name) for name in PARAMETERS if name in found}
+    if any(len(values) > 1 for values in given.values()):
+        raise OidcRefused(Failure.NOT_VALID, "a parameter of the callback is there twice")
+    return Answer(**{name: values[0] for name, values in given.items()})
+
+
+def _shown(visit: Visit, refused: OidcRefused) -> CommandError | Unavailable:
+    """Logs the failure. Returns the error that the page shows."""
+    account_id = visit.session.account.id if visit.session else 0
+    log.warning("OpenID Connect from %s failed, account %d: %s", visit.address, account_id, refused)
+    sentence = visit.text(SENTENCES[refused.failure])
+    if refused.failure is Failure.PROVIDER:
+        return Unavailable(sentence, RETRY_AFTER_S)
+    return CommandError(sentence)
+
+
+def _oidc(visit: Visit) -> Oidc:
+    """Raises NotFound on a site without a provider."""
+    if visit.parts.oidc is None:
+        raise NotFound("There is no such page.")
+    return visit.parts.oidc
+
+
+def _session(visit: Visit) -> Session:
+    if visit.session is None:
+        raise AssertionError("a page of an account has a session")
+    return visit.session
+
+
+PAGES = [
+    Page(path="/sign-in/oidc", submit=begin_sign_in, who=Who.ANYONE),
+    Page(path=CALLBACK_PATH.removeprefix(ROOT), show=callback, who=Who.ANYONE),
+    Page(path="/me/oidc", submit=begin_link, recent=True),
+    Page(path="/me/oidc/confirm", submit=begin_confirm),
+    Page(path="/me/oidc/remove", submit=unlink, recent=True),
+]

@@ -1,0 +1,74 @@
+"""Books of a site with a provider, and the flow as its pages drive it."""
+
+import time
+
+from myna.http_client import HttpClient
+from myna.sign_in import sessions
+from myna.sign_in.oidc import identities
+from myna.sign_in.oidc.attempts import Purpose
+from myna.sign_in.oidc.client import CALLBACK_PATH, Client
+from myna.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.sign_in.oidc.identities import Identity
+from myna.store.queries.accounts import AccountRow
+from tests.rig.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR
+from tests.store.books import Books
+
+COOKIE = "the token of a browser"
+
+
+class OidcSite:
+    """The flow on books, with a real HTTP client. `client` has the settings."""
+
+    def __init__(self, books: Books, provider: OidcProvider, http_client: HttpClient) -> None:
+        self.books = books
+        self.provider = provider
+        self.client = Client(
+            issuer=provider.issuer,
+            client_id=CLIENT_ID,
+            secret=CLIENT_SECRET,
+            name="Keystone",
+            scopes="openid email",
+            link_by_email=False,
+            redirect_uri=f"https://ai.example.org{CALLBACK_PATH}",
+        )
+        self.oidc = Oidc(self.client, http_client)
+
+    async def begin(self, purpose: Purpose = Purpose.SIGN_IN, browser: str = COOKIE) -> str:
+        """The address at the provider."""
+        return await self.oidc.begin(
+            self.books.db, purpose, browser=browser, session_id=0, target="", address=ADDRESS
+        )
+
+    async def answer(self, purpose: Purpose = Purpose.SIGN_IN) -> Answer:
+        """What the provider adds to the callback for a new attempt."""
+        return Answer(**self.provider.approve(await self.begin(purpose)))
+
+    async def finish(self, answer: Answer, browser: str = COOKIE) -> Finished:
+        return await self.oidc.finish(self.books.db, answer, browser)
+
+    async def whole(self, purpose: Purpose = Purpose.SIGN_IN) -> Finished:
+        """An attempt from its beginning to its end."""
+        return await self.finish(await self.answer(purpose))
+
+    def identity(self) -> Identity:
+        return Identity(self.provider.issuer, self.provider.subject)
+
+    async def link(self, account: AccountRow) -> None:
+        await identities.link(self.books.db, account, self.identity(), OPERATOR)
+
+    async def sign_in(self, email: str = "") -> str:
+        """The token of a session of the provider's person."""
+        return await identities.sign_in(
+            self.books.db, self.identity(), email=email, address=ADDRESS, user_agent=BROWSER
+        )
+
+    async def session(self, token: str) -> sessions.Session:
+        found = await sessions.find(self.books.db, token)
+        assert found is not None
+        return found
+
+
+def seconds_ago(seconds: float) -> int:
+    """A time in Unix s."""
+    return int(time.time() - seconds)

@@ -1,0 +1,256 @@
+"""The flow with a provider over a socket: attempts, metadata, keys, and what the provider does wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from myna.http_client import HttpClient
+from myna.sign_in.oidc import attempts, provider
+from myna.sign_in.oidc.attempts import LIFE_MS, Purpose
+from myna.sign_in.oidc.flow import Answer, Finished, Oidc
+from myna.sign_in.oidc.refusal import Failure, OidcRefused
+from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
+from tests.sign_in.oidc_site import COOKIE, OidcSite
+from tests.sign_in.people import ADDRESS, at_once
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
+
+
+@pytest.fixture
+async def http_client() -> AsyncIterator[HttpClient]:
+    client = HttpClient(connections_max=4)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def site(books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
+    return OidcSite(books, provider, http_client)
+
+
+@pytest.fixture
+def sqlite_site(sqlite_books: Books, provider: OidcProvider, http_client: HttpClient) -> OidcSite:
+    return OidcSite(sqlite_books, provider, http_client)
+
+
+async def refusal(site: OidcSite, answer: Answer, browser: str = COOKIE) -> Failure:
+    with pytest.raises(OidcRefused) as refused:
+        await site.finish(answer, browser)
+    return refused.value.failure
+
+
+async def test_of_twenty_uses_of_an_answer_one_is_accepted(site: OidcSite) -> None:
+    answer = await site.answer()
+    done, failed = await at_once(site.finish(answer) for _ in range(20))
+    assert [one.claims.sub for one in done] == ["person-1"]
+    assert {one.failure for one in failed if isinstance(one, OidcRefused)} == {Failure.EXPIRED}
+    assert len(failed) == 19
+    assert site.provider.asked.count(TOKEN_PATH) == 1
+
+
+async def test_an_answer_is_of_use_to_the_browser_that_began(site: OidcSite) -> None:
+    answer = await site.answer()
+    assert await refusal(site, answer, "another browser") is Failure.EXPIRED
+    assert await refusal(site, answer, "") is Failure.EXPIRED
+    assert (await site.finish(answer)).claims.sub == "person-1"
+
+
+async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
+    answer = await site.answer()
+    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
+    assert await refusal(site, answer) is Failure.EXPIRED
+
+
+async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
+    await site.begin()
+    await attempts.remove_expired(site.books.db)
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(1,)]
+    await site.books.sql("UPDATE oidc_attempts SET created_at = created_at - $1", LIFE_MS)
+    await attempts.remove_expired(site.books.db)
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
+
+
+async def test_a_network_has_a_limited_number_of_attempts(
+    site: OidcSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "OF_NETWORK_MAX", 2)
+    first = await site.answer()
+    for _ in range(2):
+        await site.begin()
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(2,)]
+    await site.oidc.begin(
+        site.books.db, Purpose.SIGN_IN, browser=COOKIE, session_id=0, target="", address="203.0.113.9"
+    )
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(3,)]
+    assert await refusal(site, first) is Failure.EXPIRED
+
+
+@pytest.mark.parametrize("state", ["", "mynaoidc_" + "0" * 64, "\ud800", "x" * 100_000])
+async def test_an_unknown_state_is_refused(sqlite_site: OidcSite, state: str) -> None:
+    answer = await sqlite_site.answer()
+    assert await refusal(sqlite_site, msgspec.structs.replace(answer, state=state)) is Failure.EXPIRED
+    assert TOKEN_PATH not in sqlite_site.provider.asked
+
+
+@pytest.mark.parametrize("iss", [DROP, "https://other.example", ""])
+async def test_an_answer_that_names_another_issuer_or_none_is_refused(
+    sqlite_site: OidcSite, iss: object
+) -> None:
+    """RFC 9207: else a code of one provider could be sent to another one."""
+    sqlite_site.provider.plan = Plan(callback={"iss": iss})
+    assert await refusal(sqlite_site, await sqlite_site.answer()) is Failure.NOT_VALID
+    assert TOKEN_PATH not in sqlite_site.provider.asked
+
+
+async def test_a_provider_that_does_not_announce_iss_need_not_send_it(sqlite_site: OidcSite) -> None:
+    sqlite_site.provider.plan = Plan(
+        metadata={"authorization_response_iss_parameter_supported": DROP}, callback={"iss": DROP}
+    )
+    assert (await sqlite_site.whole()).claims.sub == "person-1"
+
+
+@pytest.mark.parametrize(
+    ("callback", "failure"),
+    [
+        ({"code": DROP, "error": "access_denied"}, Failure.CANCELLED),
+        ({"error": "server_error"}, Failure.CANCELLED),
+        ({"code": DROP}, Failure.NOT_VALID),
+        ({"code": "x" * 5000}, Failure.NOT_VALID),
+    ],
+)
+async def test_an_answer_without_a_code_uses_the_attempt(
+    sqlite_site: OidcSite, callback: dict[str, object], failure: Failure
+) -> None:
+    sqlite_site.provider.plan = Plan(callback=callback)
+    answer = await sqlite_site.answer()
+    assert await refusal(sqlite_site, answer) is failure
+    assert await refusal(sqlite_site, answer) is Failure.EXPIRED
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"issuer": "https://other.example"},
+        {"token_endpoint": "http://192.0.2.1/token"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"authorization_endpoint": "javascript:alert(1)"},
+        {"authorization_endpoint": "https://me:secret@provider.example/authorize"},
+        {"code_challenge_methods_supported": ["plain"]},
+        {"jwks_uri": DROP},
+        {"token_endpoint": 7},
+    ],
+    ids=lambda metadata: next(iter(metadata)),
+)
+async def test_metadata_that_is_wrong_is_not_used(sqlite_site: OidcSite, metadata: dict[str, object]) -> None:
+    sqlite_site.provider.plan = Plan(metadata=metadata)
+    with pytest.raises(OidcRefused) as refused:
+        await sqlite_site.begin()
+    assert refused.value.failure is Failure.PROVIDER
+
+
+async def test_a_provider_elsewhere_is_asked_over_https_only(
+    sqlite_site: OidcSite, http_client: HttpClient
+) -> None:
+    client = msgspec.structs.replace(sqlite_site.client, issuer="https://provider.example")
+    asks = provider.Provider(client, http_client)
+    assert asks._may_be_asked("https://login.provider.example/token?tenant=1")
+    assert not asks._may_be_asked("http://127.0.0.1/token")
+
+
+@pytest.mark.parametrize("path", [WELL_KNOWN, KEYS_PATH, TOKEN_PATH])
+@pytest.mark.parametrize("fault", ["500", "redirect", "not JSON", "too large", "slow"])
+async def test_a_provider_that_fails_opens_no_session(
+    sqlite_site: OidcSite, path: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = sqlite_site.provider.plan
+    if fault == "slow":
+        monkeypatch.setattr(provider, "DEADLINE_S", 0.2)
+        plan.hanging = {path}
+    elif fault in ("500", "redirect"):
+        plan.statuses = {path: 500 if fault == "500" else 302}
+    else:
+        plan.bodies = {path: b"<html>" if fault == "not JSON" else b" " * (provider.ANSWER_MAX_BYTES + 1)}
+    with pytest.raises(OidcRefused) as refused:
+        await sqlite_site.whole()
+    assert refused.value.failure is Failure.PROVIDER
+
+
+async def test_a_provider_that_cannot_be_reached_is_asked_again_after_a_while(
+    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite_site.provider.plan = Plan(statuses={WELL_KNOWN: 500})
+    for _ in range(3):
+        with pytest.raises(OidcRefused):
+            await sqlite_site.begin()
+    assert sqlite_site.provider.asked == [WELL_KNOWN]
+    sqlite_site.provider.plan = Plan()
+    monkeypatch.setattr(provider, "FAILED_S", 0)
+    assert (await sqlite_site.whole()).claims.sub == "person-1"
+
+
+async def test_a_wrong_client_secret_is_named_in_the_detail_without_the_secret(
+    sqlite_site: OidcSite, http_client: HttpClient
+) -> None:
+    answer = await sqlite_site.answer()
+    wrong = msgspec.structs.replace(sqlite_site.client, secret="another secret")
+    with pytest.raises(OidcRefused) as refused:
+        await Oidc(wrong, http_client).finish(sqlite_site.books.db, answer, COOKIE)
+    assert str(refused.value) == "the token endpoint answered 401 invalid_client"
+
+
+async def test_metadata_and_keys_are_asked_for_once(sqlite_site: OidcSite) -> None:
+    for _ in range(3):
+        await sqlite_site.whole()
+    assert sqlite_site.provider.asked.count(WELL_KNOWN) == 1
+    assert sqlite_site.provider.asked.count(KEYS_PATH) == 1
+
+
+async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
+    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = sqlite_site
+    await site.whole()
+    monkeypatch.setattr(provider, "AGAIN_S", 0)
+    new = key_of("RS256", 2)
+    site.provider.plan = Plan(key=new, header={"kid": new.kid}, published=[public(new, "RS256")])
+    assert (await site.whole()).claims.sub == "person-1"
+    assert site.provider.asked.count(KEYS_PATH) == 2
+    monkeypatch.undo()
+    unknown = key_of("RS256", 3)
+    site.provider.plan = Plan(key=unknown, header={"kid": unknown.kid}, published=[public(new, "RS256")])
+    for _ in range(3):
+        with pytest.raises(OidcRefused):
+            await site.whole()
+    assert site.provider.asked.count(KEYS_PATH) == 2
+
+
+async def test_sign_ins_at_once_share_the_requests_for_metadata_and_keys(sqlite_site: OidcSite) -> None:
+    answers = await asyncio.gather(*(sqlite_site.answer() for _ in range(5)))
+    done: list[Finished] = await asyncio.gather(*(sqlite_site.finish(one) for one in answers))
+    assert len(done) == 5
+    assert sqlite_site.provider.asked.count(WELL_KNOWN) == 1
+    assert sqlite_site.provider.asked.count(KEYS_PATH) == 1
+
+
+async def test_a_public_client_sends_its_id_and_no_secret(
+    sqlite_site: OidcSite, http_client: HttpClient
+) -> None:
+    client = msgspec.structs.replace(sqlite_site.client, secret="")
+    answer = await sqlite_site.answer()
+    with pytest.raises(OidcRefused, match="401 invalid_client"):
+        await Oidc(client, http_client).finish(sqlite_site.books.db, answer, COOKIE)
+
+
+async def test_nothing_that_is_shown_of_an_attempt_has_a_secret(sqlite_site: OidcSite) -> None:
+    begun = await attempts.begin(
+        sqlite_site.books.db, Purpose.SIGN_IN, browser=COOKIE, session_id=0, target="", address=ADDRESS
+    )
+    answer = await sqlite_site.answer()
+    finished = await sqlite_site.finish(answer)
+    shown = " ".join(map(repr, [begun, begun.row, answer, finished, sqlite_site.client]))
+    secrets = [begun.state, begun.row.nonce, begun.row.verifier, answer.code, sqlite_site.client.secret]
+    assert not [secret for secret in secrets if secret in shown]

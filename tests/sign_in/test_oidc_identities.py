@@ -1,0 +1,146 @@
+"""Which account an identity signs in to, and what the session may do."""
+
+import pyotp
+import pytest
+
+from myna import accounts, activity
+from myna.errors import CommandError
+from myna.http_client import HttpClient
+from myna.sign_in import second_factor, sessions
+from myna.sign_in.oidc import identities
+from myna.sign_in.oidc.identities import Identity
+from myna.sign_in.oidc.refusal import Failure, OidcRefused
+from tests.rig.oidc_provider import OidcProvider
+from tests.sign_in.oidc_site import OidcSite
+from tests.sign_in.people import ADDRESS, OPERATOR, person
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+EMAIL = "Ann@example.org"
+
+
+@pytest.fixture
+def site(books: Books, provider: OidcProvider) -> OidcSite:
+    return OidcSite(books, provider, HttpClient(connections_max=1))
+
+
+async def failure_of(site: OidcSite, email: str = "") -> Failure:
+    with pytest.raises(OidcRefused) as refused:
+        await site.sign_in(email)
+    return refused.value.failure
+
+
+async def test_only_a_linked_identity_signs_in(site: OidcSite) -> None:
+    ann = await person(site.books)
+    assert await failure_of(site) is Failure.NOT_LINKED
+    assert await failure_of(site, EMAIL) is Failure.NOT_LINKED
+    await site.link(ann)
+    assert (await site.session(await site.sign_in())).account.id == ann.id
+
+
+async def test_the_identity_is_issuer_and_subject(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await identities.link(site.books.db, ann, Identity("https://other.example", "person-1"), OPERATOR)
+    assert await failure_of(site) is Failure.NOT_LINKED
+    await identities.link(site.books.db, ann, Identity(site.provider.issuer, "person-2"), OPERATOR)
+    assert await failure_of(site) is Failure.NOT_LINKED
+
+
+async def test_an_identity_is_linked_to_one_account(site: OidcSite) -> None:
+    ann, bob = await person(site.books), await person(site.books, "bob")
+    await site.link(ann)
+    with pytest.raises(OidcRefused) as refused:
+        await site.link(bob)
+    assert refused.value.failure is Failure.TAKEN
+    assert (await site.session(await site.sign_in())).account.id == ann.id
+    assert await identities.of_account(site.books.db, bob.id) is None
+
+
+async def test_a_verified_email_address_links_the_only_account_that_has_it_once(site: OidcSite) -> None:
+    ann = await person(site.books, email=EMAIL)
+    token = await site.sign_in(EMAIL.lower())
+    assert (await site.session(token)).account.id == ann.id
+    assert (await site.session(await site.sign_in())).account.id == ann.id
+    (row,) = await activity.page(site.books.db, prefix="account oidc")
+    assert (row.command, row.actor, row.address) == (
+        "myna account oidc ann --subject person-1",
+        "ann",
+        ADDRESS,
+    )
+
+
+async def test_an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing(site: OidcSite) -> None:
+    ann = await person(site.books, email=EMAIL)
+    await identities.link(site.books.db, ann, Identity(site.provider.issuer, "person-2"), OPERATOR)
+    assert await failure_of(site, EMAIL) is Failure.NOT_LINKED
+    await identities.unlink(site.books.db, ann, OPERATOR)
+    await person(site.books, "bob", email=EMAIL.lower())
+    assert await failure_of(site, EMAIL) is Failure.NOT_LINKED
+    assert await failure_of(site, "\x00") is Failure.NOT_LINKED
+
+
+@pytest.mark.parametrize("email", ["", EMAIL])
+async def test_a_disabled_account_does_not_sign_in(site: OidcSite, email: str) -> None:
+    ann = await person(site.books, email=EMAIL)
+    if not email:
+        await site.link(ann)
+    await accounts.set_enabled(site.books.db, "ann", False, by=OPERATOR)
+    assert await failure_of(site, email) is Failure.NOT_LINKED
+
+
+async def test_a_second_factor_is_still_asked_for(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await site.link(ann)
+    session = await site.session(await site.sign_in())
+    enrolment = await second_factor.begin(site.books.db, ann)
+    await site.books.stop_clock()
+    ((now,),) = await site.books.sql("SELECT now_ms()")
+    code = pyotp.TOTP(enrolment.secret).at(now // 1000)
+    codes = await second_factor.confirm(site.books.db, session, code, OPERATOR)
+    token = await site.sign_in()
+    assert await sessions.find(site.books.db, token) is None
+    full = await second_factor.give(site.books.db, token, codes[0], ADDRESS)
+    assert not (await site.session(full)).stepped_up
+
+
+async def test_a_sign_in_at_the_provider_is_no_recent_password(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await site.link(ann)
+    session = await site.session(await site.sign_in())
+    assert not session.stepped_up
+    with pytest.raises(OidcRefused) as refused:
+        await identities.confirm(site.books.db, session, Identity(site.provider.issuer, "person-2"))
+    assert refused.value.failure is Failure.OTHER_IDENTITY
+    token = await identities.confirm(site.books.db, session, site.identity())
+    assert (await site.session(token)).stepped_up
+
+
+async def test_a_link_that_is_removed_ends_the_other_sessions(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await site.link(ann)
+    other, own = await site.sign_in(), await site.sign_in()
+    await identities.unlink_own(site.books.db, await site.session(own), OPERATOR)
+    assert await sessions.find(site.books.db, other) is None
+    assert await sessions.find(site.books.db, own) is not None
+    assert await failure_of(site) is Failure.NOT_LINKED
+    with pytest.raises(CommandError, match="not linked"):
+        await identities.unlink(site.books.db, ann, OPERATOR)
+
+
+async def test_an_operator_who_removes_a_link_ends_all_sessions(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await site.link(ann)
+    token = await site.sign_in()
+    await identities.unlink(site.books.db, ann, OPERATOR)
+    assert await sessions.find(site.books.db, token) is None
+    commands = [row.command for row in await activity.page(site.books.db, prefix="account oidc")]
+    assert commands == ["myna account oidc ann --remove", "myna account oidc ann --subject person-1"]
+
+
+async def test_the_only_way_to_sign_in_is_not_removed_by_its_owner(site: OidcSite) -> None:
+    ann = await person(site.books, password="")
+    await site.link(ann)
+    session = await site.session(await site.sign_in())
+    with pytest.raises(CommandError, match="Set a password first"):
+        await identities.unlink_own(site.books.db, session, OPERATOR)
+    assert await identities.of_account(site.books.db, ann.id) is not None
