@@ -72,8 +72,9 @@ async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) ->
     check(row)
     if row.name.startswith(OF_NODE):  # an older site may have such a channel: it can be changed and removed
         raise CommandError(
-            f"The name of a channel can't begin with {OF_NODE}: calls have it for the compute node that"
-            " answered them."
+            "The name of a channel can't begin with {of_node}: calls have it for the compute"
+            " node that answered them.",
+            of_node=OF_NODE,
         )
     command = activity.words(
         *("channel", "add", row.kind, row.name, row.url),

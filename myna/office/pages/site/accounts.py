@@ -130,7 +130,7 @@ async def limit(visit: Visit) -> Response:
     try:
         await accounts.set_limits(visit.db, account.name, given(form), by=visit.actor)
     except CommandError as error:
-        return await show_one(visit, str(error), form)
+        return await show_one(visit, visit.said(error), form)
     return visit.redirect(f"/site/accounts/{account.id}", visit.text("The limits are set."))
 
 
