@@ -31,10 +31,7 @@ PAGES = {
     "public-voices": "/site/voices", "models": "/site/models", "calls": "/site/calls?q=ann",
     "settings": "/site/settings", "health": "/site/health", "activity": "/site/activity",
 }  # fmt: skip
-NARROW = {
-    "usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1",
-    "channels-narrow": "/site/channels",
-}  # fmt: skip
+NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1"}
 PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
 TEXTS = (
     "Good morning, and welcome to Myna.",
