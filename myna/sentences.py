@@ -26,7 +26,7 @@ NODE_TOO_OLD = (
 
 class SentenceError(Exception):
     """An exception whose message is an English sentence. `values` fill its placeholders; without any, the
-    sentence is used as it is. The value `what` is a phrase of ours: it is translated with the sentence."""
+    sentence is used as it is. The value `what` is a phrase, which is translated too."""
 
     def __init__(self, sentence: str, **values: object) -> None:
         super().__init__(sentence.format(**values) if values else sentence)
