@@ -29,7 +29,7 @@ async def add(db: Database, name: str, email: str, operator: bool, units: int, *
     async def work(connection: Transaction) -> AccountRow:
         account_id = await store.insert(connection, name, email, operator)
         if account_id is None:
-            raise CommandError(f"There already is an account {name!r}.")
+            raise CommandError("There already is an account {name!r}.", name=name)
         if units:
             await ledger.grant(connection, account_id, units, "opening grant")
         await activity.record(connection, by, command, account_id)
@@ -49,7 +49,7 @@ async def grant(
         raise CommandError("A grant of 0 units changes nothing.")
     account = await find(db, name)
     if account.balance + units > UNITS_MAX:
-        raise CommandError(f"The balance may be {UNITS_MAX} units at most.")
+        raise CommandError("The balance may be {units_max} units at most.", units_max=UNITS_MAX)
     command = activity.words("account", "grant", name, units, memo=memo or None)
 
     async def work(connection: Transaction) -> AccountRow:
@@ -58,7 +58,11 @@ async def grant(
             if (present := await find(connection, name)).balance:
                 return present
         if await ledger.grant(connection, account.id, units, memo) is None:
-            raise CommandError(f"The account has {account.balance} units; {-units} can't be taken.")
+            raise CommandError(
+                "The account has {balance} units; {units} can't be taken.",
+                balance=account.balance,
+                units=-units,
+            )
         await activity.record(connection, by, command, account.id)
         return await find(connection, name)  # in the transaction: afterwards the connection may be lost
 
@@ -66,8 +70,10 @@ async def grant(
         return await db.transaction(work)
     except db.unavailable:
         raise CommandError(
-            f"The database became unavailable: whether the {units} units were granted is unknown. Check the"
-            f" balance of {name!r} before you try again."
+            "The database became unavailable: whether the {units} units were granted is"
+            " unknown. Check the balance of {name!r} before you try again.",
+            units=units,
+            name=name,
         ) from None
 
 
@@ -75,7 +81,7 @@ async def find(db: Queries, name: str) -> AccountRow:
     """The account of this name. Raises CommandError if there is none."""
     account = await store.by_name(db, name)
     if account is None:
-        raise CommandError(f"There is no account {name!r}.")
+        raise CommandError("There is no account {name!r}.", name=name)
     return account
 
 
@@ -94,7 +100,7 @@ async def rename(db: Database, name: str, new: str, *, by: Actor) -> AccountRow:
 
     async def work(connection: Transaction) -> AccountRow:
         if not await store.rename(connection, account.id, new):
-            raise CommandError(f"There already is an account {new!r}.")
+            raise CommandError("There already is an account {new!r}.", new=new)
         await activity.record(connection, by, activity.words("account", "rename", name, new), account.id)
         return await find(connection, new)
 
@@ -140,14 +146,23 @@ def check_memo(memo: str) -> None:
 
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise CommandError(f"An account needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+        raise CommandError(
+            "An account needs a name of 1 to {name_max_chars} printable characters.",
+            name_max_chars=NAME_MAX_CHARS,
+        )
 
 
 def _check_line(what: str, text: str, chars_max: int) -> None:
     if len(text) > chars_max or not text.isprintable():
-        raise CommandError(f"{what} has at most {chars_max} characters, all of them printable.")
+        raise CommandError(
+            "{what} has at most {chars_max} characters, all of them printable.",
+            what=what,
+            chars_max=chars_max,
+        )
 
 
 def _check_units(units: int, least: int) -> None:
     if not least <= units <= UNITS_MAX:
-        raise CommandError(f"Units must be a whole number from {least} to {UNITS_MAX}.")
+        raise CommandError(
+            "Units must be a whole number from {least} to {units_max}.", least=least, units_max=UNITS_MAX
+        )

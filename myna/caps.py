@@ -45,8 +45,10 @@ def parsed(text: str) -> Cap:
     match = _CAP.fullmatch(text)
     if not match or int(match[1]) > UNITS_MAX:
         raise CommandError(
-            f"{text!r} is not a cap: write units from 1 to {UNITS_MAX} and day, week or month, such as"
-            " 1000/month."
+            "{text!r} is not a cap: write units from 1 to {units_max} and day, week or month,"
+            " such as 1000/month.",
+            text=text,
+            units_max=UNITS_MAX,
         )
     return Cap(int(match[1]), Period(match[2]))
 

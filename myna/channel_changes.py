@@ -42,7 +42,7 @@ def check(row: ChannelRow) -> None:
     taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
     if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
         raise CommandError(
-            f"A channel needs a name of 1 to 100 printable characters, none of {sorted(taken)}."
+            "A channel needs a name of 1 to 100 printable characters, none of {taken}.", taken=sorted(taken)
         )
     if "@" in urlsplit(row.url).netloc:
         raise CommandError("The URL must not contain a login: use --key-env, or store a key for the channel.")
@@ -52,7 +52,9 @@ def check(row: ChannelRow) -> None:
     if row.kind == "speech" and not row.model:
         raise CommandError("A speech channel needs a model.")
     if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:
-        raise CommandError(f"The priority must be from -{PRIORITY_MAX} to {PRIORITY_MAX}.")
+        raise CommandError(
+            "The priority must be from -{priority_max} to {priority_max}.", priority_max=PRIORITY_MAX
+        )
     _check_weight(row.weight)
     if row.responses and (row.kind != "chat" or row.url == PARROT):
         raise CommandError("Only the server of a chat channel offers POST /responses.")
@@ -60,7 +62,8 @@ def check(row: ChannelRow) -> None:
         raise CommandError("--key-env must be the name of an environment variable, not the key itself.")
     if not can_name_a_key(row.key_env):
         raise CommandError(
-            f"{row.key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise."
+            "{key_env}: a variable that begins with MYNA_ is a setting; call it MYNA_KEY_… or otherwise.",
+            key_env=row.key_env,
         )
 
 
@@ -69,8 +72,9 @@ async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) ->
     check(row)
     if row.name.startswith(OF_NODE):  # an older site may have such a channel: it can be changed and removed
         raise CommandError(
-            f"The name of a channel can't begin with {OF_NODE}: calls have it for the compute node that"
-            " answered them."
+            "The name of a channel can't begin with {of_node}: calls have it for the compute"
+            " node that answered them.",
+            of_node=OF_NODE,
         )
     command = activity.words(
         *("channel", "add", row.kind, row.name, row.url),
@@ -83,7 +87,7 @@ async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) ->
 
     async def work(connection: Transaction) -> None:
         if not await store.add_channel(connection, row):
-            raise CommandError(f"There already is a channel {row.name!r}.")
+            raise CommandError("There already is a channel {name!r}.", name=row.name)
         keys.remove(row.name)
         await activity.record(connection, by, command)
 
@@ -186,7 +190,7 @@ async def remove_key(db: Database, settings: Settings, keys: ChannelKeys, name: 
         await store.raise_version(connection)
         await activity.record(connection, by, activity.words("channel", "key", name, remove=True))
         if not keys.remove(name):
-            raise CommandError(f"The channel {name!r} has no stored key on this machine.")
+            raise CommandError("The channel {name!r} has no stored key on this machine.", name=name)
 
     await db.transaction(work)
 
@@ -197,7 +201,11 @@ async def remove(db: Database, settings: Settings, keys: ChannelKeys, name: str,
 
     async def work(connection: Transaction) -> None:
         if used := await routes.of_channel(connection, name):
-            raise CommandError(f"Routes name the channel {name!r}: {', '.join(used)}; change them first.")
+            raise CommandError(
+                "Routes name the channel {name!r}: {used}; change them first.",
+                name=name,
+                used=", ".join(used),
+            )
         if not await store.remove_channel(connection, name):
             raise await _missing(connection, settings, name)
         await activity.record(connection, by, activity.words("channel", "remove", name))
@@ -208,7 +216,7 @@ async def remove(db: Database, settings: Settings, keys: ChannelKeys, name: str,
 
 def _check_weight(weight: int) -> None:
     if not 0 <= weight <= WEIGHT_MAX:
-        raise CommandError(f"The weight must be from 0 to {WEIGHT_MAX}.")
+        raise CommandError("The weight must be from 0 to {weight_max}.", weight_max=WEIGHT_MAX)
 
 
 def _yes_or_no(flag: bool | None) -> str | None:
@@ -226,12 +234,21 @@ async def _row(db: Queries, settings: Settings, name: str) -> ChannelRow:
 async def _missing(db: Queries, settings: Settings, name: str) -> CommandError:
     """The error for a channel that is not in the database."""
     if name in {channel.name for channel in from_settings(settings)}:
-        return CommandError(f"There is no channel {name!r} in the database; it comes from the settings.")
+        return CommandError(
+            "There is no channel {name!r} in the database; it comes from the settings.", name=name
+        )
     return no_channel(name, [row.name for row in (await store.load(db)).channels])
 
 
 def no_channel(name: str, known: list[str]) -> CommandError:
     """The error for a channel that is not among the `known` names."""
-    names = ", ".join(map(repr, known))
-    there = f"there is {names}" if len(known) == 1 else f"there are {names or 'none'}"
-    return CommandError(f"There is no channel {name!r}; {there}.")
+    if not known:
+        return CommandError("There is no channel {name!r}; there are none.", name=name)
+    one = len(known) == 1
+    return CommandError(
+        "There is no channel {name!r}; there is {known}."
+        if one
+        else "There is no channel {name!r}; there are {known}.",
+        name=name,
+        known=", ".join(map(repr, known)),
+    )

@@ -66,7 +66,11 @@ class ChannelKeys:
             file.commit()
         except OSError as error:
             file.abort()
-            raise CommandError(f"The key can't be stored in {self._folder}: {error.strerror}.") from None
+            raise CommandError(
+                "The key can't be stored in {folder}: {strerror}.",
+                folder=self._folder,
+                strerror=error.strerror,
+            ) from None
 
     def remove(self, channel: str) -> bool:
         """Removes the channel's key; False if there is none. Raises CommandError."""
@@ -76,7 +80,9 @@ class ChannelKeys:
             return False
         except OSError as error:
             raise CommandError(
-                f"The stored key of the channel {channel!r} can't be removed: {error.strerror}."
+                "The stored key of the channel {channel!r} can't be removed: {strerror}.",
+                channel=channel,
+                strerror=error.strerror,
             ) from None
         return True
 
@@ -88,12 +94,14 @@ def check(channel: str, key: str) -> None:
     """Raises CommandError for what can't be stored as the channel's key. The message doesn't have the key."""
     if not key or len(key) > KEY_MAX_CHARS or not key.isascii() or not key.isprintable() or " " in key:
         raise CommandError(
-            f"A key has 1 to {KEY_MAX_CHARS} printable ASCII characters and no space: it is sent in a header."
+            "A key has 1 to {key_max_chars} printable ASCII characters and no space: it is sent in a header.",
+            key_max_chars=KEY_MAX_CHARS,
         )
     if len(_file_name(channel)) > _NAME_MAX_BYTES:
         raise CommandError(
-            f"The name of the channel {channel!r} is too long for a file: give the channel a shorter one, or"
-            " set its key in an environment variable (--key-env)."
+            "The name of the channel {channel!r} is too long for a file: give the channel a"
+            " shorter one, or set its key in an environment variable (--key-env).",
+            channel=channel,
         )
 
 

@@ -105,7 +105,7 @@ async def listen(channels: Channels, config: Config, voice_id: str, text: str, p
                 failure = str(failed)
             else:
                 return
-    raise CommandError(f"The voice {voice_id!r} can't be heard: {failure}")
+    raise CommandError("The voice {voice_id!r} can't be heard: {failure}", voice_id=voice_id, failure=failure)
 
 
 def _ms_since(began: float) -> int:
@@ -113,7 +113,9 @@ def _ms_since(began: float) -> int:
 
 
 def _failed(channel: Channel, failure: Exception) -> CommandError:
-    return CommandError(f"The channel {channel.name!r} failed: {_reason(failure)}.")
+    return CommandError(
+        "The channel {name!r} failed: {failure}.", name=channel.name, failure=_reason(failure)
+    )
 
 
 def _reason(failure: Exception) -> str:

@@ -134,14 +134,14 @@ async def delete(
     """
     found = await store.by_voice_id(db, voice_id)
     if found is None or account_id not in (None, found.account_id):
-        raise CommandError(f"There is no cloned voice {voice_id!r}.")
+        raise CommandError("There is no cloned voice {voice_id!r}.", voice_id=voice_id)
     if found.preview:
         await asyncio.to_thread(audio.delete, found.preview)
 
     async def work(connection: Transaction) -> Deleted:
         deleted = await store.delete(connection, voice_id)
         if deleted is None:
-            raise CommandError(f"There is no cloned voice {voice_id!r}.")
+            raise CommandError("There is no cloned voice {voice_id!r}.", voice_id=voice_id)
         command = activity.words("voice", "delete", voice_id)
         await activity.record(connection, by, command, deleted.account_id)
         return deleted
@@ -190,21 +190,25 @@ def _checked(request: CloneRequest) -> str:
     """Validates the request and returns the transcript in one line. Raises CommandError."""
     if not request.consent_by:
         raise CommandError(
-            "A voice is cloned only with the consent of the person whose voice it is. To declare it, add"
-            f" --consent; this declaration is recorded: {CONSENT!r}"
+            "A voice is cloned only with the consent of the person whose voice it is. To"
+            " declare it, add --consent; this declaration is recorded: {consent!r}",
+            consent=CONSENT,
         )
     _check_line("The voice's name", request.name, NAME_MAX_CHARS)
     _check_line("The name of the person who consents", request.consent_by, CONSENT_BY_MAX_CHARS)
     if not _LANGUAGE.fullmatch(request.language):
         raise CommandError(
-            f"The language must be its code alone, such as zh, yue or en; it is {request.language!r}."
+            "The language must be its code alone, such as zh, yue or en; it is {language!r}.",
+            language=request.language,
         )
     transcript = " ".join(request.transcript.split())
     if not any(unicodedata.category(char)[0] in "LN" for char in transcript):
         raise CommandError("The transcript must be what is said in the sample; it has no letter or digit.")
     if len(transcript) > TRANSCRIPT_MAX_CHARS:
         raise CommandError(
-            f"The transcript may have {TRANSCRIPT_MAX_CHARS} characters; it has {len(transcript)}."
+            "The transcript may have {chars_max} characters; it has {chars}.",
+            chars_max=TRANSCRIPT_MAX_CHARS,
+            chars=len(transcript),
         )
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in transcript):
         raise CommandError("The transcript contains a control character.")
@@ -213,12 +217,16 @@ def _checked(request: CloneRequest) -> str:
 
 def _check_line(what: str, text: str, chars_max: int) -> None:
     if not text.strip() or len(text) > chars_max or not text.isprintable():
-        raise CommandError(f"{what} must be 1 to {chars_max} printable characters.")
+        raise CommandError(
+            "{what} must be 1 to {chars_max} printable characters.", what=what, chars_max=chars_max
+        )
 
 
 def _too_many(account: AccountRow) -> CommandError:
     return CommandError(
-        f"The account {account.name!r} has {CLONES_MAX} cloned voices, the maximum; delete one first."
+        "The account {name!r} has {clones_max} cloned voices, the maximum; delete one first.",
+        name=account.name,
+        clones_max=CLONES_MAX,
     )
 
 
@@ -229,7 +237,7 @@ async def _checked_sample(inspector: Inspector, source: Path, target: Path) -> S
     except SampleRefused as refusal:
         raise CommandError(str(refusal)) from None
     except EngineFailed as failure:
-        raise CommandError(f"The sample could not be checked: {failure}") from None
+        raise CommandError("The sample could not be checked: {failure}", failure=failure) from None
 
 
 def _new(
@@ -270,9 +278,11 @@ async def _queue(
             return None
         if mib_max and await storage.of_account(connection, account.id) > mib_max * MIB:
             raise CommandError(
-                f"The account {account.name!r} may store {mib_max} MiB of audio and samples"
-                " (account_storage_mib), and this sample would exceed that. Delete some of its voices,"
-                " keep audio for fewer days (audio_keep_days), or raise the quota."
+                "The account {name!r} may store {mib_max} MiB of audio and samples"
+                " (account_storage_mib), and this sample would exceed that. Delete some of its"
+                " voices, keep audio for fewer days (audio_keep_days), or raise the quota.",
+                name=account.name,
+                mib_max=mib_max,
             )
         await activity.record(connection, by, command, account.id)
         return await store.by_voice_id(connection, new.voice_id)

@@ -98,7 +98,7 @@ async def disable(db: Database, batch_id: int, *, by: Actor) -> None:
 
     async def work(connection: Transaction) -> None:
         if not await store.disable(connection, batch_id):
-            raise CommandError(f"There is no batch {batch_id}.")
+            raise CommandError("There is no batch {batch_id}.", batch_id=batch_id)
         await activity.record(connection, by, activity.words("code", "disable", batch_id))
 
     await db.transaction(work)
@@ -116,7 +116,8 @@ async def redeem(db: Database, account_name: str, code: str, *, by: Actor) -> Re
         wait_ms = await store.guesses_wait_ms(connection, account.id, GUESS_EVERY_MS, GUESSES_AT_ONCE)
         if wait_ms:
             raise CommandError(
-                f"The account has tried too many unknown codes; retry in {-(-wait_ms // 1000)} seconds."
+                "The account has tried too many unknown codes; retry in {seconds} seconds.",
+                seconds=-(-wait_ms // 1000),
             )
         found = await store.locked(connection, _hash(plain))
         if found is None:  # returned, since raising would roll back the count
@@ -146,7 +147,7 @@ async def _redeem(connection: Transaction, account_id: int, code_hash: bytes, co
     if not code.uses_left:
         raise CommandError("This code is used up.")
     if account.balance + code.units > accounts.UNITS_MAX:
-        raise CommandError(f"The balance may be {accounts.UNITS_MAX} units at most.")
+        raise CommandError("The balance may be {units_max} units at most.", units_max=accounts.UNITS_MAX)
     await store.use(connection, code_hash, account_id)
     memo = f"code of batch {code.batch_id}" + (f": {code.memo}" if code.memo else "")
     balance = await ledger.grant(connection, account_id, code.units, memo, EntryKind.REDEEM)
@@ -167,4 +168,4 @@ def _hash(code: str) -> bytes:
 
 def _check_whole(what: str, number: int, most: int) -> None:
     if not 1 <= number <= most:
-        raise CommandError(f"{what} must be a whole number from 1 to {most}.")
+        raise CommandError("{what} must be a whole number from 1 to {most}.", what=what, most=most)

@@ -192,7 +192,11 @@ def _parsed(config: Config) -> tuple[dict[str, Any], list[UnreadableSetting]]:
 def check_name(name: str) -> None:
     """Raises CommandError if there is no site setting of this name."""
     if name not in SETTINGS:
-        raise CommandError(f"There is no site setting {name!r}; there are {', '.join(SETTINGS)}.")
+        raise CommandError(
+            "There is no site setting {name!r}; there are {settings}.",
+            name=name,
+            settings=", ".join(SETTINGS),
+        )
 
 
 def check(name: str, value: str) -> None:
@@ -201,7 +205,9 @@ def check(name: str, value: str) -> None:
     try:
         SETTINGS[name].parse(value)
     except ValueError as error:
-        raise CommandError(f"{name}: {error}; it is {value[:_SHOWN_CHARS]!r}.") from None
+        raise CommandError(
+            "{name}: {error}; it is {value!r}.", name=name, error=error, value=value[:_SHOWN_CHARS]
+        ) from None
 
 
 async def change(db: Database, name: str, value: str, *, by: Actor) -> None:

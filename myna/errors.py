@@ -49,10 +49,13 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import ClassVar
 
+from myna import sentences
+from myna.sentences import SentenceError
+
 MODEL_SHOWN_CHARS = 100
 
 
-class MynaError(Exception):
+class MynaError(SentenceError):
     """An error response. The message says what to change and contains no secret. `code` is OpenAI's word for
     the error, below /openai/v1."""
 
@@ -60,10 +63,6 @@ class MynaError(Exception):
     type: ClassVar[str] = "server_error"
     code: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 class InvalidRequest(MynaError):
@@ -83,9 +82,8 @@ class RequestRefused(InvalidRequest):
     """Every channel refused the request itself, with `code` and `param` if the last one gave any."""
 
     def __init__(self, code: str | None, param: str | None) -> None:
-        why = f", with the code {code}" if code else ""
         where = f"{param}: " if param else ""
-        super().__init__(f"{where}the channel refused this request{why}; the units were refunded.")
+        super().__init__(sentences.REFUSED_CODE if code else sentences.REFUSED, where=where, code=code)
         self.code = code
 
 
@@ -95,7 +93,7 @@ class MethodNotAllowed(InvalidRequest):
     status = HTTPStatus.METHOD_NOT_ALLOWED
 
     def __init__(self, method: str, allow: str) -> None:
-        super().__init__(f"{method} isn't offered here; use {allow}.")
+        super().__init__("{method} isn't offered here; use {allow}.", method=method, allow=allow)
         self.headers = {"Allow": allow}
 
 
@@ -105,14 +103,18 @@ class BodyTooLarge(InvalidRequest):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"The body is over the limit of {limit_bytes} bytes; send a smaller one.")
+        super().__init__(
+            "The body is over the limit of {limit_bytes} bytes; send a smaller one.", limit_bytes=limit_bytes
+        )
 
 
 class BodyTooSlow(InvalidRequest):
     """The body didn't arrive completely in time; the connection is closed after the response."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"The body didn't arrive whole within {seconds:g} s; send it faster.")
+        super().__init__(
+            "The body didn't arrive whole within {seconds:g} s; send it faster.", seconds=seconds
+        )
 
 
 class RangeNotSatisfiable(InvalidRequest):
@@ -121,7 +123,9 @@ class RangeNotSatisfiable(InvalidRequest):
     status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"Range: the file has {size} bytes; ask for some of these, or for all of it.")
+        super().__init__(
+            "Range: the file has {size} bytes; ask for some of these, or for all of it.", size=size
+        )
         self.headers = {"Content-Range": f"bytes */{size}"}
 
 
@@ -131,10 +135,7 @@ class NodeTooOld(InvalidRequest):
     status = HTTPStatus.UPGRADE_REQUIRED
 
     def __init__(self, wanted: int) -> None:
-        super().__init__(
-            f"The node speaks another protocol than the site, which speaks {wanted}: install the same version"
-            " of Myna on both."
-        )
+        super().__init__(sentences.NODE_TOO_OLD, wanted=wanted)
         self.headers = {"Upgrade": f"myna-farm/{wanted}", "Connection": "upgrade"}
 
 
@@ -163,7 +164,9 @@ class InsufficientUnits(MynaError):
 
     def __init__(self, balance: int, units: int) -> None:
         super().__init__(
-            f"The account has {balance} units and this call costs {units}; ask the operator for more."
+            "The account has {balance} units and this call costs {units}; ask the operator for more.",
+            balance=balance,
+            units=units,
         )
 
 
@@ -175,8 +178,7 @@ class CapReached(MynaError):
 
     def __init__(self, *, used: int, units: int, period: str, renews_at: str, cost: int) -> None:
         super().__init__(
-            f"This API key has used {used} of the {units} units that its cap allows per {period}, and this"
-            f" call costs {cost}; the cap renews at {renews_at}. Use another key, or ask for a higher cap."
+            sentences.CAP_REACHED, used=used, units=units, period=period, renews_at=renews_at, cost=cost
         )
 
 
@@ -186,10 +188,7 @@ class StorageQuotaReached(MynaError):
     status, type, code = HTTPStatus.PAYMENT_REQUIRED, "insufficient_quota", "insufficient_quota"
 
     def __init__(self, stored_mib: int, mib_max: int) -> None:
-        super().__init__(
-            f"The account stores {stored_mib} MiB of audio and samples and may store {mib_max}; nothing was"
-            " charged. Ask the operator to delete cloned voices or old audio, or to raise this quota."
-        )
+        super().__init__(sentences.STORAGE_QUOTA_REACHED, stored_mib=stored_mib, mib_max=mib_max)
 
 
 class SpeechNotInScope(MynaError):
@@ -222,11 +221,8 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
     def __init__(self, model: str, why: str = "") -> None:
-        shown = model[:MODEL_SHOWN_CHARS]
-        super().__init__(
-            why
-            or f"model: there is no model {shown!r} that this API key can use here; list the models, and use"
-            " one of them."
+        super().__init__(why) if why else super().__init__(
+            sentences.NO_MODEL, model=model[:MODEL_SHOWN_CHARS]
         )
         self.model = model
 
@@ -246,8 +242,8 @@ class RateLimited(MynaError):
     status, type = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_error"
     code = "rate_limit_exceeded"
 
-    def __init__(self, message: str, headers: Mapping[str, str]) -> None:
-        super().__init__(message)
+    def __init__(self, sentence: str, headers: Mapping[str, str], **values: object) -> None:
+        super().__init__(sentence, **values)
         self.headers = MappingProxyType(dict(headers))
 
 
@@ -275,8 +271,12 @@ class StreamFailed(UpstreamFailed):
     setting `broken_stream`."""
 
     def __init__(self, why: str, *, kept: bool) -> None:
-        units = "charged" if kept else "refunded"
-        super().__init__(f"The answer is incomplete: {why}. The call was {units}.")
+        super().__init__(
+            "The answer is incomplete: {why}. The call was charged."
+            if kept
+            else "The answer is incomplete: {why}. The call was refunded.",
+            why=why,
+        )
 
 
 class StreamUnread(UpstreamFailed):
@@ -311,8 +311,8 @@ class Unavailable(MynaError):
     status, type = HTTPStatus.SERVICE_UNAVAILABLE, "service_unavailable"
     headers = MappingProxyType({"Retry-After": "0"})
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, sentence: str, retry_after_s: float | None = None, **values: object) -> None:
+        super().__init__(sentence, **values)
         if retry_after_s is not None:
             self.headers = MappingProxyType({"Retry-After": str(max(1, math.ceil(retry_after_s)))})
 
@@ -325,9 +325,9 @@ class DiskFull(Unavailable):
     """The disk has less free space than the reserve. Old audio is removed once a minute."""
 
     def __init__(
-        self, message: str = "The disk has no space for new audio; nothing was charged, try again later."
+        self, sentence: str = "The disk has no space for new audio; nothing was charged, try again later."
     ) -> None:
-        super().__init__(message, 60)
+        super().__init__(sentence, 60)
 
 
 class Overloaded(Unavailable):
@@ -335,10 +335,10 @@ class Overloaded(Unavailable):
 
     def __init__(
         self,
-        message: str = "The service is overloaded; nothing was charged, try again.",
+        sentence: str = "The service is overloaded; nothing was charged, try again.",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message, retry_after_s)
+        super().__init__(sentence, retry_after_s)
 
 
 class TextTooLong(Unavailable):
@@ -364,8 +364,10 @@ class ShuttingDown(Unavailable):
 class DatabaseUnavailable(Unavailable):
     """The database doesn't answer; nothing was started."""
 
-    def __init__(self, message: str = "The database is unavailable; nothing was charged, try again.") -> None:
-        super().__init__(message)
+    def __init__(
+        self, sentence: str = "The database is unavailable; nothing was charged, try again."
+    ) -> None:
+        super().__init__(sentence)
 
 
 class ReportTooSlow(Unavailable):
@@ -387,5 +389,5 @@ class ConfigError(Exception):
     """A setting is invalid. The process prints the message and exits with 2 before anything starts."""
 
 
-class CommandError(Exception):
+class CommandError(SentenceError):
     """A command failed. The process prints the message on stderr and exits with 1."""

@@ -91,7 +91,7 @@ def scopes_of(names: Iterable[str]) -> Scope:
     scopes = Scope(0)
     for name in names:
         if name != name.lower() or name.upper() not in Scope.__members__:
-            raise CommandError(f"There is no scope {name!r}; there are chat, tts and records.")
+            raise CommandError("There is no scope {name!r}; there are chat, tts and records.", name=name)
         scopes |= Scope[name.upper()]
     return scopes
 
@@ -136,7 +136,9 @@ async def verify(db: Queries, caller: UnverifiedCaller) -> store.KeySnapshot:
     if key.account_disabled_at:
         raise Unauthorized("The account of this API key is disabled; ask the operator.")
     if caller.scope & ~Scope(key.scopes):
-        raise ScopeMissing(f"This API key lacks the {caller.scope.names[0]} scope; use one that has it.")
+        raise ScopeMissing(
+            "This API key lacks the {names} scope; use one that has it.", names=caller.scope.names[0]
+        )
     caller.found()
     return found
 
@@ -209,7 +211,9 @@ async def roll(
             return Rolled(issued, old.expires_at // 1000)
         ((now,),) = await connection.fetch("SELECT now_ms()")
         if state(old, now) != "active":
-            raise CommandError(f"The key {key_id} is {state(old, now)}; issue a new one.")
+            raise CommandError(
+                "The key {key_id} is {what}; issue a new one.", key_id=key_id, what=state(old, now)
+            )
         issued = await _insert(connection, old.account_id, old.name, plain, await _terms_of(connection, old))
         expires_at = await store.expire(connection, key_id, grace_ms)
         await activity.record(connection, by, command, old.account_id)
@@ -309,7 +313,7 @@ async def _locked(connection: Transaction, key_id: int, account_id: int | None) 
     """The key, whose account is locked. Raises CommandError if there is none, or none of this account."""
     key = await store.locked(connection, key_id, account_id)
     if key is None:
-        raise CommandError(f"There is no key {key_id}.")
+        raise CommandError("There is no key {key_id}.", key_id=key_id)
     return key
 
 
@@ -389,4 +393,6 @@ async def _insert(connection: Transaction, account_id: int, name: str, plain: st
 
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise CommandError(f"A key needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+        raise CommandError(
+            "A key needs a name of 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
+        )

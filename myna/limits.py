@@ -32,6 +32,25 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,12}")
 Given = Mapping[str, int | None]
 """New values by the names of the limits: None for the site's, 0 for none."""
 NO_CHANGE: Given = {}
+_KEY = "This API key"
+_ACCOUNT = "The account of this API key"
+_OPEN = " has {used} calls open and may have {limit}; nothing was charged, try again when one has ended."
+_MINUTE = (
+    " has made the {limit} calls that it may make in a minute; nothing was charged, try again in {wait_s} s."
+)
+_DAY = (
+    " has used {used} of the {limit} units that it may use in 24 hours, and this call costs {units};"
+    " nothing was charged, try again in {span}."
+)
+SENTENCES = {
+    (RefusalReason.CONCURRENT, True): _KEY + _OPEN,
+    (RefusalReason.CONCURRENT, False): _ACCOUNT + _OPEN,
+    (RefusalReason.RPM, True): _KEY + _MINUTE,
+    (RefusalReason.RPM, False): _ACCOUNT + _MINUTE,
+    (RefusalReason.UNITS_PER_DAY, True): _KEY + _DAY,
+    (RefusalReason.UNITS_PER_DAY, False): _ACCOUNT + _DAY,
+}
+"""Why a charge was refused, by the limit and whether it is the key's."""
 
 
 def defaults_of(settings: SiteSettings) -> DefaultLimits | None:
@@ -84,27 +103,24 @@ def error_of(refused: ChargeRefused, units: int) -> RateLimited:
     reached = refused.limit
     if reached is None:
         raise AssertionError(f"{refused.why} without a limit")
-    whose = "This API key" if reached.of_key else "The account of this API key"
-    if refused.why is RefusalReason.CONCURRENT:
-        message = (
-            f"{whose} has {reached.used} calls open and may have {reached.limit}; nothing was charged, try"
-            " again when one has ended."
-        )
-        return RateLimited(message, {"Retry-After": str(CONCURRENT_RETRY_S)})
+    sentence = SENTENCES[refused.why, reached.of_key]
     wait_s = max(1, math.ceil(reached.reset_ms / 1000))
     headers = {"Retry-After": str(wait_s)}
-    if refused.why is RefusalReason.RPM:
-        rate = Rate(limit=reached.limit, remaining=0, reset_ms=reached.reset_ms)
-        message = (
-            f"{whose} has made the {reached.limit} calls that it may make in a minute; nothing was charged,"
-            f" try again in {wait_s} s."
-        )
-        return RateLimited(message, headers | rate_headers(rate))
-    message = (
-        f"{whose} has used {reached.used} of the {reached.limit} units that it may use in 24 hours, and this"
-        f" call costs {units}; nothing was charged, try again in {_span(reached.reset_ms)}."
+    if refused.why is RefusalReason.CONCURRENT:
+        headers = {"Retry-After": str(CONCURRENT_RETRY_S)}
+    elif refused.why is RefusalReason.RPM:
+        headers |= rate_headers(Rate(limit=reached.limit, remaining=0, reset_ms=reached.reset_ms))
+    else:
+        headers["x-should-retry"] = "false"
+    return RateLimited(
+        sentence,
+        headers,
+        used=reached.used,
+        limit=reached.limit,
+        units=units,
+        wait_s=wait_s,
+        span=_span(reached.reset_ms),
     )
-    return RateLimited(message, headers | {"x-should-retry": "false"})
 
 
 def rate_headers(rate: Rate) -> dict[str, str]:
@@ -130,7 +146,13 @@ def _parsed(name: str, text: str) -> int | None:
         return 0 if text == NONE else None
     if not _NUMBER.fullmatch(text) or int(text) > MOST:
         option = "--" + name.replace("_", "-")
-        raise CommandError(f"{option}: must be a whole number from 1 to {MOST}, {NONE} or {DEFAULT}.")
+        raise CommandError(
+            "{option}: must be a whole number from 1 to {most}, {none} or {default}.",
+            option=option,
+            most=MOST,
+            none=NONE,
+            default=DEFAULT,
+        )
     return int(text)
 
 

@@ -66,7 +66,7 @@ class ModelFetching:
     def start(self, name: str) -> None:
         """Starts `myna models get`. Raises CommandError if a command works on the model already."""
         if self.state(name).running:
-            raise CommandError(f"A command works on {name} already.")
+            raise CommandError("A command works on {name} already.", name=name)
         file = self._progress_file(name)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)
@@ -80,14 +80,14 @@ class ModelFetching:
     def remove(self, name: str) -> None:
         """Runs `myna models remove`. Raises CommandError."""
         if self.state(name).running:
-            raise CommandError(f"A command works on {name} already.")
+            raise CommandError("A command works on {name} already.", name=name)
         try:
             ended = subprocess.run(  # noqa: S603  likewise
                 self._command("remove", name), env=self._environ, stdin=subprocess.DEVNULL, check=False,
                 capture_output=True, timeout=REMOVE_MAX_S,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise CommandError(f"{name} was not removed in time.") from None
+            raise CommandError("{name} was not removed in time.", name=name) from None
         if ended.returncode:
             lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["It was not removed."]
             raise CommandError(lines[-1].removeprefix("myna: "))
@@ -119,7 +119,9 @@ async def record(db: Database, action: str, name: str, *, by: Actor) -> None:
 
 def _published(name: str) -> Model:
     if name not in MODELS:
-        raise CommandError(f"There is no model {name!r} to fetch; there is: {', '.join(MODELS)}.")
+        raise CommandError(
+            "There is no model {name!r} to fetch; there is: {models}.", name=name, models=", ".join(MODELS)
+        )
     return MODELS[name]
 
 

@@ -22,10 +22,12 @@ async def delete(
     """
     wanted = sorted(set(task_ids))
     if not 1 <= len(wanted) <= AT_ONCE_MAX:
-        raise CommandError(f"Name 1 to {AT_ONCE_MAX} records.")
+        raise CommandError("Name 1 to {at_once_max} records.", at_once_max=AT_ONCE_MAX)
     found = await store.deletable(db, account.id, wanted)
     if missing := [task_id for task_id in wanted if task_id not in found]:
-        raise CommandError(f"{account.name!r} has no finished record {missing[0]}.")
+        raise CommandError(
+            "{name!r} has no finished record {missing}.", name=account.name, missing=missing[0]
+        )
     # The files first: if the process dies in between, the records are still there and can be deleted again.
     await asyncio.to_thread(_delete_files, audio, [name for name in found.values() if name])
 

@@ -151,7 +151,9 @@ async def usage_by_hour(db: Database, account_id: int, start_ms: int, end_ms: in
     """The account's usage by hour, key and kind, in the hours that begin from `start_ms` on and before
     `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
     if end_ms - start_ms > HOURS_MAX_DAYS * DAY_MS:
-        raise CommandError(f"A report by the hour has at most {HOURS_MAX_DAYS} days.")
+        raise CommandError(
+            "A report by the hour has at most {hours_max_days} days.", hours_max_days=HOURS_MAX_DAYS
+        )
     rows = await db.read(lambda connection: store.hours(connection, account_id, start_ms, end_ms))
     return [_key_usage(row, row.at) for row in rows]
 
@@ -160,7 +162,7 @@ async def usage_by_day(db: Database, account_id: int, first_day: int, last_day: 
     """The account's usage by day, key and kind, from `first_day` to `last_day`, oldest first. Raises
     CommandError for more than DAYS_MAX days."""
     if last_day - first_day >= DAYS_MAX:
-        raise CommandError(f"A report by the day has at most {DAYS_MAX} days.")
+        raise CommandError("A report by the day has at most {days_max} days.", days_max=DAYS_MAX)
     return await db.read(lambda connection: _days(connection, account_id, first_day, last_day))
 
 
@@ -267,7 +269,10 @@ async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]
     """The site's calls by hour, channel and kind, in the hours that begin from `start_ms` on and before
     `end_ms`, oldest first. Raises CommandError for more than SITE_HOURS_MAX_DAYS."""
     if end_ms - start_ms > SITE_HOURS_MAX_DAYS * DAY_MS:
-        raise CommandError(f"A report on the site has at most {SITE_HOURS_MAX_DAYS} days.")
+        raise CommandError(
+            "A report on the site has at most {site_hours_max_days} days.",
+            site_hours_max_days=SITE_HOURS_MAX_DAYS,
+        )
     rows = await db.read(lambda connection: store.site_hours(connection, start_ms, end_ms))
     found: dict[tuple[int, str, int], SiteHour] = {}
     for row in rows:
@@ -385,5 +390,5 @@ def _place_of(text: str) -> Place:
     except ValueError:
         place = -1, b"", 0
     if not 0 <= place[0] <= store.LAST_PLACE[0] or not 0 <= place[2] <= store.LAST_PLACE[2]:
-        raise InvalidRequest(f"before: this isn't an entry of the ledger: {text[:80]!r}")
+        raise InvalidRequest("before: this isn't an entry of the ledger: {text!r}", text=text[:80])
     return place

@@ -39,7 +39,7 @@ async def add(db: Database, settings: Settings, route: Route, *, by: Actor) -> N
 
     async def work(connection: Transaction) -> None:
         if route.name in {row.name for row in await store.load(connection)}:
-            raise CommandError(f"There already is a route {route.name!r}.")
+            raise CommandError("There already is a route {name!r}.", name=route.name)
         await _put(connection, settings, route)
         await activity.record(connection, by, command)
 
@@ -108,7 +108,9 @@ async def _of_name(db: Queries, name: str) -> Route:
         if row.name == name:
             return of_row(row)
     names = ", ".join(repr(row.name) for row in known)
-    raise CommandError(f"There is no route {name!r} of yours; there are {names or 'none'}.")
+    raise CommandError(
+        "There is no route {name!r} of yours; there are {known}.", name=name, known=names or "none"
+    )
 
 
 async def _check_channels(db: Queries, settings: Settings, kind: RouteKind, names: Sequence[str]) -> None:
@@ -117,9 +119,13 @@ async def _check_channels(db: Queries, settings: Settings, kind: RouteKind, name
     known = {one.name: one.kind for one in from_settings(settings)} | {row.name: row.kind for row in rows}
     for name in names:
         if name not in known:
-            raise CommandError(f"There is no channel {name!r}: see 'myna channel list'.")
+            raise CommandError("There is no channel {name!r}: see 'myna channel list'.", name=name)
         if known[name] != kind.channel_kind:
             raise CommandError(
-                f"The channel {name!r} is for {known[name]}; a route of the kind {kind} needs channels for"
-                f" {kind.channel_kind}."
+                "The channel {name!r} is for {known}; a route of the kind {kind} needs channels"
+                " for {channel_kind}.",
+                name=name,
+                known=known[name],
+                kind=kind,
+                channel_kind=kind.channel_kind,
             )

@@ -110,14 +110,18 @@ def check(route: Route) -> None:
     """Raises CommandError if the operator can't have this route."""
     if not _NAME.fullmatch(route.name):
         raise CommandError(
-            f"A route needs a name of 1 to {NAME_MAX_CHARS} ASCII characters without spaces; it may end in *."
+            "A route needs a name of 1 to {name_max_chars} ASCII characters without spaces; it may end in *.",
+            name_max_chars=NAME_MAX_CHARS,
         )
     if route.name in _RESERVED:
-        raise CommandError(f"{route.name} is built in; choose another name.")
+        raise CommandError("{name} is built in; choose another name.", name=route.name)
     if len(route.upstream_model) > NAME_MAX_CHARS or not route.upstream_model.isprintable():
-        raise CommandError(f"--upstream-model: must be at most {NAME_MAX_CHARS} printable characters.")
+        raise CommandError(
+            "--upstream-model: must be at most {name_max_chars} printable characters.",
+            name_max_chars=NAME_MAX_CHARS,
+        )
     if not 0 <= route.units <= UNITS_MAX:
-        raise CommandError(f"--units: must be a whole number from 0 to {UNITS_MAX}.")
+        raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
     if route.intent and route.kind is not RouteKind.CHAT:
         raise CommandError("--intent: only chat has instructions to speak.")
 
@@ -127,7 +131,9 @@ async def check_known(db: Queries, names: Iterable[str]) -> None:
     known = [*BUILT_IN, *(row.name for row in await store.load(db))]
     for name in names:
         if name not in known:
-            raise CommandError(f"There is no route {name!r}; there are {', '.join(known)}.")
+            raise CommandError(
+                "There is no route {name!r}; there are {known}.", name=name, known=", ".join(known)
+            )
 
 
 def _built_in(settings: SiteSettings) -> dict[str, Route]:

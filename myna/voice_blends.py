@@ -33,7 +33,7 @@ async def blend(
     try:
         parts = parts_of(recipe)
     except ValueError as error:
-        raise CommandError(f"The recipe {recipe!r}: {error}.") from None
+        raise CommandError("The recipe {recipe!r}: {error}.", recipe=recipe, error=error) from None
     config = await config_store.load(db)
     speaking = channels.speech(config)
     _check_unused(voice_id, speaking, config)
@@ -50,7 +50,9 @@ async def blend(
         if not await store.blend(connection, row):
             return
         if await store.count_blends(connection) > BLENDS_MAX:
-            raise CommandError(f"There are {BLENDS_MAX} blends, the maximum; delete one first.")
+            raise CommandError(
+                "There are {blends_max} blends, the maximum; delete one first.", blends_max=BLENDS_MAX
+            )
         command = activity.words("voice", "blend", voice_id, recipe, name=name or None)
         await activity.record(connection, by, command)
 
@@ -63,7 +65,7 @@ async def delete(db: Database, voice_id: str, *, by: Actor) -> None:
 
     async def work(connection: Transaction) -> None:
         if not await store.delete_blend(connection, voice_id):
-            raise CommandError(f"There is no blend or cloned voice {voice_id!r}.")
+            raise CommandError("There is no blend or cloned voice {voice_id!r}.", voice_id=voice_id)
         await activity.record(connection, by, activity.words("voice", "delete", voice_id))
 
     await db.transaction(work)
@@ -74,17 +76,23 @@ def _check_id(voice_id: str) -> None:
         msgspec.convert(voice_id, VoiceId)
     except msgspec.ValidationError:
         raise CommandError(
-            "The id of a voice has 1 to 100 letters, digits, dots, hyphens and underscores, begins with a"
-            f" letter or digit, and not with {CLONE_PREFIX}; it is {voice_id!r}."
+            "The id of a voice has 1 to 100 letters, digits, dots, hyphens and underscores,"
+            " begins with a letter or digit, and not with {clone_prefix}; it is {voice_id!r}.",
+            clone_prefix=CLONE_PREFIX,
+            voice_id=voice_id,
         ) from None
 
 
 def _check_unused(voice_id: str, speaking: list[SpeechChannel], config: Config) -> None:
     for channel in speaking:
         if any(voice.voice_id == voice_id for voice in channel.voices) and voice_id not in channel.recipes:
-            raise CommandError(f"The channel {channel.name!r} has a voice {voice_id!r}; choose another id.")
+            raise CommandError(
+                "The channel {name!r} has a voice {voice_id!r}; choose another id.",
+                name=channel.name,
+                voice_id=voice_id,
+            )
     if any(row.voice_id == voice_id for row in config.node_voices):
-        raise CommandError(f"A compute node has a voice {voice_id!r}; choose another id.")
+        raise CommandError("A compute node has a voice {voice_id!r}; choose another id.", voice_id=voice_id)
 
 
 def _voices_of(parts: tuple[BlendPart, ...], speaking: list[SpeechChannel]) -> list[EngineVoice]:
@@ -100,4 +108,8 @@ def _voices_of(parts: tuple[BlendPart, ...], speaking: list[SpeechChannel]) -> l
             return [own[part.voice_id] for part in parts]
     own_ids = {voice.voice_id for voice in blending[0].engine.voices}
     missing = next(part.voice_id for part in parts if part.voice_id not in own_ids)
-    raise CommandError(f"The channel {blending[0].name!r} has no voice {missing!r}; see 'myna voice list'.")
+    raise CommandError(
+        "The channel {name!r} has no voice {missing!r}; see 'myna voice list'.",
+        name=blending[0].name,
+        missing=missing,
+    )

@@ -40,7 +40,9 @@ def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverr
 def check_name(name: str) -> None:
     """Raises CommandError if a public voice can't have this name."""
     if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise CommandError(f"A voice's name has 1 to {NAME_MAX_CHARS} printable characters.")
+        raise CommandError(
+            "A voice's name has 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
+        )
 
 
 async def list_public(db: Queries, channels: Channels) -> list[PublicVoice]:
@@ -110,7 +112,7 @@ async def _change(
     known |= (await config_store.load(db)).overrides.keys()
     for voice_id in voice_ids:
         if voice_id not in known:
-            raise CommandError(f"There is no public voice {voice_id!r}.")
+            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
     await db.transaction(work)
 
 

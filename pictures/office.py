@@ -24,14 +24,14 @@ from tests.rig.waiting import free_port, wait_until
 OUT = Path(__file__).parents[1] / "docs" / "office"
 PAGES = {
     "home": "", "keys": "/keys", "new-key": "/keys/new", "try": "/try",
-    "voices": "/voices", "clone": "/voices/new", "records": "/records", "usage": "/usage",
+    "key": "/keys/1", "voices": "/voices", "clone": "/voices/new", "records": "/records", "usage": "/usage",
     "ledger": "/ledger", "me": "/me",
     "accounts": "/site/accounts", "codes": "/site/codes", "channels": "/site/channels",
     "nodes": "/site/nodes",
     "public-voices": "/site/voices", "models": "/site/models", "calls": "/site/calls?q=ann",
     "settings": "/site/settings", "health": "/site/health", "activity": "/site/activity",
 }  # fmt: skip
-NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys"}
+NARROW = {"usage-narrow": "/usage", "keys-narrow": "/keys", "key-narrow": "/keys/1"}
 PASSWORD = "a picture of seven quiet birds"  # noqa: S105  of a service that ends
 TEXTS = (
     "Good morning, and welcome to Myna.",
@@ -100,6 +100,8 @@ def fill(site: Site) -> str:
     scopes = ("--scope", "chat", "--scope", "tts")
     laptop = site.cli("key", "issue", "ann", "--name", "laptop", *scopes)["key"]
     batch = site.cli("key", "issue", "ann", "--name", "nightly batch", *scopes)["key"]
+    limits = ("--rpm", "600", "--concurrent", "8", "--units-per-day", "500")
+    site.cli("key", "limit", "1", *limits)
     hello = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
     for number in range(40):
         site.post("/chat/completions", laptop if number % 3 else batch, hello)

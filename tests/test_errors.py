@@ -103,7 +103,7 @@ def drawn() -> list[tuple[str, str, int | None, str | None]]:
         depth = len(match[1]) // 4
         above[depth:] = [match[2]]
         status = int(match[3]) if match[3] else None
-        found.append((match[2], above[depth - 1] if depth else "Exception", status, match[4]))
+        found.append((match[2], above[depth - 1] if depth else "SentenceError", status, match[4]))
     return found
 
 

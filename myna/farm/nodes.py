@@ -86,15 +86,19 @@ class Nodes:
         Raises CommandError.
         """
         if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
-            raise CommandError(f"A node needs a name of 1 to {NAME_MAX_CHARS} printable characters.")
+            raise CommandError(
+                "A node needs a name of 1 to {name_max_chars} printable characters.",
+                name_max_chars=NAME_MAX_CHARS,
+            )
         token = TOKEN_PREFIX + secrets.token_hex(20)
 
         async def work(connection: Transaction) -> int:
             until = await store.invite(connection, name, _hash(token.encode()), TOKEN_LIFE_MS, again)
             if until is None:
                 raise CommandError(
-                    f"The node {name!r} has joined already; 'myna node enroll NAME --again' makes a token"
-                    " that replaces its credential when it is used."
+                    "The node {name!r} has joined already; 'myna node enroll NAME --again' makes a"
+                    " token that replaces its credential when it is used.",
+                    name=name,
                 )
             await activity.record(connection, by, activity.words("node", "enroll", name, again=again))
             return until
@@ -183,7 +187,7 @@ class Nodes:
             else:
                 found = await store.set_state(connection, name, change)
             if not found:
-                raise CommandError(f"There is no node {name!r}.")
+                raise CommandError("There is no node {name!r}.", name=name)
             await activity.record(connection, by, activity.words("node", change, name))
 
         await self._db.transaction(work)

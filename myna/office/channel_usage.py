@@ -89,7 +89,10 @@ def _end(bucket: int) -> int:
 
 
 def _label(bucket: int) -> str:
-    return f"{duration(_end(bucket - 1) + 1 if bucket else 0)} – {duration(_end(bucket))}"
+    if bucket == 0:
+        return "< 1 ms"
+    start, end = _end(bucket - 1) + 1, _end(bucket)
+    return duration(start) if start == end else f"{duration(start)} – {duration(end)}"
 
 
 async def strips(visit: Visit) -> dict[str, Strip]:

@@ -119,7 +119,7 @@ class Office:
             try:
                 await self._verify(visit, plain)
             except SignInRefused as refused:
-                error = str(refused)
+                error = visit.said(refused)
             else:
                 return await _handler(page.submit)(visit)
         fields = [
@@ -161,7 +161,11 @@ class Office:
             return Streamed()
         headers = error.headers if isinstance(error, MynaError) else {}
         response = visit.page(
-            "error.html", status=status, message=str(error), request_id=logs.request_id.get(), number=status
+            "error.html",
+            status=status,
+            message=visit.said(error),
+            request_id=logs.request_id.get(),
+            number=status,
         )
         response.headers.update(headers)
         return response

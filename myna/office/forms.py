@@ -39,7 +39,7 @@ async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
     except TimeoutError:
         raise BodyTooSlow(timeout_s) from None
     except MultiPartException as error:
-        raise InvalidRequest(f"The form can't be read: {error.message}") from None
+        raise InvalidRequest("The form can't be read: {why}", why=error.message) from None
 
 
 def convert(form: FormData, kind: type[F]) -> F:
@@ -56,7 +56,7 @@ def convert(form: FormData, kind: type[F]) -> F:
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(_sentence(str(error))) from None
+        raise _refused(str(error)) from None
 
 
 def upload(form: FormData, name: str) -> UploadFile | None:
@@ -65,7 +65,9 @@ def upload(form: FormData, name: str) -> UploadFile | None:
     return found if isinstance(found, UploadFile) and found.filename else None
 
 
-def _sentence(error: str) -> str:
-    what, _, where = error.partition(" - at `$.")
+def _refused(error: str) -> InvalidRequest:
+    why, _, where = error.partition(" - at `$.")
     field = where.rstrip("`").replace("_", " ")
-    return f"{field.capitalize()}: {what[0].lower()}{what[1:]}." if field else f"{what}."
+    if not field:
+        return InvalidRequest("{why}.", why=why)
+    return InvalidRequest("{field}: {why}.", field=field.capitalize(), why=f"{why[0].lower()}{why[1:]}")

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from myna.office import messages
 from myna.office.messages import N_
+from myna.sentences import SentenceError
 
 _FOLDER = Path(__file__).parent
 STATIC = {path.name: path.read_bytes() for path in sorted((_FOLDER / "static").iterdir()) if path.is_file()}
@@ -61,6 +62,17 @@ class Renderer:
     def text(self, message: str) -> str:
         """The message in this language."""
         return self._messages.get(message, message)
+
+    def said(self, error: SentenceError) -> str:
+        """The sentence of an error in this language, with the errors and the phrase among its values."""
+        sentence = self.text(error.sentence)
+        values = {name: self._said_value(name, value) for name, value in error.values.items()}
+        return sentence.format(**values) if values else sentence
+
+    def _said_value(self, name: str, value: object) -> object:
+        if isinstance(value, SentenceError):
+            return self.said(value)
+        return self.text(value) if name == "what" and isinstance(value, str) else value
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
         """The HTML of a template."""

@@ -84,7 +84,7 @@ async def run(visit: Visit, scope: Scope, once: str, body: bytes, work: Work) ->
         result = await work(UnverifiedCaller(key_hash, scope, idempotency_key), visit.disconnected)
         answer = result.encode() if isinstance(result, str) else result
     except MynaError as failure:
-        error, status = str(failure), int(failure.status)
+        error, status = visit.said(failure), int(failure.status)
         details.error_type, details.message = failure.type, failure.message
     except CommitInDoubt:
         error, status, in_doubt = visit.text(IN_DOUBT), 500, True

@@ -21,6 +21,7 @@ from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
 from myna.office.render import Renderer, date
 from myna.office.web_security import NOTICE_COOKIE, Cookies
+from myna.sentences import SentenceError
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries
 from myna.store.queries.accounts import AccountRow
@@ -135,7 +136,7 @@ class Visit:
         """An id of the query; above every id without one. Raises InvalidRequest."""
         text = self.parameter(name) or str(PAST_ALL)
         if not text.isascii() or not text.isdecimal() or int(text[:20]) > PAST_ALL:
-            raise InvalidRequest(f"{name}: must be an id of the list.")
+            raise InvalidRequest("{name}: must be an id of the list.", name=name)
         return int(text)
 
     def call_id(self) -> bytes:
@@ -152,6 +153,10 @@ class Visit:
     def text(self, message: str) -> str:
         """The message in the language of the page."""
         return self.renderer.text(message)
+
+    def said(self, error: SentenceError) -> str:
+        """The sentence of an error in the language of the page."""
+        return self.renderer.said(error)
 
     def page(self, template: str, *, status: int = 200, **context: object) -> Response:
         """The page of a template. Each has `account`, `session`, `path`, `zone` and `notice`."""

@@ -69,7 +69,9 @@ def check_same_origin(request: Request, public_url: str) -> None:
     if origin is None:
         raise Forbidden("Your browser did not say which site the form is from, so it was not accepted.")
     if origin != public_url and urlsplit(origin).netloc != request.headers.get("host"):
-        raise Forbidden(f"The form came from {origin[:100]}. Open the page here and send it again.")
+        raise Forbidden(
+            "The form came from {origin}. Open the page here and send it again.", origin=origin[:100]
+        )
 
 
 def security_headers(https: bool) -> dict[str, str]:

@@ -160,11 +160,15 @@ async def _locked(connection: Transaction, purpose: Purpose, account_id: int) ->
         raise CommandError("There is no such account.")
     name = found.account.name
     if found.account.disabled_at:
-        raise CommandError(f"The account {name!r} is disabled; enable it first.")
+        raise CommandError("The account {name!r} is disabled; enable it first.", name=name)
     if purpose is Purpose.INVITE and found.hash:
-        raise CommandError(f"{name!r} has a password already; 'myna account reset' makes a link for another.")
+        raise CommandError(
+            "{name!r} has a password already; 'myna account reset' makes a link for another.", name=name
+        )
     if purpose is Purpose.RESET and not found.hash:
-        raise CommandError(f"{name!r} has no password yet; 'myna account invite' makes a link for the first.")
+        raise CommandError(
+            "{name!r} has no password yet; 'myna account invite' makes a link for the first.", name=name
+        )
     return found.account
 
 
@@ -173,7 +177,7 @@ async def _first_operator(connection: Transaction, new: AccountRow | NewAccount)
         raise CommandError(NOT_VALID)
     account_id = await account_store.insert(connection, new.name, new.email, operator=True)
     if account_id is None:
-        raise CommandError(f"There already is an account {new.name!r}.")
+        raise CommandError("There already is an account {name!r}.", name=new.name)
     return account_id
 
 

@@ -79,9 +79,9 @@ _zxcvbn_lock = Lock()
 async def check(plain: str, *, name: str, email: str) -> None:
     """Checks a new password for the account of this name. Raises CommandError with what to change."""
     if len(plain) < CHARS_MIN:
-        raise CommandError(f"A password has at least {CHARS_MIN} characters.")
+        raise CommandError("A password has at least {chars_min} characters.", chars_min=CHARS_MIN)
     if len(plain) > CHARS_MAX:
-        raise CommandError(f"A password has at most {CHARS_MAX} characters.")
+        raise CommandError("A password has at most {chars_max} characters.", chars_max=CHARS_MAX)
     own = {word.casefold() for word in (name, email, email.partition("@")[0]) if word}
     if plain.casefold() in own:
         raise CommandError("The name and the e-mail address are no passwords; choose another one.")

@@ -35,7 +35,9 @@ async def change(db: Database, account: AccountRow, changes: Changes, by: Actor)
     if changes.language is not None and changes.language not in LANGUAGES:
         raise CommandError("The language is zh, en, or empty for that of the browser.")
     if changes.low_balance is not None and not 0 <= changes.low_balance <= LOW_BALANCE_MAX:
-        raise CommandError(f"A low balance is a whole number from 0 to {LOW_BALANCE_MAX}.")
+        raise CommandError(
+            "A low balance is a whole number from 0 to {low_balance_max}.", low_balance_max=LOW_BALANCE_MAX
+        )
 
     async def work(connection: Transaction) -> Preferences:
         await accounts.lock(connection, account.id)

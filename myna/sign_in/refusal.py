@@ -13,8 +13,8 @@ WRONG_CODE = "The code is wrong or was used already."
 class SignInRefused(CommandError):
     """The sign-in is refused. `retry_after_s` is 0 unless the reason is that there were too many attempts."""
 
-    def __init__(self, message: str = WRONG, retry_after_s: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, sentence: str = WRONG, retry_after_s: int = 0, **values: object) -> None:
+        super().__init__(sentence, **values)
         self.retry_after_s = retry_after_s
 
 
@@ -23,5 +23,10 @@ class TooManyAttempts(SignInRefused):
 
     def __init__(self, wait_ms: int) -> None:
         seconds = max(1, math.ceil(wait_ms / 1000))
-        unit = "second" if seconds == 1 else "seconds"
-        super().__init__(f"There were too many attempts; try again in {seconds} {unit}.", seconds)
+        super().__init__(
+            "There were too many attempts; try again in {seconds} second."
+            if seconds == 1
+            else "There were too many attempts; try again in {seconds} seconds.",
+            seconds,
+            seconds=seconds,
+        )

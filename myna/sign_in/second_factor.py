@@ -146,7 +146,7 @@ async def remove(db: Database, account: AccountRow, by: Actor) -> None:
     async def work(connection: Transaction) -> None:
         await accounts.lock(connection, account.id)
         if not await store.remove(connection, account.id):
-            raise CommandError(f"{account.name!r} has no second factor.")
+            raise CommandError("{name!r} has no second factor.", name=account.name)
         await activity.record(connection, by, [*_command(account), "--remove"], account.id)
 
     await db.transaction(work)

@@ -9,13 +9,15 @@ from pathlib import Path
 import jinja2
 
 from myna.office import messages
+from myna.store.queries import audit
+from tests.office import error_sentences
 
 OFFICE = Path(messages.__file__).parents[1]
 TEMPLATES = sorted((OFFICE / "templates").rglob("*.html"))
 
 
 def used() -> set[str]:
-    """The texts of all templates and pages."""
+    """The texts of all templates and pages, the sentences of errors and the rules of the audit."""
     environment = jinja2.Environment(extensions=["jinja2.ext.i18n"], trim_blocks=True, lstrip_blocks=True)  # noqa: S701  it renders nothing
     texts: set[str] = set()
     for path in TEMPLATES:
@@ -25,7 +27,7 @@ def used() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
                 texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    return texts
+    return texts | error_sentences.sentences() | set(audit.RULES)
 
 
 def _name(function: ast.expr) -> str:
@@ -46,6 +48,6 @@ def test_a_text_is_translated_in_one_file() -> None:
 
 
 def test_a_translation_has_the_placeholders_of_its_text() -> None:
-    placeholders = re.compile(r"%\(\w+\)s|\{\w+\}")
+    placeholders = re.compile(r"%\(\w+\)s|\{\w+(?:!r|:g)?\}")
     for text, translated in messages.read("zh").items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text

@@ -64,6 +64,7 @@ def check(page: Page, url: str) -> list[str]:
     assert answer
     if answer.status != 200:
         return [f"{url}: status {answer.status}"]
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     found = Axe().run(page).response["violations"]
     faults = [
         f"{url}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS

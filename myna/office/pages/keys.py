@@ -170,7 +170,7 @@ async def rename(visit: Visit) -> Response:
     try:
         await keys.rename(visit.db, key.id, name, by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_one(visit, name, error=str(error))
+        return await show_one(visit, name, error=visit.said(error))
     return visit.redirect(f"/keys/{key.id}", visit.text("The key is renamed."))
 
 
@@ -181,7 +181,7 @@ async def set_cap(visit: Visit) -> Response:
     try:
         await keys.set_cap(visit.db, key.id, form.cap(), by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_one(visit, cap_form=form, error=str(error))
+        return await show_one(visit, cap_form=form, error=visit.said(error))
     return visit.redirect(
         f"/keys/{key.id}", visit.text(N_("The cap is set.") if form.text else N_("The key has no cap now."))
     )
@@ -197,7 +197,7 @@ async def set_limits(visit: Visit) -> Response:
             await keys.set_routes(visit.db, key.id, form.route or None, by=visit.actor, account_id=account_id)
         await keys.set_limits(visit.db, key.id, limits, by=visit.actor, account_id=account_id)
     except CommandError as error:
-        return await show_one(visit, limit_form=form, error=str(error))
+        return await show_one(visit, limit_form=form, error=visit.said(error))
     return visit.redirect(f"/keys/{key.id}", visit.text("The limits are set."))
 
 
@@ -215,7 +215,7 @@ async def roll(visit: Visit) -> Response:
             once=form.once,
         )
     except CommandError as error:
-        return await show_one(visit, error=str(error))
+        return await show_one(visit, error=visit.said(error))
     return await made(visit, rolled.issued, old=key, old_expires_at=rolled.old_expires_at)
 
 
@@ -235,7 +235,7 @@ async def revoke(visit: Visit) -> Response:
     try:
         await keys.revoke(visit.db, key.id, by=visit.actor, account_id=visit.account.id)
     except CommandError as error:
-        return await show_revoke(visit, str(error))
+        return await show_revoke(visit, visit.said(error))
     notice = visit.text("The key {name} is revoked: every request with it is refused from now on.")
     return visit.redirect("/keys", notice.format(name=key.name))
 

@@ -86,7 +86,7 @@ async def redeem(visit: Visit) -> Response:
     try:
         redeemed = await codes.redeem(visit.db, visit.account.name, form.code, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=str(error), code=form.code)
+        return await show(visit, error=visit.said(error), code=form.code)
     text = visit.text(N_("{units} units added. The balance is {balance} units."))
     return visit.redirect(
         "/ledger", notice=text.format(units=f"{redeemed.units:,}", balance=f"{redeemed.account.balance:,}")

@@ -70,7 +70,7 @@ async def prefer(visit: Visit) -> Response:
         changes = Changes(language=form.language, low_balance=form.low_balance)
         await preferences.change(visit.db, visit.account, changes, visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect("/me", visit.text("Saved."))
 
 
@@ -80,7 +80,7 @@ async def change_password(visit: Visit) -> Response:
         await passwords.set(visit.db, visit.account.id, visit.fields(Password).password, visit.actor)
         token = await sessions.open(visit.db, visit.account.id, visit.address, visit.user_agent)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     pending = await sessions.find_pending(visit.db, token) is not None
     notice = visit.text("The password is changed. All other sessions have ended.")
     response = visit.redirect("/second-factor" if pending else "/me", notice)
@@ -93,7 +93,7 @@ async def begin_second_factor(visit: Visit, enrolment: Enrolment | None = None, 
     try:
         enrolment = enrolment or await second_factor.begin(visit.db, visit.account)
     except CommandError as refused:
-        return await show(visit, str(refused))
+        return await show(visit, visit.said(refused))
     picture = segno.make(enrolment.uri).svg_inline(
         scale=5, border=2, light="#fff", dark="#000", omitsize=True
     )
@@ -106,7 +106,7 @@ async def confirm_second_factor(visit: Visit) -> Response:
     try:
         codes = await second_factor.confirm(visit.db, _session(visit), visit.fields(Code).code, visit.actor)
     except CommandError as error:
-        return await show(visit, f"{error} {visit.text('Begin again with a new QR code.')}")
+        return await show(visit, f"{visit.said(error)} {visit.text('Begin again with a new QR code.')}")
     return visit.page("recovery_codes.html", codes=codes)
 
 
@@ -115,7 +115,7 @@ async def new_recovery_codes(visit: Visit) -> Response:
     try:
         codes = await second_factor.new_codes(visit.db, _session(visit), visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.page("recovery_codes.html", codes=codes)
 
 
@@ -124,7 +124,7 @@ async def remove_second_factor(visit: Visit) -> Response:
     try:
         await second_factor.remove(visit.db, visit.account, visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect("/me", visit.text("The second factor is off."))
 
 
@@ -133,7 +133,7 @@ async def end_session(visit: Visit) -> Response:
     try:
         await sessions.close_one(visit.db, visit.account.id, visit.number("id"))
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect("/me", visit.text("The session has ended."))
 
 

@@ -60,7 +60,7 @@ async def submit(visit: Visit) -> Response:
             once=form.once,
         )
     except CommandError as error:
-        return await _form(visit, form, limits, str(error))
+        return await _form(visit, form, limits, visit.said(error))
     return await made(visit, issued)
 
 

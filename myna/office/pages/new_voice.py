@@ -58,7 +58,7 @@ async def submit(visit: Visit) -> Response:
             raise CommandError(visit.text(NO_CONSENT))
         voice_id = await _clone(visit, form, sample)
     except CommandError as error:
-        return _form(visit, form, str(error))
+        return _form(visit, form, visit.said(error))
     return visit.redirect(f"/voices/{voice_id}")
 
 

@@ -90,7 +90,7 @@ async def delete(visit: Visit) -> Response:
     try:
         count = await records.delete(visit.db, visit.parts.audio, visit.account, ids, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=str(error))
+        return await show(visit, error=visit.said(error))
     return visit.redirect("/records", notice=visit.text("{count} records deleted.").format(count=count))
 
 

@@ -54,7 +54,7 @@ async def sign_in(visit: Visit) -> Response:
     try:
         token = await sessions.sign_in(visit.db, form.name, form.password, visit.address, visit.user_agent)
     except SignInRefused as refused:
-        return await show_sign_in(visit, form.name, str(refused))
+        return await show_sign_in(visit, form.name, visit.said(refused))
     return await enter(visit, token, target_of(visit))
 
 
@@ -94,7 +94,7 @@ async def give_second_factor(visit: Visit) -> Response:
     try:
         token = await second_factor.give(visit.db, pending, visit.fields(Code).code, visit.address)
     except SignInRefused as refused:
-        return await show_second_factor(visit, str(refused))
+        return await show_second_factor(visit, visit.said(refused))
     response = visit.redirect(target_of(visit))
     visit.cookies.set(response, SESSION_COOKIE, token)
     return response
@@ -131,7 +131,7 @@ async def welcome(visit: Visit) -> Response:
             new=links.NewAccount(form.name) if form.name else None,
         )
     except CommandError as error:
-        return await show_welcome(visit, str(error))
+        return await show_welcome(visit, visit.said(error))
     is_first = link is not None and link.account is None
     return await enter(visit, token, "/start" if is_first else "")
 

@@ -70,7 +70,7 @@ async def add_server(visit: Visit) -> Response:
                 visit.db, visit.parts.settings, files, name, form.key, by=visit.actor
             )
     except CommandError as error:
-        return await show(visit, form, str(error))
+        return await show(visit, form, visit.said(error))
     await visit.parts.config.refresh()
     return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
 
@@ -100,7 +100,7 @@ async def make_key(visit: Visit) -> Response:
             visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor, once=form.once
         )
     except CommandError as error:
-        return await show_key(visit, form, str(error))
+        return await show_key(visit, form, visit.said(error))
     return await made(visit, issued)
 
 

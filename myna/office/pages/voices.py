@@ -215,7 +215,7 @@ async def delete(visit: Visit) -> Response:
             account_id=visit.account.id,
         )
     except CommandError as error:
-        return await show_delete(visit, str(error))
+        return await show_delete(visit, visit.said(error))
     notice = visit.text("The voice {name} is deleted, with its recording. Texts refunded: {count}.")
     return visit.redirect("/voices", notice.format(name=clone.name, count=deleted.refunded))
 

@@ -181,6 +181,8 @@ RULES_OF_NOW: dict[str, str] = {
         WHERE CASE WHEN {FAILED} THEN reason = ''
               ELSE reason <> '' AND ({READY} OR refused_by = '') END""",
 }
+RULES = (BALANCE_RULE, USAGE_RULE, *RANGE_RULES, *RULES_OF_NOW)
+"""All rules, as an operator reads them."""
 
 # Balances and counters of the accounts and keys with ids above $1 and up to $2: the stored ones, and those
 # computed from the calls with ids from $3 on. $4 is 1 to add the checkpoint's sums. $5 is 1 for all rows, 0

@@ -70,7 +70,7 @@ async def add(visit: Visit) -> Response:
         form = visit.fields(NewAccount)
         account = await accounts.add(visit.db, form.name, form.email, False, form.units, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show_new(visit, str(error))
+        return await show_new(visit, visit.said(error))
     return await _link(visit, account, Purpose.INVITE)
 
 
@@ -118,7 +118,7 @@ async def grant(visit: Visit) -> Response:
         form = visit.fields(Grant)
         await accounts.grant(visit.db, account.name, form.units, form.memo, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show_one(visit, str(error))
+        return await show_one(visit, visit.said(error))
     notice = visit.text("{units} units for {name}.").format(units=f"{form.units:+,}", name=account.name)
     return visit.redirect(f"/site/accounts/{account.id}", notice)
 
@@ -130,7 +130,7 @@ async def limit(visit: Visit) -> Response:
     try:
         await accounts.set_limits(visit.db, account.name, given(form), by=visit.actor)
     except CommandError as error:
-        return await show_one(visit, str(error), form)
+        return await show_one(visit, visit.said(error), form)
     return visit.redirect(f"/site/accounts/{account.id}", visit.text("The limits are set."))
 
 
@@ -161,7 +161,7 @@ async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response
         token = await links.create(visit.db, purpose, account.id, LIFE_MS[purpose], visit.actor)
     except CommandError as error:
         visit.request.path_params["id"] = account.id
-        return await show_one(visit, str(error))
+        return await show_one(visit, visit.said(error))
     return visit.page(
         "site/account_link.html",
         subject=account,

@@ -86,7 +86,7 @@ async def add(visit: Visit) -> Response:
             channel_keys.check(form.name, form.key)
         await _add(visit, form)
     except CommandError as error:
-        return await show_new(visit, str(error))
+        return await show_new(visit, visit.said(error))
     await _look_up_voices(visit, form.name)
     notice = visit.text("{name} is added. Test it: it answers in a moment.")
     return visit.redirect(PATH, notice.format(name=form.name))
@@ -117,7 +117,7 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
     try:
         channel = await found(visit, name)
     except CommandError as missing:
-        raise NotFound(str(missing)) from None
+        raise NotFound(missing.sentence, **missing.values) from None
     if channel.source != "database":
         raise NotFound("This channel comes from the settings, and is changed there.")
     return visit.page(
@@ -148,7 +148,7 @@ async def change(visit: Visit) -> Response:
             return visit.redirect(PATH)
         await channel_changes.change(visit.db, settings, keys_of(visit), form.name, edit, by=visit.actor)
     except CommandError as error:
-        return await show_change(visit, form.name, str(error))
+        return await show_change(visit, form.name, visit.said(error))
     await _look_up_voices(visit, form.name)
     after = await found(visit, form.name)
     notice = visit.text("{name} is changed.")
@@ -178,7 +178,7 @@ async def store_key(visit: Visit) -> Response:
             visit.db, settings, keys_of(visit), form.name, form.key, by=visit.actor
         )
     except CommandError as error:
-        return await show_change(visit, form.name, str(error))
+        return await show_change(visit, form.name, visit.said(error))
     return visit.redirect(PATH, visit.text("The key of {name} is stored.").format(name=form.name))
 
 
@@ -188,7 +188,7 @@ async def remove_key(visit: Visit) -> Response:
     try:
         await channel_changes.remove_key(visit.db, visit.parts.settings, keys_of(visit), name, by=visit.actor)
     except CommandError as error:
-        return await show_change(visit, name, str(error))
+        return await show_change(visit, name, visit.said(error))
     return visit.redirect(
         f"{PATH}/change?name={quote(name)}", visit.text("The key of {name} is removed.").format(name=name)
     )
@@ -204,7 +204,7 @@ async def remove(visit: Visit) -> Response:
             visit.db, visit.parts.settings, keys_of(visit), form.name, by=visit.actor
         )
     except CommandError as error:
-        return await show_change(visit, form.name, str(error))
+        return await show_change(visit, form.name, visit.said(error))
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
 
 

@@ -123,7 +123,7 @@ async def test(visit: Visit) -> Response:
         await channel_trial.record(visit.db, channel.name, form.model, by=visit.actor)
         result = await _try(visit, structs.replace(channel, model=form.model or channel.model))
     except CommandError as error:
-        result = Result(form.name, error=str(error))
+        result = Result(form.name, error=visit.said(error))
     return await show(visit, structs.replace(result, model=form.model))
 
 
@@ -136,7 +136,9 @@ async def _try(visit: Visit, channel: Channel) -> Result:
         return Result(channel.name, trial=await chat(channel, deadline_s))
     engine = parts.channels.engine(channel)
     if engine is None:
-        raise CommandError(f"The channel {channel.name!r} has no engine in this process; see the log.")
+        raise CommandError(
+            "The channel {name!r} has no engine in this process; see the log.", name=channel.name
+        )
     if parts.space.low:
         raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
     # No row names the file, so the service removes it within two hours.
@@ -159,7 +161,7 @@ async def move(visit: Visit) -> Response:
             names[place], names[other] = names[other], names[place]
         await channel_changes.order(visit.db, visit.parts.settings, names, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=str(error))
+        return await show(visit, error=visit.said(error))
     return visit.redirect(PATH)
 
 
@@ -178,7 +180,7 @@ async def _switch(visit: Visit, enabled: bool, notice: str) -> Response:
     try:
         await channel_changes.set_enabled(visit.db, visit.parts.settings, name, enabled, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=str(error))
+        return await show(visit, error=visit.said(error))
     return visit.redirect(PATH, notice.format(name=name))
 
 

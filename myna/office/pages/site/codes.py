@@ -55,7 +55,7 @@ async def add(visit: Visit) -> Response:
             by=visit.actor,
         )
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, str(error), form)
+        return await show(visit, visit.said(error), form)
     return visit.page("site/codes_made.html", made=made)
 
 
@@ -64,7 +64,7 @@ async def disable(visit: Visit) -> Response:
     try:
         await codes.disable(visit.db, visit.number("id"), by=visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect("/site/codes", visit.text("The codes of this batch are disabled."))
 
 

@@ -50,7 +50,7 @@ async def show(visit: Visit) -> Response:
         "site/health.html",
         checks=checks,
         last=last,
-        rules=(audit.BALANCE_RULE, audit.USAGE_RULE, *audit.RANGE_RULES, *audit.RULES_OF_NOW),
+        rules=audit.RULES,
         waiting=parts.commits.waiting,
         versions={"Myna": __version__, "Python": platform.python_version(), "schema": schema},
     )

@@ -62,7 +62,7 @@ async def get(visit: Visit) -> Response:
     try:
         await asyncio.to_thread(_fetching(visit).start, name)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     await model_fetching.record(visit.db, "get", name, by=visit.actor)
     return visit.redirect(PATH)
 
@@ -75,7 +75,7 @@ async def remove(visit: Visit) -> Response:
             raise CommandError(visit.text("Type the name to remove it."))
         await asyncio.to_thread(_fetching(visit).remove, form.name)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     await model_fetching.record(visit.db, "remove", form.name, by=visit.actor)
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
 

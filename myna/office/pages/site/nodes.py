@@ -73,7 +73,7 @@ async def enroll(visit: Visit) -> Response:
     try:
         invitation = await Nodes(visit.db).enroll(form.name, again=form.again, by=visit.actor)
     except CommandError as error:
-        return await show(visit, form.name, str(error))
+        return await show(visit, form.name, visit.said(error))
     return await show_one(visit, form.name, invitation=invitation)
 
 
@@ -147,7 +147,7 @@ async def _change(visit: Visit, change: Callable[..., Awaitable[None]]) -> Respo
     try:
         await change(name, by=visit.actor)
     except CommandError as error:
-        return await show(visit, error=str(error))
+        return await show(visit, error=visit.said(error))
     return visit.redirect(f"{PATH}/one?name={quote(name)}")
 
 
@@ -159,7 +159,7 @@ async def remove(visit: Visit) -> Response:
             raise CommandError(visit.text("Type the name to remove it."))
         await Nodes(visit.db).remove(form.name, by=visit.actor)
     except CommandError as error:
-        return await show_one(visit, form.name, error=str(error))
+        return await show_one(visit, form.name, error=visit.said(error))
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
 
 

@@ -82,14 +82,14 @@ async def listen(visit: Visit) -> Response:
     try:
         found = next((one for one in await _list(visit) if one.voice.voice_id == voice_id), None)
         if found is None:
-            raise CommandError(f"There is no public voice {voice_id!r}.")
+            raise CommandError("There is no public voice {voice_id!r}.", voice_id=voice_id)
         if parts.space.low:
             raise CommandError("The disk has less free space than MYNA_DISK_RESERVE_BYTES.")
         audio, path = parts.audio.new()
         text = sample_of(found.voice.language)
         await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return await show(visit, heard=Heard(voice_id, audio))
 
 
@@ -105,7 +105,7 @@ async def move(visit: Visit) -> Response:
     ids = [one.voice.voice_id for one in voices]
     try:
         if form.voice_id not in ids:
-            raise CommandError(f"There is no public voice {form.voice_id!r}.")
+            raise CommandError("There is no public voice {voice_id!r}.", voice_id=form.voice_id)
         place = ids.index(form.voice_id)
         to = {"first": 0, "down": min(place + 1, len(ids) - 1)}.get(form.to, max(0, place - 1))
         ids.insert(to, ids.pop(place))
@@ -115,7 +115,7 @@ async def move(visit: Visit) -> Response:
             visit.db, visit.parts.channels, ids[: max(placed, to + 1, place + 1)], by=visit.actor
         )
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect(f"{PATH}#{form.voice_id}")
 
 
@@ -125,7 +125,7 @@ async def rename(visit: Visit) -> Response:
     try:
         await voice_overrides.rename(visit.db, visit.parts.channels, form.voice_id, form.name, by=visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect(f"{PATH}#{form.voice_id}")
 
 
@@ -144,7 +144,7 @@ async def _hide(visit: Visit, hidden: bool) -> Response:
     try:
         await voice_overrides.hide(visit.db, visit.parts.channels, voice_id, hidden, by=visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     return visit.redirect(f"{PATH}#{voice_id}")
 
 
@@ -156,7 +156,7 @@ async def blend(visit: Visit) -> Response:
             visit.db, visit.parts.channels, form.voice_id, form.recipe, form.name, by=visit.actor
         )
     except CommandError as error:
-        return await show(visit, str(error), blend=form)
+        return await show(visit, visit.said(error), blend=form)
     await visit.parts.config.refresh()
     return visit.redirect(
         f"{PATH}#{form.voice_id}", visit.text("{name} is mixed.").format(name=form.voice_id)
@@ -169,7 +169,7 @@ async def delete_blend(visit: Visit) -> Response:
     try:
         await voice_blends.delete(visit.db, voice_id, by=visit.actor)
     except CommandError as error:
-        return await show(visit, str(error))
+        return await show(visit, visit.said(error))
     await visit.parts.config.refresh()
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=voice_id))
 

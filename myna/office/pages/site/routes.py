@@ -47,7 +47,7 @@ class Fields(Struct):
     def route(self) -> Route:
         """Raises CommandError."""
         if self.kind not in list(RouteKind):
-            raise CommandError(f"A route is for {', '.join(RouteKind)}.")
+            raise CommandError("A route is for {kinds}.", kinds=", ".join(RouteKind))
         return Route(
             name=self.name,
             kind=RouteKind(self.kind),
@@ -120,7 +120,7 @@ async def add(visit: Visit) -> Response:
     try:
         await route_changes.add(visit.db, visit.parts.settings, form.route(), by=visit.actor)
     except CommandError as error:
-        return await show_new(visit, str(error))
+        return await show_new(visit, visit.said(error))
     notice = visit.text("{name} is added. Callers may name it from now on.").format(name=form.name)
     return visit.redirect(f"{PATH}/change?name={quote(form.name, safe='')}", notice)
 
@@ -170,7 +170,7 @@ async def change(visit: Visit) -> Response:
             return visit.redirect(PATH)
         await route_changes.change(visit.db, visit.parts.settings, before.name, edit, by=visit.actor)
     except CommandError as error:
-        return await show_change(visit, before.name, str(error))
+        return await show_change(visit, before.name, visit.said(error))
     return visit.redirect(PATH, visit.text("{name} is changed.").format(name=before.name))
 
 
@@ -182,7 +182,7 @@ async def remove(visit: Visit) -> Response:
             raise CommandError(visit.text("Type the name to remove it."))
         await route_changes.remove(visit.db, form.name, by=visit.actor)
     except CommandError as error:
-        return await show_change(visit, form.name, str(error))
+        return await show_change(visit, form.name, visit.said(error))
     return visit.redirect(PATH, visit.text("{name} is removed.").format(name=form.name))
 
 
@@ -226,7 +226,7 @@ def _as_typed(route: Route) -> Fields:
 def _whole(text: str) -> int:
     """The units as typed. Raises CommandError."""
     if not text.isascii() or not text.isdecimal():
-        raise CommandError(f"--units: must be a whole number from 0 to {UNITS_MAX}.")
+        raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
     return int(text[:20])
 
 

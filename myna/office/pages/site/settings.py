@@ -52,7 +52,7 @@ async def change(visit: Visit) -> Response:
         form = visit.fields(Change)
         await config.change(visit.db, form.name, form.value, by=visit.actor)
     except (CommandError, InvalidRequest) as error:
-        return await show(visit, str(error), form)
+        return await show(visit, visit.said(error), form)
     notice = visit.text("{name} is {value} now.").format(name=form.name, value=form.value)
     return visit.redirect("/site/settings", notice)
 

@@ -1,0 +1,39 @@
+"""Sentences that may be said in several languages: English text, with its values kept apart.
+
+The long ones of `errors` are here.
+"""
+
+REFUSED = "{where}the channel refused this request; the units were refunded."
+REFUSED_CODE = "{where}the channel refused this request, with the code {code}; the units were refunded."
+NO_MODEL = (
+    "model: there is no model {model!r} that this API key can use here; list the models, and use one of them."
+)
+CAP_REACHED = (
+    "This API key has used {used} of the {units} units that its cap allows per"
+    " {period}, and this call costs {cost}; the cap renews at {renews_at}. Use another"
+    " key, or ask for a higher cap."
+)
+STORAGE_QUOTA_REACHED = (
+    "The account stores {stored_mib} MiB of audio and samples and may store"
+    " {mib_max}; nothing was charged. Ask the operator to delete cloned voices or old"
+    " audio, or to raise this quota."
+)
+NODE_TOO_OLD = (
+    "The node speaks another protocol than the site, which speaks {wanted}: install"
+    " the same version of Myna on both."
+)
+
+
+class SentenceError(Exception):
+    """An exception whose message is an English sentence. `values` fill its placeholders; without any, the
+    sentence is used as it is. The value `what` is a phrase, which is translated too."""
+
+    def __init__(self, sentence: str, **values: object) -> None:
+        super().__init__(sentence.format(**values) if values else sentence)
+        self.sentence = sentence
+        self.values = values
+
+    @property
+    def message(self) -> str:
+        """The sentence in English, with its values."""
+        return str(self)

@@ -1,0 +1,101 @@
+"""Every English sentence that an error of the back office may show, as the code raises it."""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import myna
+from myna import errors, limits
+from myna.office import messages
+from myna.sentences import SentenceError
+from myna.sign_in import refusal
+
+PACKAGE = Path(myna.__file__).parent
+OFFICE = Path(messages.__file__).parents[1]
+BEFORE_START = {"myna.store.migrate", "myna.backup", "myna.settings"}
+"""They raise before there is a page."""
+PHRASES_OF = ("_check_line", "_check_whole")
+"""Functions whose first argument is the phrase `what` of a sentence."""
+
+
+def classes() -> set[type[SentenceError]]:
+    """All classes of errors."""
+    found: set[type[SentenceError]] = set()
+    waiting: list[type[SentenceError]] = [SentenceError]
+    while waiting:
+        for kind in waiting.pop().__subclasses__():
+            if kind not in found and kind.__module__.startswith("myna."):
+                found.add(kind)
+                waiting.append(kind)
+    return found
+
+
+def sentences() -> set[str]:
+    """The sentences of all errors that the modules below the pages raise."""
+    names = {kind.__name__ for kind in classes()}
+    found = set(limits.SENTENCES.values()) | {
+        default for kind in classes() if isinstance(default := _default(kind), str)
+    }
+    for module in _modules():
+        for call in _calls(module):
+            name = _name(call.func)
+            if name in names or (name == "__init__" and module in (errors, refusal)):
+                found |= set(_texts(call.args[0], module))
+            elif name in PHRASES_OF and isinstance(call.args[0], ast.Constant):
+                found.add(str(call.args[0].value))
+    return found
+
+
+def _default(kind: type[SentenceError]) -> object:
+    """The sentence of a class that may be raised without one."""
+    parameter = inspect.signature(kind).parameters.get("sentence")
+    return parameter.default if parameter else None
+
+
+def _calls(module: ModuleType) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Call) and node.args:
+            yield node
+
+
+def _texts(argument: ast.expr, module: ModuleType) -> Iterator[str]:
+    """The texts that an argument may be: a constant, the name of one, or a choice of them."""
+    match argument:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Name(id=name) if isinstance(text := getattr(module, name, None), str):
+            yield text
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if isinstance(
+            text := getattr(getattr(module, owner, None), name, None), str
+        ):
+            yield text
+        case ast.IfExp(body=one, orelse=other):
+            yield from _texts(one, module)
+            yield from _texts(other, module)
+        case ast.JoinedStr():
+            raise AssertionError(
+                f"{module.__name__}:{argument.lineno}: give the values apart, not as an f-string"
+            )
+
+
+def _modules() -> list[ModuleType]:
+    """The modules of the office, those that it imports, and those of errors and of signing in."""
+    paths = [*OFFICE.rglob("*.py")]
+    names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]} | {"myna.errors"}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):
+                names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    files = {_dotted(path) for path in PACKAGE.rglob("*.py")}
+    return [importlib.import_module(name) for name in sorted(names & files - BEFORE_START)]
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(("myna", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
