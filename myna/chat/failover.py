@@ -26,7 +26,8 @@ REQUEST_FAULTS = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit."""
+"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit. Nor
+does a 404, by which servers refuse a model that they don't have: callers of a wildcard route choose it."""
 
 
 class FailedAttempt(Exception):
@@ -64,13 +65,13 @@ def of_request(failure: RequestFailed) -> FailedAttempt:
 
 def of_status(answer: ClientResponse, channel: Channel) -> FailedAttempt:
     """The failed attempt of a response whose status is no success."""
-    blameless = answer.status in REQUEST_FAULTS
+    at_fault = answer.status in REQUEST_FAULTS
     return FailedAttempt(
         f"Status{answer.status}",
         f"status {answer.status}",
         f": {without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}",
-        blameless=blameless,
-        body=answer.body if blameless else b"",
+        blameless=at_fault or answer.status == HTTPStatus.NOT_FOUND,
+        body=answer.body if at_fault else b"",
     )
 
 

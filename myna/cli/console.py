@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from cyclopts import Parameter, Token
 from filelock import FileLock, Timeout
@@ -98,9 +98,11 @@ def _reason(error: Exception, settings: Settings) -> str:
 
 
 def _secrets_of(url: str) -> list[str]:
-    """The password and the query values of a URL, both encoded and decoded, the longest first."""
-    parts = urlsplit(url)
-    written = [parts.password or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+    """The password and the query values of a URL, both encoded and decoded, the longest first. Python's
+    parser refuses some URLs, such as a list of hosts with an IPv6 address."""
+    address, _, query = url.partition("://")[2].partition("?")
+    password = address.partition("/")[0].rpartition("@")[0].partition(":")[2]
+    written = [password, *(pair.partition("=")[2] for pair in query.split("&"))]
     return sorted({*written, *map(unquote, written)} - {""}, key=len, reverse=True)
 
 

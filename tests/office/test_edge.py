@@ -48,6 +48,7 @@ def test_pages_of_operators_do_not_exist_for_others(people: People) -> None:
         {"sec-fetch-site": "none"},
         {"origin": "http://example.org"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": ""},
     ],
 )

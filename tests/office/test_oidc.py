@@ -325,7 +325,7 @@ def test_a_site_without_a_provider_has_no_such_page(site: Service, people: Peopl
     assert visitor.get(f"{CALLBACK}?state=x&code=y").status == 404
 
 
-def test_the_library_is_imported_with_the_first_token() -> None:
+def test_a_site_without_a_provider_does_not_import_the_library() -> None:
     probe = "import sys, myna.service, myna.cli; myna.cli.build(); assert 'joserfc' not in sys.modules"
     subprocess.run([sys.executable, "-c", probe], check=True)
 

@@ -46,7 +46,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def visitor(streaming: Service, name: str) -> Visitor:
+def visitor(streaming: Service, session_upstream: Upstream, name: str) -> Visitor:
+    session_upstream.forget()
     return People(streaming).signed_in(name, units=10)
 
 
@@ -224,7 +225,7 @@ def test_stopped_before_the_answer_began_the_call_is_refunded(
     send(browser_page, "fault=hang Hello")
     wait_until(lambda: entries(streaming, name) == CHARGED, 30, "the call is charged")
     browser_page.get_by_role("button", name="Stop").click()
-    expect(browser_page.get_by_role("alert")).to_contain_text("Stopped before the answer began.")
+    expect(browser_page.get_by_role("alert")).to_contain_text("Stopped before the answer arrived.")
     wait_until(lambda: entries(streaming, name) == REFUNDED, 30, "the call is refunded")
     expect(browser_page.locator("#text")).to_have_value("fault=hang Hello")
 

@@ -14,7 +14,7 @@ from tests.rig.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR
 from tests.store.books import Books
 
-COOKIE = "the token of a browser"
+COOKIE = "mynaoidc_" + "b" * 64
 
 
 class OidcSite:

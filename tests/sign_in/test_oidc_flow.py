@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from myna import key_throttle
 from myna.http_client import HttpClient
 from myna.sign_in.oidc import attempts, provider
 from myna.sign_in.oidc.attempts import LIFE_MS, Purpose
@@ -87,6 +88,18 @@ async def test_a_network_has_a_limited_number_of_attempts(
     )
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(3,)]
     assert await refusal(site, first) is Failure.EXPIRED
+
+
+async def test_an_address_that_begins_too_often_is_refused_before_a_write(
+    site: OidcSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_throttle, "PER_S", 1e-9)
+    for _ in range(key_throttle.BURST_MAX):
+        await site.begin()
+    with pytest.raises(OidcRefused) as refused:
+        await site.begin()
+    assert refused.value.failure is Failure.TOO_MANY
+    assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(key_throttle.BURST_MAX,)]
 
 
 @pytest.mark.parametrize("state", ["", "mynaoidc_" + "0" * 64, "\ud800", "x" * 100_000])

@@ -79,6 +79,27 @@ async def test_an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing
     assert await failure_of(site, "\x00") is Failure.NOT_LINKED
 
 
+async def test_an_email_address_does_not_link_again_what_was_unlinked(site: OidcSite) -> None:
+    ann = await person(site.books, email=EMAIL)
+    await site.sign_in(EMAIL)
+    await identities.unlink(site.books.db, ann, OPERATOR)
+    assert await failure_of(site, EMAIL) is Failure.NOT_LINKED
+    await site.link(ann)
+    assert (await site.session(await site.sign_in())).account.id == ann.id
+
+
+async def test_another_identity_ends_the_sessions_of_the_one_before(site: OidcSite) -> None:
+    ann = await person(site.books)
+    await site.link(ann)
+    other, own = await site.sign_in(), await site.sign_in()
+    new, session = Identity(site.provider.issuer, "person-2"), await site.session(own)
+    await identities.link(site.books.db, ann, new, OPERATOR, session=session.token_hash)
+    assert await sessions.find(site.books.db, other) is None
+    assert await sessions.find(site.books.db, own) is not None
+    await identities.link(site.books.db, ann, site.identity(), OPERATOR)
+    assert await sessions.find(site.books.db, own) is None
+
+
 @pytest.mark.parametrize("email", ["", EMAIL])
 async def test_a_disabled_account_does_not_sign_in(site: OidcSite, email: str) -> None:
     ann = await person(site.books, email=EMAIL)

@@ -7,7 +7,6 @@ and cookie tie it to the browser instead: it changes nothing without an attempt 
 """
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ from myna.office.visit import ROOT, Visit
 from myna.office.web_security import OIDC_COOKIE, SESSION_COOKIE
 from myna.sign_in import tokens
 from myna.sign_in.oidc import identities
-from myna.sign_in.oidc.attempts import Purpose
+from myna.sign_in.oidc.attempts import TOKEN, Purpose
 from myna.sign_in.oidc.client import CALLBACK_PATH
 from myna.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.sign_in.oidc.identities import Identity
@@ -35,7 +34,6 @@ RETRY_AFTER_S: Final = 10
 TARGET_MAX_CHARS: Final = 2000
 """A longer address is not stored: the start page opens instead."""
 PARAMETERS: Final = ("state", "code", "error", "iss")
-_BROWSER = re.compile(tokens.OIDC_PREFIX + "[0-9a-f]{64}")
 SENTENCES: Final[Mapping[Failure, str]] = {
     Failure.PROVIDER: N_(
         "The sign-in provider does not answer as it should. Nothing was changed. Try again later, or use your"
@@ -49,6 +47,7 @@ SENTENCES: Final[Mapping[Failure, str]] = {
         "This sign-in was used already, is older than ten minutes, or began in another browser. Begin again."
     ),
     Failure.CANCELLED: N_("The provider ended the sign-in, or you cancelled it there. Nothing was changed."),
+    Failure.TOO_MANY: N_("Too many sign-ins began at your address. Try again in a minute."),
     Failure.NOT_LINKED: N_(
         "No account is linked to you at the provider. Sign in with your password and link it on its page, or"
         " ask the operator."
@@ -84,7 +83,6 @@ async def callback(visit: Visit) -> Response:
         response = await _finished(visit, finished)
     except OidcRefused as refused:
         raise _shown(visit, refused) from None
-    visit.cookies.delete(response, OIDC_COOKIE)
     return response
 
 
@@ -97,7 +95,7 @@ async def unlink(visit: Visit) -> Response:
 async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
     """The page that opens the provider's. The browser has one token for its attempts in several tabs."""
     known = visit.cookies.get(visit.request, OIDC_COOKIE)
-    browser = known if _BROWSER.fullmatch(known) else tokens.new(tokens.OIDC_PREFIX)
+    browser = known if TOKEN.fullmatch(known) else tokens.new(tokens.OIDC_PREFIX)
     oidc = _oidc(visit)
     try:
         url = await oidc.begin(
@@ -129,7 +127,7 @@ async def _finished(visit: Visit, finished: Finished) -> Response:
     if session is None or session.id != finished.session_id:
         raise OidcRefused(Failure.EXPIRED, "the attempt began in another session")
     if finished.purpose is Purpose.LINK:
-        await identities.link(visit.db, visit.account, identity, visit.actor)
+        await identities.link(visit.db, visit.account, identity, visit.actor, session=session.token_hash)
         return visit.redirect(finished.target, visit.text("The account is linked."))
     token = await identities.confirm(visit.db, session, identity)
     response = visit.redirect(finished.target, visit.text("Confirmed. Now send the form again."))
@@ -139,7 +137,10 @@ async def _finished(visit: Visit, finished: Finished) -> Response:
 
 def page_before(visit: Visit) -> str:
     """The page of this site that sent the form, for `begin_confirm`: browsers name it in Referer."""
-    return urlsplit(visit.request.headers.get("referer", "")).path
+    try:
+        return urlsplit(visit.request.headers.get("referer", "")).path
+    except ValueError:  # an invalid IPv6 address
+        return ""
 
 
 def _answer(visit: Visit) -> Answer:

@@ -28,7 +28,7 @@ from myna.store.queries.history import CallRow
 LOOKS_MAX = 40
 LOOKS_EVERY_S = 0.05
 """How often to look for the end of a call whose stream has ended."""
-NOT_BEGUN = N_("Stopped before the answer began. If units were charged, they are refunded.")
+NOT_BEGUN = N_("Stopped before the answer arrived. The ledger says whether the call was charged.")
 ERROR_MAX_CHARS = 1000
 Milliseconds = Annotated[int, Meta(ge=0, le=10**9)]
 

@@ -62,7 +62,9 @@ async function send(form, stop) {
   }
   fields.set("answer", answer);
   fields.set("waited_ms", passed());
-  return show(await fetch(form.dataset.ended, { method: "POST", body: fields }));
+  const page = await fetch(form.dataset.ended, { method: "POST", body: fields });
+  if (!page.ok && !page.redirected) throw new Error(page.status); // the answer would be lost with this page
+  return show(page);
 }
 
 /** Whether an answer is being written: the message can't be changed then, and the button stops it. */

@@ -4,6 +4,7 @@ The state is in the address that the browser opens, the browser's token in a coo
 SHA-256 of both. An attempt is used once, within ten minutes, by the browser that began it.
 """
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -17,9 +18,11 @@ from myna.store.queries import oidc as store
 from myna.store.queries.oidc import AttemptRow
 
 LIFE_MS: Final = 600_000
+TOKEN: Final = re.compile(tokens.OIDC_PREFIX + "[0-9a-f]{64}")
+"""A state, or the token of a browser."""
 OF_NETWORK_MAX: Final = 200
 """Attempts of one client network at once; one more replaces the oldest."""
-OF_PROXY_MAX: Final = 10_000
+OF_PROXY_MAX: Final = 1_000
 """The same for the loopback address, which all clients of a proxy on this machine have."""
 
 
@@ -66,6 +69,8 @@ async def begin(
 
 async def take(db: Database, state: str, browser: str) -> AttemptRow:
     """Uses the attempt. Raises OidcRefused if it was used, has expired, or is another browser's."""
+    if not (TOKEN.fullmatch(state) and TOKEN.fullmatch(browser)):  # costs no write
+        raise OidcRefused(Failure.EXPIRED, "the callback has no state, or its browser no token")
     state_hash, browser_hash = tokens.hash_of(state), tokens.hash_of(browser)
     found = await db.transaction(lambda connection: store.take(connection, state_hash, browser_hash, LIFE_MS))
     if found is None:

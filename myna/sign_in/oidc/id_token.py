@@ -1,7 +1,7 @@
 """Checks an ID token (OpenID Connect Core 1.0, 3.1.3.7).
 
-joserfc verifies the signature, with a key of the provider that fits the header. joserfc is an extra and is
-imported when the first token is verified.
+joserfc verifies the signature, with a key of the provider that fits the header. joserfc is an extra, which a
+site without a provider does not import.
 """
 
 import base64

@@ -57,13 +57,16 @@ async def sign_in(db: Database, identity: Identity, *, email: str, address: str,
     return await db.transaction(work)
 
 
-async def link(db: Database, account: AccountRow, identity: Identity, by: Actor) -> None:
-    """Links the identity to the account, in place of another one. Raises OidcRefused if it is linked to
-    another account."""
+async def link(
+    db: Database, account: AccountRow, identity: Identity, by: Actor, *, session: bytes = b""
+) -> None:
+    """Links the identity to the account. In place of another identity, it ends the account's sessions but
+    that of the token hash `session`. Raises OidcRefused if it is linked to another account."""
 
     async def work(connection: Transaction) -> None:
         await accounts.lock(connection, account.id)
-        await store.unlink(connection, account.id)
+        if await store.unlink(connection, account.id):
+            await session_store.delete_all(connection, account.id, but=session)
         await _link_in(connection, account, identity, by)
 
     await db.transaction(work)
@@ -127,7 +130,7 @@ async def _linked_by_email(
         return None
     account = found[0]
     await accounts.lock(connection, account.id)
-    if await store.of_account(connection, account.id):
+    if await store.of_account(connection, account.id) or await store.was_unlinked(connection, account.id):
         return None
     by = Actor(account_id=account.id, name=account.name, address=address)
     await _link_in(connection, account, identity, by)
@@ -144,6 +147,7 @@ async def _link_in(connection: Transaction, account: AccountRow, identity: Ident
 async def _unlink_in(connection: Transaction, account: AccountRow, by: Actor) -> None:
     if not await store.unlink(connection, account.id):
         raise CommandError("The account is not linked.")
+    await store.keep_unlinked(connection, account.id)
     await activity.record(
         connection, by, activity.words("account", "oidc", account.name, remove=True), account.id
     )

@@ -14,6 +14,8 @@ class Failure(Enum):
     """The attempt was used, has expired, or began in another browser or session."""
     CANCELLED = auto()
     """The provider sent the person back without a code."""
+    TOO_MANY = auto()
+    """Too many sign-ins began at this address."""
     NOT_LINKED = auto()
     """No account that may sign in is linked to the identity."""
     TAKEN = auto()

@@ -75,6 +75,18 @@ async def unlink(db: Transaction, account_id: int) -> bool:
     return bool(rows)
 
 
+async def keep_unlinked(db: Transaction, account_id: int) -> None:
+    """From now on no e-mail address links the account."""
+    await db.fetch(
+        "INSERT INTO oidc_unlinked (account_id) VALUES ($1) ON CONFLICT (account_id) DO NOTHING", account_id
+    )
+
+
+async def was_unlinked(db: Queries, account_id: int) -> bool:
+    """Whether the account had an identity that was removed."""
+    return bool(await db.fetch("SELECT 1 FROM oidc_unlinked WHERE account_id = $1", account_id))
+
+
 async def begin(
     db: Transaction, state_hash: bytes, browser_hash: bytes, attempt: AttemptRow, network: str
 ) -> None:
@@ -102,7 +114,7 @@ async def delete_oldest(db: Transaction, network: str, kept: int) -> None:
     """Deletes the oldest attempts of a network so that `kept` remain."""
     await db.fetch(
         "DELETE FROM oidc_attempts WHERE state_hash IN (SELECT state_hash FROM oidc_attempts"
-        " WHERE network = $1 ORDER BY created_at DESC, state_hash LIMIT 1000 OFFSET $2)",
+        " WHERE network = $1 ORDER BY created_at DESC LIMIT 1000 OFFSET $2)",
         network, kept,
     )  # fmt: skip
 
