@@ -27,6 +27,7 @@ PAGES = {
     "key": "/keys/1", "voices": "/voices", "clone": "/voices/new", "records": "/records", "usage": "/usage",
     "ledger": "/ledger", "me": "/me",
     "accounts": "/site/accounts", "codes": "/site/codes", "channels": "/site/channels",
+    "routes": "/site/routes",
     "nodes": "/site/nodes",
     "public-voices": "/site/voices", "models": "/site/models", "calls": "/site/calls?q=ann",
     "settings": "/site/settings", "health": "/site/health", "activity": "/site/activity",
@@ -102,6 +103,9 @@ def fill(site: Site) -> str:
     batch = site.cli("key", "issue", "ann", "--name", "nightly batch", *scopes)["key"]
     limits = ("--rpm", "600", "--concurrent", "8", "--units-per-day", "500")
     site.cli("key", "limit", "1", *limits)
+    site.cli("channel", "add", "chat", "sure", "https://models.example.org/v1", "--priority", "200")
+    site.cli("route", "add", "gpt-4o", "--units", "3", "--channel", "sure", "--upstream-model", "large")
+    site.cli("route", "add", "gpt-*", "--units", "1", "--channel", "sure")
     hello = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
     for number in range(40):
         site.post("/chat/completions", laptop if number % 3 else batch, hello)
