@@ -173,6 +173,21 @@ OF_OIDC = (
         OF_IDENTITIES + "an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing[sqlite]",
         FAILED,
     ),
+    guard(
+        "an unlinked account is not linked by its address",
+        IDENTITIES,
+        " or await store.was_unlinked(connection, account.id):",
+        ":",
+        OF_IDENTITIES + "an_email_address_does_not_link_again_what_was_unlinked[sqlite]",
+        FAILED,
+    ),
+    guard(
+        "another identity ends the sessions of the one before",
+        IDENTITIES,
+        "        if await store.unlink(connection, account.id):\n            await session_store",
+        "        if await store.unlink(connection, account.id) and False:\n            await session_store",
+        OF_IDENTITIES + "another_identity_ends_the_sessions_of_the_one_before[sqlite]",
+    ),
     Guard(
         "a sign-in at the provider is no recent password",
         (Change(SESSION_ROWS, "now_ms() * CAST($6 AS BIGINT)", "now_ms() + 0 * CAST($6 AS BIGINT)"),),

@@ -55,7 +55,7 @@ async def test_of_twenty_uses_of_an_answer_one_is_accepted(site: OidcSite) -> No
 
 async def test_an_answer_is_of_use_to_the_browser_that_began(site: OidcSite) -> None:
     answer = await site.answer()
-    assert await refusal(site, answer, "another browser") is Failure.EXPIRED
+    assert await refusal(site, answer, COOKIE.replace("b", "c")) is Failure.EXPIRED
     assert await refusal(site, answer, "") is Failure.EXPIRED
     assert (await site.finish(answer)).claims.sub == "person-1"
 
