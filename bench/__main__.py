@@ -59,7 +59,7 @@ def _measure(chosen: argparse.Namespace, folder: Path) -> None:
         for absent, reason in compared.missing.items():
             print(f"{absent} is missing: {reason}")
         if not quick:
-            print(goals.as_table(goals.all_goals(found, {}, {}, {})))
+            print(goals.as_table(goals.all_goals({"table": found})))
     elif chosen.what == GROW:
         database = "postgresql" if chosen.postgresql else "sqlite"
         grown = grow.grow(folder, database, rounds, seconds, chosen.minutes, chosen.full)

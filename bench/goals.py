@@ -11,6 +11,7 @@ Results = dict[str, Any]
 AT, ALONE = "64", "1"
 COMMITS_MAX = 2.5
 MINUTE_S = 60
+FIRST_SOUND_MAX_MS = 50
 OPENAI_PATH = "/openai/v1/chat/completions"
 
 
@@ -27,14 +28,16 @@ class Goal(NamedTuple):
         return {True: "yes", False: "**no**", None: "not measured"}[self.met]
 
 
-def all_goals(table: Results, growth: dict[str, Results], speech: Results, neural: Results) -> list[Goal]:
-    """Every goal, met or not; each result may be empty. `growth` by database."""
-    found = _against_the_floor(table) + _against_peers(table) + [_latency(table)]
+def all_goals(found: dict[str, Results]) -> list[Goal]:
+    """Every goal, met or not; each of the results may be missing."""
+    table, speech, neural = (found.get(name, {}) for name in ("table", "speech", "neural"))
+    goals = _against_the_floor(table) + _against_peers(table) + [_latency(table)]
     for database in ("sqlite", "postgresql"):
-        if database == "sqlite" or growth.get(database):
-            found += flat(growth.get(database, {}), database)
-    on_voices = [*on_speech(speech), *on_neural_speech(neural)]
-    return [*found, *on_voices, *on_memory(growth.get("sqlite", {}), table)]
+        if database == "sqlite" or found.get(f"grow-{database}"):
+            goals += flat(found.get(f"grow-{database}", {}), database)
+    goals += [*on_speech(speech), *on_neural_speech(neural)]
+    goals += on_memory(found.get("grow-sqlite", {}), table)
+    return goals + on_streams(found.get("stream", {}))
 
 
 def as_table(goals: list[Goal]) -> Table:
@@ -149,15 +152,23 @@ def on_neural_speech(neural: Results) -> list[Goal]:
     def more() -> float:
         return float(neural["sentences_s"]["2"] / neural["sentences_s"]["1"])
 
+    def first_s() -> tuple[float, float]:
+        one, long = sorted(neural["first_s"], key=int)
+        return float(neural["first_s"][one]), float(neural["first_s"][long])
+
     def slower() -> float:
         return float(neural["chat"]["beside_speech"]["p99_ms"] / neural["chat"]["quiet"]["p99_ms"])
 
     return [
         _at_most("Kokoro by POST /tts against the model alone, one core", 1.05, work, "x"),
         _at_least("Kokoro, two clients on two cores against one", 1.7, more, "x"),
+        _at_most(
+            "Kokoro, streamed: first byte of 300 characters, after that of their first sentence alone",
+            FIRST_SOUND_MAX_MS, lambda: (first_s()[1] - first_s()[0]) * 1e3, " ms",
+        ),
         _at_most("p99 of chat beside Kokoro, against without", 2, slower, "x"),
         _at_most("memory of a Kokoro process", 450, lambda: neural["peak_mb"]["largest child"], " MB"),
-    ]
+    ]  # fmt: skip
 
 
 def on_memory(growth: Results, table: Results) -> list[Goal]:

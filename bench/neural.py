@@ -1,10 +1,12 @@
-"""`python -m bench neural`: the neural voice by POST /tts compared with the bare model, and chat
-during that speech.
+"""`python -m bench neural`: the neural voice by POST /tts compared with the bare model, the time to the first
+sound of a long text, and chat during that speech.
 
 Needs the model in the cache: `make model-kokoro`. The load is of sentences that are one piece each, so that
 a client keeps one process busy.
 """
 
+import contextlib
+import http.client
 import json
 import statistics
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ import msgspec
 from bench import contenders, load, processes, results
 from bench.contenders import ROOT
 from bench.fill import Size
-from bench.load import Figures, Target, Work
+from bench.load import KEY_FORMAT, Figures, Target, Work
+from bench.processes import CannotRun
 from bench.results import Machine
 from bench.table import set_up
 from demo.kokoro_model import cached
@@ -31,6 +35,17 @@ CLIENTS = (1, 2)
 CHAT_CLIENTS = 8
 SATURATING = 4
 SECONDS_MIN = 20
+LONG_TEXT = (
+    "明天早上八点半我们在会议室讨论新产品的发布计划。请大家提前准备好各自部门的报告，并且把需要协调的问题写在共享文档里。"
+    "会议大约持续两个小时，中间会有十五分钟的休息时间。如果有人不能到场，请在今天下班之前告诉行政部门的同事。"
+    "上个月的销售情况比我们预期的要好一些，尤其是南方的几个城市。不过物流的成本也上升了，所以我们需要重新考虑仓库的位置。"
+    "技术团队已经完成了第一阶段的测试，结果令人满意。接下来的重点是改善用户的体验，并且减少等待的时间。"
+    "最后，希望每个人都能提出自己的意见，让我们把这件事情做得更好。会议结束以后，我们会把所有的决定整理成一份文件，"
+    "发给每一位参加的同事。如果有任何疑问，可以联系项目的负责人。"
+)
+"""300 characters, whose first sentence is TEXT."""
+SPEECH_PATH = "/openai/v1/audio/speech"
+FIRST_BYTES_MAX_S = 300
 TTS = Work(path="/v1/tts", body=json.dumps({"text": TEXT, "voice_id": VOICE}), keys=Size().keys)
 
 
@@ -44,7 +59,7 @@ class Beside(msgspec.Struct):
 class Neural(msgspec.Struct):
     """A whole run. `factor` is the seconds of work for a second of the sound that is served: of the bare
     model, of the child, and of POST /tts with one client on one core. `sentences_s` on two cores, by
-    clients."""
+    clients; `first_s` the time to the first byte of a text that is streamed there, by its characters."""
 
     machine: Machine
     versions: dict[str, str]
@@ -53,6 +68,7 @@ class Neural(msgspec.Struct):
     audio_s: float
     factor: dict[str, float]
     sentences_s: dict[str, float]
+    first_s: dict[str, float]
     chat: Beside
     peak_mb: dict[str, float]
 
@@ -68,6 +84,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> Neural:
         on_two = stack.enter_context(contenders.myna("two-cores", setup, TTS, on=two, settings=settings))
         alone, served = [], []
         rates: dict[str, list[float]] = {str(clients): [] for clients in CLIENTS}
+        firsts: dict[str, list[float]] = {str(len(text)): [] for text in (TEXT, LONG_TEXT)}
         for target in (on_one, on_two):
             target.program.pause()
         for _ in range(rounds):
@@ -75,6 +92,8 @@ def measure(folder: Path, rounds: int, seconds: int) -> Neural:
             served.append(_rate(on_one, 1, seconds))
             for clients in CLIENTS:
                 rates[str(clients)].append(_rate(on_two, clients, seconds))
+            for text in (TEXT, LONG_TEXT):
+                firsts[str(len(text))].append(_first_byte_s(on_two, text))
         audio_s = float(alone[0]["audio_s"])
         factor = {
             **{
@@ -90,6 +109,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> Neural:
             audio_s=audio_s,
             factor=factor,
             sentences_s={name: statistics.median(each) for name, each in rates.items()},
+            first_s={name: statistics.median(each) for name, each in firsts.items()},
             chat=_beside(on_two, rounds, seconds),
             peak_mb=_peaks(on_two),
         )
@@ -101,6 +121,9 @@ def table(found: Neural) -> str:
         f"{name:12} {factor:.3f} s of work for a second of sound" for name, factor in found.factor.items()
     ]
     lines += [f"{name} clients: {rate:.3f} sentences/s" for name, rate in found.sentences_s.items()]
+    lines += [
+        f"{characters} characters: first byte after {s:.2f} s" for characters, s in found.first_s.items()
+    ]
     lines.append(
         f"chat p99: {found.chat.quiet.p99_ms:.1f} ms, beside speech {found.chat.beside_speech.p99_ms:.1f} ms"
     )
@@ -127,6 +150,25 @@ def _rate(target: Target, clients: int, seconds: int) -> float:
         thread.join()
     target.program.pause()
     return len(done) / (max(done) - began)
+
+
+def _first_byte_s(target: Target, text: str) -> float:
+    """How long a client waits for the first byte of the sound. The rest is read too: a text that is broken
+    off costs a process of the engine."""
+    target.program.resume()
+    body = json.dumps({"model": "tts-1", "input": text, "voice": VOICE, "response_format": "pcm"})
+    headers = {"Authorization": f"Bearer {KEY_FORMAT % 1}", "Content-Type": "application/json"}
+    client = http.client.HTTPConnection("127.0.0.1", target.port, timeout=FIRST_BYTES_MAX_S)
+    with contextlib.closing(client):
+        began = time.perf_counter()
+        client.request("POST", SPEECH_PATH, body, headers)
+        answer = client.getresponse()
+        if answer.status != HTTPStatus.OK or not answer.read(1):
+            raise CannotRun(f"POST {SPEECH_PATH} answered {answer.status}")
+        first_s = time.perf_counter() - began
+        answer.read()
+    target.program.pause()
+    return first_s
 
 
 def _beside(speaking: Target, rounds: int, seconds: int) -> Beside:
