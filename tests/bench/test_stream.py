@@ -108,9 +108,10 @@ def test_the_page_and_the_report_have_the_streams(written: Path, tmp_path: Path)
     save(tmp_path, "stream", measured.streams())
     page.write(written, tmp_path)
     text = written.read_text("utf-8")
-    assert "| myna-sqlite | 2.60 | 9,000 | 50 | 1.00 | 10.00 | 30 | 0 of 1,000 |" in text
-    assert "| portkey | 30.00 | 1,500 | 50 | — | — | — | 0 of 1,000 |" in text
-    assert "| chunks/s against LiteLLM | at least 30x | 22.5x | **no** |" in text
+    assert "| Myna, SQLite | 2.6 | 9,000 | 0.050 | 10.0 | 30 |" in text
+    assert "| Portkey gateway | 30.0 | 1,500 | 0.050 | — | — |" in text
+    assert "- chunks/s against LiteLLM: 22.5x (goal: at least 30x)." in text
     words = report(tmp_path, f"{reports.stem('stream', measured.streams())}.md")
     assert "2,000 open streams with 5,000 chunks/s in all" in words
     assert "`nginx` is missing: it isn't installed." in words
+    assert "| myna-sqlite | 2.60 | 9,000 | 50 | 1.00 | 10.00 | 30 | 0 of 1,000 |" in words
