@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.rig.browser import OpenContext
+from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Service
@@ -198,11 +198,7 @@ def test_an_operator_adds_a_channel_and_tests_it(
     site: Service, people: People, upstream: Upstream, open_context: OpenContext
 ) -> None:
     visitor = people.signed_in("browsing-operator", operator=True)
-    context = open_context()
-    context.add_cookies(
-        [{"name": name, "value": value, "url": site.root_url} for name, value in visitor.cookies.items()]
-    )
-    page = context.new_page()
+    page = signed_in_page(open_context(), visitor)
     page.goto(f"{site.root_url}/office{PATH}")
     page.get_by_role("link", name="Add a channel").first.click()
     page.get_by_label("Name").fill("browser")

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.rig.browser import OpenContext
+from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service, ServiceMaker
@@ -89,11 +89,7 @@ def test_a_node_joins_and_the_page_shows_it_live(
     site: Service, people: People, open_context: OpenContext, make_node: NodeMaker
 ) -> None:
     visitor = people.signed_in("node-watcher", operator=True)
-    context = open_context()
-    context.add_cookies(
-        [{"name": name, "value": value, "url": site.root_url} for name, value in visitor.cookies.items()]
-    )
-    page = context.new_page()
+    page = signed_in_page(open_context(), visitor)
     page.goto(f"{site.root_url}/office{PATH}")
     page.get_by_label("Name").fill("garage")
     page.get_by_role("button", name="Make a join token").click()

@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from tests.office.test_records import speak
-from tests.rig.browser import OpenContext
+from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor
 from tests.rig.service import Account, Service
@@ -50,12 +50,7 @@ def operator(site: Service) -> Visitor:
 @pytest.fixture(params=VIEWS)
 def view(request: pytest.FixtureRequest, open_context: OpenContext, operator: Visitor) -> Iterator[Page]:
     """A page of a signed-in browser in one of the four views."""
-    context = open_context(**VIEWS[request.param])
-    url = operator.service.root_url
-    context.add_cookies(
-        [{"name": name, "value": value, "url": url} for name, value in operator.cookies.items()]
-    )
-    yield context.new_page()
+    yield signed_in_page(open_context(**VIEWS[request.param]), operator)
 
 
 def check(page: Page, url: str) -> list[str]:

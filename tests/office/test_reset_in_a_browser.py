@@ -1,24 +1,15 @@
 """A reset password, from the operator's click to its owner's sign-in with the new one."""
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.rig.browser import OpenContext
-from tests.rig.office import PASSWORD, People, Visitor
+from tests.rig.browser import OpenContext, signed_in_page
+from tests.rig.office import PASSWORD, People
 from tests.rig.service import Service
 
 pytestmark = pytest.mark.slow
 
 ANOTHER = "a cupboard of purple kettles 7"
-
-
-def as_person(context: BrowserContext, visitor: Visitor) -> Page:
-    """A page of a context that has the session of the person."""
-    url = visitor.service.root_url
-    context.add_cookies(
-        [{"name": name, "value": value, "url": url} for name, value in visitor.cookies.items()]
-    )
-    return context.new_page()
 
 
 def sign_in(page: Page, site: Service, password: str) -> None:
@@ -31,8 +22,8 @@ def sign_in(page: Page, site: Service, password: str) -> None:
 def test_a_reset_ends_old_sessions_and_the_old_password(
     site: Service, people: People, open_context: OpenContext
 ) -> None:
-    operator = as_person(open_context(), people.signed_in("reset-operator", operator=True))
-    old = as_person(open_context(), people.signed_in("reset-owner"))
+    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
+    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
     old.goto(f"{site.root_url}/office/ledger")
     expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.office.test_try import call_of, entries
-from tests.rig.browser import OpenContext
+from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.calls import Answer
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
@@ -54,11 +54,8 @@ def visitor(streaming: Service, session_upstream: Upstream, name: str) -> Visito
 @pytest.fixture
 def browser_page(streaming: Service, visitor: Visitor, open_context: OpenContext) -> Page:
     """The page Try in a browser of the visitor."""
-    context = open_context()
-    url = streaming.root_url
-    context.add_cookies([{"name": n, "value": value, "url": url} for n, value in visitor.cookies.items()])
-    page = context.new_page()
-    page.goto(f"{url}/office/try")
+    page = signed_in_page(open_context(), visitor)
+    page.goto(f"{streaming.root_url}/office/try")
     return page
 
 
@@ -269,11 +266,8 @@ def test_a_lost_connection_is_said_and_the_message_stays(browser_page: Page, str
 def test_without_scripts_the_answer_comes_whole(
     streaming: Service, visitor: Visitor, open_context: OpenContext
 ) -> None:
-    context = open_context(java_script_enabled=False)
-    url = streaming.root_url
-    context.add_cookies([{"name": n, "value": value, "url": url} for n, value in visitor.cookies.items()])
-    page = context.new_page()
-    page.goto(f"{url}/office/try")
+    page = signed_in_page(open_context(java_script_enabled=False), visitor)
+    page.goto(f"{streaming.root_url}/office/try")
     assert not page.get_by_role("button", name="Stop").is_visible()
     send(page, "Hello without scripts")
     expect(page.locator("dl.run")).to_contain_text("1 unit")

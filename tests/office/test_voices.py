@@ -11,15 +11,13 @@ from playwright.sync_api import Browser
 
 from myna.clones import CONSENT
 from tests.farm.node_client import NodeClient, NodeSite, mp3
-from tests.rig.browser import OpenContext
+from tests.rig.browser import OpenContext, page_with_microphone, record
 from tests.rig.calls import Answer, call
-from tests.rig.chromium import executable
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
-from tests.rig.office import PASSWORD, People, Visitor
+from tests.rig.office import People, Visitor
 from tests.rig.samples import voice, write_voice, write_wav
 from tests.rig.service import Service
-from tests.rig.waiting import wait_until
 
 NAME = '<i>Ann</i> & "co"'
 FORM = {
@@ -243,41 +241,16 @@ def test_a_voice_is_recorded_and_its_clone_followed_in_a_browser(
     open_context: OpenContext,
     tmp_path: Path,
 ) -> None:
-    """The microphone is fed with a wav, so this needs a browser process of the test."""
     heard = write_wav(tmp_path / "heard.wav", voice(20, 48_000), 48_000)
-    arguments = [
-        "--use-fake-device-for-media-stream",
-        "--use-fake-ui-for-media-stream",
-        f"--use-file-for-fake-audio-capture={heard}",
-        "--no-sandbox",
-    ]
-    browser = chromium.browser_type.launch(executable_path=executable(), args=arguments)
-    page = browser.new_context(base_url=clone_site.service.root_url, locale="en-US").new_page()
-    failures: list[str] = []
-    page.on("pageerror", lambda error: failures.append(str(error)))
-    page.on("console", lambda line: failures.append(line.text) if line.type == "error" else None)
-    page.goto("/office/sign-in?next=/office/voices/new")
-    page.fill("#name", "ben")
-    page.fill("#password", PASSWORD)
-    page.click("button.main")
-    page.fill("#name", "Recorded")
-    page.click("#record")
-    wait_until(lambda: float(page.inner_text("#clock").removesuffix(" s")) >= 4.5, 60, "4.5 s are recorded")
-    assert float(page.locator("#level").evaluate("meter => meter.value")) >= 0
-    page.click("#stop")
-    page.wait_for_selector("text=This recording sounds usable.")
-    assert float(page.inner_text("#length").removesuffix(" s")) >= 4.5
-    page.click("#use-text")
-    assert page.input_value("#transcript").startswith("This morning I walked")
-    page.check("input[name=consent]")
-    page.click("text=Clone the voice")
-    page.wait_for_selector("p.waiting >> text=queued")
-    job = node.take()
-    page.wait_for_selector("p.waiting >> text=cloning")
-    assert node.complete(job, mp3()).status == 200
-    page.wait_for_selector("[data-live] >> text=ready")
-    page.wait_for_selector("[data-live] audio")
-    browser.close()
-    assert failures == []
+    with page_with_microphone(chromium, heard, clone_site.service.root_url) as page:
+        record(page, "ben")
+        assert page.input_value("#transcript").startswith("This morning I walked")
+        page.click("text=Clone the voice")
+        page.wait_for_selector("p.waiting >> text=queued")
+        job = node.take()
+        page.wait_for_selector("p.waiting >> text=cloning")
+        assert node.complete(job, mp3()).status == 200
+        page.wait_for_selector("[data-live] >> text=ready")
+        page.wait_for_selector("[data-live] audio")
     (made,) = clone_site.service.cli("voice", "list", "--account", "ben")
     assert (made["name"], made["status"]) == ("Recorded", "ready")

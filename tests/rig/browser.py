@@ -2,14 +2,20 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.rig.chromium import executable
+from tests.rig.office import PASSWORD, Visitor
+from tests.rig.waiting import wait_until
 
 OpenContext = Callable[..., BrowserContext]
+RECORDED_S = 4.5
+"""How long `record` records."""
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +57,54 @@ def open_context(chromium: Browser) -> Iterator[OpenContext]:
     for context in opened:
         context.close()
     assert not errors
+
+
+def signed_in_page(context: BrowserContext, visitor: Visitor) -> Page:
+    """A page of the context, with the session of the visitor."""
+    url = visitor.service.root_url
+    context.add_cookies(
+        [{"name": name, "value": value, "url": url} for name, value in visitor.cookies.items()]
+    )
+    return context.new_page()
+
+
+@contextmanager
+def page_with_microphone(chromium: Browser, sound: Path, base_url: str) -> Iterator[Page]:
+    """A page of a separate browser process, whose microphone plays the wav file. An error in the page fails
+    the test."""
+    arguments = [
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={sound}",
+        "--no-sandbox",
+    ]
+    browser = chromium.browser_type.launch(executable_path=executable(), args=arguments)
+    try:
+        page = browser.new_context(base_url=base_url, locale="en-US").new_page()
+        failures: list[str] = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda line: failures.append(line.text) if line.type == "error" else None)
+        yield page
+    finally:
+        browser.close()
+    assert failures == []
+
+
+def record(page: Page, name: str, language: str = "") -> None:
+    """Signs in, records a sample, and fills in the form of a clone, which is not sent yet."""
+    page.goto("/office/sign-in?next=/office/voices/new")
+    page.fill("#name", name)
+    page.fill("#password", PASSWORD)
+    page.click("button.main")
+    page.fill("#name", "Recorded")
+    if language:
+        page.select_option("#language", language)
+    page.click("#record")
+    clock = page.locator("#clock")
+    wait_until(lambda: float(clock.inner_text().removesuffix(" s")) >= RECORDED_S, 60, "it is recorded")
+    assert float(page.locator("#level").evaluate("meter => meter.value")) >= 0
+    page.click("#stop")
+    expect(page.get_by_text("This recording sounds usable.")).to_be_visible()
+    assert float(page.inner_text("#length").removesuffix(" s")) >= RECORDED_S
+    page.click("#use-text")
+    page.check("input[name=consent]")
