@@ -16,30 +16,55 @@ from myna.addresses import client_network
 from myna.errors import TooManyFailures
 
 BURST_MAX = 20
-"""Failures of an address at once."""
+"""What an address may do at once."""
 PER_S = 1.0
-"""Failures of an address per second, after these."""
+"""What it may do per second, after these."""
 ADDRESSES_MAX = 10_000
 KEYS_MAX = 10_000
-"""Addresses that failed lately and keys that were verified lately; the oldest are forgotten."""
+"""Addresses and verified keys that are remembered; the oldest are forgotten."""
+
+
+class AddressBuckets:
+    """A token bucket for each client network, in the memory of one process. A loopback address has none: see
+    `client_network`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """The tokens of each network, and when it had them."""
+
+    def wait_s(self, address: str) -> int:
+        """The seconds until the address has a token, rounded up; 0 if it has one."""
+        left = self._now(client_network(address)) if self._left else BURST_MAX
+        return 0 if left >= 1 else math.ceil((1 - left) / PER_S)
+
+    def take(self, address: str) -> None:
+        """Takes a token, if there is one."""
+        network = client_network(address)
+        if not network:
+            return
+        self._left[network] = max(0.0, self._now(network) - 1), self._clock()
+        self._left.move_to_end(network)
+        if len(self._left) > ADDRESSES_MAX:
+            self._left.popitem(last=False)
+
+    def _now(self, network: str) -> float:
+        left, at = self._left.get(network, (BURST_MAX, 0.0))
+        return min(BURST_MAX, left + (self._clock() - at) * PER_S)
 
 
 class KeyThrottle:
     """The addresses that failed and the hashes of the keys that were verified, in one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self._failures = AddressBuckets(clock)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """For each address how many failures it had left, and when."""
 
     def begin(self, address: str, key_hash: bytes) -> "KeyUse":
         """The use of a key from an address. Raises TooManyFailures if too many requests from there had an
         unknown key and this one is not in use."""
-        if self._failures and key_hash not in self._verified:
-            left = self._left(client_network(address))
-            if left < 1:
-                raise TooManyFailures(math.ceil((1 - left) / PER_S))
+        if key_hash not in self._verified and (wait_s := self._failures.wait_s(address)):
+            raise TooManyFailures(wait_s)
         return KeyUse(self, address, key_hash)
 
     def verified(self, key_hash: bytes) -> None:
@@ -50,18 +75,8 @@ class KeyThrottle:
             self._verified.popitem(last=False)
 
     def failed(self, address: str) -> None:
-        """The key is unknown. A loopback address is not counted: see `client_network`."""
-        network = client_network(address)
-        if not network:
-            return
-        self._failures[network] = max(0.0, self._left(network) - 1), self._clock()
-        self._failures.move_to_end(network)
-        if len(self._failures) > ADDRESSES_MAX:
-            self._failures.popitem(last=False)
-
-    def _left(self, network: str) -> float:
-        left, at = self._failures.get(network, (BURST_MAX, 0.0))
-        return min(BURST_MAX, left + (self._clock() - at) * PER_S)
+        """The key is unknown."""
+        self._failures.take(address)
 
 
 class KeyUse(Struct, frozen=True):

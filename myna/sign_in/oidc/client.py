@@ -34,7 +34,7 @@ def client_of(settings: Settings) -> Client | None:
     if not settings.oidc_issuer:
         return None
     try:
-        import joserfc.jws  # noqa: F401  now, since it takes 0.2 s, in which no stream would move
+        from joserfc import jwk, jws  # noqa: F401  at startup: it takes 0.2 s, which would delay streams
     except ImportError:
         raise ConfigError(
             "MYNA_OIDC_ISSUER: needs the extra oidc; 'make setup-extras' installs it."

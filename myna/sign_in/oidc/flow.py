@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from myna.errors import TooManyFailures
 from myna.http_client import HttpClient
-from myna.key_throttle import KeyThrottle
+from myna.key_throttle import AddressBuckets
 from myna.sign_in.oidc import attempts, id_token
 from myna.sign_in.oidc.attempts import Purpose
 from myna.sign_in.oidc.client import Client
@@ -52,17 +51,16 @@ class Oidc:
     def __init__(self, client: Client, http_client: HttpClient) -> None:
         self.client = client
         self._provider = Provider(client, http_client)
-        self._throttle = KeyThrottle()
+        self._begins = AddressBuckets()
 
     async def begin(
         self, db: Database, purpose: Purpose, *, browser: str, session_id: int, target: str, address: str
     ) -> str:
         """Begins an attempt. Returns the provider's address that the browser opens. Raises OidcRefused, also
-        if more attempts begin at an address than unknown API keys may be sent from it: each is a write."""
-        try:
-            self._throttle.begin(address, b"").failed()
-        except TooManyFailures:
-            raise OidcRefused(Failure.TOO_MANY, "too many attempts began at this address") from None
+        if too many attempts begin at the address: each is a write."""
+        if self._begins.wait_s(address):
+            raise OidcRefused(Failure.TOO_MANY, "too many attempts began at this address")
+        self._begins.take(address)
         metadata = await self._provider.metadata()
         begun = await attempts.begin(
             db, purpose, browser=browser, session_id=session_id, target=target, address=address
