@@ -86,6 +86,11 @@ def listed(config: Config, settings: SiteSettings) -> list[Route]:
     return [*_built_in(settings).values(), *exact]
 
 
+def model_is_callers(route: Route) -> bool:
+    """Whether the caller chooses the model that a channel is asked for: on a wildcard without its own."""
+    return route.name.endswith("*") and not route.upstream_model
+
+
 def model_for(route: Route, channel_model: str, wanted: str) -> str:
     """The model to ask a channel for, whose own model is `channel_model`, when the caller named `wanted`. A
     wildcard without an upstream model passes the caller's name on."""

@@ -26,8 +26,7 @@ REQUEST_FAULTS = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit. Nor
-does a 404, by which servers refuse a model that they don't have: callers of a wildcard route choose it."""
+"""Statuses that a bad request causes. They don't count as failures: else a client could open a circuit."""
 
 
 class FailedAttempt(Exception):
@@ -63,14 +62,15 @@ def of_request(failure: RequestFailed) -> FailedAttempt:
     return FailedAttempt(type(failure).__name__, str(failure), timed_out=isinstance(failure, TimedOut))
 
 
-def of_status(answer: ClientResponse, channel: Channel) -> FailedAttempt:
-    """The failed attempt of a response whose status is no success."""
+def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: bool = False) -> FailedAttempt:
+    """The failed attempt of a response whose status is no success. `model_is_callers`: the caller chose the
+    model, so a 404, by which servers refuse an unknown model, is not counted as a failure."""
     at_fault = answer.status in REQUEST_FAULTS
     return FailedAttempt(
         f"Status{answer.status}",
         f"status {answer.status}",
         f": {without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}",
-        blameless=at_fault or answer.status == HTTPStatus.NOT_FOUND,
+        blameless=at_fault or (model_is_callers and answer.status == HTTPStatus.NOT_FOUND),
         body=answer.body if at_fault else b"",
     )
 

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat
 from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
@@ -194,7 +195,7 @@ class Relay:
         except RequestFailed as failure:
             raise of_request(failure) from failure
         if answer.status != 200:
-            raise of_status(answer, channel)
+            raise of_status(answer, channel, model_is_callers=routes.model_is_callers(plan.route))
         return plan.answer_of(channel, answer.body)
 
     async def _first(

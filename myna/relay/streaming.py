@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
+from myna import routes
 from myna.channels import PARROT, Channel
 from myna.chat.failover import FailedAttempt, of_request, of_status, without_secrets
 from myna.chat.upstream import headers_of
@@ -187,7 +188,8 @@ class Passage:
         finally:
             out.on_pause = out.on_resume = out.on_disconnect = None
         if response.status != HTTPStatus.OK:
-            raise of_status(response, self._channel)
+            callers = routes.model_is_callers(self._plan.route)
+            raise of_status(response, self._channel, model_is_callers=callers)
 
     def _finish(self) -> None:
         if self._whole is None:

@@ -30,6 +30,7 @@ async def ask(
     model: str,
     recording: bytes,
     *,
+    model_is_callers: bool,
     deadline_s: float,
     answer_max_bytes: int,
 ) -> bytes:
@@ -51,7 +52,7 @@ async def ask(
     except RequestFailed as failure:
         raise of_request(failure) from failure
     if answer.status != HTTPStatus.OK:
-        raise of_status(answer, channel)
+        raise of_status(answer, channel, model_is_callers=model_is_callers)
     return _checked(answer, request.format)
 
 

@@ -141,6 +141,7 @@ class Transcriber:
                     request,
                     routes.model_for(plan.route, channel.model, request.model),
                     recording,
+                    model_is_callers=routes.model_is_callers(plan.route),
                     deadline_s=left_s,
                     answer_max_bytes=self._settings.answer_max_bytes,
                 )

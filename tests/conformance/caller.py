@@ -10,6 +10,8 @@ from tests.rig.calls import Answer, call
 from tests.rig.service import Account, Key, Service
 from tests.rig.upstream import SECRET
 
+COPY_WAIT_S = 60
+"""How long the copy of the metrics may be out of date."""
 ERROR_TYPES = {
     400: {"invalid_request_error"},
     401: {"authentication_error"},

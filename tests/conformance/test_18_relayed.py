@@ -1,17 +1,20 @@
 """/openai/v1 beside chat: routes of the operator, models, completions, embeddings."""
 
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
+from myna.channels import FAILURES_MAX
+from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, UNCHARGED, Caller, Stats
 from tests.conformance.conftest import CallerMaker
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
 
 ROUTES = (
     ("gpt-4o", "--channel", "default", "--upstream-model", "a-large-model", "--units", "5"),
@@ -81,6 +84,29 @@ def test_a_model_without_a_route_of_its_kind_is_404(fresh_caller: Caller, model:
     answer = chat(fresh_caller, model)
     assert (answer.status, answer.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")
     assert fresh_caller.stats() == UNCHARGED
+
+
+def test_a_model_that_the_caller_chose_and_the_channel_refuses_opens_no_circuit(
+    service: Service, fresh_caller: Caller
+) -> None:
+    def counted() -> tuple[float, float]:
+        """Refusals of the channel, and how often its circuit opened, in one copy of the metrics."""
+        text = call("GET", f"{service.root_url}/metrics").body.decode()
+        patterns = (r'upstream_failures_total\{.*fault="Status404"\}', r"channel_circuit_opened_total\{.*\}")
+        found = [re.findall(rf"^myna_{each} (\S+)$", text, re.MULTILINE) for each in patterns]
+        return sum(map(float, found[0])), sum(map(float, found[1]))
+
+    refused, opened = counted()
+    for number in range(2 * FAILURES_MAX):
+        messages = [{"role": "user", "content": "fault=status:404"}]
+        data = {"model": "gpt-unknown", "messages": messages, "stream": bool(number % 2)}
+        assert send(fresh_caller, "POST", "/chat/completions", data).status == 500
+    assert chat(fresh_caller, "gpt-unknown").status == 200  # a circuit that had opened would open again
+    for _ in range(FAILURES_MAX):  # the operator's model: the channel is at fault
+        assert chat(fresh_caller, "gpt-4o", "fault=status:404").status == 500
+    wait_until(lambda: counted()[0] == refused + 3 * FAILURES_MAX, COPY_WAIT_S, "the metrics are copied")
+    assert counted()[1] == opened + 1
+    assert chat(fresh_caller, "gpt-4o").status == 200
 
 
 def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:

@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller, check_error
+from tests.conformance.caller import COPY_WAIT_S, DELIVERED, REFUNDED, Caller, check_error
 from tests.conformance.conftest import CALL_DEADLINE_S, CallerMaker
 from tests.rig.calls import call
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-COPY_WAIT_S = 60
 FAILURES = [
     *(f"status:{status}" for status in (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 504)),
     "redirect",
