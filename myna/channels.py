@@ -37,7 +37,7 @@ FROM_SETTINGS = "default"
 """The name of the channel from the process settings, which precedes all others."""
 PARROT = "parrot:"
 OF_NODE = "node:"
-"""Before a compute node's name where its calls are reported beside those of the channels."""
+"""The prefix of a compute node's name in reports by channel."""
 
 
 class Channel(Struct, frozen=True):

@@ -340,8 +340,9 @@ async def _terms_of(connection: Transaction, key: store.KeyRow) -> _Terms:
 
 
 def _new_plain(once: str, account_id: int, command: Sequence[str]) -> str:
-    """A plain key of 160 random bits. With `once` it is derived from that and from what is asked for, since a
-    form that is sent again must show the same key, and only its hash is stored. Raises CommandError."""
+    """A plain key of 160 random bits. With `once` it is derived from `once`, the account and the command, so
+    that a form that is submitted again shows the same key, of which only the hash is stored. Raises
+    CommandError."""
     if not once:
         return PREFIX + secrets.token_hex(20)
     if not _ONCE.fullmatch(once):

@@ -118,7 +118,7 @@ def show_identity(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show to whom an account is linked at the OpenID Connect provider, or change it."""
+    """Show the OpenID Connect identity that an account is linked to, or change it."""
 
     async def work(db: Database) -> IdentityRow | None:
         account = await accounts.find(db, name)

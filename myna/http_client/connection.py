@@ -21,8 +21,8 @@ REFUSED_BODY_MAX_BYTES: Final = 65_536
 READ_MAX_BYTES: Final = 16_384
 # A chunk of 20 bytes takes 24 on the wire. A response in much smaller chunks wastes CPU time.
 BODY_BYTES_PER_FRAMING_BYTE: Final = 4
-# A check of the idle time that is this late means that the process was stopped, or the event loop blocked:
-# what the server sent meanwhile is unread.
+# An idle check that is this late means that the process was suspended or the event loop was blocked. The
+# socket may have unread data then.
 STOPPED_MIN_S: Final = 1.0
 
 Sink = Callable[[bytes], object]

@@ -60,7 +60,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def stream_headers(https: bool, details: RequestDetails) -> dict[str, str]:
-    """The headers of an answer that is streamed to a page: those of a page, and the id of the call in hex."""
+    """The headers of a streamed response: the security headers of a page, and the call's id in hex."""
     return {**security_headers(https), CALL_HEADER: details.call_id.hex()}
 
 

@@ -96,7 +96,7 @@ def _session(file: Path, model: KokoroModel) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = model.threads
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.enable_mem_pattern = False  # it keeps memory for each length of a piece: see decision 0016
+    options.enable_mem_pattern = False  # it keeps an allocation for each input length: decision 0016
     wanted = _PROVIDERS.get(model.provider)
     if wanted is not None and wanted not in onnxruntime.get_available_providers():
         raise EngineUnavailable(f"This build of onnxruntime has no {model.provider}.")

@@ -42,7 +42,7 @@ async def show(visit: Visit) -> Response:
 
 async def submit(visit: Visit) -> Response:
     """Makes the key and shows it. The plain key isn't stored, so this is not a redirect, and a browser may
-    send the form again: it makes one key."""
+    submit the form again: it creates one key."""
     form, limits = visit.fields(NewKey), visit.fields(LimitFields)
     try:
         life_ms = durations.millis(form.expires_in) if form.expires_in else 0

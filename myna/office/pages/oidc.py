@@ -1,9 +1,9 @@
-"""Sign-in by OpenID Connect: to the provider and back, the link of one's own account, and confirmation.
+"""Sign-in by OpenID Connect, linking an account to an identity, and re-authentication at the provider.
 
-Each begins with a form, so that another site can't begin it. The answer is a page that opens the provider's
-by itself, and not a redirect: browsers apply `form-action` to all redirects after a form, the provider's too.
-The callback is a navigation that comes from the provider, so it is a GET without a same-origin check. State
-and cookie tie it to the browser instead: it changes nothing without an attempt of this browser.
+Each flow begins with a form POST, so that another site can't begin it. The response is a page that refreshes
+to the authorization endpoint. A redirect would not work: Chromium applies CSP's `form-action` to every
+redirect that follows a form, including the provider's own. The callback is a cross-site GET, so it has no
+same-origin check. The state and the cookie bind it to the browser that began the attempt.
 """
 
 import logging
@@ -55,7 +55,7 @@ SENTENCES: Final[Mapping[Failure, str]] = {
     Failure.TAKEN: N_("You are linked to another account already. Unlink it there first."),
     Failure.OTHER_IDENTITY: N_("At the provider you are signed in as another person than the linked one."),
 }
-"""What a person reads."""
+"""The messages of the error page."""
 
 
 async def begin_sign_in(visit: Visit) -> Response:
@@ -69,8 +69,7 @@ async def begin_link(visit: Visit) -> Response:
 
 
 async def begin_confirm(visit: Visit) -> Response:
-    """Goes to the provider, which authenticates the person again. Then the page of the form that asked for it
-    opens again."""
+    """Redirects to the provider to authenticate again, and then to the page of the form that required it."""
     before = visit.form.get("page")
     return await _begin(visit, Purpose.CONFIRM, sign_in.inside(before if isinstance(before, str) else ""))
 
@@ -114,7 +113,7 @@ async def _begin(visit: Visit, purpose: Purpose, target: str) -> Response:
 
 
 async def _finished(visit: Visit, finished: Finished) -> Response:
-    """Does what the attempt was for. Raises OidcRefused."""
+    """Completes the attempt by its purpose. Raises OidcRefused."""
     client = _oidc(visit).client
     identity = Identity(client.issuer, finished.claims.sub)
     if finished.purpose is Purpose.SIGN_IN:

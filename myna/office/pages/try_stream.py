@@ -1,7 +1,7 @@
-"""The page Try with scripts: the answer of a chat leaves while it is written, and is then shown as a page.
+"""The page Try with scripts: streams a chat answer, and then renders the page with the whole answer.
 
-The stream is that of POST /openai/v1/chat/completions, and so are its charge, refund and limits. It has no
-idempotency key: the call ends when the visitor stops it.
+The stream, its charge, its refund and its limits are those of POST /openai/v1/chat/completions. The call has
+no idempotency key, so it ends when the client disconnects.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Ended(Chat):
 
 
 async def stream(visit: Visit) -> Response:
-    """Streams the answer. What is refused before the answer begins is shown as a page, as without scripts."""
+    """Streams the answer. An error before the first byte is returned as a page, as without scripts."""
     form = visit.fields(Chat)
     said = asked_of(form)
     body = msgspec.json.encode({**request_of(form.model, said), "stream": True})
@@ -65,7 +65,7 @@ async def stream(visit: Visit) -> Response:
 
 
 async def show(visit: Visit) -> Response:
-    """The conversation after a stream, and what the call cost as the books have it."""
+    """The conversation after a stream, with the cost of the call as it is stored."""
     form = visit.fields(Ended)
     said = asked_of(form)
     call = await _ended(visit, bytes.fromhex(form.call)) if form.call else None

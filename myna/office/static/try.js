@@ -1,4 +1,4 @@
-// The page Try: shows the answer of a chat while it is written. Without this script the answer comes whole.
+// The page Try: streams the answer of a chat. Without this script the answer is not streamed.
 "use strict";
 
 /** The JSON objects of a stream of events. */
@@ -16,7 +16,7 @@ async function* objects(body) {
   }
 }
 
-/** Shows the content of a page that was fetched in place of this page's. */
+/** Replaces the content of this page by that of a fetched page. */
 async function show(response) {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const content = page.querySelector("#content");
@@ -37,7 +37,7 @@ function begin(form) {
   return answer;
 }
 
-/** Sends the message, shows the answer as it comes, and then the page with what it cost. */
+/** Sends the message, shows the streamed answer, and then replaces the content by the page with its cost. */
 async function send(form, stop) {
   const fields = new URLSearchParams(new FormData(form));
   const said = begin(form);

@@ -1,4 +1,4 @@
-"""Attempts: what ties the provider's answer to the browser, and perhaps the session, that asked for it.
+"""Attempts: bind the provider's callback to the browser and, for a link, to the session that began it.
 
 The state is in the address that the browser opens, the browser's token in a cookie; the database has the
 SHA-256 of both. An attempt is used once, within ten minutes, by the browser that began it.
@@ -27,7 +27,7 @@ OF_PROXY_MAX: Final = 1_000
 
 
 class Purpose(StrEnum):
-    """What the person does at the provider."""
+    """The purpose of an attempt."""
 
     SIGN_IN = "sign-in"
     LINK = "link"

@@ -30,7 +30,7 @@ Key = Mapping[str, object]
 
 
 class Expected(Struct, frozen=True):
-    """What a token must say. Times in Unix s; `authenticated_after` is when a confirmation began, or None."""
+    """The expected claims. Times in Unix s; `authenticated_after` is when a confirmation began, or None."""
 
     issuer: str
     client_id: str

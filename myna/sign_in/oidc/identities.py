@@ -112,7 +112,7 @@ async def confirm(db: Database, session: Session, identity: Identity) -> str:
 
 
 async def _account_of(connection: Transaction, identity: Identity) -> int | None:
-    """The account of the identity, locked. A link that is removed meanwhile does not count."""
+    """The account of the identity, locked. The link is read again under the lock."""
     found = await store.by_subject(connection, identity.issuer, identity.subject)
     if found is None:
         return None

@@ -30,13 +30,13 @@ KEPT_S: Final = 3600.0
 AGAIN_S: Final = 60.0
 """Keys are fetched again for an unknown key id at most once in this interval."""
 FAILED_S: Final = 5.0
-"""For so long after a failure the provider isn't asked again."""
+"""How long a failed request is not repeated."""
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _ERROR = re.compile(r"[a-z_]{1,40}")
 
 
 class Metadata(Struct, frozen=True):
-    """What is used of the provider's metadata."""
+    """The fields of the provider's metadata that are used."""
 
     issuer: str
     authorization_endpoint: str
@@ -140,7 +140,7 @@ class Provider:
 
 
 class _Remembered(Generic[T]):
-    """A document of the provider. Those who need it at the same time share one request."""
+    """A cached document of the provider. Concurrent callers share one request."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
         self._fetch = fetch

@@ -4,7 +4,7 @@ from enum import Enum, auto
 
 
 class Failure(Enum):
-    """What the person is told."""
+    """The reason of a refusal, which selects the message."""
 
     PROVIDER = auto()
     """The provider does not answer, or not as the specifications say."""

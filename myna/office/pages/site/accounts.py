@@ -75,7 +75,7 @@ async def add(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = None) -> Response:
-    """An account: balance, keys, limits, what was changed lately, and what can be done."""
+    """An account: balance, keys, limits, recent activity, and actions."""
     account = await _account(visit)
     limit_form = limits or await fields_of_account(visit, account.id)
     keys = await visit.read(partial(keys_store.of_account, account_id=account.id))

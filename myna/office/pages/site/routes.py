@@ -1,4 +1,4 @@
-"""Routes: what callers name as model, its price and the channels that serve it; added, changed, removed."""
+"""Routes: the models that callers may name, with their prices and channels; added, changed, removed."""
 
 from urllib.parse import quote
 
@@ -155,7 +155,7 @@ async def show_change(visit: Visit, name: str = "", error: str = "") -> Response
 
 
 async def change(visit: Visit) -> Response:
-    """Changes what differs from the stored route."""
+    """Changes the fields that differ from the stored route."""
     form = visit.fields(Fields)
     before = await _found(visit, form.name)
     try:
