@@ -96,9 +96,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = "info"
     metrics_token: Annotated[str, kinds.secret("the Bearer token that /metrics requires; empty: none")] = ""
     oidc_issuer: Annotated[str, kinds.issuer("the provider of sign-ins by OpenID Connect; empty: none")] = ""
-    oidc_client_id: Annotated[str, Setting("how the provider knows this site")] = ""
-    oidc_client_secret: Annotated[str, kinds.secret("the secret that the provider gave to this site")] = ""
-    oidc_client_secret_file: Annotated[str, Setting("a file of mode 0600 that has this secret")] = ""
+    oidc_client_id: Annotated[str, Setting("the client id at the provider")] = ""
+    oidc_client_secret: Annotated[str, kinds.secret("the client secret at the provider")] = ""
+    oidc_client_secret_file: Annotated[str, Setting("a file of mode 0600 with the client secret")] = ""
     oidc_name: Annotated[str, kinds.not_blank("the name of the provider on the sign-in page")] = "SSO"
     oidc_scopes: Annotated[str, kinds.scopes("the scopes to request, separated by spaces")] = "openid"
     oidc_link_by_email: Annotated[

@@ -9,14 +9,13 @@ from msgspec import Struct
 from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError
-from myna.sign_in import sessions
+from myna.sign_in import passwords, sessions
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.sign_in.refusal import SignInRefused
 from myna.sign_in.sessions import Session
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries import oidc as store
-from myna.store.queries import passwords as password_store
 from myna.store.queries import sessions as session_store
 from myna.store.queries.accounts import AccountRow
 from myna.store.queries.oidc import IdentityRow
@@ -90,8 +89,7 @@ async def unlink_own(db: Database, session: Session, by: Actor) -> None:
 
     async def work(connection: Transaction) -> None:
         await accounts.lock(connection, account.id)
-        found = await password_store.of_account(connection, account.id)
-        if found is None or not found.hash:
+        if not await passwords.has_one(connection, account.id):
             raise CommandError(NO_PASSWORD)
         await _unlink_in(connection, account, by)
         await session_store.delete_all(connection, account.id, but=session.token_hash)

@@ -57,7 +57,7 @@ class Row(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a test: `trial`, with the name of its `audio`, or `error`. `model` is that of the form."""
+    """The result of a test: `trial`, with the name of its `audio`, or `error`. `model` is the form's."""
 
     name: str
     model: str = ""
