@@ -5,7 +5,8 @@ Times are Unix milliseconds. A day is the number of days since 1970-01-01 in the
 begins at the zone's minutes. A call counts when it ended, a ledger entry when it was entered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import TypeVar
 
@@ -154,8 +155,12 @@ async def usage_by_hour(db: Database, account_id: int, start_ms: int, end_ms: in
         raise CommandError(
             "A report by the hour has at most {hours_max_days} days.", hours_max_days=HOURS_MAX_DAYS
         )
-    rows = await db.read(lambda connection: store.hours(connection, account_id, start_ms, end_ms))
-    return [_key_usage(row, row.at) for row in rows]
+
+    async def read(connection: Queries) -> list[UsageRow]:
+        waiting = await store.waiting(connection, account_id)
+        return await store.hours(connection, account_id, start_ms, end_ms, waiting)
+
+    return _summed(await db.read(read), lambda hour: hour)
 
 
 async def usage_by_day(db: Database, account_id: int, first_day: int, last_day: int) -> list[KeyUsage]:
@@ -291,29 +296,30 @@ async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]
 
 async def _days(db: Queries, account_id: int, first: int, last: int) -> list[KeyUsage]:
     """Days before yesterday come from `usage_days`, as far as these are up to date; the others from their
-    hours."""
+    hours and the outbox."""
     state = await rollup_store.state(db)
     recent = day_of(state.zone, state.now) - 1
     stale = await store.oldest_stale(db, account_id, recent)
-    unfolded = await store.oldest_unfolded(db)
+    waiting = await store.waiting(db, account_id)
     if stale is not None:
         recent = min(recent, stale)
-    if unfolded is not None:
-        recent = min(recent, day_of(state.zone, unfolded))
+    recent = min([recent, *(day_of(state.zone, hour) for hour in {row.at for row in waiting})])
     recent = max(first, min(recent, last + 1))
-    rows = [_key_usage(row, row.at) for row in await store.days(db, account_id, first, recent)]
+    days = _summed(await store.days(db, account_id, first, recent), lambda day: day)
     if recent > last:
-        return rows
+        return days
     start, end = day_start(state.zone, recent), day_start(state.zone, last + 1)
+    hours = await store.hours(db, account_id, start, end, waiting)
+    return days + _summed(hours, partial(day_of, state.zone))
+
+
+def _summed(rows: Iterable[UsageRow], at: Callable[[int], int]) -> list[KeyUsage]:
+    """The rows, those of one key, rate and `at` of their time in one."""
     found: dict[tuple[int, int, int], Usage] = {}
-    for row in await store.hours(db, account_id, start, end):
-        place = day_of(state.zone, row.at), row.key_id, row.kind
+    for row in rows:
+        place = at(row.at), row.key_id, row.kind
         found[place] = found.get(place, Usage()).plus(row)
-    return rows + [KeyUsage(*place, usage) for place, usage in sorted(found.items())]
-
-
-def _key_usage(row: UsageRow, at: int) -> KeyUsage:
-    return KeyUsage(at=at, key_id=row.key_id, kind=row.kind, usage=Usage().plus(row))
+    return [KeyUsage(*place, usage) for place, usage in sorted(found.items())]
 
 
 # ---- the ledger

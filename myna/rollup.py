@@ -1,15 +1,18 @@
 """Folds what the batches write to the outbox into the tables of the reports.
 
-    batch ──► usage_hours                         exact at every commit
-      └─────► outbox ──fold──► entries            the ledger by account
+    batch ──► outbox ──fold──► entries            the ledger by account
+                       └─────► usage_hours        the calls of each key
                        └─────► site_hours         the site's calls by channel and latency
                        └─────► stale_days ──► usage_days      the sums of past days' hours
+
+A report adds what is still in the outbox, so it is exact at every commit: see `myna/reports.py`.
 
 A row of the outbox is deleted in the transaction that folds it, so each is folded once, in any order: a
 refund has the id of its charge. A row in `entries` is known by its place, so that the same code folds the
 entries from before the outbox. One process folds at a time. Each step is one short transaction.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from myna.store.database import Database, Transaction
@@ -18,7 +21,7 @@ from myna.store.queries import audit_state
 from myna.store.queries import past_calls as past
 from myna.store.queries import rollup as store
 from myna.store.queries.audit import LAST
-from myna.store.queries.rollup import ALL_REBUILT, DaySpan, RollupState
+from myna.store.queries.rollup import ALL_REBUILT, DaySpan, EndedCall, RollupState
 from myna.zones import day_of, day_start, hour_offset
 
 STEP_ROWS = 2000
@@ -60,14 +63,15 @@ async def _step(db: Transaction, *, zone: str) -> bool:
 async def _fold(db: Transaction, zone: str) -> bool:
     pending = await store.take(db, STEP_ROWS)
     await store.add_entries(db, pending.entries)
-    await store.add_site_hours(db, pending.ends)
-    await _mark(db, zone, {(end.hour, end.account_id) for end in pending.ends})
+    await _add_ends(db, zone, pending.ends)
     return bool(pending.entries or pending.ends)
 
 
-async def _mark(db: Transaction, zone: str, hours: set[tuple[int, int]]) -> None:
-    days = {hour: day_of(zone, hour) for hour in {hour for hour, _ in hours}}
-    await store.mark_stale(db, {(days[hour], account_id) for hour, account_id in hours})
+async def _add_ends(db: Transaction, zone: str, ends: Sequence[EndedCall]) -> None:
+    await store.add_usage_hours(db, ends)
+    await store.add_site_hours(db, ends)
+    days = {hour: day_of(zone, hour) for hour in {end.hour for end in ends}}
+    await store.mark_stale(db, {(days[end.hour], end.account_id) for end in ends})
 
 
 async def _write_stale(db: Transaction, state: RollupState) -> bool:
@@ -105,11 +109,10 @@ async def _fill(db: Transaction, state: RollupState) -> bool:
     end = await audit_state.step_end(db, start, LAST, STEP_ROWS)
     await store.add_entries(db, await past.past_entries(db, start, end, state.counted_since))
     calls = await past.past_calls(db, start, end, state.counted_since)
-    hours = [hour_of(call.ended_at, state.hour_offset_ms) for call in calls]
     await past.lock_accounts(db, [call.account_id for call in calls])
-    await past.add_past_usage(db, calls, hours)
+    await past.set_last_used(db, calls)
+    hours = [hour_of(call.ended_at, state.hour_offset_ms) for call in calls]
     ended = [past.ended(call, hour) for call, hour in zip(calls, hours, strict=True)]
-    await store.add_site_hours(db, ended)
-    await _mark(db, state.zone, {(call.hour, call.account_id) for call in ended})
+    await _add_ends(db, state.zone, ended)
     await past.filled_until(db, end, all_filled=end == LAST)
     return True

@@ -69,8 +69,13 @@ async def begin(db: Database, account: AccountRow) -> Enrolment:
     secret = pyotp.random_base32()
     if not await db.transaction(lambda connection: store.begin(connection, account.id, secret)):
         raise CommandError("There is a second factor already; remove it first.")
-    uri = pyotp.TOTP(secret, interval=STEP_S).provisioning_uri(name=account.name, issuer_name=ISSUER)
-    return Enrolment(secret, uri)
+    return _enrolment(account, secret)
+
+
+async def unconfirmed(db: Queries, account: AccountRow) -> Enrolment | None:
+    """What `begin` returned last, while it is not confirmed."""
+    row = await store.of_account(db, account.id)
+    return None if row is None or row.confirmed_at else _enrolment(account, row.secret)
 
 
 async def confirm(db: Database, session: Session, code: str, by: Actor) -> list[str]:
@@ -173,6 +178,11 @@ def _step_of(row: SecondFactorRow, code: str) -> int | None:
         return totp.verify_and_get_timecode(digits, for_time=row.now // 1000, valid_window=SKEW_STEPS)
     except OTPVerificationError:
         return None
+
+
+def _enrolment(account: AccountRow, secret: str) -> Enrolment:
+    totp = pyotp.TOTP(secret, interval=STEP_S)
+    return Enrolment(secret, totp.provisioning_uri(name=account.name, issuer_name=ISSUER))
 
 
 def _new_code() -> str:

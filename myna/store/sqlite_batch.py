@@ -119,11 +119,9 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
         end = wanted[index]
         moved.append(end)
         ms = max(now - created_at, 0)
-        if end.state == CallState.KEPT:
-            changes.count(account_id, key_id, pays, 1, units, ms, end.channel)
-        else:
+        changes.count(account_id, key_id, pays, end.state, units, ms, end.channel)
+        if end.state == CallState.REFUNDED:
             changes.add_entry(end.call_id, EntryKind.REFUND, account_id, key_id, units)
-            changes.count(account_id, key_id, pays, 0, 0, ms, end.channel)
             if cap_from:
                 to_caps[key_id, cap_from] += units
         refunded = units if end.state == CallState.REFUNDED else 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from myna.store.batch import EntryKind
+from myna.store.batch import CallState, EntryKind
 
 _json = msgspec.json.Encoder()
 _ROWS_MAX = 64
@@ -47,12 +47,6 @@ _ADD_USAGE = Statement(
     calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost,
     last_used_at = max(last_used_at, excluded.last_used_at)""",
 )
-_ADD_HOURS = Statement(
-    "INSERT INTO usage_hours (account_id, key_id, kind, hour, calls, ok_calls, units, ms) VALUES ",
-    "(?, ?, ?, ?, ?, ?, ?, ?)",
-    """ ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET calls = calls + excluded.calls,
-    ok_calls = ok_calls + excluded.ok_calls, units = units + excluded.units, ms = ms + excluded.ms""",
-)
 _INSERT_OUTBOX = "INSERT INTO outbox (id, at, size, entries, ends) VALUES (?1, ?2, ?3, ?4, ?5)"
 
 
@@ -64,28 +58,24 @@ class Changes:
         self.hour = 0
         self.balances: defaultdict[int, int] = defaultdict(int)
         self._now = now
-        self._hours: dict[tuple[int, int, int], list[int]] = {}
+        self._keys: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self._entries: list[tuple[bytes, int, int, int, int]] = []
-        self._ends: list[tuple[int, int, int, int, int, int, str]] = []
+        self._ends: list[tuple[int, int, int, CallState, int, int, str]] = []
 
     def add_entry(self, call_id: bytes, kind: EntryKind, account_id: int, key_id: int, units: int) -> None:
         self._entries.append((call_id, kind, account_id, key_id, units))
         self.balances[account_id] += units
 
     def count(
-        self, account_id: int, key_id: int, pays: int, ok_calls: int, units: int, ms: int, channel: str
+        self, account_id: int, key_id: int, pays: int, state: CallState, units: int, ms: int, channel: str
     ) -> None:
-        """Adds an ended call to the counters of its key and of the hour, and to the outbox. `ms` is how long
-        it was open."""
-        self._ends.append((account_id, self.hour, pays, ok_calls, units, ms, channel))
-        counters = self._hours.get((account_id, key_id, pays))
-        if counters is None:
-            self._hours[account_id, key_id, pays] = [1, ok_calls, units, ms]
-            return
+        """Adds an ended call to the counters of its key, and to the outbox. `ms` is how long it was open."""
+        self._ends.append((account_id, key_id, pays, state, units, ms, channel))
+        counters = self._keys[key_id]
         counters[0] += 1
-        counters[1] += ok_calls
-        counters[2] += units
-        counters[3] += ms
+        if state == CallState.KEPT:
+            counters[1] += 1
+            counters[2] += units
 
     def write(self, db: apsw.Connection) -> None:
         now = self._now
@@ -96,26 +86,18 @@ class Changes:
         changed = [(account, units) for account, units in self.balances.items() if units]
         if write(db, _UPDATE_BALANCES, changed) != len(changed):
             raise AssertionError("a balance would be below zero")
-        write(db, _ADD_USAGE, self._keys())
-        self.write_reports(db)
+        write(db, _ADD_USAGE, [(key_id, *counters, now) for key_id, counters in self._keys.items()])
+        self.write_outbox(db)
 
-    def write_reports(self, db: apsw.Connection) -> None:
-        """Writes the hours and the outbox, which the calls that ended and the entries are in."""
+    def write_outbox(self, db: apsw.Connection) -> None:
+        """Writes the calls that ended and the entries for the reports."""
         now = self._now
-        write(db, _ADD_HOURS, [(*key, self.hour, *counters) for key, counters in self._hours.items()])
         if size := len(self._entries) + len(self._ends):
             entries = [(call_id.hex(), *entry) for call_id, *entry in self._entries]
             outbox_id = now.to_bytes(8, "big") + os.urandom(8)  # the oldest first
-            row = (outbox_id, now, size, _json.encode(entries).decode(), _json.encode(self._ends).decode())
+            ends = [self.hour, *zip(*self._ends, strict=True)] if self._ends else []
+            row = (outbox_id, now, size, _json.encode(entries).decode(), _json.encode(ends).decode())
             db.execute(_INSERT_OUTBOX, row)
-
-    def _keys(self) -> list[tuple[int, ...]]:
-        """Calls, delivered calls and units of each key."""
-        keys: dict[int, tuple[int, int, int]] = {}
-        for (_, key_id, _), (calls, ok_calls, units, _) in self._hours.items():
-            before = keys.get(key_id, (0, 0, 0))
-            keys[key_id] = before[0] + calls, before[1] + ok_calls, before[2] + units
-        return [(key_id, *counters, self._now) for key_id, counters in keys.items()]
 
 
 def write(db: apsw.Connection, statement: Statement, rows: Sequence[tuple[object, ...]]) -> int:

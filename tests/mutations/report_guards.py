@@ -10,13 +10,40 @@ ONCE = ROLLS + "a_roll_folds_the_outbox_once"
 BY_HOUR = REPORTS + "usage_by_hour_is_by_key_and_rate"
 
 OF_REPORTS = (
-    guard("an hour counts each call", CHANGES, "    counters[0] += 1\n", "", BY_HOUR + "[sqlite-True]"),
+    guard(
+        "an hour counts the calls of the outbox",
+        "myna/store/queries/reports.py",
+        ", *(row for row in unfolded if start <= row.at < end)]",
+        "]",
+        BY_HOUR + "[sqlite-False]",
+    ),
+    guard(
+        "an hour counts each folded call",
+        FOLD,
+        "    await store.add_usage_hours(db, ends)\n",
+        "",
+        BY_HOUR + "[sqlite-True]",
+    ),
     guard(
         "an hour has each rate",
-        CHANGES,
-        "self._hours.get((account_id, key_id, pays))",
-        "None",
+        QUERIES,
+        "found[end.account_id, end.hour, end.key_id, end.kind]",
+        "found[end.account_id, end.hour, end.key_id, 1]",
         BY_HOUR + "[sqlite-True]",
+    ),
+    guard(
+        "a day has the calls of the outbox",
+        "myna/reports.py",
+        "for hour in {row.at for row in waiting})",
+        "for hour in ())",
+        REPORTS + "a_day_that_is_written_has_its_late_calls_at_once[sqlite]",
+    ),
+    guard(
+        "calls that were counted before an upgrade are not counted again",
+        QUERIES,
+        "        if not end.key_id:\n            continue\n",
+        "",
+        ROLLS + "ends_that_schema_24_counted_are_not_counted_again[sqlite]",
     ),
     guard(
         "a batch writes the outbox",
@@ -42,8 +69,8 @@ OF_REPORTS = (
     guard(
         "units of an hour, on PostgreSQL",
         ROUTINES,
-        "units = usage_hours.units + c.units",
-        "units = c.units",
+        "m_states, m_units, m_times, m_channels);",
+        "m_states, m_times, m_times, m_channels);",
         BY_HOUR + "[postgresql-True]",
     ),
     guard(
@@ -56,7 +83,7 @@ OF_REPORTS = (
     guard(
         "a late call marks its day",
         FOLD,
-        "    await _mark(db, zone, {(end.hour, end.account_id) for end in pending.ends})\n",
+        "    await store.mark_stale(db, {(days[end.hour], end.account_id) for end in ends})\n",
         "",
         ROLLS + "a_day_is_written_once_it_is_over_and_again_after_a_late_call[sqlite]",
     ),

@@ -42,7 +42,10 @@ def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None
     secret = re.search(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", begun.body.decode())
     assert secret
     totp = pyotp.TOTP(secret[1])
-    assert "The code is wrong" in text_of(visitor.post("/me/second-factor/confirm", code="000000"))
+    mistyped = visitor.post("/me/second-factor/confirm", code="000000")
+    assert mistyped.status == 400
+    assert "The code is wrong" in text_of(mistyped)
+    assert secret[0] in mistyped.body.decode()
     confirmed = visitor.post("/me/second-factor/confirm", code=totp.now())
     codes = re.findall(r"\b(?:[a-z2-9]{4}-){5}[a-z2-9]{4}\b", text_of(confirmed))
     assert len(codes) == 10

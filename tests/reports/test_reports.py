@@ -90,6 +90,22 @@ async def test_days_are_those_of_the_zone_and_never_lag(books: Books, folded: bo
         await reports.usage_by_day(books.db, customer.account_id, 0, 732)
 
 
+async def test_a_day_that_is_written_has_its_late_calls_at_once(books: Books) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    day = day_of("UTC", await now(books))
+    await use(books, customer)
+    await books.move_clock(3 * DAY_MS)
+    await rollup.roll(books.db, "UTC")
+    await books.move_clock(-3 * DAY_MS)
+    await use(books, customer)
+    await books.move_clock(3 * DAY_MS)
+
+    (found,) = await reports.usage_by_day(books.db, customer.account_id, day, day)
+
+    assert found.usage.calls == 2
+
+
 @FOLDED
 async def test_the_ledger_comes_page_by_page_with_balances(books: Books, folded: bool) -> None:
     customer, other = await books.customer(units=100), await books.customer(units=50)

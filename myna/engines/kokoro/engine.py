@@ -181,21 +181,24 @@ class Kokoro:
     async def _spoken(
         self, utterance: Utterance, voice: KokoroVoice, ends_at: float, client: Client
     ) -> AsyncGenerator[SoundPart, None]:
-        """Speaks as many pieces at a time as there are processes, and yields them in order."""
+        """Speaks as many pieces at a time as there are processes, and yields them in order. The first piece
+        for a listener is spoken alone: it is ready sooner."""
         pieces = await self._pieces(utterance, voice, ends_at, client)
         total, done = sum(len(piece.phonemes) for piece in pieces), 0
         tasks: deque[asyncio.Task[PieceSound]] = deque()
         following = iter(pieces)
+        at_once = 1 if client.hear else self._processes
         disconnected = client.disconnected  # for the first piece: the text has not been started before
         try:
             for piece in pieces:
-                while len(tasks) < self._processes and (following_piece := next(following, None)):
+                while len(tasks) < at_once and (following_piece := next(following, None)):
                     job = _job(following_piece, voice, utterance.speed)
                     left_s = ends_at - asyncio.get_running_loop().time()
                     work = self._pool.run(job, left_s, queue_key=client.queue_key, disconnected=disconnected)
                     disconnected = None
                     tasks.append(asyncio.create_task(work))
                 sound = await tasks.popleft()
+                at_once = self._processes
                 pause = bytes(2 * round(piece.pause_s / utterance.speed * RATE_HZ))
                 yield SoundPart(sound.pcm + pause, sound.took_s)
                 done += len(piece.phonemes)

@@ -88,26 +88,35 @@ async def change_password(visit: Visit) -> Response:
     return response
 
 
-async def begin_second_factor(visit: Visit, enrolment: Enrolment | None = None, error: str = "") -> Response:
-    """Shows a new secret as a QR code, and asks for the first code."""
+async def begin_second_factor(visit: Visit) -> Response:
+    """Shows a new secret, to be confirmed by the first code."""
     try:
-        enrolment = enrolment or await second_factor.begin(visit.db, visit.account)
-    except CommandError as refused:
-        return await show(visit, visit.said(refused))
+        enrolment = await second_factor.begin(visit.db, visit.account)
+    except CommandError as error:
+        return await show(visit, visit.said(error))
+    return _enrol(visit, enrolment)
+
+
+async def confirm_second_factor(visit: Visit) -> Response:
+    """Turns the second factor on, and shows the recovery codes this once. After a wrong code the same secret
+    can be confirmed by another."""
+    try:
+        codes = await second_factor.confirm(visit.db, _session(visit), visit.fields(Code).code, visit.actor)
+    except CommandError as error:
+        enrolment = await second_factor.unconfirmed(visit.db, visit.account)
+        said = visit.said(error)
+        return _enrol(visit, enrolment, said) if enrolment else await show(visit, said)
+    return visit.page("recovery_codes.html", codes=codes)
+
+
+def _enrol(visit: Visit, enrolment: Enrolment, error: str = "") -> Response:
+    """The secret as a QR code, and the form for the first code."""
     picture = segno.make(enrolment.uri).svg_inline(
         scale=5, border=2, light="#fff", dark="#000", omitsize=True
     )
     qr = Markup(picture)  # noqa: S704  made of modules, not of text
-    return visit.page("second_factor_begin.html", enrolment=enrolment, qr=qr, error=error)
-
-
-async def confirm_second_factor(visit: Visit) -> Response:
-    """Turns the second factor on, and shows the recovery codes this once."""
-    try:
-        codes = await second_factor.confirm(visit.db, _session(visit), visit.fields(Code).code, visit.actor)
-    except CommandError as error:
-        return await show(visit, f"{visit.said(error)} {visit.text('Begin again with a new QR code.')}")
-    return visit.page("recovery_codes.html", codes=codes)
+    status = 400 if error else 200
+    return visit.page("second_factor_begin.html", status=status, enrolment=enrolment, qr=qr, error=error)
 
 
 async def new_recovery_codes(visit: Visit) -> Response:

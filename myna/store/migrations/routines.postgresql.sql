@@ -438,33 +438,7 @@ BEGIN
 
         -- `hour_of` in `store/hours.py` is the same.
         SELECT v_now - (v_now + hour_offset_ms) % 3600000 INTO v_hour FROM site;
-        WITH counted AS (
-            SELECT account_id, key_id, pays, count(*) AS calls, count(*) FILTER (WHERE state = 1) AS ok_calls,
-                   coalesce(sum(units) FILTER (WHERE state = 1), 0) AS units, sum(ms) AS ms
-            FROM unnest(m_accounts, m_keys, m_pays, m_units, m_states, m_times)
-                 AS m(account_id, key_id, pays, units, state, ms)
-            GROUP BY account_id, key_id, pays
-        ), found AS (
-            UPDATE usage_hours SET calls = usage_hours.calls + c.calls, ok_calls = usage_hours.ok_calls + c.ok_calls,
-                                   units = usage_hours.units + c.units, ms = usage_hours.ms + c.ms
-            FROM counted AS c CROSS JOIN LATERAL (
-                SELECT h.ctid AS place FROM usage_hours h
-                WHERE (h.account_id, h.hour, h.key_id, h.kind) >= (c.account_id, v_hour, c.key_id, c.pays)
-                  AND (h.account_id, h.hour, h.key_id, h.kind) <= (c.account_id, v_hour, c.key_id, c.pays)
-                ORDER BY h.account_id DESC, h.hour DESC, h.key_id DESC, h.kind DESC LIMIT 1
-            ) AS current
-            WHERE usage_hours.ctid = current.place
-            RETURNING usage_hours.account_id, usage_hours.key_id, usage_hours.kind
-        )
-        INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)
-        SELECT account_id, v_hour, key_id, pays, calls, ok_calls, units, ms FROM counted
-        WHERE (account_id, key_id, pays) NOT IN (SELECT account_id, key_id, kind FROM found);
-
-        SELECT json_agg(json_build_array(account_id, v_hour, pays, CASE state WHEN 1 THEN 1 ELSE 0 END,
-                                         CASE state WHEN 1 THEN units ELSE 0 END, ms, channel))::text
-        INTO v_ends
-        FROM unnest(m_accounts, m_pays, m_states, m_units, m_times, m_channels)
-             AS m(account_id, pays, state, units, ms, channel);
+        v_ends := json_build_array(v_hour, m_accounts, m_keys, m_pays, m_states, m_units, m_times, m_channels);
     END IF;
 
     IF m_keys IS NOT NULL OR cardinality(g_ns) > 0 THEN

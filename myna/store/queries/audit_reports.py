@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from myna.store.database import Queries, Row
 from myna.store.queries import rollup as store
-from myna.store.queries.rollup import EndedCall
 
 ENTRIES_RULE = "a ledger entry is in the reports' ledger once, or in the outbox"
 SUMS_RULE = "the last entry of the reports' ledger has its account's balance"
@@ -102,10 +101,22 @@ async def wrong_running_sums(db: Queries, after: int, last: int) -> list[str]:
 
 async def wrong_hours(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
     """A line for each key of these accounts whose days before `day` and hours from `start` on, the first of
-    that day in Unix ms, don't sum to its counters."""
+    that day in Unix ms, and what is in the outbox, don't sum to its counters."""
     if not (await store.state(db)).filled:
         return []
-    return _lines(await db.fetch(_HOURS, after, last, day, start))
+    waiting: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for end in (await store.pending(db)).ends:
+        if end.key_id and after < end.account_id <= last:
+            counters = waiting[end.key_id]
+            counters[0] += 1
+            counters[1] += end.ok
+            counters[2] += end.units
+    missing = {key_id: counters for key_id, *counters in await db.fetch(_HOURS, after, last, day, start)}
+    return [
+        f"{key_id}: {missing.get(key_id)} missing, {waiting.get(key_id)} in the outbox"
+        for key_id in sorted(missing.keys() | waiting.keys())
+        if missing.get(key_id) != waiting.get(key_id)
+    ]
 
 
 async def oldest_unwritten(db: Queries) -> int | None:
@@ -121,26 +132,12 @@ async def wrong_days(db: Queries, after: int, last: int, days: range, hours: ran
 
 
 async def wrong_site_hours(db: Queries, start: int) -> list[str]:
-    """A line for each hour from `start` on (Unix ms) and kind whose calls of the site, and those in the
-    outbox, don't sum to those of all keys."""
-    if not (await store.state(db)).filled:
+    """A line for each hour from `start` on (Unix ms) and kind whose calls of the site don't sum to those of
+    all keys."""
+    half_counted = not all(end.key_id for end in (await store.pending(db)).ends)  # only after an upgrade
+    if half_counted or not (await store.state(db)).filled:
         return []
-    waiting = _ends_by_hour([end for end in (await store.pending(db)).ends if end.hour >= start])
-    wrong = []
-    for hour, kind, *counted in await db.fetch(_SITE, start):
-        if counted != waiting.pop((hour, kind), [0, 0, 0]):
-            wrong.append(f"{hour} {kind}: {counted}")
-    return wrong + [f"{hour} {kind}: {counted}" for (hour, kind), counted in waiting.items()]
-
-
-def _ends_by_hour(ends: Sequence[EndedCall]) -> dict[tuple[int, int], list[int]]:
-    found: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for end in ends:
-        counters = found[end.hour, end.kind]
-        counters[0] += 1
-        counters[1] += end.ok
-        counters[2] += end.units
-    return dict(found)
+    return _lines(await db.fetch(_SITE, start))
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:

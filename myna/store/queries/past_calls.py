@@ -1,14 +1,13 @@
 """Queries that fold the calls and ledger entries from before the outbox. See `myna/rollup.py`."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from myna.store.batch import CallState
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.rollup import ADD_USAGE, EndedCall, NewEntry
+from myna.store.queries.rollup import EndedCall, NewEntry
 from myna.store.states import ENDED
 
 
@@ -36,6 +35,7 @@ def ended(call: PastCall, hour: int) -> EndedCall:
         units=call.units if kept else 0,
         ms=max(call.ended_at - call.created_at, 0),
         channel=call.channel,
+        key_id=call.key_id,
     )
 
 
@@ -69,26 +69,11 @@ async def lock_accounts(db: Transaction, account_ids: Iterable[int]) -> None:
     )
 
 
-async def add_past_usage(db: Transaction, calls: Sequence[PastCall], hours: Sequence[int]) -> None:
-    """Adds these calls, each in its hour, to the hours of their keys, and sets when the keys were used. The
-    accounts must be locked."""
-    usage: defaultdict[tuple[int, int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+async def set_last_used(db: Transaction, calls: Iterable[PastCall]) -> None:
+    """Sets when the keys of these calls were used. Their accounts must be locked."""
     used: dict[int, int] = {}
-    for call, hour in zip(calls, hours, strict=True):
-        kept = call.state == CallState.KEPT
-        counters = usage[call.account_id, hour, call.key_id, call.pays]
-        counters[0] += 1
-        counters[1] += kept
-        counters[2] += call.units if kept else 0
-        counters[3] += max(call.ended_at - call.created_at, 0)
+    for call in calls:
         used[call.key_id] = max(used.get(call.key_id, 0), call.ended_at)
-    await db.with_rows(
-        "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
-        [(*place, *counters) for place, counters in sorted(usage.items())],
-        "ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET"
-        f" {ADD_USAGE.format('usage_hours')}, ms = usage_hours.ms + excluded.ms",
-        *["bigint"] * 8,
-    )
     await db.with_rows(
         "WITH used (key_id, at) AS (",
         sorted(used.items()),

@@ -3,12 +3,13 @@
 The tables and what is not folded yet are read in one snapshot, so that nothing lags: see `myna/rollup.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries
+from myna.store.queries import rollup
 from myna.store.queries.rollup import EntryRow, Place, entry_row
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
@@ -55,14 +56,26 @@ _BELOW = "entries WHERE account_id = $1 AND at >= $2 AND at <= $3 AND (at, call_
 _NEWEST_FIRST = "ORDER BY at DESC, call_id DESC, kind DESC"
 
 
-async def hours(db: Queries, account_id: int, start: int, end: int) -> list[UsageRow]:
-    """Usage in the hours from `start` on and before `end`, in Unix ms, oldest first."""
+async def waiting(db: Queries, account_id: int) -> list[UsageRow]:
+    """The account's calls that are in the outbox and not in its hours yet, each a row."""
+    return [
+        UsageRow(one.hour, one.key_id, one.kind, 1, one.ok, one.units, one.ms)
+        for one in (await rollup.pending(db)).ends
+        if one.account_id == account_id and one.key_id
+    ]
+
+
+async def hours(
+    db: Queries, account_id: int, start: int, end: int, unfolded: Iterable[UsageRow]
+) -> list[UsageRow]:
+    """Usage in the hours from `start` on and before `end`, in Unix ms, and after it those of the `unfolded`
+    rows that are of these hours."""
     rows = await db.fetch(
         f"SELECT {columns(UsageRow, at='hour')} FROM usage_hours"
-        " WHERE account_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, key_id, kind",
+        " WHERE account_id = $1 AND hour >= $2 AND hour < $3",
         account_id, start, end,
     )  # fmt: skip
-    return [UsageRow(*row) for row in rows]
+    return [*(UsageRow(*row) for row in rows), *(row for row in unfolded if start <= row.at < end)]
 
 
 async def days(db: Queries, account_id: int, first: int, past: int) -> list[UsageRow]:
@@ -81,12 +94,6 @@ async def oldest_stale(db: Queries, account_id: int, before: int) -> int | None:
         "SELECT min(day) FROM stale_days WHERE day < $1 AND account_id = $2", before, account_id
     )
     return None if day is None else int(day)
-
-
-async def oldest_unfolded(db: Queries) -> int | None:
-    """The time of the oldest row in the outbox, in Unix ms."""
-    ((at,),) = await db.fetch("SELECT min(at) FROM outbox")
-    return None if at is None else int(at)
 
 
 async def page(

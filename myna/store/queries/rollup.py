@@ -1,13 +1,13 @@
 """Queries of the job that folds the outbox into the tables of the reports. See `myna/rollup.py`."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
 
-from myna.store.batch import EntryKind
+from myna.store.batch import CallState, EntryKind
 from myna.store.columns import columns
 from myna.store.database import Queries, Row, Transaction
 
@@ -56,8 +56,9 @@ class EntryRow(NewEntry, frozen=True, gc=False):
     redeemed: int
 
 
-class EndedCall(Struct, frozen=True, gc=False, array_like=True):
-    """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded."""
+class EndedCall(Struct, frozen=True, gc=False):
+    """A call that ended in `hour`, open for `ms`. `units` is 0 if it was refunded. `key_id` is 0 if its batch
+    has counted it in `usage_hours`, as batches did until schema 24."""
 
     account_id: int
     hour: int
@@ -66,6 +67,7 @@ class EndedCall(Struct, frozen=True, gc=False, array_like=True):
     units: int
     ms: int
     channel: str
+    key_id: int
 
 
 class DaySpan(Struct, frozen=True):
@@ -84,8 +86,27 @@ class Pending(Struct, frozen=True):
     ends: list[EndedCall]
 
 
+class _Ends(Struct, frozen=True, array_like=True):
+    """The calls of one batch that ended, as columns, all in `hour`. `units` are those charged."""
+
+    hour: int = 0
+    accounts: list[int] = []
+    keys: list[int] = []
+    kinds: list[int] = []
+    states: list[CallState] = []
+    units: list[int] = []
+    ms: list[int] = []
+    channels: list[str] = []
+
+    def calls(self) -> Iterator[EndedCall]:
+        columns = (self.accounts, self.keys, self.kinds, self.states, self.units, self.ms, self.channels)
+        for account_id, key_id, kind, state, units, ms, channel in zip(*columns, strict=True):
+            kept = state == CallState.KEPT
+            yield EndedCall(account_id, self.hour, kind, int(kept), units if kept else 0, ms, channel, key_id)
+
+
 _entries_decoder = msgspec.json.Decoder(list[tuple[str, int, int, int, int]])
-_ends_decoder = msgspec.json.Decoder(list[EndedCall])
+_ends_decoder = msgspec.json.Decoder(_Ends)
 _sums_decoder = msgspec.json.Decoder(tuple[int, int, int, int, int, int])
 _SUMS = (
     "'[' || "
@@ -103,7 +124,7 @@ _MOVE_SUMS = f"""ON CONFLICT (account_id, at, call_id, kind) DO UPDATE SET {
         f"{name} = excluded.{name}" for name in ("number", "balance", "charged", "refunded", "redeemed")
     )
 }"""
-ADD_USAGE = (
+_ADD_USAGE = (
     "calls = {0}.calls + excluded.calls, ok_calls = {0}.ok_calls + excluded.ok_calls,"
     " units = {0}.units + excluded.units"
 )
@@ -167,7 +188,7 @@ def _decoded(rows: Sequence[Row]) -> Pending:
         for at, texts, _ in rows
         for call, kind, account, key, units in _entries_decoder.decode(texts)
     ]
-    return Pending(entries, [end for _, _, texts in rows for end in _ends_decoder.decode(texts)])
+    return Pending(entries, [end for _, _, texts in rows for end in _ends_decoder.decode(texts).calls()])
 
 
 # ---- entries
@@ -267,6 +288,26 @@ def entry_row(row: Row) -> EntryRow:
 # ---- usage
 
 
+async def add_usage_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
+    """Adds these calls to the hours of their keys."""
+    found: defaultdict[tuple[int, int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for end in ends:
+        if not end.key_id:
+            continue
+        counters = found[end.account_id, end.hour, end.key_id, end.kind]
+        counters[0] += 1
+        counters[1] += end.ok
+        counters[2] += end.units
+        counters[3] += end.ms
+    await db.with_rows(
+        "INSERT INTO usage_hours (account_id, hour, key_id, kind, calls, ok_calls, units, ms)",
+        [(*place, *counters) for place, counters in sorted(found.items())],
+        "ON CONFLICT (account_id, hour, key_id, kind) DO UPDATE SET"
+        f" {_ADD_USAGE.format('usage_hours')}, ms = usage_hours.ms + excluded.ms",
+        *["bigint"] * 8,
+    )
+
+
 async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     """Adds these calls to the hours of the site."""
     found: defaultdict[tuple[int, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -278,7 +319,7 @@ async def add_site_hours(db: Transaction, ends: Iterable[EndedCall]) -> None:
     await db.with_rows(
         "INSERT INTO site_hours (hour, channel, kind, bucket, calls, ok_calls, units)",
         [(*place, *counters) for place, counters in sorted(found.items())],
-        f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {ADD_USAGE.format('site_hours')}",
+        f"ON CONFLICT (hour, channel, kind, bucket) DO UPDATE SET {_ADD_USAGE.format('site_hours')}",
         "bigint", "text", *["bigint"] * 5,
     )  # fmt: skip
 
