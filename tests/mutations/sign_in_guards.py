@@ -277,7 +277,7 @@ OF_SIGN_IN = (
                     " failed_at = now_ms()",
                 ),
             ),
-            f"{OF_THROTTLE}attempts_at_once_are_counted_before_they_are_verified[{database}]",
+            f"{OF_THROTTLE}attempts_that_begin_at_once_see_the_block_of_another[{database}]",
         )
         for database in ("sqlite", "postgresql")
     ),

@@ -147,6 +147,13 @@ async def test_attempts_at_once_are_counted_before_they_are_verified(books: Book
     assert sum(not isinstance(error, TooManyAttempts) for error in failed) == FREE_FAILURES + 1
 
 
+async def test_attempts_that_begin_at_once_see_the_block_of_another(books: Books) -> None:
+    subjects = throttle.of_account("sign-in", (await person(books)).id)
+    begun, blocked = await at_once(throttle.begin(books.db, subjects) for _ in range(MANY))
+    assert len(begun) == FREE_FAILURES + 1
+    assert {type(error) for error in blocked} == {TooManyAttempts}
+
+
 async def test_failures_are_counted_for_all_processes(books: Books) -> None:
     await person(books)
     await books.stop_clock()
