@@ -215,7 +215,7 @@ def _neural(found: dict[str, Any]) -> list[str]:
     one = found["sentences_s"]["1"]
     rates = [[clients, f"{rate:.3f}", f"{rate / one:.2f}"] for clients, rate in found["sentences_s"].items()]
     chat, peaks = found["chat"], found["peak_mb"]
-    firsts = ", ".join(f"{s:.2f} s of {characters} characters" for characters, s in found["first_s"].items())
+    first = found["first_byte"]
     return [
         _setting(found),
         f"One sentence of {len(found['text'])} characters, {found['audio_s']:.2f} s of sound without the"
@@ -223,7 +223,9 @@ def _neural(found: dict[str, Any]) -> list[str]:
         str(Table(["", "real-time factor", "of the model's"], factors)),
         "POST /tts on two cores:",
         str(Table(["clients", "sentences/s", "of one client's"], rates)),
-        f"First byte of the sound on two cores, streamed: {firsts}.",
+        f"First byte of {first['characters']} characters on two cores, streamed: after"
+        f" {first['after_s']:.3f} s, in which the engine worked on the first sentence for"
+        f" {first['work_s']:.3f} s.",
         f"p99 of chat: {chat['quiet']['p99_ms']:.1f} ms without speech,"
         f" {chat['beside_speech']['p99_ms']:.1f} ms while speech keeps all processes of Kokoro busy."
         f" Peak memory: {peaks['service']:.0f} MB of the service's main process,"

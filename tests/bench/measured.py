@@ -87,7 +87,7 @@ def neural() -> dict[str, Any]:
         "audio_s": 2.0,
         "factor": {"model": 1.0, "child": 1.05, "POST /tts": 1.1},
         "sentences_s": {"1": 0.2, "2": 0.36},
-        "first_s": {"24": 5.0, "300": 5.06},
+        "first_byte": {"characters": 300, "after_s": 5.06, "work_s": 5.0},
         "chat": {"quiet": figures(1, 1, 2), "beside_speech": figures(1, 1, 3)},
         "peak_mb": {"service": 70.0, "largest child": 420.0},
     }
