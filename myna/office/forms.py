@@ -11,11 +11,22 @@ from starlette.requests import Request
 
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from myna.http.asgi_types import Message
+from myna.office.messages import N_
+from myna.wire.msgspec_errors import field_error
 
 F = TypeVar("F", bound=Struct)
 
 FORM_MAX_BYTES = 64 * 1024
 FIELDS_MAX = 100
+_NAMES = {
+    "count": N_("Codes"),
+    "low_balance": N_("Low balance"),
+    "model": N_("Model"),
+    "units": N_("Units"),
+    "uses": N_("Uses"),
+}
+_LEAST, _MOST_CHARS = ">= ", "of length <= "
+"""What `FieldError.limit` begins with."""
 
 
 async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
@@ -66,8 +77,16 @@ def upload(form: FormData, name: str) -> UploadFile | None:
 
 
 def _refused(error: str) -> InvalidRequest:
-    why, _, where = error.partition(" - at `$.")
-    field = where.rstrip("`").replace("_", " ")
-    if not field:
-        return InvalidRequest("{why}.", why=why)
-    return InvalidRequest("{field}: {why}.", field=field.capitalize(), why=f"{why[0].lower()}{why[1:]}")
+    wrong = field_error(error)
+    name = wrong.path or wrong.missing
+    what = _NAMES.get(name, name.replace("_", " ").capitalize())
+    if wrong.expected == "int" and wrong.got:
+        return InvalidRequest("{what}: must be a whole number.", what=what)
+    if wrong.limit.startswith(_LEAST):
+        return InvalidRequest(
+            "{what}: must be at least {least}.", what=what, least=wrong.limit[len(_LEAST) :]
+        )
+    if wrong.limit.startswith(_MOST_CHARS):
+        most = wrong.limit[len(_MOST_CHARS) :]
+        return InvalidRequest("{what}: may have at most {most} characters.", what=what, most=most)
+    return InvalidRequest("{what}: {why}.", what=what, why=wrong.message)

@@ -48,6 +48,21 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
     assert "&#39;{chars}&lt;b&gt;{name!r}/month&#39; 不是有效的限额" in text_of(cap)
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "said"),
+    [
+        ("/me", {"low_balance": "many"}, "低余额提醒必须是整数。"),
+        ("/me", {"low_balance": "-1"}, "低余额提醒不能小于 0。"),
+        ("/site/codes", {"units": "0"}, "单位不能小于 1。"),
+        ("/site/codes", {"uses": "1.5"}, "使用次数必须是整数。"),
+    ],
+)
+def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
+    answer = reader.post(path, **fields)
+    assert answer.status == 400
+    assert said in text_of(answer)
+
+
 def test_a_page_that_does_not_exist_says_so(reader: Visitor) -> None:
     assert "没有此页面。" in text_of(reader.get("/no-such-page"))
 
