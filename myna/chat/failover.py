@@ -7,8 +7,10 @@ from http import HTTPStatus
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from myna.channels import Channel, Channels
-from myna.errors import UpstreamFailed
+from myna.errors import RequestRefused, UpstreamFailed
 from myna.http_client import ClientResponse, RequestFailed, TimedOut
 from myna.telemetry import access_log, metrics
 
@@ -73,6 +75,29 @@ def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: boo
         blameless=at_fault or (model_is_callers and answer.status == HTTPStatus.NOT_FOUND),
         body=answer.body if at_fault else b"",
     )
+
+
+class _Refusal(msgspec.Struct):
+    code: str | None = None
+    param: str | None = None
+
+
+class _Refused(msgspec.Struct):
+    error: _Refusal
+
+
+def refusal_of(body: bytes) -> RequestRefused:
+    """The error for a caller whose request a channel refused with this body, with its `code` and `param` if
+    it has OpenAI's shape. The message isn't passed on, since it may contain an address or a secret."""
+    try:
+        error = msgspec.json.decode(body, type=_Refused).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        error = _Refusal()
+    return RequestRefused(_word(error.code), _word(error.param))
+
+
+def _word(text: str | None) -> str | None:
+    return text if text and len(text) <= 64 and text.replace("_", "").replace(".", "").isalnum() else None
 
 
 async def first_answer(

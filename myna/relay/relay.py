@@ -16,7 +16,7 @@ import msgspec
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.complete import Chat
-from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
+from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status, refusal_of
 from myna.chat.upstream import headers_of
 from myna.config import ConfigCache
 from myna.errors import (
@@ -24,7 +24,6 @@ from myna.errors import (
     ClientDisconnected,
     ModelNotFound,
     MynaError,
-    RequestRefused,
     StreamFailed,
     StreamUnread,
     UpstreamFailed,
@@ -213,7 +212,7 @@ class Relay:
         except UpstreamFailed as failed:
             cause = failed.__cause__
             if isinstance(cause, FailedAttempt) and cause.body:
-                raise RequestRefused(*_refusal_of(cause.body)) from cause
+                raise refusal_of(cause.body) from cause
             raise
 
     # Streams:
@@ -282,26 +281,3 @@ def _fail(streamed: StreamedAnswer, error: MynaError) -> None:
     details = access_log.details()
     details.error_type, details.message = error.type, error.message
     streamed.fail(error)
-
-
-class _Refusal(msgspec.Struct):
-    code: str | None = None
-    param: str | None = None
-
-
-class _Refused(msgspec.Struct):
-    error: _Refusal
-
-
-def _refusal_of(body: bytes) -> tuple[str | None, str | None]:
-    """`code` and `param` of an error of OpenAI's shape; None for what is missing or no such word. The message
-    isn't passed on, since it may contain an address or a secret."""
-    try:
-        refused = msgspec.json.decode(body, type=_Refused).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, None
-    return _word(refused.code), _word(refused.param)
-
-
-def _word(text: str | None) -> str | None:
-    return text if text and len(text) <= 64 and text.replace("_", "").replace(".", "").isalnum() else None

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from myna import routes
 from myna.channels import PARROT, Channel, Channels
-from myna.chat.failover import FailedAttempt, first_answer
+from myna.chat.failover import FailedAttempt, first_answer, refusal_of
 from myna.config import ConfigCache
-from myna.errors import ClientDisconnected, ModelNotFound, RequestRefused, UpstreamFailed
+from myna.errors import ClientDisconnected, ModelNotFound, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
@@ -155,5 +155,5 @@ class Transcriber:
             )
         except UpstreamFailed as failed:
             if isinstance(failed.__cause__, FailedAttempt) and failed.__cause__.blameless:
-                raise RequestRefused(None, None) from failed.__cause__
+                raise refusal_of(failed.__cause__.body) from failed.__cause__
             raise

@@ -191,9 +191,12 @@ async def test_a_recording_that_the_channels_refuse_is_400_and_refunded(
     visitor: Visitor, upstream: TranscriptionUpstream, second: TranscriptionUpstream
 ) -> None:
     upstream.status = second.status = 400
+    refusal = {"message": SECRET, "code": "audio_too_short", "param": "file"}
+    upstream.body = second.body = json.dumps({"error": refusal}).encode()
     answer = await transcribe(visitor)
-    assert answer.status == 400
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "audio_too_short", "file")
     assert "refunded" in answer.error["message"]
+    assert SECRET not in answer.body.decode()
     await visitor.balance_becomes(UNITS)
 
 
