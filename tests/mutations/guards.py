@@ -181,9 +181,9 @@ ON_SQLITE = (
     ),
     guard(
         "cost counter of a refund",
-        BATCH,
-        "changes.count(account_id, key_id, pays, 0, 0, ms,",
-        "changes.count(account_id, key_id, pays, 0, units, ms,",
+        CHANGES,
+        "            counters[2] += units\n",
+        "        counters[2] += units\n",
         BATCHES + "a_refund_returns_the_units_of_its_call[sqlite]",
     ),
     guard(

@@ -211,7 +211,7 @@ OF_OIDC = (
     guard(
         "the only way to sign in stays",
         IDENTITIES,
-        "if found is None or not found.hash:",
+        "if not await passwords.has_one(connection, account.id):",
         "if False:",
         OF_IDENTITIES + "the_only_way_to_sign_in_is_not_removed_by_its_owner[sqlite]",
         FAILED,

@@ -33,15 +33,15 @@ ON_BOTH = (
     guard(
         "an exhausted address is refused",
         THROTTLE,
-        "if left < 1:",
+        "if key_hash not in self._verified and (wait_s := self._failures.wait_s(address)):",
         "if False:",
         THROTTLED + "unknown_keys_exhaust_their_address_and_no_key_in_use",
     ),
     guard(
         "a key in use is not refused",
         THROTTLE,
-        "if self._failures and key_hash not in self._verified:",
-        "if self._failures:",
+        "if key_hash not in self._verified and (wait_s := self._failures.wait_s(address)):",
+        "if wait_s := self._failures.wait_s(address):",
         THROTTLED + "unknown_keys_exhaust_their_address_and_no_key_in_use",
     ),
     guard(
