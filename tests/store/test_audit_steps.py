@@ -7,7 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from myna import accounts, audit
+from myna import accounts, audit, rollup
 from myna.audit import AUDIO_RULE, CHECKPOINT_RULE, Report
 from myna.ids import first_of, millis_of, new_id
 from myna.store import postgresql
@@ -281,15 +281,24 @@ async def test_concurrent_audits_under_load_find_no_breach(books: Books, store: 
         asyncio.create_task(_calls_until(over, db, books, customer))
         for db, customer in zip((books.db, second), customers, strict=True)
     ]
+    folding = asyncio.create_task(_roll_until(over, second))
     reports = await asyncio.gather(
         audits(books.db, full=False), audits(second, full=False), audits(second, full=True)
     )
     over.set()
+    await folding
     assert all(await asyncio.gather(*traffic))
     assert [report.breaches for some in reports for report in some if report.breaches] == []
     assert sum(len(some) for some in reports) > 4
     assert (await audited(books, store, full=True)).breaches == []
     await second.close()
+
+
+async def _roll_until(over: asyncio.Event, db: Database) -> None:
+    """Folds the outbox until the event."""
+    while not over.is_set():
+        await rollup.roll(db, "UTC")
+        await asyncio.sleep(0.05)
 
 
 async def _calls_until(over: asyncio.Event, db: Database, books: Books, customer: Customer) -> int:
