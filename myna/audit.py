@@ -23,7 +23,7 @@ from myna.ids import millis_of
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.queries import audit as store
-from myna.store.queries import audit_reports, audit_state, rollup
+from myna.store.queries import audit_reports, audit_state, outbox, rollup
 from myna.store.queries import config as config_store
 from myna.store.queries.audit import FIRST, LAST, Breach, Counts, KeyCounters, breach_of
 from myna.zones import day_of, day_start
@@ -295,7 +295,7 @@ async def _written(db: Queries) -> _Written:
     state = await rollup.state(db)
     if state.rebuilt_until < rollup.ALL_REBUILT:
         return _Written(0, 0, state.zone)
-    ends = (await rollup.pending(db)).ends
+    ends = await outbox.pending_ends(db)
     day = day_of(state.zone, min([state.now, *(end.hour for end in ends)]))
     stale = await audit_reports.oldest_unwritten(db)
     day = day if stale is None else min(day, stale)

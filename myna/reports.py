@@ -8,7 +8,6 @@ begins at the zone's minutes. A call counts when it ended, a ledger entry when i
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,14 +15,14 @@ from myna.errors import CommandError, InvalidRequest
 from myna.store.batch import EntryKind
 from myna.store.database import Database, Queries
 from myna.store.hours import HOUR_MS
-from myna.store.queries import accounts, audit_state
+from myna.store.queries import accounts, audit_state, outbox
 from myna.store.queries import reports as store
 from myna.store.queries import rollup as rollup_store
+from myna.store.queries.outbox import Place
 from myna.store.queries.reports import UsageRow
-from myna.store.queries.rollup import EMPTY, EntryRow, Place
+from myna.store.queries.rollup import EMPTY, EntryRow
 from myna.zones import day_of, day_start, month_start
 
-T = TypeVar("T")
 DAY_MS = 24 * HOUR_MS
 HOURS_MAX_DAYS = 31
 """The longest period by the hour."""
@@ -327,7 +326,7 @@ def _summed(rows: Iterable[UsageRow], at: Callable[[int], int]) -> list[KeyUsage
 
 async def _tail(db: Queries, account_id: int) -> list[EntryRow]:
     """The account's entries that are not folded yet, oldest first, with the sums up to each."""
-    pending = await rollup_store.pending(db)
+    pending = await outbox.pending(db)
     mine = [one for one in pending.entries if one.account_id == account_id]
     if not mine:
         return []

@@ -6,6 +6,7 @@ A code is valid for its 30 seconds and, since clocks differ, for one such step b
 those before it are used up by one sign-in. A recovery code replaces a code once. The time is the database's.
 """
 
+import hmac
 import logging
 import re
 import secrets
@@ -72,10 +73,13 @@ async def begin(db: Database, account: AccountRow) -> Enrolment:
     return _enrolment(account, secret)
 
 
-async def unconfirmed(db: Queries, account: AccountRow) -> Enrolment | None:
-    """What `begin` returned last, while it is not confirmed."""
+async def unconfirmed(db: Queries, account: AccountRow, secret: str) -> Enrolment | None:
+    """What `begin` returned with this secret, while it can be confirmed. Another session of the account may
+    be a stranger's, and must not learn the secret."""
     row = await store.of_account(db, account.id)
-    return None if row is None or row.confirmed_at else _enrolment(account, row.secret)
+    if row is None or row.confirmed_at or not hmac.compare_digest(row.secret.encode(), secret.encode()):
+        return None
+    return _enrolment(account, row.secret)
 
 
 async def confirm(db: Database, session: Session, code: str, by: Actor) -> list[str]:

@@ -47,7 +47,7 @@ _ADD_USAGE = Statement(
     calls = calls + excluded.calls, ok_calls = ok_calls + excluded.ok_calls, cost = cost + excluded.cost,
     last_used_at = max(last_used_at, excluded.last_used_at)""",
 )
-_INSERT_OUTBOX = "INSERT INTO outbox (id, at, size, entries, ends) VALUES (?1, ?2, ?3, ?4, ?5)"
+_INSERT_OUTBOX = "INSERT INTO outbox (id, at, size, entries, ended) VALUES (?1, ?2, ?3, ?4, ?5)"
 
 
 class Changes:

@@ -13,8 +13,8 @@ OF_REPORTS = (
     guard(
         "an hour counts the calls of the outbox",
         "myna/store/queries/reports.py",
-        ", *(row for row in unfolded if start <= row.at < end)]",
-        "]",
+        "        *(row for row in unfolded if row.key_id and start <= row.at < end),\n",
+        "",
         BY_HOUR + "[sqlite-False]",
     ),
     guard(
@@ -62,7 +62,7 @@ OF_REPORTS = (
     guard(
         "a grant writes the outbox",
         GRANTS,
-        "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, $2, 1, $3, '[]')",
+        "INSERT INTO outbox (id, at, size, entries, ended) VALUES ($1, $2, 1, $3, '[]')",
         "SELECT $1, $2, $3",
         ONCE + "[sqlite]",
     ),

@@ -43,6 +43,13 @@ OF_SIGN_IN = (
         )
     ),
     guard(
+        "the secret of a second factor is shown again only to who has it",
+        FACTORS,
+        " or not hmac.compare_digest(row.secret.encode(), secret.encode()):",
+        ":",
+        OF_FACTORS + "the_secret_is_shown_again_only_to_who_has_it[sqlite]",
+    ),
+    guard(
         "a link expires",
         LINK_ROWS,
         'FROM links WHERE token_hash = $1 AND expires_at > now_ms()", token_hash',

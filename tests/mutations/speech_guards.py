@@ -19,6 +19,13 @@ OF_SPEECH = (
         ADMISSIONS + "an_account_at_its_limit_is_refused_alone",
     ),
     guard(
+        "the first piece for a listener is spoken alone",
+        "myna/engines/kokoro/engine.py",
+        "at_once = 1 if client.hear else self._processes",
+        "at_once = self._processes",
+        "tests/engines/kokoro/test_engine.py::test_the_first_piece_for_a_listener_is_spoken_alone",
+    ),
+    guard(
         "a slot is released",
         ADMISSION,
         "            self._admission.release(self._account, self._sound_s)\n",

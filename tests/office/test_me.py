@@ -42,7 +42,10 @@ def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None
     secret = re.search(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", begun.body.decode())
     assert secret
     totp = pyotp.TOTP(secret[1])
-    mistyped = visitor.post("/me/second-factor/confirm", code="000000")
+    elsewhere = visitor.post("/me/second-factor/confirm", code="000000", secret="A" * 32)
+    assert elsewhere.status == 400
+    assert secret[1] not in elsewhere.body.decode()
+    mistyped = visitor.post("/me/second-factor/confirm", code="000000", secret=secret[1])
     assert mistyped.status == 400
     assert "The code is wrong" in text_of(mistyped)
     assert secret[0] in mistyped.body.decode()

@@ -102,6 +102,14 @@ async def test_a_second_factor_is_off_until_a_code_confirms_it(books: Books) -> 
     await refused(books, await half_signed_in(books), code)
 
 
+async def test_the_secret_is_shown_again_only_to_who_has_it(books: Books) -> None:
+    account = await person(books)
+    enrolment = await second_factor.begin(books.db, account)
+    assert await second_factor.unconfirmed(books.db, account, "") is None
+    assert await second_factor.unconfirmed(books.db, account, "é" * 32) is None
+    assert await second_factor.unconfirmed(books.db, account, enrolment.secret) == enrolment
+
+
 async def test_a_session_that_has_ended_turns_no_second_factor_on(books: Books) -> None:
     """Else someone whose session was ended could lock the owner out."""
     account = await person(books)

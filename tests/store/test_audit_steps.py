@@ -231,7 +231,7 @@ async def test_a_range_with_an_open_transaction_is_not_closed(
             entry_id, other.account_id,
         )  # fmt: skip
         await connection.fetch(
-            "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, 1, 1, $2, '[]')",
+            "INSERT INTO outbox (id, at, size, entries, ended) VALUES ($1, 1, 1, $2, '[]')",
             entry_id, f'[["{entry_id.hex()}", 2, {other.account_id}, 0, 1]]',
         )  # fmt: skip
 

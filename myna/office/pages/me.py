@@ -33,9 +33,13 @@ class Password(Struct):
 
 
 class Code(Struct):
-    """A code of the app."""
+    """A code of the app. `secret` is the one that the page showed with the form."""
 
     code: str = ""
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return "Code()"
 
 
 async def show(visit: Visit, error: str = "") -> Response:
@@ -100,10 +104,11 @@ async def begin_second_factor(visit: Visit) -> Response:
 async def confirm_second_factor(visit: Visit) -> Response:
     """Turns the second factor on, and shows the recovery codes this once. After a wrong code the same secret
     can be confirmed by another."""
+    form = visit.fields(Code)
     try:
-        codes = await second_factor.confirm(visit.db, _session(visit), visit.fields(Code).code, visit.actor)
+        codes = await second_factor.confirm(visit.db, _session(visit), form.code, visit.actor)
     except CommandError as error:
-        enrolment = await second_factor.unconfirmed(visit.db, visit.account)
+        enrolment = await second_factor.unconfirmed(visit.db, visit.account, form.secret)
         said = visit.said(error)
         return _enrol(visit, enrolment, said) if enrolment else await show(visit, said)
     return visit.page("recovery_codes.html", codes=codes)

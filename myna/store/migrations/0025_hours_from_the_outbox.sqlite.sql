@@ -1,9 +1,11 @@
--- The job counts the calls in `usage_hours`, from the outbox. `ends` of a batch is now [hour, accounts, keys, kinds,
--- states, units charged, ms, channels], all but the hour arrays; [] without any. The calls that wait have been counted
--- in their hours by their batches: they get key 0.
-UPDATE outbox SET ends = (
+-- The job counts the calls in `usage_hours`, from the outbox. What a batch ended is now [hour, accounts, keys, kinds,
+-- states, units charged, ms, channels], all but the hour arrays; [] without any. The column has a new name, so that a
+-- server of an older version that still runs can't write to it. The calls that wait have been counted in their hours
+-- by their batches: they get key 0.
+ALTER TABLE outbox RENAME COLUMN ends TO ended;
+UPDATE outbox SET ended = (
     SELECT json_array(min(value ->> 1), json_group_array(value ->> 0), json_group_array(0), json_group_array(value ->> 2),
                       json_group_array(2 - (value ->> 3)), json_group_array(value ->> 4), json_group_array(value ->> 5),
                       json_group_array(value ->> 6))
-    FROM json_each(ends)
-) WHERE ends <> '[]';
+    FROM json_each(ended)
+) WHERE ended <> '[]';

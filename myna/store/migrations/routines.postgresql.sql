@@ -442,7 +442,7 @@ BEGIN
     END IF;
 
     IF m_keys IS NOT NULL OR cardinality(g_ns) > 0 THEN
-        INSERT INTO outbox (id, at, size, entries, ends)
+        INSERT INTO outbox (id, at, size, entries, ended)
         SELECT int8send(v_now) || uuid_send(gen_random_uuid()), v_now,
                count(*) + coalesce(cardinality(m_ns), 0),
                coalesce(json_agg(json_build_array(encode(id, 'hex'), kind, account_id, key_id, units)), '[]')::text, v_ends

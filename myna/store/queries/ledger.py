@@ -35,7 +35,7 @@ async def grant(
         entry_id, int(kind), account_id, units, memo,
     )  # fmt: skip
     await db.fetch(
-        "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, $2, 1, $3, '[]')",
+        "INSERT INTO outbox (id, at, size, entries, ended) VALUES ($1, $2, 1, $3, '[]')",
         entry_id, created_at, _json.encode([(entry_id.hex(), int(kind), account_id, 0, units)]).decode(),
     )  # fmt: skip
     return int(rows[0][0])

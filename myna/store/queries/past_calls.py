@@ -7,7 +7,7 @@ from msgspec import Struct
 from myna.store.batch import CallState
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.rollup import EndedCall, NewEntry
+from myna.store.queries.outbox import EndedCall, NewEntry
 from myna.store.states import ENDED
 
 

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries
-from myna.store.queries import rollup
-from myna.store.queries.rollup import EntryRow, Place, entry_row
+from myna.store.queries import outbox
+from myna.store.queries.outbox import Place
+from myna.store.queries.rollup import EntryRow, entry_row
 
 LAST_PLACE = (2**62, b"\xff" * 16, 9)
 """Above the place of every entry."""
@@ -57,25 +58,28 @@ _NEWEST_FIRST = "ORDER BY at DESC, call_id DESC, kind DESC"
 
 
 async def waiting(db: Queries, account_id: int) -> list[UsageRow]:
-    """The account's calls that are in the outbox and not in its hours yet, each a row."""
+    """The account's calls that are in the outbox, each a row. Those with key 0 are in its hours already."""
     return [
         UsageRow(one.hour, one.key_id, one.kind, 1, one.ok, one.units, one.ms)
-        for one in (await rollup.pending(db)).ends
-        if one.account_id == account_id and one.key_id
+        for one in await outbox.pending_ends(db)
+        if one.account_id == account_id
     ]
 
 
 async def hours(
     db: Queries, account_id: int, start: int, end: int, unfolded: Iterable[UsageRow]
 ) -> list[UsageRow]:
-    """Usage in the hours from `start` on and before `end`, in Unix ms, and after it those of the `unfolded`
-    rows that are of these hours."""
+    """Usage in the hours from `start` on and before `end`, in Unix ms, then the `unfolded` rows of the same
+    hours that are not counted in them."""
     rows = await db.fetch(
         f"SELECT {columns(UsageRow, at='hour')} FROM usage_hours"
         " WHERE account_id = $1 AND hour >= $2 AND hour < $3",
         account_id, start, end,
     )  # fmt: skip
-    return [*(UsageRow(*row) for row in rows), *(row for row in unfolded if start <= row.at < end)]
+    return [
+        *(UsageRow(*row) for row in rows),
+        *(row for row in unfolded if row.key_id and start <= row.at < end),
+    ]
 
 
 async def days(db: Queries, account_id: int, first: int, past: int) -> list[UsageRow]:

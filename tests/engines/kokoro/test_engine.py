@@ -314,3 +314,21 @@ async def test_closing_the_sound_in_the_middle_ends_its_work_first(
     await asyncio.sleep(0)
     await sound.aclose()
     assert ended == [pieces[1].phonemes]
+
+
+async def test_the_first_piece_for_a_listener_is_spoken_alone(
+    engine: Kokoro, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    async def speak(job: PieceJob, *_: object, **__: object) -> PieceSound:
+        begun.append(job.phonemes)
+        await asyncio.sleep(0.01)
+        return PieceSound(bytes(2), 0.0)
+
+    monkeypatch.setattr(engine._pool, "run", speak)
+    async with aclosing(engine.sound(said(), DEADLINE_S, Client(hear=lambda parts: parts))) as sound:
+        await anext(sound)
+        assert len(begun) == 1
+        await anext(sound)
+        assert len(begun) == 3
