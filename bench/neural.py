@@ -170,7 +170,8 @@ def _rate(target: Target, clients: int, seconds: int) -> float:
 
 def _first_byte(target: Target, text: str) -> FirstByte:
     """How long a client waits for the first byte of the sound. Until then one process of the engine works.
-    The rest is read too: a text that is broken off costs a process of the engine."""
+    The whole response is read: after a disconnect the service kills the engine's process and starts another,
+    which would disturb the next measurement."""
     target.program.resume()
     before = target.program.cpu_nanos()
     body = json.dumps({"model": "tts-1", "input": text, "voice": VOICE, "response_format": "pcm"})

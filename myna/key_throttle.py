@@ -16,9 +16,9 @@ from myna.addresses import client_network
 from myna.errors import TooManyFailures
 
 BURST_MAX = 20
-"""What an address may do at once."""
+"""The tokens of a full bucket."""
 PER_S = 1.0
-"""What it may do per second, after these."""
+"""The tokens that are added to a bucket per second."""
 ADDRESSES_MAX = 10_000
 KEYS_MAX = 10_000
 """Addresses and verified keys that are remembered; the oldest are forgotten."""

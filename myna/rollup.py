@@ -5,7 +5,8 @@
                        └─────► site_hours         the site's calls by channel and latency
                        └─────► stale_days ──► usage_days      the sums of past days' hours
 
-A report adds what is still in the outbox, so it is exact at every commit: see `myna/reports.py`.
+A report also counts the rows of the outbox, in the same snapshot, so it includes every committed call: see
+`myna/reports.py`.
 
 A row of the outbox is deleted in the transaction that folds it, so each is folded once, in any order: a
 refund has the id of its charge. A row in `entries` is known by its place, so that the same code folds the

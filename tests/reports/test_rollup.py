@@ -167,6 +167,7 @@ async def test_ends_that_schema_24_counted_are_not_counted_again(books: Books) -
     ((hour,),) = await books.sql("SELECT hour FROM usage_hours")
     old = json.dumps([[customer.account_id, hour, 1, ok, 2 * ok, 0, 'a "channel"'] for ok in (1, 0, 1)])
     await books.sql("ALTER TABLE outbox RENAME COLUMN ended TO ends")
+    await books.sql("DROP TABLE oidc_unlinked")
     row = "INSERT INTO outbox (id, at, size, entries, ends) VALUES ($1, 1, 3, '[]', $2)"
     await books.sql(row, b"old", old)
 

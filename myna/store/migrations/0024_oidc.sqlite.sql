@@ -7,11 +7,6 @@ CREATE TABLE oidc_identities (
     UNIQUE (issuer, subject)
 ) STRICT;
 
--- The accounts whose identity was removed: no e-mail address links them again.
-CREATE TABLE oidc_unlinked (
-    account_id INTEGER PRIMARY KEY REFERENCES accounts (id)
-) STRICT;
-
 -- Sign-ins under way at the provider. A row is used once, by the browser that began, for ten minutes. `session_id`
 -- is that of the person who links or confirms, 0 for a sign-in; `network` is the client's.
 CREATE TABLE oidc_attempts (

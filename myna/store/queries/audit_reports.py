@@ -101,8 +101,8 @@ async def wrong_running_sums(db: Queries, after: int, last: int) -> list[str]:
 
 
 async def wrong_hours(db: Queries, after: int, last: int, day: int, start: int) -> list[str]:
-    """A line for each key of these accounts whose days before `day` and hours from `start` on, the first of
-    that day in Unix ms, and what is in the outbox, don't sum to its counters."""
+    """A line for each key of these accounts whose counters differ from the sum of its days before `day`, its
+    hours from `start` on (the first hour of `day`, in Unix ms) and its calls in the outbox."""
     if not (await store.state(db)).filled:
         return []
     waiting: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -134,7 +134,7 @@ async def wrong_days(db: Queries, after: int, last: int, days: range, hours: ran
 
 async def wrong_site_hours(db: Queries, start: int) -> list[str]:
     """A line for each hour from `start` on (Unix ms) and kind whose calls of the site don't sum to those of
-    all keys. The job writes both: that they are right is what `wrong_hours` checks, by the keys' counters."""
+    all keys. The job writes both tables; `wrong_hours` compares them with the counters of the batches."""
     half_counted = not all(end.key_id for end in await outbox.pending_ends(db))  # only after an upgrade
     if half_counted or not (await store.state(db)).filled:
         return []

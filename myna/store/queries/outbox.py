@@ -1,4 +1,4 @@
-"""The outbox: what the batches wrote for the reports and the job has not folded yet. See `myna/rollup.py`."""
+"""Queries on the outbox: ledger entries and ended calls that are not folded yet. See `myna/rollup.py`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
