@@ -1,6 +1,7 @@
 """myna serve, myna migrate, myna version"""
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -39,8 +40,10 @@ def serve() -> None:
 def migrate(*, json: Json = False) -> None:
     """Migrate the database to this build's schema. `serve` does so at startup."""
     settings = read_settings()
-    check_not_moved(settings)
-    show({"schema": asyncio.run(_migrate(settings))}, json)
+    # A server of an older build would write to a schema that it does not know.
+    with exclusive(settings) if settings.on_sqlite else contextlib.nullcontext():
+        check_not_moved(settings)
+        show({"schema": asyncio.run(_migrate(settings))}, json)
 
 
 def version(*, json: Json = False) -> None:

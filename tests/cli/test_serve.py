@@ -75,11 +75,12 @@ def test_a_ready_server_prints_its_address_and_its_public_url(
     assert running.stop() == 0
 
 
-def test_a_second_server_on_the_same_folder_is_one_line_and_exit_1(
+def test_a_second_server_and_a_migration_are_refused_while_one_serves(
     cli: Cli, make_service: ServiceMaker
 ) -> None:
     running = make_service(chat_url="parrot:", speech="none").start()
     data = str(running.folder / "data")
-    line = cli.refused("serve", MYNA_DATA=data)
-    assert line == f"Another process serves from {data}; stop it first."
+    for command in ("serve", "migrate"):
+        line = cli.refused(command, MYNA_DATA=data)
+        assert line == f"Another process serves from {data}; stop it first."
     assert running.stop() == 0
