@@ -17,8 +17,10 @@ import asyncpg
 
 from bench.load import KEY_FORMAT
 from myna import rollup
+from myna.activity import Actor
 from myna.ids import new_id
 from myna.keys import PREFIX, Scope, hash_of
+from myna.sign_in import passwords
 from myna.store.batch import CallState, EntryKind, TaskStatus
 from myna.store.database import connect
 from myna.store.migrate import migrate
@@ -31,6 +33,7 @@ READER = 1
 """The account and the key that have half of all calls."""
 TEXT = "今天天气很好，我们一起去公园散步，好吗？"
 
+_MAKE_OPERATOR = "UPDATE accounts SET operator = 1 WHERE id = $1"
 _REFILL = "UPDATE rollup_state SET filled = 0, counted_since = now_ms() + 1"
 _AUDIO_BYTES = 12_000
 _CALL_LIFE_MS = 130_000
@@ -53,11 +56,13 @@ Insert = Callable[[str, Sequence[Row]], Awaitable[None]]
 
 
 class Size(NamedTuple):
-    """How much of everything; `rows` calls, each with its ledger entries and its record."""
+    """How much of everything; `rows` calls, each with its ledger entries and its record. With a `password`
+    READER is an operator who can sign in with it."""
 
     accounts: int = 64
     keys: int = 1000
     rows: int = 0
+    password: str = ""
 
 
 class Rows:
@@ -151,15 +156,14 @@ async def fill(database_url: str, data: Path, size: Size) -> None:
         for tables in Rows(size).chunks():
             for table, rows in tables.items():
                 await insert(table, rows)
-    await _roll(database_url, data)
-
-
-async def _roll(database_url: str, data: Path) -> None:
-    """Folds the rows into the tables of the reports, as a server does with the books from before."""
     db = await connect(database_url or "sqlite:", data)
     try:
+        # The reports, as a server makes them from the books from before:
         await db.transaction(lambda connection: connection.fetch(_REFILL))
         await rollup.roll(db, "UTC")
+        if size.password:
+            await db.transaction(lambda connection: connection.fetch(_MAKE_OPERATOR, READER))
+            await passwords.set(db, READER, size.password, Actor(account_id=0, name="bench", address=""))
     finally:
         await db.close()
 
