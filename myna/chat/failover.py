@@ -71,7 +71,7 @@ def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: boo
     return FailedAttempt(
         f"Status{answer.status}",
         f"status {answer.status}",
-        f": {without_secrets(answer.body, channel)[:LOGGED_MAX_CHARS]!r}",
+        logged(answer.body, channel),
         blameless=at_fault or (model_is_callers and answer.status == HTTPStatus.NOT_FOUND),
         body=answer.body if at_fault else b"",
     )
@@ -141,6 +141,11 @@ async def first_answer(
         raise UpstreamFailed(ALL_FAILED) from last
     finally:
         last = None  # else its traceback and this frame are a reference cycle
+
+
+def logged(body: bytes, channel: Channel) -> str:
+    """What a channel sent, as the detail of a failed attempt."""
+    return f": {without_secrets(body, channel)[:LOGGED_MAX_CHARS]!r}"
 
 
 def without_secrets(body: bytes, channel: Channel) -> str:

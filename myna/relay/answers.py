@@ -1,20 +1,25 @@
 """Whole answers of channels: their checks, the usage that a channel left out, and an answer as a stream."""
 
+import re
 import time
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from myna.chat.failover import FailedAttempt
+from myna.channels import Channel
+from myna.chat.failover import FailedAttempt, logged
 from myna.chat.han import han_count
 from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
-WRAPPED_MAX_BYTES: Final = 2**20
-"""The longest answer that is sent as a stream in one event. A longer one would take long to decode."""
+_ERROR: Final = b'"error"'
+"""In each choice whose reason to finish is an error, and in few others."""
+_NULL: Final = msgspec.Raw(b"null")
+_OBJECT: Final = re.compile(rb"\[\s*\{")
+_TOO_MANY: Final = "the answer has too many objects and arrays"
 
 
 class _Listed(Struct):
@@ -22,46 +27,72 @@ class _Listed(Struct):
 
     choices: msgspec.Raw = msgspec.Raw(b"")
     data: msgspec.Raw = msgspec.Raw(b"")
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = _NULL
+    error: msgspec.Raw = _NULL
 
 
+class _Message(Struct):
+    content: msgspec.Raw = _NULL
+
+
+class _Choice(Struct):
+    """A choice, as far as it is read: `message` of a chat, `text` of a legacy completion."""
+
+    message: _Message | None = None
+    text: msgspec.Raw = _NULL
+    finish_reason: Any = None
+
+
+_Members = dict[str, msgspec.Raw]
 _listed = msgspec.json.Decoder(_Listed)
+_choices = msgspec.json.Decoder(list[_Choice])
+_members = msgspec.json.Decoder(_Members)
+_lists = msgspec.json.Decoder(list[_Members])
 _object = msgspec.json.Decoder(dict[str, Any])
+_text = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 
 
-def checked(body: bytes, list_name: str, prompt_tokens: int | None) -> bytes:
-    """The answer of a channel: an object with a list that is not empty, `choices` or `data`. If it has no
-    usage, and `prompt_tokens` is given, the usage is counted. Raises FailedAttempt."""
+def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Channel) -> bytes:
+    """The answer of a channel: an object with a list of objects that is not empty, `choices` or `data`. If it
+    has no usage, and `prompt_tokens` is given, the usage is counted, unless it has very many choices. Raises
+    FailedAttempt, also if the answer reports an error."""
     try:
         answer = _listed.decode(body)
+        found = bytes(answer.choices if list_name == "choices" else answer.data)
+        if not _OBJECT.match(found.lstrip()):
+            raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
+        counts = prompt_tokens is not None and answer.usage == _NULL
+        reports = answer.error != _NULL
+        choices: list[_Choice] = []
+        if (counts or _ERROR in found) and not has_too_many_containers(found):
+            choices = _choices.decode(found)
+            reports = reports or any(choice.finish_reason == "error" for choice in choices)
+        if reports:
+            raise FailedAttempt("ErrorAnswer", "the answer reports an error", logged(body, channel))
+        if prompt_tokens is None or not (counts and choices):
+            return body
+        members = _members.decode(body)
+        usage = usage_of(prompt_tokens, sum(map(_han_count, choices)))
+        return _encode(members | {"usage": usage})
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
-    found = bytes(answer.choices if list_name == "choices" else answer.data).strip()
-    if not found.startswith(b"[") or not found[1:].lstrip() or found[1:].lstrip().startswith(b"]"):
-        raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
-    if prompt_tokens is None or bytes(answer.usage) != b"null" or len(body) > WRAPPED_MAX_BYTES:
-        return body
-    fields = decoded(body)
-    fields["usage"] = usage_of(prompt_tokens, sum(han_count(text_of(each)) for each in fields["choices"]))
-    return _encode(fields)
 
 
 def decoded(body: bytes) -> dict[str, Any]:
     """The object of an answer. Raises FailedAttempt if it is none, or takes long to decode."""
     if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", "the answer has too many objects and arrays")
+        raise FailedAttempt("LargeAnswer", _TOO_MANY)
     try:
         return _object.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
 
 
-def text_of(choice: Any) -> str:
-    """The text of a choice of a whole answer; empty if it has none."""
-    message = choice.get("message") if isinstance(choice, dict) else None
-    text = message.get("content") if isinstance(message, dict) else choice.get("text") if choice else ""
-    return text if isinstance(text, str) else ""
+def _han_count(choice: _Choice) -> int:
+    """The Han characters of a choice's text; 0 if it has none."""
+    text = choice.message.content if choice.message else choice.text
+    return han_count(_text.decode(text)) if bytes(text).startswith(b'"') else 0
 
 
 def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
@@ -70,35 +101,38 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
 
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     """A whole completion as the events of a stream: one with everything, and one with the usage if that is
-    wanted. Raises FailedAttempt."""
-    if len(body) > WRAPPED_MAX_BYTES:
-        raise FailedAttempt("LargeAnswer", "the answer is too large for a stream")
-    fields = decoded(body)
-    choices = []
-    for choice in fields["choices"]:
-        if not isinstance(choice, dict):
-            raise FailedAttempt("NoChoices", "the answer has no choices")
-        each = {name: value for name, value in choice.items() if name != "message"}
-        if "message" in choice:
-            each["delta"] = _delta(choice["message"])
-        choices.append(each)
-    is_chat = fields.get("object") != "text_completion"
+    wanted. What is not changed stays undecoded, so a large answer takes little time. Raises FailedAttempt."""
+    if has_too_many_containers(body):
+        raise FailedAttempt("LargeAnswer", _TOO_MANY)
+    if b"\n" in body or b"\r" in body:  # it would end a line of the event
+        body = msgspec.json.format(body, indent=-1)
+    try:
+        members = _members.decode(body)
+        choices: list[dict[str, Any]] = []
+        for choice in _lists.decode(members["choices"]):
+            message = choice.pop("message", None)
+            choices.append(choice if message is None else {**choice, "delta": _delta(message)})
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FailedAttempt("NoChoices", "the answer has no choices", f": {error}") from error
+    is_chat = bytes(members.get("object", _NULL)) != b'"text_completion"'
     kind = "chat.completion.chunk" if is_chat else "text_completion"
-    chunk = {name: value for name, value in fields.items() if name != "usage"}
-    events = [event(chunk | {"object": kind, "choices": choices})]
-    if with_usage and fields.get("usage") is not None:
-        events.append(event(chunk | {"object": kind, "choices": [], "usage": fields["usage"]}))
+    usage = members.pop("usage", _NULL)
+    events = [event(members | {"object": kind, "choices": choices})]
+    if with_usage and usage != _NULL:
+        events.append(event(members | {"object": kind, "choices": [], "usage": usage}))
     return events
 
 
-def _delta(message: Any) -> Any:
+def _delta(message: msgspec.Raw) -> Any:
     """The message as a delta: its tool calls have an index."""
-    if not isinstance(message, dict) or not isinstance(message.get("tool_calls"), list):
+    if not bytes(message).startswith(b"{"):
         return message
-    calls = [
-        {"index": index, **call} for index, call in enumerate(message["tool_calls"]) if isinstance(call, dict)
-    ]
-    return {**message, "tool_calls": calls}
+    members = _members.decode(message)
+    calls = members.get("tool_calls", _NULL)
+    if not bytes(calls).startswith(b"["):
+        return message
+    indexed = [{"index": index, **call} for index, call in enumerate(_lists.decode(calls))]
+    return members | {"tool_calls": indexed}
 
 
 def event(data: Any) -> bytes:

@@ -16,6 +16,8 @@ import msgspec
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives."""
+OBSERVED_MAX_BYTES: Final = 2**21
+"""The longest event for an observer, which needs it whole."""
 _RECENT: Final = 4
 _RECENT_TAIL_BYTES: Final = 4096
 _BOM: Final = b"\xef\xbb\xbf"
@@ -23,13 +25,24 @@ _FAILED: Final = (b"error", b"response.failed")
 """The names of events that report an error."""
 _ERROR: Final = b'"error"'
 """In each event that reports an error, and in few others."""
-_LONG_ERROR: Final = re.compile(rb'data: ?\{\s*"error"\s*:\s*[^n\s]')
+_LONG: Final = re.compile(rb"(?:event: ?([^\n]*)\n)?data: ?(?=\{)")
+"""The beginning of a long event, with its name."""
+_LONG_TYPE: Final = re.compile(rb'\{\s*"type"\s*:\s*"([a-z._]+)"')
+_LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*[^n\s]')
 _FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"')
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
+_LONG_CLOSING: Final = re.compile(rb'"type"\s*:\s*"response\.(?:completed|incomplete)"\s*\}\s*$')
 _FINISHED_BY_ERROR: Final = re.compile(rb'"finish_reason" ?: ?"error"')
 _NULL: Final = b"null"
+
+
+class _Typed(msgspec.Struct):
+    type: str = ""
+
+
+_typed = msgspec.json.Decoder(_Typed)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -52,30 +65,41 @@ class Observer(Protocol):
 
 
 class EventRelay:
-    """One stream of events. `begun`: an event has arrived that is no error. `done`: the last event has
-    arrived; what follows it is dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of
-    a long event was passed on."""
+    """One stream of events. `choices` is how many choices must finish if there is no `[DONE]`. Events that
+    are `typed` have their name in the JSON too, and perhaps only there.
 
-    def __init__(self, observer: Observer | None = None, buffer_max_bytes: int = BUFFERED_MAX_BYTES) -> None:
+    `begun`: an event has arrived that is no error. `done`: the last event has arrived; what follows it is
+    dropped. `last` is that event, or its end, unless it is `[DONE]`. `passes_long`: a part of a long event
+    was passed on, without its end.
+    """
+
+    def __init__(self, observer: Observer | None = None, *, choices: int = 1, typed: bool = False) -> None:
         self._observer = observer
-        self._buffer_max_bytes = buffer_max_bytes
+        self._choices = choices
+        self._typed = typed
+        self._is_plain = observer is None and choices == 1 and not typed
+        self._buffer_max_bytes = BUFFERED_MAX_BYTES if observer is None else OBSERVED_MAX_BYTES
         self._buffer = bytearray()
-        self.passes_long = False
+        self.passes_long = self._closes = False
         self._recent: deque[bytes] = deque(maxlen=_RECENT)
+        self._finished_choices = 0
         self._started = self.begun = self.done = False
         self.last = b""
 
     @property
     def finished(self) -> bool:
-        """Whether the answer is complete: `[DONE]`, or a reason to finish in one of the last events."""
-        return self.done or any(_FINISHED.search(event) for event in self._recent)
+        """Whether the answer is complete: `[DONE]`, or a reason to finish for each choice. That of a single
+        choice is in one of the last events."""
+        if self.done or self._choices == 1:
+            return self.done or any(_FINISHED.search(event) for event in self._recent)
+        return self._finished_choices >= self._choices
 
     def feed(self, part: bytes) -> bytes:
         """What to send after this part of the body; may be empty. Raises BrokenEvents."""
         if (
-            self.begun
+            self._is_plain
+            and self.begun
             and not self._buffer
-            and self._observer is None
             and not self.passes_long
             and part.startswith(b"data: {")
             and part.find(b"\n") == len(part) - 2  # one event of one line
@@ -92,7 +116,7 @@ class EventRelay:
         rest = bytes(self._buffer).strip(b"\r\n")
         self._buffer.clear()
         sent = b""
-        if self.passes_long:
+        if self.passes_long and not self.done:
             raise BrokenEvents("CutEvents", "the stream ended within an event")
         if rest and not self.done:
             sent = self._event(_with_lf(rest), at_end=True)
@@ -120,30 +144,57 @@ class EventRelay:
         return sent + self._overflow()
 
     def _overflow(self) -> bytes:
-        """Passes on the beginning of a long event, which is checked by its first bytes only."""
+        """What is buffered of a long event."""
         data = bytes(self._buffer)
-        if len(data) <= self._buffer_max_bytes and not self.passes_long:
+        if self.done or (len(data) <= self._buffer_max_bytes and not self.passes_long):
             return b""
         if self._observer is not None:
-            raise BrokenEvents("LongEvent", "the stream has an event that is too long to be translated")
-        if not self.passes_long and (
-            not data.startswith(b"data:") or _LONG_ERROR.match(data) or b"\n" in data
-        ):
+            raise BrokenEvents("LongEvent", "the stream has an event that is too long to be read")
+        sent = data.rstrip(b"\r\n")  # an end of line may be the half of an event's end
+        if self.passes_long:
+            self._note_more(sent)
+        else:
+            self._begin_long(sent)
+        self._buffer = bytearray(data[len(sent) :])
+        return sent
+
+    def _begin_long(self, data: bytes) -> None:
+        """Checks the beginning of a long event, all that is read of it but its end."""
+        start = _LONG.match(data)
+        if start is None or b"\n" in data[start.end() :]:
             raise BrokenEvents("LongEvent", "the stream has a line that is too long and no data")
-        kept = len(data) - len(data.rstrip(b"\r\n"))  # an end of line may be the half of an event's end
-        self._buffer = bytearray(data[len(data) - kept :])
+        name, typed = start[1], _LONG_TYPE.match(data, start.end())
+        if self._typed and not name and typed:
+            name = typed[1]
+        if name in _FAILED or _LONG_ERROR.match(data, start.end()):
+            raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
         self.passes_long = self.begun = True
+        self._closes = name in _CLOSING
         self._recent.append(data[-_RECENT_TAIL_BYTES:])
-        return data[: len(data) - kept]
+
+    def _note_more(self, data: bytes) -> None:
+        """Remembers the end of a long event, whose parts arrive one by one."""
+        self._recent[-1] = (self._recent[-1] + data[-_RECENT_TAIL_BYTES:])[-_RECENT_TAIL_BYTES:]
+
+    def _end_long(self, end: bytes) -> bytes:
+        """What to send at the end of a long event. That of the last event of the stream is left for `last`: a
+        client can't read an event without its end."""
+        self._note_more(end)
+        self._finished_choices += len(_FINISHED.findall(self._recent[-1]))
+        if self._closes or (self._typed and _LONG_CLOSING.search(self._recent[-1])):
+            self.done, self.last = True, end + b"\n\n"
+            return b""
+        self.passes_long = False
+        return end + b"\n\n"
 
     def _passed(self, event: bytes) -> bytes:
         """What to send for one event, without its end."""
+        if self.done:
+            return b""
         if self.passes_long:
-            self.passes_long = False
-            self._recent.append(event[-_RECENT_TAIL_BYTES:])
-            return event + b"\n\n"
+            return self._end_long(event)
         event = event.lstrip(b"\n")
-        return self._event(event) if event and not self.done else b""
+        return self._event(event) if event else b""
 
     def _event(self, event: bytes, *, at_end: bool = False) -> bytes:
         data, name = _parsed(event)
@@ -154,6 +205,8 @@ class EventRelay:
             return b""
         if not data.startswith(b"{") or not data.rstrip().endswith(b"}"):
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
+        if self._typed and not name:
+            name = _type_of(data)
         if name in _FAILED or _ERROR in data or not self.begun or at_end:
             _check(data, name)
         replaced = self._observed(data)
@@ -162,6 +215,8 @@ class EventRelay:
             self.done, self.last = True, event + b"\n\n"
             return b""
         self._recent.append(data[-_RECENT_TAIL_BYTES:])
+        if self._choices > 1:
+            self._finished_choices += len(_FINISHED.findall(data))
         return event + b"\n\n" if replaced is None else replaced
 
     def _observed(self, data: bytes) -> bytes | None:
@@ -189,6 +244,14 @@ def _parsed(event: bytes) -> tuple[bytes | None, bytes]:
         elif not _FIELDS.match(line):
             raise BrokenEvents("NoEvents", "the channel sent something that is no event stream", event)
     return (b"\n".join(values) if values else None), name
+
+
+def _type_of(data: bytes) -> bytes:
+    """The `type` of an event's JSON; empty if it has none."""
+    try:
+        return _typed.decode(data).type.encode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
 
 
 def _check(data: bytes, name: bytes) -> None:

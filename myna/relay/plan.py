@@ -38,14 +38,15 @@ EMBEDDINGS: Final = Endpoint("/embeddings", RouteKind.EMBEDDINGS, EmbeddingsRequ
 
 class RelayPlan(Struct, frozen=True):
     """`fields` is the body for a channel, without its model, as a JSON object: a call keeps bytes while it is
-    open. `counts_usage`: the client wants an event with the usage. `instruction` is the last user message;
-    `speaks`: it is to be spoken, and no channel is asked."""
+    open. `choices` is how many choices the answer has. `counts_usage`: the client wants an event with the
+    usage. `instruction` is the last user message; `speaks`: it is to be spoken, and no channel is asked."""
 
     endpoint: Endpoint
     route: Route
     channels: list[Channel]
     model: str
     fields: bytes
+    choices: int
     units: int
     streams: bool
     counts_usage: bool
@@ -65,12 +66,16 @@ class RelayPlan(Struct, frozen=True):
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         counted = self.prompt_tokens if self.endpoint.list_name == "choices" else None
-        return answers.checked(body, self.endpoint.list_name, counted)
+        return answers.checked(body, self.endpoint.list_name, counted, channel)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
         FailedAttempt."""
-        return answers.checked(body, self.endpoint.list_name, self.prompt_tokens)
+        return answers.checked(body, self.endpoint.list_name, self.prompt_tokens, channel)
+
+    def has_typed_events(self, channel: Channel) -> bool:
+        """Whether the events of this channel are those of a response, which have a type."""
+        return False
 
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
@@ -118,6 +123,7 @@ class Planner:
             channels=channels,
             model=request.model,
             fields=msgspec.json.encode(passed),
+            choices=choices,
             units=min(route.units * choices, N_MAX_UNITS),
             streams=streams,
             counts_usage=counts_usage,

@@ -244,7 +244,8 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            return await Passage(streamed, plan, channel).run(self._http_client, left_s)
+            passage = Passage(streamed, plan, channel, whole_max_bytes=self._settings.answer_max_bytes)
+            return await passage.run(self._http_client, left_s)
 
         try:
             last = await self._first(call, plan, attempt)

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from myna import routes
 from myna.channels import Channel
-from myna.chat.failover import FailedAttempt
+from myna.chat.failover import FailedAttempt, logged
 from myna.chat.han import han_count
 from myna.errors import MynaError
 from myna.ids import new_name
@@ -59,7 +59,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if channel.responses:
-            return _checked(body)
+            return _checked(body, channel)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
             response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))
@@ -71,6 +71,9 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         if channel.responses:
             raise FailedAttempt("NoEvents", "the channel's response is not a stream")
         return super().streamed(channel, body)
+
+    def has_typed_events(self, channel: Channel) -> bool:
+        return channel.responses
 
     def shape(self, answer_max_bytes: int) -> "ResponseShape":
         return ResponseShape(self, answer_max_bytes)
@@ -154,14 +157,14 @@ def plan(planner: Planner, body: bytes) -> ResponsesPlan:
     return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=msgspec.json.encode(passed))
 
 
-def _checked(body: bytes) -> bytes:
+def _checked(body: bytes, channel: Channel) -> bytes:
     """A channel's response. Raises FailedAttempt if it is none, or has failed."""
     try:
         response = _response.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
     if response.status == "failed":
-        raise FailedAttempt("FailedResponse", "the channel's response failed", f": {body[:500]!r}")
+        raise FailedAttempt("FailedResponse", "the channel's response failed", logged(body, channel))
     return body
 
 

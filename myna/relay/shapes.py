@@ -40,6 +40,7 @@ class _ChunkChoice(Struct):
 
 class _Chunk(Struct):
     id: Any = ""
+    object: Any = "chat.completion.chunk"
     created: Any = 0
     model: Any = ""
     choices: list[_ChunkChoice] | None = None
@@ -94,7 +95,7 @@ class WithUsage(Passed):
         return event(
             {
                 "id": first.id,
-                "object": "chat.completion.chunk",
+                "object": first.object,
                 "created": first.created,
                 "model": first.model,
                 "choices": [],

@@ -25,7 +25,6 @@ KEEP_ALIVE_EVERY_S: Final = 15.0
 AFTER_DONE_S: Final = 1.0
 """How long a channel may keep its response open after its last event; it is closed then."""
 STREAM_MAX_BYTES: Final = 2**30
-WHOLE_MAX_BYTES: Final = answers.WRAPPED_MAX_BYTES
 _SPACES: Final = b" \t\r\n"
 
 
@@ -117,14 +116,18 @@ class StreamedAnswer:
 
 
 class Passage:
-    """The response of one channel, on its way to the client. Used once."""
+    """The response of one channel, on its way to the client. Used once. An answer that is not streamed has at
+    most `whole_max_bytes`."""
 
-    def __init__(self, answer: StreamedAnswer, plan: RelayPlan, channel: Channel) -> None:
+    def __init__(
+        self, answer: StreamedAnswer, plan: RelayPlan, channel: Channel, *, whole_max_bytes: int
+    ) -> None:
         self._answer = answer
         self._plan = plan
         self._channel = channel
         self._observer = answer.shape.observer_for(channel)
-        self._events = EventRelay(self._observer)
+        self._whole_max_bytes = whole_max_bytes
+        self._events = EventRelay(self._observer, choices=plan.choices, typed=plan.has_typed_events(channel))
         self._whole: bytearray | None = None
         self._is_known = False  # whether the body is one JSON object or events
         self._flow = Flow()
@@ -199,7 +202,7 @@ class Passage:
 
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
-        relay = EventRelay(self._observer, buffer_max_bytes=2 * WHOLE_MAX_BYTES)
+        relay = EventRelay(self._observer)
         events = answers.as_events(whole, with_usage=self._plan.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 
@@ -224,8 +227,8 @@ class Passage:
 
     def _add(self, whole: bytearray, part: bytes) -> None:
         whole += part
-        if len(whole) > WHOLE_MAX_BYTES:
-            raise BrokenEvents("AnswerTooLarge", "the answer is too large for a stream")
+        if len(whole) > self._whole_max_bytes:
+            raise BrokenEvents("AnswerTooLarge", "the answer is too large")
 
     def _end_now(self) -> None:
         if not self._limit.expired():

@@ -5,10 +5,12 @@ from tests.mutations.guards import guard
 RELAY = "myna/relay/relay.py"
 STREAMING = "myna/relay/streaming.py"
 EVENTS = "myna/relay/events.py"
+ANSWERS = "myna/relay/answers.py"
 PLAN = "myna/relay/plan.py"
 STREAMS = "tests/conformance/test_17_streams.py::test_"
 GOOD = STREAMS + "every_good_stream_ends_with_done_and_is_kept"
 BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded"
+ODD = "tests/conformance/test_17_odd_answers.py::test_"
 CASES = "tests/relay/test_events.py::test_"
 
 OF_THE_RELAY = (
@@ -71,6 +73,27 @@ OF_THE_RELAY = (
         "        if not self.finished:\n",
         "        if False:\n",
         BREAKS + "[sqlite-no-end]",
+    ),
+    guard(
+        "each of several choices must finish",
+        STREAMING,
+        "choices=plan.choices",
+        "choices=1",
+        ODD + "each_of_several_choices_must_finish[sqlite]",
+    ),
+    guard(
+        "the end of a long last event waits for the keep",
+        EVENTS,
+        'self.done, self.last = True, end + b"\\n\\n"\n            return b""',
+        'self.done = True\n            return end + b"\\n\\n"',
+        CASES + "the_end_of_a_response_is_left_for_last[655360-response.completed-True-True]",
+    ),
+    guard(
+        "an answer that reports an error is refunded",
+        ANSWERS,
+        "        if reports:\n",
+        "        if False:\n",
+        ODD + "an_answer_without_a_choice_fails[sqlite-error-choices-False]",
     ),
     guard(
         "comments do not begin an answer",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myna.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
+from myna.relay.events import BUFFERED_MAX_BYTES, OBSERVED_MAX_BYTES, BrokenEvents, EventRelay
 from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
 
 ROLE = event(chunk("m", {"role": "assistant", "content": ""}))
@@ -16,9 +16,9 @@ LONG = event(chunk("m", {"content": "x" * (BUFFERED_MAX_BYTES + 10)}))
 COMMENT = b": still here\n\n"
 
 
-def relayed(body: bytes, sizes: list[int]) -> tuple[bytes, EventRelay]:
+def relayed(body: bytes, sizes: list[int], relay: EventRelay | None = None) -> tuple[bytes, EventRelay]:
     """What is sent for a body that arrives in parts of these sizes, repeated."""
-    relay, sent, at, number = EventRelay(), b"", 0, 0
+    relay, sent, at, number = relay or EventRelay(), b"", 0, 0
     while at < len(body):
         size = sizes[number % len(sizes)]
         sent += relay.feed(body[at : at + size])
@@ -131,6 +131,72 @@ class Doubler:
 def test_an_observer_replaces_events() -> None:
     relay = EventRelay(Doubler())
     assert relay.feed(GOOD + DONE) == ROLE * 2 + WORD * 2 + STOP * 2
+
+
+def test_an_observer_gets_a_long_event_whole() -> None:
+    sent, _ = relayed(ROLE + LONG + STOP, [16_000], EventRelay(Doubler()))
+    assert sent == ROLE * 2 + LONG * 2 + STOP * 2
+    with pytest.raises(BrokenEvents) as broken:
+        relayed(
+            ROLE + event(chunk("m", {"content": "x" * (OBSERVED_MAX_BYTES + 16_000)})),
+            [16_000],
+            EventRelay(Doubler()),
+        )
+    assert broken.value.kind == "LongEvent"
+
+
+def test_the_end_of_a_long_event_may_arrive_in_two_parts() -> None:
+    relay = EventRelay()
+    assert relay.feed(LONG[:-1]) + relay.feed(LONG[-1:] + STOP + DONE) == LONG + STOP
+
+
+def test_all_choices_must_finish_without_done() -> None:
+    both = STOP + STOP.replace(b'"index": 0', b'"index": 1')
+    assert relayed(ROLE + both, [50], EventRelay(choices=2))[1].finished
+    assert relayed(ROLE + STOP + DONE, [50], EventRelay(choices=2))[1].finished
+    with pytest.raises(BrokenEvents):
+        relayed(ROLE + STOP, [50], EventRelay(choices=2))
+
+
+def of_response(kind: str, text: str, *, named: bool, type_first: bool) -> bytes:
+    """An event of a response, which has its type in the JSON, and with `named` beside it too."""
+    fields = {"type": kind, "text": text} if type_first else {"text": text, "type": kind}
+    return (f"event: {kind}\n".encode() if named else b"") + event(fields)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("type_first", [True, False])
+@pytest.mark.parametrize("kind", ["response.completed", "response.incomplete"])
+@pytest.mark.parametrize("chars", [10, BUFFERED_MAX_BYTES - 40, 5 * BUFFERED_MAX_BYTES])
+@given(size=st.integers(1, 60_000))
+def test_the_end_of_a_response_is_left_for_last(
+    kind: str, chars: int, size: int, named: bool, type_first: bool
+) -> None:
+    size = max(size, chars // 200)
+    first = of_response("response.created", "", named=named, type_first=type_first)
+    last = of_response(kind, "x" * chars, named=named, type_first=type_first)
+    sent, relay = relayed(first + last + first, [size], EventRelay(typed=True))
+    assert sent + relay.last == first + last
+    assert relay.last.endswith(b"\n\n") and b"\n\n" not in sent[len(first) :]
+    assert relay.finished
+    assert relay.passes_long is (len(relay.last) < len(last))
+
+
+@pytest.mark.parametrize("kind", ["response.failed", "error"])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("chars", [10, 2 * BUFFERED_MAX_BYTES])
+def test_a_typed_event_that_reports_an_error_breaks_the_stream(kind: str, named: bool, chars: int) -> None:
+    body = of_response(kind, "x" * chars, named=named, type_first=True)
+    with pytest.raises(BrokenEvents) as broken:
+        relayed(body, [16_000], EventRelay(typed=True))
+    assert broken.value.kind == "ErrorEvent"
+
+
+def test_a_long_response_that_is_cut_is_broken() -> None:
+    last = of_response("response.completed", "x" * 2 * BUFFERED_MAX_BYTES, named=True, type_first=True)
+    with pytest.raises(BrokenEvents) as broken:
+        relayed(last[:-1], [16_000], EventRelay(typed=True))
+    assert broken.value.kind == "CutEvents"
 
 
 def test_an_observer_refuses_what_is_no_json() -> None:

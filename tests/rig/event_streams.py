@@ -6,7 +6,7 @@ otherwise (`status`, `close`, `hang`, …). The faults:
 echo           a chunk with the role, one for each word of the last user message, one with the finish
 words:N        N chunks of one word               usage         echo, with a chunk about the usage
 tools          deltas of a tool call, reasoning and logprobs
-whole          one JSON completion, not streamed  json-error    status 200 and a JSON error, not streamed
+whole[:N]      one JSON completion, not streamed  json-error    status 200 and a JSON error, not streamed
 crlf           echo, with CRLF as line end        bytes:N       echo, written N bytes at a time
 no-space       `data:` without a space            comments      comments before, between and after the chunks
 no-done        ends without `[DONE]`              open          sends `[DONE]` and does not end the response

@@ -38,8 +38,11 @@ def tool_answer(request: dict[str, Any], arguments: str) -> tuple[bytes, str]:
     return json.dumps({**completion, "choices": [choice], "usage": USAGE}).encode(), JSON
 
 
-def response_answer(request: dict[str, Any], text: str, status: str = "completed") -> tuple[bytes, str]:
-    """A response that says the text, whole or as the events that are needed to know it."""
+def response_answer(
+    request: dict[str, Any], text: str, status: str = "completed", *, named: bool = True
+) -> tuple[bytes, str]:
+    """A response that says the text, whole or as the events that are needed to know it. Events that are not
+    `named` have their name in the JSON alone, at its end."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     whole = {
@@ -70,4 +73,6 @@ def response_answer(request: dict[str, Any], text: str, status: str = "completed
         {"type": f"response.{status}", "response": whole},
     ]
     numbered = [{**each, "sequence_number": number} for number, each in enumerate(events)]
+    if not named:
+        return b"".join(event({**each, "type": each.pop("type")}) for each in numbered), EVENTS
     return b"".join(b"event: %b\n" % each["type"].encode() + event(each) for each in numbered), EVENTS

@@ -15,9 +15,11 @@ not-chat        JSON that is no completion                   cut          close 
 broken          JSON that ends too early                     garbage      bytes that aren't HTTP
 list            a JSON array                                 oversized    200 MB of body, or until closed
 wrong-types     content a number                             surrogate    content "\\ud800", an unpaired half
-tool:JSON       call the first tool, then say its output
+tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
+error-choices   an error beside choices                      null-choices choices [null]
 
-POST /responses is answered with the text; `failed` is a response that has failed.
+POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
+as events without a name.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -280,9 +282,11 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
         return _http(int(argument), json.dumps(error).encode())
     if fault == "tool":
         return _http(200, *scripted_answers.tool_answer(seen.json, argument))
-    if seen.path.endswith("/responses") and fault in ("echo", "say", "failed"):
+    if seen.path.endswith("/responses") and fault in ("echo", "say", "failed", "long", "unnamed"):
         text, status = argument or _last_user_text(seen), "failed" if fault == "failed" else "completed"
-        return _http(200, *scripted_answers.response_answer(seen.json, text, status))
+        text = "x" * int(argument) if argument and fault in ("long", "unnamed") else text
+        named = fault != "unnamed"
+        return _http(200, *scripted_answers.response_answer(seen.json, text, status, named=named))
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
@@ -295,6 +299,12 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
         return json.dumps(_embeddings(seen)).encode()
     if fault == "no-choices":
         return json.dumps(_completion(seen, "") | {"choices": []}).encode()
+    if fault == "null-choices":
+        return json.dumps(_completion(seen, "") | {"choices": [None]}).encode()
+    if fault == "error-choices":
+        return json.dumps(_completion(seen, "", "error") | event_streams.ERROR).encode()
+    if fault == "whole" and argument:
+        return json.dumps(_completion(seen, "x" * int(argument)), indent=1).encode()
     if fault == "broken":
         return json.dumps(_completion(seen, "broken")).encode()[:-20]
     if fault == "tool-calls":
@@ -305,6 +315,7 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
         return b"[]" if fault == "list" else b'{"hello": "world"}'
     said: dict[str, Any] = {
         "say": argument,
+        "long": "x" * int(argument) if fault == "long" else "",
         "count": COUNTED_TEXT,
         "odd": ODD_TEXT,
         "empty": "",

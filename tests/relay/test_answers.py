@@ -1,0 +1,116 @@
+"""Whole answers of channels: what is accepted, the usage that is counted, and the events they become."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from myna.channels import Channel
+from myna.chat.failover import FailedAttempt
+from myna.relay import answers
+from myna.relay.shapes import WithUsage
+from myna.wire.body import CONTAINERS_MAX
+from tests.rig.event_streams import chunk
+
+SECRET = "sk-of-the-channel"
+CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1:1/v1", model="m", key=SECRET)
+MESSAGE = {"role": "assistant", "content": "春眠 x"}
+CHOICE = {"index": 0, "message": MESSAGE, "finish_reason": "stop"}
+COMPLETION = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}
+
+
+def checked(answer: Any, list_name: str = "choices", prompt_tokens: int | None = 3) -> Any:
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    return json.loads(answers.checked(body, list_name, prompt_tokens, CHANNEL))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"[]", "NoCompletion"),
+        (b'{"choices"', "NoCompletion"),
+        ({}, "NoChoices"),
+        ({"choices": None}, "NoChoices"),
+        ({"choices": []}, "NoChoices"),
+        ({"choices": [None]}, "NoChoices"),
+        ({"choices": [[]]}, "NoChoices"),
+        ({"choices": [CHOICE, 1]}, "NoCompletion"),
+        (COMPLETION | {"error": {"message": SECRET}}, "ErrorAnswer"),
+        (COMPLETION | {"error": "no", "usage": {}}, "ErrorAnswer"),
+        (COMPLETION | {"choices": [CHOICE | {"finish_reason": "error"}], "usage": {}}, "ErrorAnswer"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_failed_attempt(answer: Any, kind: str) -> None:
+    with pytest.raises(FailedAttempt) as failed:
+        checked(answer)
+    assert failed.value.kind == kind
+    assert SECRET not in failed.value.detail + str(failed.value)
+
+
+@pytest.mark.parametrize("answer", [COMPLETION | {"error": None}, json.dumps(COMPLETION, indent=2).encode()])
+def test_a_usage_is_counted_where_there_is_none(answer: Any) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    assert checked(answer)["usage"] == usage
+    assert checked(COMPLETION | {"usage": None})["usage"] == usage
+    assert checked(COMPLETION | {"usage": {"total_tokens": 9}})["usage"] == {"total_tokens": 9}
+    assert "usage" not in checked(COMPLETION, prompt_tokens=None)
+
+
+def test_texts_and_contents_that_are_no_text_count_too() -> None:
+    legacy = {"object": "text_completion", "choices": [{"text": "春"}, {"text": None}, {}]}
+    assert checked(legacy)["usage"]["completion_tokens"] == 1
+    parts = {"choices": [{"message": {"content": [{"text": "春"}]}}, {"message": None}]}
+    assert checked(parts)["usage"]["completion_tokens"] == 0
+
+
+def test_the_members_of_an_answer_stay_as_they_are() -> None:
+    body = b'{"choices":[{"message":{"content":"x"},"more":1.50}],"big":12345678901234567890123}'
+    found = answers.checked(body, "choices", 0, CHANNEL)
+    assert b'"more":1.50' in found and b'"big":12345678901234567890123' in found
+
+
+def test_a_large_answer_is_counted_and_one_of_very_many_objects_is_not() -> None:
+    large = {"choices": [{"message": {"content": "春" * 10**6}}]}
+    assert checked(large)["usage"]["completion_tokens"] == 10**6
+    many: Any = {"choices": [{}] * (CONTAINERS_MAX + 1)}
+    assert "usage" not in checked(many)
+    with pytest.raises(FailedAttempt):
+        answers.as_events(json.dumps(many).encode(), with_usage=False)
+
+
+def data_of(events: list[bytes]) -> list[Any]:
+    assert all(one.startswith(b"data: {") and one.count(b"\n") == 2 for one in events)
+    return [json.loads(one[len(b"data: ") :]) for one in events]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_whole_answer_is_one_event_and_one_with_the_usage(indent: int | None) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = MESSAGE | {"tool_calls": [call, call | {"index": 7}]}
+    body = json.dumps(
+        COMPLETION | {"choices": [CHOICE | {"message": message}], "usage": {"n": 1}}, indent=indent
+    )
+    only, usage = data_of(answers.as_events(body.encode(), with_usage=True))
+    assert only["object"] == usage["object"] == "chat.completion.chunk"
+    assert "usage" not in only and (usage["choices"], usage["usage"]) == ([], {"n": 1})
+    delta = only["choices"][0]["delta"]
+    assert [each["index"] for each in delta["tool_calls"]] == [0, 7]
+    assert delta["content"] == MESSAGE["content"] and "message" not in only["choices"][0]
+    assert len(answers.as_events(body.encode(), with_usage=False)) == 1
+
+
+def test_a_legacy_completion_keeps_its_shape() -> None:
+    body = json.dumps({"object": "text_completion", "choices": [{"text": "x"}]}).encode()
+    (only,) = data_of(answers.as_events(body, with_usage=True))
+    assert (only["object"], only["choices"]) == ("text_completion", [{"text": "x"}])
+
+
+@pytest.mark.parametrize("kind", ["chat.completion.chunk", "text_completion"])
+def test_the_counted_usage_of_a_stream_has_the_shape_of_its_chunks(kind: str) -> None:
+    shape = WithUsage(3)
+    shape.feed(msgspec.json.encode(chunk("m", {"content": "春"}) | {"object": kind}))
+    counted, done = shape.last().split(b"\n\n")[:2]
+    assert done == b"data: [DONE]"
+    found = json.loads(counted.removeprefix(b"data: "))
+    assert (found["object"], found["usage"]["completion_tokens"]) == (kind, 1)
