@@ -98,8 +98,9 @@ class Call:
         """Time left for the work; 0 or negative past its deadline."""
         return self._work_until - time.monotonic()
 
-    async def keep(self, answer: str, *, audio: Audio | None = None) -> None:
-        """Commits the success, and stores the answer if the call is repeatable.
+    async def keep(self, answer: str, *, audio: Audio | None = None, reason: str = "") -> None:
+        """Commits the success, and stores the answer if the call is repeatable. `reason` is why the answer is
+        incomplete.
 
         Raises CallRefunded if the call was refunded before, CommitInDoubt if the outcome is unknown.
         """
@@ -108,6 +109,7 @@ class Call:
             state=CallState.KEPT,
             answer=to_store(answer) if self.repeatable else None,
             audio=audio,
+            reason=reason,
             channel=access_log.details().channel,
         )
         try:

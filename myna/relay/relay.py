@@ -252,8 +252,10 @@ class Relay:
         except ClientLeft:
             if not streamed.out.sent:
                 raise ClientDisconnected from None
-            await call.keep("")
-            return None if streamed.out.disconnected else StreamUnread()
+            left = streamed.out.disconnected
+            why = ClientDisconnected if left else StreamUnread
+            await call.keep("", reason=why.__name__)
+            return None if left else StreamUnread()
         except StreamBroken as broken:
             self._note_broken(broken)
             kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent
@@ -261,7 +263,8 @@ class Relay:
             if not kept:
                 raise failure from broken
             streamed.failure_event = streamed.shape.failed(failure)
-            await call.keep(streamed.complete(streamed.failure_event))
+            copy = streamed.complete(streamed.failure_event)
+            await call.keep(copy, reason=StreamFailed.__name__)
             return failure
         if streamed.out.disconnected and not streamed.out.sent and not streamed.stores:
             raise ClientDisconnected

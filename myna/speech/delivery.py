@@ -99,6 +99,10 @@ class Delivery:
 
     # The listener:
 
+    @property
+    def broken(self) -> bool:
+        return self.failure is not None
+
     async def hear(self, parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             try:

@@ -31,6 +31,7 @@ from myna.errors import (
     InvalidRequest,
     MynaError,
     NoSpeechChannel,
+    StreamFailed,
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
@@ -89,6 +90,10 @@ class Listener(Protocol):
     @property
     def begun(self) -> bool:
         """Whether it has heard sound: no other channel can begin the text again then."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the engine failed after the sound that is kept, which is incomplete then."""
 
     def hear(self, parts: SoundParts) -> SoundParts:
         """The sound of an engine that returns it part by part. Yields what is stored."""
@@ -249,7 +254,8 @@ class Synthesizer:
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            await call.keep(text, audio=audio)
+            broken = listener is not None and listener.broken
+            await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
         except BaseException:

@@ -126,8 +126,9 @@ class End(Struct, frozen=True):
     """Moves an open call to KEPT or REFUNDED, and its task with it.
 
     A keep may have the `answer` to store for the call's idempotency key, see `to_store`, and the `audio` of
-    its task; a refund deletes the idempotency key. `channel` is the upstream channel that answered or was
-    tried last.
+    its task; a refund deletes the idempotency key. `reason` is why the call is refunded, or why the answer of
+    a kept one is incomplete; empty for a complete answer. `channel` is the upstream channel that answered or
+    was tried last.
     """
 
     call_id: bytes

@@ -38,7 +38,7 @@ PLANS_LIFE_S = 1.0
 LOCK_TIMEOUT_MS = 100
 """How long a batch waits for a lock before it fails."""
 
-_BATCH = f"SELECT * FROM commit_batch({', '.join(f'${n}' for n in range(1, 17))})"
+_BATCH = f"SELECT * FROM commit_batch({', '.join(f'${n}' for n in range(1, 18))})"
 _json = msgspec.json.Encoder()
 
 
@@ -124,15 +124,15 @@ def _end_arrays(ends: Sequence[End]) -> tuple[object, ...]:
             "audio": end.audio.name if end.audio else None,
             "bytes": end.audio.size_bytes if end.audio else 0,
             "sha256": end.audio.sha256.hex() if end.audio else "",
-            "reason": end.reason,
         }
         for n, end in enumerate(ends, 1)
-        if end.answer is not None or end.audio or end.reason
+        if end.answer is not None or end.audio
     ]
     return (
         [end.call_id for end in ends],
         [int(end.state) for end in ends],
         [end.channel for end in ends],
+        [end.reason for end in ends],
         _json.encode(more).decode(),
     )
 

@@ -87,8 +87,9 @@ FROM carray(?1) AS o CROSS JOIN calls AS c ON c.id = o.value
 WHERE c.{OPEN}
 """
 _open_calls = msgspec.json.Decoder(list[tuple[int, int, int, int, int, int, int, int, int]])
-_END_CALLS = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id IN carray(?1) AND {OPEN}"
-_END_CALL = f"UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4 WHERE id = ?1 AND {OPEN}"
+_SET_END = "UPDATE calls SET state = ?2, ended_at = ?3, channel = ?4, reason = ?5"
+_END_CALLS = f"{_SET_END} WHERE id IN carray(?1) AND {OPEN}"
+_END_CALL = f"{_SET_END} WHERE id = ?1 AND {OPEN}"
 _STATES = "SELECT id, state FROM calls WHERE id IN carray(?1)"
 _FAIL_TASKS = f"""
 UPDATE tasks SET {FAILED}, ended_at = ?2, reason = e.reason
@@ -141,13 +142,13 @@ def _end(db: apsw.Connection, ends: Sequence[End], changes: Changes, now: int) -
 
 
 def _end_calls(db: apsw.Connection, ends: Sequence[End], now: int) -> None:
-    groups: defaultdict[tuple[CallState, str], list[bytes]] = defaultdict(list)
+    groups: defaultdict[tuple[CallState, str, str], list[bytes]] = defaultdict(list)
     for end in ends:
-        groups[end.state, end.channel].append(end.call_id)
-    for (state, channel), call_ids in groups.items():
+        groups[end.state, end.channel, end.reason].append(end.call_id)
+    for (state, channel, reason), call_ids in groups.items():
         single = len(call_ids) == 1
         ids = call_ids[0] if single else _array(call_ids)
-        db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel))
+        db.execute(_END_CALL if single else _END_CALLS, (ids, int(state), now, channel, reason))
         if db.changes() != len(call_ids):
             raise AssertionError("a call would end twice")
 

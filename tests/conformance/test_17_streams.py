@@ -1,7 +1,7 @@
 """POST /openai/v1/chat/completions as a stream: what comes out of each kind of upstream, and the unit."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -45,6 +45,20 @@ LEFT_DEADLINE_S = 20
 def settled(caller: Caller, expected: Stats) -> None:
     """Waits until the call of a client that left has ended so."""
     wait_until(lambda: caller.stats() == expected, LEFT_DEADLINE_S, f"the call is {expected}")
+
+
+def reasons(caller: Caller) -> list[tuple[str, str]]:
+    """State and reason of the caller's calls, newest first."""
+    listed = caller.service.cli("calls", "--account", caller.account.name)
+    return [(call["state"], call["reason"]) for call in listed]
+
+
+@pytest.fixture(params=["refund", "keep"])
+def broken_stream(service: Service, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The site setting during one test."""
+    service.cli("settings", "set", "broken_stream", request.param)
+    yield request.param
+    service.cli("settings", "set", "broken_stream", "refund")
 
 
 def test_the_words_arrive_as_the_upstream_sends_them(stream: Streams, fresh_caller: Caller) -> None:
@@ -96,6 +110,7 @@ def test_every_good_stream_ends_with_done_and_is_kept(
         assert (text or sent) in answer.text
         assert answer.chunks[-1 - answer.raw.count(b'"usage"')]["choices"][0]["finish_reason"] == "stop"
     assert fresh_caller.stats() == DELIVERED
+    assert reasons(fresh_caller) == [("kept", "")]
 
 
 def test_tool_calls_reasoning_and_logprobs_pass_unchanged(stream: Streams, chat_upstream: Upstream) -> None:
@@ -126,16 +141,38 @@ def test_the_usage_is_the_upstreams_or_counted(
     "fault",
     ["no-end", "cut-stream", "error-later", "html-later", "half-event"],
 )
-def test_a_stream_that_breaks_ends_with_an_error_and_is_refunded(
-    stream: Streams, fresh_caller: Caller, fault: str
+def test_a_stream_that_breaks_ends_with_an_error_and_is_refunded_or_kept(
+    stream: Streams, fresh_caller: Caller, broken_stream: str, fault: str
 ) -> None:
+    kept = broken_stream == "keep"
     with stream(f"fault={fault} one two three").rest() as answer:
         assert answer.status == HTTPStatus.OK and not answer.ended
         assert b"[DONE]" not in answer.raw
         assert set(answer.error) == {"message", "type", "param", "code"}
-        assert answer.error["type"] == "upstream_error" and "refunded" in answer.error["message"]
+        assert answer.error["type"] == "upstream_error"
+        assert f"The call was {'charged' if kept else 'refunded'}." in answer.error["message"]
         assert b"out of memory" not in answer.raw and b"<html" not in answer.raw
-    assert fresh_caller.stats() == REFUNDED
+    assert fresh_caller.stats() == (DELIVERED if kept else REFUNDED)
+    assert reasons(fresh_caller) == [("kept" if kept else "refunded", "StreamFailed")]
+
+
+def test_a_retry_of_a_stream_that_broke_gets_the_same_events_if_it_was_kept(
+    stream: Streams, fresh_caller: Caller, chat_upstream: Upstream, broken_stream: str
+) -> None:
+    kept = broken_stream == "keep"
+    headers = {"Idempotency-Key": "a broken stream"}
+    text = "fault=error-later one two three"
+    with stream(text, headers).rest() as first, stream(text, headers).rest() as second:
+        assert b"[DONE]" not in first.raw and b"[DONE]" not in second.raw
+        assert first.error == second.error
+        if kept:
+            assert first.raw == second.raw
+            assert second.headers["x-units-cost"] == "0"
+    assert len(chat_upstream.requests) == (1 if kept else 2)
+    assert fresh_caller.stats() == (DELIVERED if kept else Stats(calls=2, cost=0, ok_calls=0))
+    assert reasons(fresh_caller) == (
+        [("kept", "StreamFailed")] if kept else [("refunded", "StreamFailed")] * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,6 +207,7 @@ def test_a_client_that_leaves_before_the_first_event_is_refunded_and_ends_the_up
             chat_upstream.wait_for_requests(1)
         wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
     settled(fresh_caller, Stats(calls=2, cost=0, ok_calls=0))
+    assert reasons(fresh_caller) == [("refunded", "ClientDisconnected")] * 2
 
 
 def test_a_client_that_leaves_later_is_charged_and_ends_the_upstream_request(
@@ -181,6 +219,7 @@ def test_a_client_that_leaves_later_is_charged_and_ends_the_upstream_request(
             assert answer.next_event() and answer.next_event()
         wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
     settled(fresh_caller, Stats(calls=2, cost=2, ok_calls=2))
+    assert reasons(fresh_caller) == [("kept", "ClientDisconnected")] * 2
 
 
 def test_a_client_that_leaves_a_whole_call_is_refunded_and_ends_the_upstream_request(
@@ -215,6 +254,7 @@ def test_a_client_that_does_not_read_until_the_deadline_pays(
     with EventReader(url, caller.key.plain, body, receive_bytes=4096) as answer:
         assert answer.next_event()
         settled(caller, DELIVERED)
+    assert reasons(caller) == [("kept", "StreamUnread")]
 
 
 def test_a_retry_gets_the_stored_stream_and_is_not_charged(stream: Streams, fresh_caller: Caller) -> None:

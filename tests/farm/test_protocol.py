@@ -295,6 +295,8 @@ def test_a_final_failure_fails_and_refunds_the_task(site: NodeSite) -> None:
     assert node.ask("fail", failure).json == {"ok": 1}
     assert site.task(key, task)["status"] == 3
     assert site.service.cli("account", "show", account.name)["balance"] == 5
+    (ended,) = site.service.cli("calls", "--account", account.name)
+    assert (ended["state"], ended["reason"]) == ("refunded", "no such voice")
     assert node.ask("fail", failure).status == 409
 
 

@@ -209,6 +209,20 @@ ON_SQLITE = (
         "ConstraintError",
     ),
     guard(
+        "the reason of a call",
+        BATCH,
+        "channel = ?4, reason = ?5",
+        "channel = ?4, reason = trim(?5, ?5)",
+        BATCHES + "each_call_of_a_batch_has_its_reason[sqlite]",
+    ),
+    guard(
+        "calls of other reasons end separately",
+        BATCH,
+        "groups[end.state, end.channel, end.reason]",
+        'groups[end.state, end.channel, ""]',
+        BATCHES + "each_call_of_a_batch_has_its_reason[sqlite]",
+    ),
+    guard(
         "a refund fails the task",
         BATCH,
         "db.execute(_FAIL_TASKS, ",

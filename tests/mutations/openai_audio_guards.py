@@ -30,6 +30,13 @@ OF_OPENAI_AUDIO = (
         f"{STREAM}an_engine_that_fails_after_a_sound_is_refunded_and_the_connection_is_closed[failure0]",
     ),
     guard(
+        "a broken stream that is kept has a reason",
+        "myna/speech/synthesize.py",
+        'reason=StreamFailed.__name__ if broken else ""',
+        'reason=""',
+        f"{STREAM}an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so",
+    ),
+    guard(
         "a broken stream has no end",
         STREAMED,
         "if delivery.failure is not None:",

@@ -189,6 +189,13 @@ ON_POSTGRESQL = (
         "UniqueViolationError",
     ),
     guard(
+        "the reason of a call",
+        ROUTINES,
+        "channel = e.channel, reason = e.reason",
+        "channel = e.channel",
+        BATCHES + "each_call_of_a_batch_has_its_reason[postgresql]",
+    ),
+    guard(
         "a refund fails the task",
         ROUTINES,
         "WHERE m.state = 2 AND tasks.call_id = m.id AND tasks.status IN (0, 1)",

@@ -9,7 +9,7 @@ ANSWERS = "myna/relay/answers.py"
 PLAN = "myna/relay/plan.py"
 STREAMS = "tests/conformance/test_17_streams.py::test_"
 GOOD = STREAMS + "every_good_stream_ends_with_done_and_is_kept"
-BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded"
+BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded_or_kept"
 ODD = "tests/conformance/test_17_odd_answers.py::test_"
 CASES = "tests/relay/test_events.py::test_"
 
@@ -33,7 +33,7 @@ OF_THE_RELAY = (
         RELAY,
         "            if not kept:\n",
         "            if False:\n",
-        BREAKS + "[sqlite-error-later]",
+        BREAKS + "[sqlite-refund-error-later]",
     ),
     guard(
         "nothing sent, nothing kept",
@@ -47,10 +47,24 @@ OF_THE_RELAY = (
     guard(
         "a client that leaves later pays",
         RELAY,
-        'raise ClientDisconnected from None\n            await call.keep("")',
-        "raise ClientDisconnected from None\n            raise ClientDisconnected from None",
+        'await call.keep("", reason=why.__name__)',
+        "raise ClientDisconnected from None",
         STREAMS + "a_client_that_leaves_later_is_charged_and_ends_the_upstream_request[sqlite]",
         "TimeoutError",
+    ),
+    guard(
+        "a broken stream is kept if the site says so",
+        RELAY,
+        "self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent",
+        "False",
+        BREAKS + "[sqlite-keep-error-later]",
+    ),
+    guard(
+        "a broken stream that is kept has a reason",
+        RELAY,
+        "await call.keep(copy, reason=StreamFailed.__name__)",
+        "await call.keep(copy)",
+        BREAKS + "[sqlite-keep-error-later]",
     ),
     guard(
         "a client that leaves ends the request upstream",
@@ -65,14 +79,14 @@ OF_THE_RELAY = (
         STREAMING,
         "(self.failure_event or self.shape.failed(error)))\n        self.out.abort()",
         "(self.failure_event or self.shape.failed(error)))\n        self.out.end()",
-        BREAKS + "[sqlite-error-later]",
+        BREAKS + "[sqlite-refund-error-later]",
     ),
     guard(
         "an answer without a reason to finish is incomplete",
         EVENTS,
         "        if not self.finished:\n",
         "        if False:\n",
-        BREAKS + "[sqlite-no-end]",
+        BREAKS + "[sqlite-refund-no-end]",
     ),
     guard(
         "each of several choices must finish",

@@ -138,6 +138,7 @@ def test_what_came_of_a_broken_stream_stays_in_the_conversation(
     assert re.search(r'<li class="assistant">.*?<div class="said">one</div>', page, re.DOTALL)
     assert "The answer is incomplete." in page
     assert "The units of this call were refunded." in page
+    assert "Refunded: the channel broke off its answer" in visitor.page(f"/calls/{call_id}")
 
 
 def test_only_a_page_of_this_site_and_a_session_can_stream(streaming: Service, visitor: Visitor) -> None:

@@ -197,6 +197,13 @@ class Visitor:
         )
         return int(status), str(audio)
 
+    async def reason(self) -> tuple[int, str]:
+        """State and reason of the newest call."""
+        ((state, reason),) = await self.site.db.fetch(
+            "SELECT state, reason FROM calls ORDER BY id DESC LIMIT 1"
+        )
+        return int(state), str(reason)
+
     def spooled(self) -> list[Path]:
         """Temporary files."""
         return list(self.site.spool.folder.iterdir())

@@ -9,7 +9,7 @@ import pytest
 
 from myna.audio.encoders import RATE_HZ
 from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut
-from myna.store.batch import TaskStatus
+from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
 
@@ -92,6 +92,7 @@ async def test_an_engine_that_fails_after_a_sound_is_refunded_and_the_connection
     await visitor.balance_becomes(UNITS)
     status, audio = await visitor.task()
     assert (status, audio) == (TaskStatus.FAILED, "")
+    assert await visitor.reason() == (CallState.REFUNDED, "UpstreamFailed")
 
 
 async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(
@@ -107,6 +108,7 @@ async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the
     assert not answer.whole
     await visitor.balance_becomes(UNITS - 1)
     assert len(await mp3_of(visitor)) > 1000
+    assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
 async def test_a_failure_before_a_sound_is_refunded_also_where_broken_streams_are_kept(
@@ -130,6 +132,7 @@ async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_to
     visitor.voice.say(TWO, THREE, None)
     await visitor.balance_becomes(UNITS - 1)
     assert visitor.voice.said == 3
+    assert await visitor.reason() == (CallState.KEPT, "")
     left_behind = await mp3_of(visitor)
     whole = await visitor.speak()
     visitor.voice.say(ONE, TWO, THREE, None)

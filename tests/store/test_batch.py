@@ -5,6 +5,7 @@ import sys
 from typing import cast
 
 import pytest
+from msgspec import structs
 
 from myna.store import postgresql_batch
 from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
@@ -144,6 +145,38 @@ async def test_calls_of_one_batch_end_once(books: Books) -> None:
 
     assert await books.balance(customer) == 5
     assert await books.counters(customer) == (2, 0, 0)
+
+
+async def test_each_call_of_a_batch_has_its_reason(books: Books) -> None:
+    customer = await books.customer(units=9)
+    whole, cut, cut_too, failed, broken = [await books.opened(customer) for _ in range(5)]
+    ends = {
+        whole: keep_of(whole, "an answer"),
+        cut: structs.replace(keep_of(cut), reason="StreamFailed"),
+        cut_too: structs.replace(keep_of(cut_too, "a part"), reason="StreamFailed"),
+        failed: refund_of(failed, "UpstreamFailed"),
+        broken: refund_of(broken, "StreamFailed"),
+    }
+
+    assert await books.end(*ends.values()) == [DONE] * 5
+
+    reasons = dict(await books.sql("SELECT id, reason FROM calls"))
+    assert reasons == {call.call_id: end.reason for call, end in ends.items()}
+    assert reasons[whole.call_id] == ""
+
+
+@pytest.mark.parametrize("end", ["keep", "refund"])
+async def test_the_reason_of_a_call_is_that_of_its_first_end(books: Books, end: str) -> None:
+    call = await books.opened(await books.customer())
+    first = (
+        structs.replace(keep_of(call), reason="the first") if end == "keep" else refund_of(call, "the first")
+    )
+    assert await books.sql("SELECT reason FROM calls") == [("",)]
+
+    assert await books.end(first, structs.replace(first, reason="another")) == [DONE, DONE]
+    assert await books.end(structs.replace(first, reason="")) == [DONE]
+
+    assert await books.sql("SELECT reason FROM calls") == [("the first",)]
 
 
 async def test_the_end_of_an_unknown_call_is_lost(books: Books) -> None:

@@ -51,10 +51,12 @@ async def test_the_ledger_is_listed_by_time_with_the_balance_after_each_entry(bo
 async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Books) -> None:
     customer, other = await books.customer(), await books.customer()
     first, second, third = sorted(new_id() for _ in range(3))  # as if each was made in a later millisecond
-    kept = await books.opened(customer, call_id=first, request_id="a request", task=speech(), units=2)
+    kept = await books.opened(
+        customer, call_id=first, request_id="a request", task=speech(), units=2, route="tts"
+    )
     await books.end(structs.replace(keep_of(kept, None, AUDIO), channel="main"))
     refunded = await books.opened(customer, call_id=second, request_id="a request")
-    await books.end(refund_of(refunded))
+    await books.end(refund_of(refunded, "UpstreamFailed"))
     running = await books.opened(customer, call_id=third, request_id="another")
     await books.opened(other, request_id="a stranger's")
 
@@ -71,6 +73,8 @@ async def test_a_call_is_found_by_its_id_its_request_and_its_account(books: Book
     of_request = await history.calls_of_request(books.db, "a request", PAST_ALL, 10)
     assert await ids(of_request) == [refunded.call_id, kept.call_id]
     assert [row.state for row in of_request] == [CallState.REFUNDED, CallState.KEPT]
+    assert [row.reason for row in of_request] == ["UpstreamFailed", ""]
+    assert [row.route for row in of_request] == ["", "tts"]
     newest = await history.calls_of_account(books.db, customer.account_id, PAST_ALL, 2)
     assert await ids(newest) == [running.call_id, refunded.call_id]
     older = await history.calls_of_account(books.db, customer.account_id, refunded.call_id, 2)

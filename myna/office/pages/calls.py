@@ -8,6 +8,7 @@ from starlette.responses import Response
 from myna import activity
 from myna.errors import NotFound
 from myna.keys import Scope
+from myna.office import reasons
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.pages.records import row_of
@@ -22,6 +23,7 @@ STATES = {
     CallState.KEPT: N_("delivered"),
     CallState.REFUNDED: N_("refunded"),
 }
+INCOMPLETE = N_("incomplete")
 
 
 class Event(Struct, frozen=True):
@@ -53,30 +55,41 @@ async def call_page(visit: Visit, call: CallRow, account_id: int, *, text_shown:
         call=call,
         key=key,
         rate=visit.text(N_("speech") if call.pays & Scope.TTS else N_("chat")),
-        state=visit.text(STATES[CallState(call.state)]),
+        state=visit.text(state_of(call)),
         events=_events(visit, call, entries),
         row=row_of(visit, record) if record and text_shown else None,
         command_words=activity.words("calls", call=call.id.hex()),
     )
 
 
+def state_of(call: CallRow) -> str:
+    """The state of a call in English. A kept one with an incomplete answer has a reason."""
+    is_incomplete = call.state == CallState.KEPT and call.reason
+    return INCOMPLETE if is_incomplete else STATES[CallState(call.state)]
+
+
 def _events(visit: Visit, call: CallRow, entries: list[CallEntry]) -> list[Event]:
     events: list[Event] = []
+    why = reasons.phrase(visit, call.reason) if call.reason else ""
 
     def add(what: str, at: int, units: int | None = None, detail: str = "") -> None:
-        events.append(Event(visit.text(what), at, at - call.created_at, units, detail))
+        said = visit.text(what).format(why=why)
+        events.append(Event(said, at, at - call.created_at, units, detail))
 
     add(N_("Received and charged"), call.created_at, entries[0].units if entries else -call.units)
     channel = call.channel
     if call.state == CallState.KEPT:
         if channel:
             add(N_("Answered by a channel"), call.ended_at, detail=channel)
-        add(N_("Delivered: the units are kept"), call.ended_at)
+        if why:
+            add(N_("The answer is incomplete: {why}"), call.ended_at)
+        add(N_("The units are kept") if why else N_("Delivered: the units are kept"), call.ended_at)
     elif call.state == CallState.REFUNDED:
         if channel:
             add(N_("Failed; the last channel tried"), call.ended_at, detail=channel)
         refund = next((entry for entry in entries if entry.kind == EntryKind.REFUND), None)
-        add(N_("Refunded"), call.ended_at, refund.units if refund else None)
+        what = N_("Refunded: {why}") if why else N_("Refunded")
+        add(what, call.ended_at, refund.units if refund else None)
     else:
         add(N_("Open; refunded at the latest"), call.deadline)
     return events

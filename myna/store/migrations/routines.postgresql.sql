@@ -9,7 +9,7 @@
 -- Under READ COMMITTED each statement has its own snapshot, so each statement after the lock sees every commit
 -- until then, and no decision uses a stale balance. No statement changes a row twice.
 --
--- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256, reason}.
+-- Ends are given as parallel arrays; `e_more` is a JSON array of {n, answer, audio, bytes, sha256}.
 -- Charges likewise; `c_more` has {n, key, fingerprint, draft, voice_id, speed, text, status, defaults} for each charge
 -- with an idempotency key, a task or default limits, which are those of a key and of an account, each rpm, concurrent
 -- and units_per_day. `n` counts from 1 in each. Of two ends of one call in one batch, the first wins.
@@ -30,7 +30,7 @@
 --   all       waits for every lock: for the end of a call in a transaction that has locked its account
 DROP FUNCTION IF EXISTS commit_batch;
 CREATE FUNCTION commit_batch(
-    e_ids bytea[], e_states bigint[], e_channels text[], e_more json,
+    e_ids bytea[], e_states bigint[], e_channels text[], e_reasons text[], e_more json,
     c_ids bytea[], c_hashes bytea[], c_scopes bigint[], c_pays bigint[], c_units bigint[],
     c_lives bigint[], c_versions bigint[], c_requests text[], c_routes text[], c_more json,
     reservation_life bigint, lock_policy text
@@ -49,7 +49,7 @@ DECLARE
     free_tasks bytea[];
     locked_tasks bytea[];
     m_ns bigint[]; m_ids bytea[]; m_accounts bigint[]; m_keys bigint[]; m_units bigint[]; m_states bigint[];
-    m_pays bigint[]; m_times bigint[]; m_channels text[]; m_caps bigint[];
+    m_pays bigint[]; m_times bigint[]; m_channels text[]; m_reasons text[]; m_caps bigint[];
     m_key_days bigint[]; m_account_days bigint[];
     v_hour bigint;
     v_ends text := '[]';
@@ -117,23 +117,24 @@ BEGIN
     IF cardinality(e_ids) > 0 THEN
         -- `+ 0` keeps the planner from the index of open calls, which has an entry for each call since the last vacuum.
         WITH moved AS (
-            UPDATE calls SET state = e.state, ended_at = v_now, channel = e.channel
+            UPDATE calls SET state = e.state, ended_at = v_now, channel = e.channel, reason = e.reason
             FROM (
-                SELECT DISTINCT ON (id) id, state, channel, n
-                FROM unnest(e_ids, e_states, e_channels) WITH ORDINALITY AS e(id, state, channel, n)
+                SELECT DISTINCT ON (id) id, state, channel, reason, n
+                FROM unnest(e_ids, e_states, e_channels, e_reasons)
+                     WITH ORDINALITY AS e(id, state, channel, reason, n)
                 ORDER BY id, n
             ) AS e
             WHERE calls.id = e.id AND calls.state + 0 = 0 AND calls.account_id = ANY (locked)
               AND NOT calls.id = ANY (locked_tasks)
             RETURNING e.n, calls.id, calls.account_id, calls.key_id, calls.units, calls.state, calls.pays,
-                      greatest(v_now - calls.created_at, 0) AS ms, e.channel, calls.cap_from,
-                      calls.key_day, calls.account_day
+                      greatest(v_now - calls.created_at, 0) AS ms, e.channel, e.reason,
+                      calls.cap_from, calls.key_day, calls.account_day
         )
         SELECT array_agg(n), array_agg(id), array_agg(account_id), array_agg(key_id), array_agg(units),
-               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel), array_agg(cap_from),
-               array_agg(key_day), array_agg(account_day)
-        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels, m_caps,
-             m_key_days, m_account_days FROM moved;
+               array_agg(state), array_agg(pays), array_agg(ms), array_agg(channel), array_agg(reason),
+               array_agg(cap_from), array_agg(key_day), array_agg(account_day)
+        INTO m_ns, m_ids, m_accounts, m_keys, m_units, m_states, m_pays, m_times, m_channels, m_reasons,
+             m_caps, m_key_days, m_account_days FROM moved;
 
         IF 0 < ANY (m_key_days) OR 0 < ANY (m_account_days) THEN
             -- Refunded units are given back to the day in which they were charged, unless it is over.
@@ -191,9 +192,8 @@ BEGIN
                 ) AS current
                 WHERE key_caps.ctid = current.place AND key_caps.starts_at = m.cap_from;
             END IF;
-            UPDATE tasks SET status = 3, ended_at = v_now, reason = coalesce(more.reason, '')
-            FROM unnest(m_ns, m_ids, m_states) AS m(n, id, state)
-                 LEFT JOIN json_to_recordset(e_more) AS more(n bigint, reason text) ON more.n = m.n
+            UPDATE tasks SET status = 3, ended_at = v_now, reason = m.reason
+            FROM unnest(m_ids, m_states, m_reasons) AS m(id, state, reason)
             WHERE m.state = 2 AND tasks.call_id = m.id AND tasks.status IN (0, 1);
             DELETE FROM reservations USING unnest(m_ids, m_states) AS m(id, state)
             WHERE m.state = 2 AND call_id = m.id;

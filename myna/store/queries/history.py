@@ -36,7 +36,8 @@ class CallEntry(Struct, frozen=True):
 
 
 class CallRow(Struct, frozen=True):
-    """A call. `task_id` is 0 if it has no task. Times in ms, 0 for never."""
+    """A call. `reason` is why it was refunded, or why the answer of a kept one is incomplete; else empty.
+    `task_id` is 0 if it has no task. Times in ms, 0 for never."""
 
     id: bytes
     account: str
@@ -44,7 +45,9 @@ class CallRow(Struct, frozen=True):
     state: int
     pays: int
     units: int
+    route: str
     channel: str
+    reason: str
     request_id: str
     task_id: int
     created_at: int

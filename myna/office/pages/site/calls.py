@@ -9,10 +9,10 @@ from myna import reports
 from myna.errors import NotFound
 from myna.ids import first_of, millis_of
 from myna.office.page import Page, Who
-from myna.office.pages.calls import STATES, call_page
+from myna.office.pages.calls import call_page, state_of
 from myna.office.visit import CALL_ID, Visit
 from myna.reports import LedgerFilter
-from myna.store.batch import CallState, EntryKind
+from myna.store.batch import EntryKind
 from myna.store.database import Queries
 from myna.store.queries import accounts as accounts_store
 from myna.store.queries import history
@@ -40,9 +40,7 @@ async def show(visit: Visit) -> Response:
     wanted = visit.parameter("q").strip()[:300]
     before = visit.parameter("before")
     found = await _find(visit, wanted, before) if wanted else Found([])
-    return visit.page(
-        "site/calls.html", found=found, q=wanted, first=not before, states=STATES, call_state=CallState
-    )
+    return visit.page("site/calls.html", found=found, q=wanted, first=not before, state_of=state_of)
 
 
 async def _find(visit: Visit, wanted: str, before: str) -> Found:
