@@ -145,10 +145,10 @@ async def first_answer(
 
 def logged(body: bytes, channel: Channel) -> str:
     """What a channel sent, as the detail of a failed attempt."""
-    return f": {without_secrets(body, channel)[:LOGGED_MAX_CHARS]!r}"
+    return f": {_without_secrets(body, channel)[:LOGGED_MAX_CHARS]!r}"
 
 
-def without_secrets(body: bytes, channel: Channel) -> str:
+def _without_secrets(body: bytes, channel: Channel) -> str:
     """The beginning of the body, with the channel's key and password masked."""
     text = body[: 4 * LOGGED_MAX_CHARS].decode(errors="replace")
     for secret in filter(None, (channel.key, unquote(urlsplit(channel.url).password or ""))):

@@ -11,23 +11,22 @@ from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, logged
 from myna.chat.han import han_count
 from myna.ids import new_name
+from myna.relay.events import ERROR
 from myna.wire.body import has_too_many_containers
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
-_ERROR: Final = b'"error"'
-"""In each choice whose reason to finish is an error, and in few others."""
 _NULL: Final = msgspec.Raw(b"null")
 _OBJECT: Final = re.compile(rb"\[\s*\{")
-_TOO_MANY: Final = "the answer has too many objects and arrays"
 
 
 class _Listed(Struct):
-    """An answer with choices or data. Only the array's first element is looked at."""
+    """An answer with choices or data."""
 
     choices: msgspec.Raw = msgspec.Raw(b"")
     data: msgspec.Raw = msgspec.Raw(b"")
     usage: msgspec.Raw = _NULL
+    object: Any = None
     error: msgspec.Raw = _NULL
 
 
@@ -38,13 +37,19 @@ class _Message(Struct):
 class _Choice(Struct):
     """A choice, as far as it is read: `message` of a chat, `text` of a legacy completion."""
 
-    message: _Message | None = None
+    message: msgspec.Raw = _NULL
     text: msgspec.Raw = _NULL
     finish_reason: Any = None
+    error: msgspec.Raw = _NULL
+
+    @property
+    def failed(self) -> bool:
+        return self.finish_reason == "error" or self.error != _NULL
 
 
 _Members = dict[str, msgspec.Raw]
 _listed = msgspec.json.Decoder(_Listed)
+_message = msgspec.json.Decoder(_Message)
 _choices = msgspec.json.Decoder(list[_Choice])
 _members = msgspec.json.Decoder(_Members)
 _lists = msgspec.json.Decoder(list[_Members])
@@ -54,20 +59,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Channel) -> bytes:
-    """The answer of a channel: an object with a list of objects that is not empty, `choices` or `data`. If it
-    has no usage, and `prompt_tokens` is given, the usage is counted, unless it has very many choices. Raises
-    FailedAttempt, also if the answer reports an error."""
+    """The answer of a channel: an object with a list that begins with an object, `choices` or `data`. If it
+    has no usage, and `prompt_tokens` is given, the usage is counted, unless it has very many objects and
+    arrays. Raises FailedAttempt, also if the answer reports an error."""
     try:
         answer = _listed.decode(body)
         found = bytes(answer.choices if list_name == "choices" else answer.data)
         if not _OBJECT.match(found.lstrip()):
             raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
         counts = prompt_tokens is not None and answer.usage == _NULL
-        reports = answer.error != _NULL
+        reports = answer.error != _NULL or answer.object == "error"
         choices: list[_Choice] = []
-        if (counts or _ERROR in found) and not has_too_many_containers(found):
+        if (counts or ERROR in found) and not has_too_many_containers(found):
             choices = _choices.decode(found)
-            reports = reports or any(choice.finish_reason == "error" for choice in choices)
+            reports = reports or any(choice.failed for choice in choices)
         if reports:
             raise FailedAttempt("ErrorAnswer", "the answer reports an error", logged(body, channel))
         if prompt_tokens is None or not (counts and choices):
@@ -82,7 +87,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
 def decoded(body: bytes) -> dict[str, Any]:
     """The object of an answer. Raises FailedAttempt if it is none, or takes long to decode."""
     if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", _TOO_MANY)
+        raise FailedAttempt("LargeAnswer", "the answer has too many objects and arrays")
     try:
         return _object.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -91,7 +96,8 @@ def decoded(body: bytes) -> dict[str, Any]:
 
 def _han_count(choice: _Choice) -> int:
     """The Han characters of a choice's text; 0 if it has none."""
-    text = choice.message.content if choice.message else choice.text
+    is_chat = bytes(choice.message).startswith(b"{")
+    text = _message.decode(choice.message).content if is_chat else choice.text
     return han_count(_text.decode(text)) if bytes(text).startswith(b'"') else 0
 
 
@@ -102,8 +108,6 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     """A whole completion as the events of a stream: one with everything, and one with the usage if that is
     wanted. What is not changed stays undecoded, so a large answer takes little time. Raises FailedAttempt."""
-    if has_too_many_containers(body):
-        raise FailedAttempt("LargeAnswer", _TOO_MANY)
     if b"\n" in body or b"\r" in body:  # it would end a line of the event
         body = msgspec.json.format(body, indent=-1)
     try:
@@ -111,7 +115,7 @@ def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
         choices: list[dict[str, Any]] = []
         for choice in _lists.decode(members["choices"]):
             message = choice.pop("message", None)
-            choices.append(choice if message is None else {**choice, "delta": _delta(message)})
+            choices.append({**choice, "delta": _delta(message)} if message is not None else choice)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoChoices", "the answer has no choices", f": {error}") from error
     is_chat = bytes(members.get("object", _NULL)) != b'"text_completion"'
@@ -124,9 +128,9 @@ def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
 
 
 def _delta(message: msgspec.Raw) -> Any:
-    """The message as a delta: its tool calls have an index."""
+    """The message as a delta: its tool calls have an index. Empty if it is no object."""
     if not bytes(message).startswith(b"{"):
-        return message
+        return {}
     members = _members.decode(message)
     calls = members.get("tool_calls", _NULL)
     if not bytes(calls).startswith(b"["):

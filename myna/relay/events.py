@@ -10,40 +10,53 @@ last event is not passed on: the caller sends it after the call was kept.
 
 import re
 from collections import deque
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from myna.wire.body import has_too_many_containers
+
 BUFFERED_MAX_BYTES: Final = 128 * 1024
-"""How much of an event is buffered until it is complete. A longer event is passed on as it arrives."""
-OBSERVED_MAX_BYTES: Final = 2**21
-"""The longest event for an observer, which needs it whole."""
+"""How much of an event is buffered until it is complete. A longer event is passed on as it arrives, unless
+it must be read."""
+ERROR: Final = b'"error"'
+"""In each event that reports an error, and in few others."""
 _RECENT: Final = 4
-_RECENT_TAIL_BYTES: Final = 4096
+_RECENT_MAX_BYTES: Final = 4096
 _BOM: Final = b"\xef\xbb\xbf"
 _FAILED: Final = (b"error", b"response.failed")
 """The names of events that report an error."""
-_ERROR: Final = b'"error"'
-"""In each event that reports an error, and in few others."""
-_LONG: Final = re.compile(rb"(?:event: ?([^\n]*)\n)?data: ?(?=\{)")
-"""The beginning of a long event, with its name."""
-_LONG_TYPE: Final = re.compile(rb'\{\s*"type"\s*:\s*"([a-z._]+)"')
-_LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*[^n\s]')
-_FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
-_FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"')
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
-_LONG_CLOSING: Final = re.compile(rb'"type"\s*:\s*"response\.(?:completed|incomplete)"\s*\}\s*$')
+_BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
+_LONG: Final = re.compile(rb"(?:(?:event|id|retry)?:[^\n]*\n)*data: ?(?=\{)")
+"""The beginning of a long event."""
+_LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*[^n\s]')
+_FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
+_FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
+_FINISHED_MAX_BYTES: Final = 32
+"""No match of `_FINISHED` is longer."""
 _FINISHED_BY_ERROR: Final = re.compile(rb'"finish_reason" ?: ?"error"')
 _NULL: Final = b"null"
 
 
 class _Typed(msgspec.Struct):
-    type: str = ""
+    type: Any = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    finish_reason: str | None = None
+
+
+class _Choices(msgspec.Struct):
+    choices: list[_Choice] = []
 
 
 _typed = msgspec.json.Decoder(_Typed)
+_choices = msgspec.json.Decoder(_Choices)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class BrokenEvents(Exception):
@@ -66,48 +79,58 @@ class Observer(Protocol):
 
 class EventRelay:
     """One stream of events. `choices` is how many choices must finish if there is no `[DONE]`. Events that
-    are `typed` have their name in the JSON too, and perhaps only there.
+    are `typed` are those of POST /responses, which have their name in the JSON too, and perhaps only there.
+    For an observer, of several choices and if they are typed, events are read, and have at most
+    `read_max_bytes`.
 
     `begun`: an event has arrived that is no error. `done`: the last event has arrived; what follows it is
-    dropped. `last` is that event, or its end, unless it is `[DONE]`. `passes_long`: a part of a long event
-    was passed on, without its end.
+    dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
+    without its end.
     """
 
-    def __init__(self, observer: Observer | None = None, *, choices: int = 1, typed: bool = False) -> None:
+    def __init__(
+        self,
+        observer: Observer | None = None,
+        *,
+        choices: int = 1,
+        typed: bool = False,
+        read_max_bytes: int = BUFFERED_MAX_BYTES,
+    ) -> None:
         self._observer = observer
         self._choices = choices
         self._typed = typed
-        self._is_plain = observer is None and choices == 1 and not typed
-        self._buffer_max_bytes = BUFFERED_MAX_BYTES if observer is None else OBSERVED_MAX_BYTES
+        self._reads = observer is not None or choices > 1 or typed
+        self._buffer_max_bytes = read_max_bytes if self._reads else BUFFERED_MAX_BYTES
         self._buffer = bytearray()
-        self.passes_long = self._closes = False
+        self.passes_long = False
+        self._long_end = b""
         self._recent: deque[bytes] = deque(maxlen=_RECENT)
-        self._finished_choices = 0
+        self._finished: set[int] = set()
         self._started = self.begun = self.done = False
         self.last = b""
 
     @property
     def finished(self) -> bool:
-        """Whether the answer is complete: `[DONE]`, or a reason to finish for each choice. That of a single
-        choice is in one of the last events."""
-        if self.done or self._choices == 1:
-            return self.done or any(_FINISHED.search(event) for event in self._recent)
-        return self._finished_choices >= self._choices
+        """Whether the answer is complete: `[DONE]`, or a reason to finish for each choice."""
+        if self.done or len(self._finished) >= self._choices:
+            return True
+        return not self._reads and any(map(_FINISHED.search, self._recent))
 
     def feed(self, part: bytes) -> bytes:
         """What to send after this part of the body; may be empty. Raises BrokenEvents."""
         if (
-            self._is_plain
-            and self.begun
+            self.begun
+            and not self._reads
             and not self._buffer
             and not self.passes_long
             and part.startswith(b"data: {")
             and part.find(b"\n") == len(part) - 2  # one event of one line
             and part.endswith(b"}\n\n")
-            and _ERROR not in part
+            and ERROR not in part
+            and len(part) <= _RECENT_MAX_BYTES
             and not self.done
         ):
-            self._recent.append(part[-_RECENT_TAIL_BYTES:])
+            self._recent.append(part)
             return part
         return self._feed(part)
 
@@ -116,7 +139,7 @@ class EventRelay:
         rest = bytes(self._buffer).strip(b"\r\n")
         self._buffer.clear()
         sent = b""
-        if self.passes_long and not self.done:
+        if self.passes_long:
             raise BrokenEvents("CutEvents", "the stream ended within an event")
         if rest and not self.done:
             sent = self._event(_with_lf(rest), at_end=True)
@@ -127,6 +150,8 @@ class EventRelay:
         return sent
 
     def _feed(self, part: bytes) -> bytes:
+        """The buffer is only copied when an event has ended: its parts may be small and many."""
+        recent = bytes(self._buffer[-2:]) + part
         self._buffer += part
         if not self._started and len(self._buffer) >= len(_BOM):
             self._started = True
@@ -134,7 +159,7 @@ class EventRelay:
         if self.done:
             self._buffer.clear()
             return b""
-        if b"\n" not in part and b"\r" not in part:  # no event has ended
+        if not _BLANK_LINE.search(recent):
             return self._overflow()
         data = bytes(self._buffer)
         half = b"\r" if data.endswith(b"\r") else b""  # its LF may follow
@@ -144,88 +169,68 @@ class EventRelay:
         return sent + self._overflow()
 
     def _overflow(self) -> bytes:
-        """What is buffered of a long event."""
-        data = bytes(self._buffer)
-        if self.done or (len(data) <= self._buffer_max_bytes and not self.passes_long):
+        """What is buffered of a long event, of which only the beginning is checked."""
+        if self.done or (len(self._buffer) <= self._buffer_max_bytes and not self.passes_long):
             return b""
-        if self._observer is not None:
+        if self._reads:
             raise BrokenEvents("LongEvent", "the stream has an event that is too long to be read")
+        data = bytes(self._buffer)
         sent = data.rstrip(b"\r\n")  # an end of line may be the half of an event's end
-        if self.passes_long:
-            self._note_more(sent)
-        else:
-            self._begin_long(sent)
         self._buffer = bytearray(data[len(sent) :])
+        sent = _with_lf(sent)
+        if not self.passes_long:
+            _check_long(sent)
+            self.passes_long = self.begun = True
+        self._note_long(sent)
         return sent
 
-    def _begin_long(self, data: bytes) -> None:
-        """Checks the beginning of a long event, all that is read of it but its end."""
-        start = _LONG.match(data)
-        if start is None or b"\n" in data[start.end() :]:
-            raise BrokenEvents("LongEvent", "the stream has a line that is too long and no data")
-        name, typed = start[1], _LONG_TYPE.match(data, start.end())
-        if self._typed and not name and typed:
-            name = typed[1]
-        if name in _FAILED or _LONG_ERROR.match(data, start.end()):
-            raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
-        self.passes_long = self.begun = True
-        self._closes = name in _CLOSING
-        self._recent.append(data[-_RECENT_TAIL_BYTES:])
-
-    def _note_more(self, data: bytes) -> None:
-        """Remembers the end of a long event, whose parts arrive one by one."""
-        self._recent[-1] = (self._recent[-1] + data[-_RECENT_TAIL_BYTES:])[-_RECENT_TAIL_BYTES:]
-
-    def _end_long(self, end: bytes) -> bytes:
-        """What to send at the end of a long event. That of the last event of the stream is left for `last`: a
-        client can't read an event without its end."""
-        self._note_more(end)
-        self._finished_choices += len(_FINISHED.findall(self._recent[-1]))
-        if self._closes or (self._typed and _LONG_CLOSING.search(self._recent[-1])):
-            self.done, self.last = True, end + b"\n\n"
-            return b""
-        self.passes_long = False
-        return end + b"\n\n"
+    def _note_long(self, data: bytes) -> None:
+        """Looks for a reason to finish in a part of a long event."""
+        if _FINISHED.search(self._long_end + data):
+            self._finished.add(0)
+        self._long_end = (self._long_end + data)[-_FINISHED_MAX_BYTES:]
 
     def _passed(self, event: bytes) -> bytes:
         """What to send for one event, without its end."""
-        if self.done:
-            return b""
         if self.passes_long:
-            return self._end_long(event)
+            self.passes_long = False
+            self._note_long(event)
+            self._long_end = b""
+            return event + b"\n\n"
         event = event.lstrip(b"\n")
-        return self._event(event) if event else b""
+        return self._event(event) if event and not self.done else b""
 
     def _event(self, event: bytes, *, at_end: bool = False) -> bytes:
         data, name = _parsed(event)
         if data is None:  # comments alone
             return event + b"\n\n" if self.begun and not at_end else b""
         if data.strip() == b"[DONE]":
-            self.done = True
+            self.done = not self._typed  # those end with an event
             return b""
         if not data.startswith(b"{") or not data.rstrip().endswith(b"}"):
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
-        if self._typed and not name:
-            name = _type_of(data)
-        if name in _FAILED or _ERROR in data or not self.begun or at_end:
+        if self._typed:
+            name = _type_of(data) or name
+        if name in _FAILED or ERROR in data or not self.begun or at_end:
             _check(data, name)
         replaced = self._observed(data)
         self.begun = True
         if name in _CLOSING:
             self.done, self.last = True, event + b"\n\n"
             return b""
-        self._recent.append(data[-_RECENT_TAIL_BYTES:])
-        if self._choices > 1:
-            self._finished_choices += len(_FINISHED.findall(data))
+        if _FINISHED.search(data):
+            self._finished |= _finished_in(data) if self._choices > 1 else {0}
         return event + b"\n\n" if replaced is None else replaced
 
     def _observed(self, data: bytes) -> bytes | None:
         if self._observer is None:
             return None
+        if has_too_many_containers(data):
+            raise BrokenEvents("LargeAnswer", "the stream has an event with too many objects and arrays")
         try:
             return self._observer.feed(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
+        except _NO_JSON as error:
+            raise _no_json(data) from error
 
 
 def _with_lf(data: bytes) -> bytes:
@@ -246,20 +251,43 @@ def _parsed(event: bytes) -> tuple[bytes | None, bytes]:
     return (b"\n".join(values) if values else None), name
 
 
+def _no_json(data: bytes) -> BrokenEvents:
+    return BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
+
+
 def _type_of(data: bytes) -> bytes:
     """The `type` of an event's JSON; empty if it has none."""
     try:
-        return _typed.decode(data).type.encode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
+        found = _typed.decode(data).type
+    except _NO_JSON as error:
+        raise _no_json(data) from error
+    return found.encode() if isinstance(found, str) else b""
+
+
+def _finished_in(data: bytes) -> set[int]:
+    """The indexes of the choices that finish in this event."""
+    try:
+        return {choice.index for choice in _choices.decode(data).choices if choice.finish_reason}
+    except _NO_JSON as error:
+        raise _no_json(data) from error
 
 
 def _check(data: bytes, name: bytes) -> None:
     """Raises BrokenEvents unless the data is a JSON object that reports no error."""
     try:
         fields = _object.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data) from error
-    reports = bytes(fields.get("error", _NULL)) != _NULL or bytes(fields.get("object", _NULL)) == _ERROR
+    except _NO_JSON as error:
+        raise _no_json(data) from error
+    reports = bytes(fields.get("error", _NULL)) != _NULL or bytes(fields.get("object", _NULL)) == ERROR
     if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
+        raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
+
+
+def _check_long(data: bytes) -> None:
+    """Checks the beginning of a long event. Raises BrokenEvents."""
+    start = _LONG.match(data)
+    if start is None:
+        raise BrokenEvents("LongEvent", "the stream has an event that is too long and has no JSON")
+    _, name = _parsed(data[: start.end()])
+    if name in _FAILED or _LONG_ERROR.match(data, start.end()):
         raise BrokenEvents("ErrorEvent", "the channel sent an error", data)

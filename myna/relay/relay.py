@@ -244,7 +244,7 @@ class Relay:
         answer is not complete."""
 
         async def attempt(channel: Channel, left_s: float) -> bytes:
-            passage = Passage(streamed, plan, channel, whole_max_bytes=self._settings.answer_max_bytes)
+            passage = Passage(streamed, plan, channel, answer_max_bytes=self._settings.answer_max_bytes)
             return await passage.run(self._http_client, left_s)
 
         try:

@@ -30,6 +30,8 @@ from myna.wire.responses.output import ID_PREFIX
 from myna.wire.responses.request import ResponsesRequest, to_chat
 
 PATH: Final = "/responses"
+_ENDED: Final = (None, "completed", "incomplete")
+"""The statuses of a response that is kept. Some servers leave it out."""
 _chunk = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -38,6 +40,7 @@ class _Response(Struct):
 
     output: list[msgspec.Raw]
     status: str | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _response = msgspec.json.Decoder(_Response)
@@ -59,7 +62,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if channel.responses:
-            return _checked(body, channel)
+            return checked(body, channel)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
             response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))
@@ -92,12 +95,15 @@ class ResponseShape:
     def __init__(self, plan: ResponsesPlan, answer_max_bytes: int) -> None:
         self._plan = plan
         self._answer_max_bytes = answer_max_bytes
+        self._begin()
+
+    def _begin(self) -> None:
         self._events: ResponseEvents | None = None
         self._completion_tokens = 0
         self._has_usage = False
 
     def observer_for(self, channel: Channel) -> Observer | None:
-        self._events = None
+        self._begin()  # a channel that failed has perhaps been read
         if channel.responses:
             return None
         self._events = ResponseEvents(
@@ -157,13 +163,13 @@ def plan(planner: Planner, body: bytes) -> ResponsesPlan:
     return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=msgspec.json.encode(passed))
 
 
-def _checked(body: bytes, channel: Channel) -> bytes:
-    """A channel's response. Raises FailedAttempt if it is none, or has failed."""
+def checked(body: bytes, channel: Channel) -> bytes:
+    """A channel's response. Raises FailedAttempt if it is none, has not ended or reports an error."""
     try:
         response = _response.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
-    if response.status == "failed":
+    if response.status not in _ENDED or bytes(response.error) != b"null":
         raise FailedAttempt("FailedResponse", "the channel's response failed", logged(body, channel))
     return body
 

@@ -69,11 +69,15 @@ class WithUsage(Passed):
 
     def __init__(self, prompt_tokens: int) -> None:
         self._prompt_tokens = prompt_tokens
+        self._begin()
+
+    def _begin(self) -> None:
         self._completion_tokens = 0
         self._first: _Chunk | None = None
         self._is_sent = False
 
     def observer_for(self, channel: Channel) -> Observer:
+        self._begin()  # a channel that failed has perhaps been read
         return self
 
     def feed(self, data: bytes) -> None:

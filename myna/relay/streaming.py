@@ -7,7 +7,7 @@ from typing import Final
 
 from myna import routes
 from myna.channels import PARROT, Channel
-from myna.chat.failover import FailedAttempt, of_request, of_status, without_secrets
+from myna.chat.failover import FailedAttempt, logged, of_request, of_status
 from myna.chat.upstream import headers_of
 from myna.errors import MynaError
 from myna.http.stream import ResponseStream
@@ -116,18 +116,18 @@ class StreamedAnswer:
 
 
 class Passage:
-    """The response of one channel, on its way to the client. Used once. An answer that is not streamed has at
-    most `whole_max_bytes`."""
+    """The response of one channel, on its way to the client. Used once. An answer that is not streamed and
+    an event that must be read have at most `answer_max_bytes`."""
 
     def __init__(
-        self, answer: StreamedAnswer, plan: RelayPlan, channel: Channel, *, whole_max_bytes: int
+        self, answer: StreamedAnswer, plan: RelayPlan, channel: Channel, *, answer_max_bytes: int
     ) -> None:
         self._answer = answer
         self._plan = plan
         self._channel = channel
         self._observer = answer.shape.observer_for(channel)
-        self._whole_max_bytes = whole_max_bytes
-        self._events = EventRelay(self._observer, choices=plan.choices, typed=plan.has_typed_events(channel))
+        self._answer_max_bytes = answer_max_bytes
+        self._events = self._relay()
         self._whole: bytearray | None = None
         self._is_known = False  # whether the body is one JSON object or events
         self._flow = Flow()
@@ -152,7 +152,7 @@ class Passage:
                 raise StreamBroken(failed.kind, str(failed)) from failure
             raise failed from failure
         except BrokenEvents as broken:
-            detail = f": {without_secrets(broken.detail, self._channel)!r}" if broken.detail else ""
+            detail = logged(broken.detail, self._channel) if broken.detail else ""
             if self._answer.begun:
                 raise StreamBroken(broken.kind, str(broken), detail) from broken
             raise FailedAttempt(broken.kind, str(broken), detail) from broken
@@ -194,6 +194,14 @@ class Passage:
             callers = routes.model_is_callers(self._plan.route)
             raise of_status(response, self._channel, model_is_callers=callers)
 
+    def _relay(self) -> EventRelay:
+        return EventRelay(
+            self._observer,
+            choices=self._plan.choices,
+            typed=self._plan.has_typed_events(self._channel),
+            read_max_bytes=self._answer_max_bytes,
+        )
+
     def _finish(self) -> None:
         if self._whole is None:
             self._answer.send(self._events.close())
@@ -202,7 +210,7 @@ class Passage:
 
     def _send_whole(self, whole: bytes) -> None:
         """Sends an answer that came whole as a stream."""
-        relay = EventRelay(self._observer)
+        relay = self._relay()
         events = answers.as_events(whole, with_usage=self._plan.counts_usage)
         self._answer.send(b"".join(map(relay.feed, events)))
 
@@ -227,7 +235,7 @@ class Passage:
 
     def _add(self, whole: bytearray, part: bytes) -> None:
         whole += part
-        if len(whole) > self._whole_max_bytes:
+        if len(whole) > self._answer_max_bytes:
             raise BrokenEvents("AnswerTooLarge", "the answer is too large")
 
     def _end_now(self) -> None:

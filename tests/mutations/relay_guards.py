@@ -91,16 +91,16 @@ OF_THE_RELAY = (
     guard(
         "each of several choices must finish",
         STREAMING,
-        "choices=plan.choices",
+        "choices=self._plan.choices",
         "choices=1",
         ODD + "each_of_several_choices_must_finish[sqlite]",
     ),
     guard(
-        "the end of a long last event waits for the keep",
+        "the last event of a response waits for the keep",
         EVENTS,
-        'self.done, self.last = True, end + b"\\n\\n"\n            return b""',
-        'self.done = True\n            return end + b"\\n\\n"',
-        CASES + "the_end_of_a_response_is_left_for_last[655360-response.completed-True-True]",
+        'self.done, self.last = True, event + b"\\n\\n"\n            return b""',
+        'self.done = True\n            return event + b"\\n\\n"',
+        CASES + "the_last_event_of_a_response_is_left_for_last[10-response.completed-True-True]",
     ),
     guard(
         "an answer that reports an error is refunded",

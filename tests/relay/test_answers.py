@@ -8,7 +8,7 @@ import pytest
 
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt
-from myna.relay import answers
+from myna.relay import answers, responses
 from myna.relay.shapes import WithUsage
 from myna.wire.body import CONTAINERS_MAX
 from tests.rig.event_streams import chunk
@@ -38,6 +38,8 @@ def checked(answer: Any, list_name: str = "choices", prompt_tokens: int | None =
         ({"choices": [CHOICE, 1]}, "NoCompletion"),
         (COMPLETION | {"error": {"message": SECRET}}, "ErrorAnswer"),
         (COMPLETION | {"error": "no", "usage": {}}, "ErrorAnswer"),
+        ({"choices": [CHOICE | {"error": {"code": 502}}], "usage": {}}, "ErrorAnswer"),
+        (COMPLETION | {"object": "error"}, "ErrorAnswer"),
         (COMPLETION | {"choices": [CHOICE | {"finish_reason": "error"}], "usage": {}}, "ErrorAnswer"),
     ],
 )
@@ -46,6 +48,30 @@ def test_an_answer_that_is_none_is_a_failed_attempt(answer: Any, kind: str) -> N
         checked(answer)
     assert failed.value.kind == kind
     assert SECRET not in failed.value.detail + str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("response", "good"),
+    [
+        ({"output": []}, True),
+        ({"output": [], "status": "completed", "error": None}, True),
+        ({"output": [], "status": "incomplete"}, True),
+        ({"output": [], "status": "incomplete", "error": {"code": "server_error"}}, False),
+        ({"output": [], "error": {"message": SECRET}}, False),
+        ({"output": [], "status": "failed"}, False),
+        ({"output": [], "status": "cancelled"}, False),
+        ({"output": [], "status": "queued"}, False),
+        ({"status": "completed"}, False),
+    ],
+)
+def test_a_response_has_ended_without_an_error(response: Any, good: bool) -> None:
+    body = json.dumps(response).encode()
+    if good:
+        assert responses.checked(body, CHANNEL) == body
+        return
+    with pytest.raises(FailedAttempt) as failed:
+        responses.checked(body, CHANNEL)
+    assert SECRET not in failed.value.detail
 
 
 @pytest.mark.parametrize("answer", [COMPLETION | {"error": None}, json.dumps(COMPLETION, indent=2).encode()])
@@ -75,8 +101,6 @@ def test_a_large_answer_is_counted_and_one_of_very_many_objects_is_not() -> None
     assert checked(large)["usage"]["completion_tokens"] == 10**6
     many: Any = {"choices": [{}] * (CONTAINERS_MAX + 1)}
     assert "usage" not in checked(many)
-    with pytest.raises(FailedAttempt):
-        answers.as_events(json.dumps(many).encode(), with_usage=False)
 
 
 def data_of(events: list[bytes]) -> list[Any]:
@@ -100,10 +124,25 @@ def test_a_whole_answer_is_one_event_and_one_with_the_usage(indent: int | None) 
     assert len(answers.as_events(body.encode(), with_usage=False)) == 1
 
 
+@pytest.mark.parametrize("message", [None, "text", {}])
+def test_a_message_without_content_is_an_empty_delta(message: Any) -> None:
+    body = json.dumps({"choices": [CHOICE | {"message": message}]}).encode()
+    (only,) = data_of(answers.as_events(body, with_usage=False))
+    assert only["choices"][0]["delta"] == {}
+
+
 def test_a_legacy_completion_keeps_its_shape() -> None:
     body = json.dumps({"object": "text_completion", "choices": [{"text": "x"}]}).encode()
     (only,) = data_of(answers.as_events(body, with_usage=True))
     assert (only["object"], only["choices"]) == ("text_completion", [{"text": "x"}])
+
+
+def test_the_usage_counts_the_events_of_one_channel() -> None:
+    shape = WithUsage(3)
+    for text in ("春眠不觉晓", "春"):
+        shape.observer_for(CHANNEL).feed(msgspec.json.encode(chunk(text, {"content": text})))
+    counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
+    assert (counted["model"], counted["usage"]["completion_tokens"]) == ("春", 1)
 
 
 @pytest.mark.parametrize("kind", ["chat.completion.chunk", "text_completion"])

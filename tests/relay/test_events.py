@@ -1,17 +1,20 @@
 """Server-sent events as they are passed on: the parts in which they arrive make no difference."""
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myna.relay.events import BUFFERED_MAX_BYTES, OBSERVED_MAX_BYTES, BrokenEvents, EventRelay
+from myna.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
 from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
 
 ROLE = event(chunk("m", {"role": "assistant", "content": ""}))
 WORD = event(chunk("m", {"content": "春 😀"}))
 STOP = event(chunk("m", {}, "stop"))
 GOOD = ROLE + WORD + STOP
+READ_MAX_BYTES = 4 * BUFFERED_MAX_BYTES
 LONG = event(chunk("m", {"content": "x" * (BUFFERED_MAX_BYTES + 10)}))
 COMMENT = b": still here\n\n"
 
@@ -134,14 +137,11 @@ def test_an_observer_replaces_events() -> None:
 
 
 def test_an_observer_gets_a_long_event_whole() -> None:
-    sent, _ = relayed(ROLE + LONG + STOP, [16_000], EventRelay(Doubler()))
-    assert sent == ROLE * 2 + LONG * 2 + STOP * 2
+    relay = EventRelay(Doubler(), read_max_bytes=READ_MAX_BYTES)
+    assert relayed(ROLE + LONG + STOP, [16_000], relay)[0] == ROLE * 2 + LONG * 2 + STOP * 2
+    longer = event(chunk("m", {"content": "x" * (READ_MAX_BYTES + 16_000)}))
     with pytest.raises(BrokenEvents) as broken:
-        relayed(
-            ROLE + event(chunk("m", {"content": "x" * (OBSERVED_MAX_BYTES + 16_000)})),
-            [16_000],
-            EventRelay(Doubler()),
-        )
+        relayed(ROLE + longer, [16_000], EventRelay(Doubler(), read_max_bytes=READ_MAX_BYTES))
     assert broken.value.kind == "LongEvent"
 
 
@@ -150,53 +150,116 @@ def test_the_end_of_a_long_event_may_arrive_in_two_parts() -> None:
     assert relay.feed(LONG[:-1]) + relay.feed(LONG[-1:] + STOP + DONE) == LONG + STOP
 
 
-def test_all_choices_must_finish_without_done() -> None:
-    both = STOP + STOP.replace(b'"index": 0', b'"index": 1')
-    assert relayed(ROLE + both, [50], EventRelay(choices=2))[1].finished
-    assert relayed(ROLE + STOP + DONE, [50], EventRelay(choices=2))[1].finished
+ANOTHER = STOP.replace(b'"index": 0', b'"index": 1')
+
+
+@pytest.mark.parametrize(
+    ("body", "complete"),
+    [
+        (ROLE + STOP + ANOTHER, True),
+        (ROLE + STOP + DONE, True),
+        (ROLE + STOP, False),
+        (ROLE + STOP + STOP, False),
+        (ROLE + ANOTHER + WORD, False),
+    ],
+)
+def test_all_choices_must_finish_without_done(body: bytes, complete: bool) -> None:
+    relay = EventRelay(choices=2)
+    if complete:
+        assert relayed(body, [50], relay)[1].finished
+        return
     with pytest.raises(BrokenEvents):
-        relayed(ROLE + STOP, [50], EventRelay(choices=2))
+        relayed(body, [50], relay)
 
 
-def of_response(kind: str, text: str, *, named: bool, type_first: bool) -> bytes:
-    """An event of a response, which has its type in the JSON, and with `named` beside it too."""
-    fields = {"type": kind, "text": text} if type_first else {"text": text, "type": kind}
-    return (f"event: {kind}\n".encode() if named else b"") + event(fields)
+@pytest.mark.parametrize("reason", ["", "null"])
+def test_an_empty_reason_finishes_nothing(reason: str) -> None:
+    with pytest.raises(BrokenEvents):
+        relayed(ROLE + event(chunk("m", {"content": "x"}, reason)), [50])
+
+
+def test_a_reason_before_much_text_counts() -> None:
+    choice = {"index": 0, "finish_reason": "stop", "delta": {"content": "x" * 10_000}}
+    assert relayed(ROLE + event({"choices": [choice]}), [50])[1].finished
+
+
+@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=8))
+def test_a_reason_anywhere_in_a_long_event_counts(sizes: list[int]) -> None:
+    choice = {"delta": {"content": "x" * BUFFERED_MAX_BYTES}, "finish_reason": "stop", "more": "x" * 9000}
+    body = ROLE + event({"choices": [choice]})
+    sent, relay = relayed(body, [size + 300 for size in sizes])
+    assert sent == body and relay.finished
+
+
+@pytest.mark.parametrize("head", [b"id: 7\n", b"event: x\nid: 7\n", b": a comment\n", b"retry: 5\r\n"])
+@pytest.mark.parametrize("tail", [b"", b"id: 5\n"])
+@given(size=st.integers(200, 60_000))
+def test_a_long_event_may_have_other_lines(head: bytes, tail: bytes, size: int) -> None:
+    long = head + LONG[:-1] + tail + b"\n"
+    sent, _ = relayed(ROLE + long + STOP, [size])
+    assert sent == (ROLE + long + STOP).replace(b"\r\n", b"\n")
+
+
+def test_a_long_event_with_the_name_of_an_error_breaks_the_stream() -> None:
+    with pytest.raises(BrokenEvents) as broken:
+        relayed(ROLE + b"event: error\n" + LONG, [16_000])
+    assert broken.value.kind == "ErrorEvent"
+
+
+def of_response(kind: str, text: str, *, name: str, type_first: bool) -> bytes:
+    """An event of a response, which has its type in the JSON, and perhaps a name beside it."""
+    fields = {"type": kind, "text": text} if type_first else {"n": 1, "text": text, "type": kind}
+    return (f"event: {name}\n".encode() if name else b"") + event(fields)
 
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("type_first", [True, False])
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete"])
-@pytest.mark.parametrize("chars", [10, BUFFERED_MAX_BYTES - 40, 5 * BUFFERED_MAX_BYTES])
+@pytest.mark.parametrize("chars", [10, BUFFERED_MAX_BYTES - 40, 3 * BUFFERED_MAX_BYTES])
 @given(size=st.integers(1, 60_000))
-def test_the_end_of_a_response_is_left_for_last(
+def test_the_last_event_of_a_response_is_left_for_last(
     kind: str, chars: int, size: int, named: bool, type_first: bool
 ) -> None:
     size = max(size, chars // 200)
-    first = of_response("response.created", "", named=named, type_first=type_first)
-    last = of_response(kind, "x" * chars, named=named, type_first=type_first)
-    sent, relay = relayed(first + last + first, [size], EventRelay(typed=True))
-    assert sent + relay.last == first + last
-    assert relay.last.endswith(b"\n\n") and b"\n\n" not in sent[len(first) :]
-    assert relay.finished
-    assert relay.passes_long is (len(relay.last) < len(last))
+    began = "response.created"
+    first = of_response(began, "", name=began if named else "", type_first=type_first)
+    last = of_response(kind, "x" * chars, name=kind if named else "message", type_first=type_first)
+    relay = EventRelay(typed=True, read_max_bytes=READ_MAX_BYTES)
+    sent, _ = relayed(first + last + first, [size], relay)
+    assert (sent, relay.last) == (first, last)
+    assert relay.finished and not relay.passes_long
 
 
 @pytest.mark.parametrize("kind", ["response.failed", "error"])
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("name", ["", "message", "response.failed"])
 @pytest.mark.parametrize("chars", [10, 2 * BUFFERED_MAX_BYTES])
-def test_a_typed_event_that_reports_an_error_breaks_the_stream(kind: str, named: bool, chars: int) -> None:
-    body = of_response(kind, "x" * chars, named=named, type_first=True)
+def test_a_typed_event_that_reports_an_error_breaks_the_stream(kind: str, name: str, chars: int) -> None:
+    body = of_response(kind, "x" * chars, name=name, type_first=True)
     with pytest.raises(BrokenEvents) as broken:
-        relayed(body, [16_000], EventRelay(typed=True))
+        relayed(body, [16_000], EventRelay(typed=True, read_max_bytes=READ_MAX_BYTES))
     assert broken.value.kind == "ErrorEvent"
 
 
-def test_a_long_response_that_is_cut_is_broken() -> None:
-    last = of_response("response.completed", "x" * 2 * BUFFERED_MAX_BYTES, named=True, type_first=True)
+@pytest.mark.parametrize("rest", [b"", DONE])
+def test_typed_events_end_with_an_event(rest: bytes) -> None:
     with pytest.raises(BrokenEvents) as broken:
-        relayed(last[:-1], [16_000], EventRelay(typed=True))
+        relayed(event({"type": "response.created"}) + rest, [50], EventRelay(typed=True))
     assert broken.value.kind == "CutEvents"
+
+
+def test_small_parts_take_linear_time() -> None:
+    """The parts of an event are not copied again with each of them."""
+
+    def seconds(lines: int) -> float:
+        relay = EventRelay(Doubler(), read_max_bytes=2**22)
+        relay.feed(ROLE)
+        part, began = b"data: ,1234567890\n", time.process_time()
+        for _ in range(lines):
+            relay.feed(part)
+        return time.process_time() - began
+
+    few = min(seconds(4000) for _ in range(3))
+    assert seconds(40_000) < 40 * few
 
 
 def test_an_observer_refuses_what_is_no_json() -> None:
