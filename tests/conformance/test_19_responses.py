@@ -160,12 +160,46 @@ def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
     assert fresh_caller.stats() == REFUNDED
 
 
+@pytest.mark.parametrize(
+    "fault", ["cut-stream", "no-end", "half-event", "error-later", "html-later", "failed-later"]
+)
+def test_a_stream_that_is_passed_on_and_breaks_ends_with_an_error_and_is_refunded(
+    fresh_caller: Caller, chat_upstream: Upstream, fault: str
+) -> None:
+    with stream(fresh_caller, "by-responses", f"fault={fault}") as reader:
+        assert b'"response.created"' in reader.next_event()
+        reader.rest()
+    (request,) = chat_upstream.requests
+    assert request.path == "/v1/responses"
+    assert not reader.ended and b"response.completed" not in reader.raw
+    assert reader.events[-1].startswith(b"event: error\n")
+    error = reader.chunks[-1]
+    assert (error["type"], error["code"]) == ("error", "server_error")
+    assert "refunded" in error["message"]
+    assert b"/srv/upstream.py" not in reader.raw and b"<html" not in reader.raw
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    with stream(fresh_caller, "by-responses", "fault=pause") as reader:
+        assert b'"response.created"' in reader.next_event()
+        assert b'"response.output_item.added"' in reader.next_event()
+        chat_upstream.release()
+        assert reader.rest().ended
+    assert reader.chunks[-1]["type"] == "response.completed"
+    assert fresh_caller.stats() == DELIVERED
+
+
 def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.withholds_usage = True
     with stream(fresh_caller, "by-chat", "一二三") as reader:
         reader.rest()
     usage = reader.chunks[-1]["response"]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
+    whole = respond(fresh_caller, "by-chat", "一二三").json["usage"]
+    assert (whole["input_tokens"], whole["output_tokens"], whole["total_tokens"]) == (3, 3, 6)
 
 
 def test_a_channel_that_does_not_stream_is_translated_too(fresh_caller: Caller) -> None:
