@@ -225,6 +225,25 @@ def test_openai_python_reads_speech_as_events(speaker: Speaker) -> None:
     assert events[-1]["usage"]["input_tokens"] == len(TEXT)
 
 
+def test_a_route_charges_its_price(speaker: Speaker) -> None:
+    service = speaker.service
+    service.cli("route", "add", "audiobook", "--kind", "speech", "--units", "7")
+    poor = service.account(units=6).key().plain
+    try:
+        before = speaker.balance()
+        answer = speaker.post(model="audiobook")
+        assert (answer.status, answer.headers["x-units-cost"]) == (200, "7")
+        assert speaker.balance() == before - 7
+        assert len(heard(answer.body, SoundFormat.MP3)) > 0.3 * RATE_HZ
+        refused = call(
+            "POST", f"{speaker.base_url}/audio/speech", key=poor, data={"model": "audiobook", "input": TEXT}
+        )
+        assert (refused.status, refused.json["error"]["code"]) == (402, "insufficient_quota")
+    finally:
+        service.cli("route", "remove", "audiobook")
+    assert speaker.refusal(model="audiobook")[:2] == (404, None)
+
+
 @pytest.mark.parametrize("kind", [SoundFormat.MP3, SoundFormat.OPUS])
 def test_the_mp3_of_another_server_is_sent_or_converted(
     make_service: ServiceMaker, upstream: Upstream, kind: SoundFormat
