@@ -28,7 +28,8 @@ _REF = "#/components/schemas/{name}"
 _ALWAYS = ("401", "500", "503")
 _OF_KEYS = ("429",)
 """Of every operation that an API key opens."""
-_WITH_UNITS = ("/chat/completions", "/tts", "/me")
+_CHARGED = ("/chat/completions", "/tts")
+_WITH_IGNORED = ("/tts", f"{OPENAI}/audio/speech")
 _UNITS = {
     "X-Units-Cost": {
         "description": "The units that this request cost; 0 for a stored response.",
@@ -45,6 +46,34 @@ _IGNORED = {
         " others. Only if there are any.",
         "schema": {"type": "string"},
         "example": "voice, format, 2 more",
+    },
+}
+_CHANNEL = {
+    "X-Myna-Channel": {
+        "description": "The channel that answered; `node` for compute nodes. Not of a stored response.",
+        "schema": {"type": "string"},
+    },
+}
+_RATE = {
+    "X-RateLimit-Limit-Requests": {
+        "description": "The calls per minute of the key or the account, whichever has fewer left. This"
+        " header and the next two only if they are limited.",
+        "schema": {"type": "integer"},
+    },
+    "X-RateLimit-Remaining-Requests": {
+        "description": "The calls that are left in this minute.",
+        "schema": {"type": "integer"},
+    },
+    "X-RateLimit-Reset-Requests": {
+        "description": "The time until the minute ends.",
+        "schema": {"type": "string"},
+        "example": "1m12s",
+    },
+}
+_RETRY = {
+    "Retry-After": {
+        "description": "The seconds after which the same request may be sent again.",
+        "schema": {"type": "integer"},
     },
 }
 
@@ -115,12 +144,13 @@ def _operation(
     }
     if one.streams:
         operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-    if one.path in _WITH_UNITS or (one.path.startswith(OPENAI) and one.method == "post"):
-        operation["responses"]["200"]["headers"] |= _UNITS
-    if one.path == "/tts":
-        operation["responses"]["200"]["headers"] |= _IGNORED
+    operation["responses"]["200"]["headers"] |= _headers_of(one)
     for status in sorted({*_ALWAYS, *one.errors}):
         operation["responses"][status] = _answer(errors[status], error)
+    for status in _OF_KEYS:
+        if status in one.errors:
+            limits = _RATE if _is_charged(one) else {}
+            operation["responses"][status]["headers"] |= _RETRY | limits
     if one.body:
         operation["requestBody"] = {"required": True, "content": _content(one.body)}
     if one.form:
@@ -129,6 +159,24 @@ def _operation(
             "content": {"multipart/form-data": {"schema": one.form}},
         }
     return operation
+
+
+def _is_charged(one: Operation) -> bool:
+    return one.path in _CHARGED or (one.path.startswith(OPENAI) and one.method == "post")
+
+
+def _headers_of(one: Operation) -> dict[str, Any]:
+    """The headers of a success, in addition to those of every answer."""
+    headers: dict[str, Any] = {}
+    if _is_charged(one):
+        headers |= _UNITS | _RATE
+        if one.path.startswith(OPENAI):
+            headers |= _CHANNEL
+    elif one.path == "/me":
+        headers |= _UNITS
+    if one.path in _WITH_IGNORED:
+        headers |= _IGNORED
+    return headers
 
 
 def _answer(description: str, shape: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The response headers about units."""
+"""The response headers of a charged call."""
 
 from myna.telemetry import access_log
 from myna.telemetry.access_log import RequestDetails
@@ -10,3 +10,10 @@ def headers(details: RequestDetails | None = None) -> dict[str, str]:
     details = details or access_log.details()
     units = {"X-Units-Cost": str(details.units), "X-Units-Balance": str(details.balance)}
     return units | details.rate_headers
+
+
+def headers_with_channel() -> dict[str, str]:
+    """The headers about units, and the channel that answered: `node` for compute nodes, and no header for a
+    stored response."""
+    channel = access_log.details().channel
+    return headers() | ({"X-Myna-Channel": channel} if channel else {})

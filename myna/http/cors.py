@@ -11,7 +11,8 @@ Headers = list[tuple[bytes, bytes]]
 
 ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
 EXPOSED = (
-    "X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "Retry-After",
+    "X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "X-Myna-Channel",
+    "Retry-After",
     "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
 )  # fmt: skip
 PREFLIGHT_MAX_AGE_S = 600

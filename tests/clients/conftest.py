@@ -6,25 +6,51 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.conftest import make_caller, wait_for_voices
+from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.commands import CommandLine
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
 
 
 @pytest.fixture(scope="session")
+def speech_upstream() -> Iterator[Upstream]:
+    """The server that speaks. The service asks it for its voices at any time, so it is not the one whose
+    requests the tests count."""
+    running = Upstream()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def transcription_upstream() -> Iterator[TranscriptionUpstream]:
+    running = TranscriptionUpstream()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
 def service(
-    session_upstream: Upstream, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
+    session_upstream: Upstream,
+    speech_upstream: Upstream,
+    transcription_upstream: TranscriptionUpstream,
+    commands: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
-    """A service with a chat upstream, shared by all clients."""
+    """A service with upstreams for chat, speech and recordings, shared by all clients."""
     running = Service(
         tmp_path_factory.mktemp("service"),
         commands,
         chat_url=session_upstream.url,
         chat_key=session_upstream.key,
         chat_model=session_upstream.model,
-        speech="none",
+        speech=speech_upstream.url,
+        env={"MYNA_SPEECH_KEY": speech_upstream.key},
     ).start()
-    running.cli("route", "add", "vectors", "--channel", "default", "--units", "1", "--kind", "embeddings")
+    running.cli("channel", "add", "chat", "hears", transcription_upstream.url)
+    for name, kind, channel in (("vectors", "embeddings", "default"), ("hear-1", "transcription", "hears")):
+        running.cli("route", "add", name, "--channel", channel, "--units", "1", "--kind", kind)
+    wait_for_voices(make_caller(running))
     yield running
     assert running.command("audit", "--json").code == 0
     assert running.stop() == 0

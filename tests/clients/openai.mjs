@@ -1,6 +1,6 @@
 // Calls /openai/v1 with the official client, in every way that the tests check. The environment has the address
 // and the key. Prints one JSON object: what each way returned, or the error as the client reports it.
-import OpenAI from "openai";
+import OpenAI, { toFile } from "openai";
 
 const client = new OpenAI({ maxRetries: 0, timeout: 30_000 });
 const model = "svc-chat";
@@ -63,6 +63,21 @@ const ways = {
     return (await client.responses.parse({ model, input: 'fault=say:{"city":"Oslo"}', text })).output_parsed;
   },
   embeddings: async () => (await client.embeddings.create({ model: "vectors", input: "a" })).data[0].embedding,
+  speech: async () => {
+    const answer = await client.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Hello." });
+    const sound = Buffer.from(await answer.arrayBuffer());
+    return { type: answer.headers.get("content-type"), sound: sound.toString("base64") };
+  },
+  speechStream: async () => {
+    const wanted = { model: "tts-1", voice: "alloy", input: "Hello.", response_format: "wav" };
+    const answer = await client.audio.speech.create(wanted);
+    const sound = Buffer.concat(await collected(answer.body));
+    return { type: answer.headers.get("content-type"), sound: sound.toString("base64") };
+  },
+  transcription: async () => {
+    const file = await toFile(Buffer.from("RIFF of a recording"), "said.wav", { type: "audio/wav" });
+    return (await client.audio.transcriptions.create({ model: "hear-1", file, language: "en" })).text;
+  },
   stored: async () => client.responses.create({ model, input: "hello", store: true }),
 };
 

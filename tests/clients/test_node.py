@@ -1,11 +1,15 @@
 """openai-node and the AI SDK: whole answers, streams, tools and structured output."""
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from myna.audio.encoders import RATE_HZ, SoundFormat
+from tests.audio.test_encoders import heard
+from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.node_client import CLIENTS, NodeJsClient
 
 HELLO = "hello 世界"
@@ -61,6 +65,23 @@ def test_openai_node_gets_structured_output(openai_node: dict[str, Any]) -> None
 
 def test_openai_node_gets_embeddings(openai_node: dict[str, Any]) -> None:
     assert openai_node["embeddings"] == [0.25, -0.5, 1.0]
+
+
+@pytest.mark.parametrize(("way", "kind"), [("speech", SoundFormat.MP3), ("speechStream", SoundFormat.WAV)])
+def test_openai_node_gets_speech(openai_node: dict[str, Any], way: str, kind: SoundFormat) -> None:
+    answer = openai_node[way]
+    assert answer["type"] == kind.media_type.decode()
+    assert len(heard(base64.b64decode(answer["sound"]), kind)) > 0.3 * RATE_HZ
+
+
+def test_openai_node_gets_a_transcript(
+    openai_node: dict[str, Any], transcription_upstream: TranscriptionUpstream
+) -> None:
+    assert openai_node["transcription"] == "heard elsewhere"
+    (received,) = transcription_upstream.received
+    assert (received.path, received.file_name) == ("/v1/audio/transcriptions", "said.wav")
+    assert received.fields["language"] == b"en"
+    assert received.fields["file"] == b"RIFF of a recording"
 
 
 def test_openai_node_names_the_field_that_a_stateless_service_refuses(openai_node: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The services under test, on each database, and their callers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,12 @@ def own_service(
 ) -> Callable[..., Service]:
     """Makes services for one test, with a separate chat upstream, which the test may stop and kill.
 
-    By default they have no speech channel, so that they start faster.
+    By default they have no speech channel, so that they start faster. `program` is as in `Service`; other
+    parameters are settings.
     """
 
-    def make(*, speech: str = "none", **env: str) -> Service:
+    def make(*, speech: str = "none", program: Sequence[str] = (), **env: str) -> Service:
+        more = {"program": program} if program else {}
         return make_service(
             database_url=new_database(),
             speech=speech,
@@ -100,6 +102,7 @@ def own_service(
             chat_key=upstream.key,
             chat_model=upstream.model,
             env={**LIMITS, **env},
+            **more,
         )
 
     return make

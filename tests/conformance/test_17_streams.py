@@ -137,6 +137,21 @@ def test_the_usage_is_the_upstreams_or_counted(
         assert sum("usage" in chunk for chunk in answer.chunks) == 1
 
 
+@pytest.mark.parametrize("fields", [{"stream": False}, {"stream_options": {"include_usage": True}}])
+def test_the_usage_of_a_whole_answer_is_counted_if_the_upstream_gives_none(
+    stream: Streams, chat_upstream: Upstream, fields: dict[str, Any]
+) -> None:
+    """Also where the upstream answers a stream with a whole completion."""
+    chat_upstream.withholds_usage = True
+    said = "春眠不觉晓 hello"
+    chat_upstream.behave("whole" if "stream_options" in fields else "echo")
+    with stream(said, **fields).rest() as answer:
+        chunks = [json.loads(answer.raw)] if "stream" in fields else answer.chunks
+        assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+        first = chunks[0]["choices"][0]
+        assert (first.get("message") or first["delta"])["content"] == said
+
+
 @pytest.mark.parametrize(
     "fault",
     ["no-end", "cut-stream", "error-later", "html-later", "half-event"],

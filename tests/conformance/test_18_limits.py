@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,25 @@ from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_
 from tests.conformance.conftest import CallerMaker, make_caller
 from tests.rig.calls import Answer
 from tests.rig.service import Service
+from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 RATE = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
+
+
+ASKED = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+OPENAI_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/chat/completions", ASKED | {"stream": True}),
+    ("/chat/completions", ASKED),
+    ("/responses", {"model": "svc-chat", "input": "hello", "stream": True}),
+    ("/audio/speech", {"model": "tts-1", "input": "hello"}),
+)
+
+
+def openai_call(caller: Caller, path: str, body: dict[str, Any]) -> EventReader:
+    """A call of /openai/v1, whose answer may be a stream."""
+    return EventReader(f"{caller.service.root_url}/openai/v1{path}", caller.key.plain, body)
 
 
 def limit(caller: Caller, *options: str) -> None:
@@ -46,6 +62,49 @@ def test_calls_in_a_minute_are_limited_and_the_headers_say_what_is_left(new_call
     assert caller.stats() - before == UNCHARGED
     limit(caller, "--rpm", "none")
     assert rate(caller.chat("hello")) == (None, None, None)
+
+
+def test_calls_of_openai_v1_are_limited_and_the_head_of_a_stream_says_what_is_left(
+    new_caller: CallerMaker, chat_upstream: Upstream
+) -> None:
+    caller = new_caller()
+    limit(caller, "--rpm", str(len(OPENAI_CALLS)))
+    for left, (path, body) in enumerate(reversed(OPENAI_CALLS)):
+        with openai_call(caller, path, body).rest() as answer:
+            assert answer.status == 200, answer.raw
+            assert [answer.headers.get(name) for name in RATE[:2]] == [
+                str(len(OPENAI_CALLS)),
+                str(len(OPENAI_CALLS) - 1 - left),
+            ]
+            assert (answer.headers.get(RATE[2]) or "").endswith("s")
+    before = caller.stats()
+    for path, body in OPENAI_CALLS:
+        with openai_call(caller, path, body).rest() as refused:
+            assert refused.status == 429
+            assert refused.error["code"] == "rate_limit_exceeded"
+            assert refused.error["type"] == "rate_limit_error"
+            assert [refused.headers.get(name) for name in RATE[:2]] == [str(len(OPENAI_CALLS)), "0"]
+            assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert caller.stats() - before == UNCHARGED
+
+
+def test_an_open_stream_counts_until_its_end(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
+    caller = new_caller()
+    limit(caller, "--concurrent", "1")
+    path, body = OPENAI_CALLS[0]
+    paused = body | {"messages": [{"role": "user", "content": "fault=pause one two"}]}
+    with openai_call(caller, path, paused) as opened:
+        assert opened.next_event()
+        for other_path, other in OPENAI_CALLS:
+            with openai_call(caller, other_path, other).rest() as refused:
+                assert refused.status == 429
+                assert refused.error["code"] == "rate_limit_exceeded"
+                assert refused.headers["retry-after"] == "1"
+        chat_upstream.release()
+        assert opened.rest().is_done
+    with openai_call(caller, path, body).rest() as answer:
+        assert answer.is_done
+    assert caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
 
 
 def test_units_of_a_day_are_limited_and_sdks_do_not_retry(new_caller: CallerMaker) -> None:

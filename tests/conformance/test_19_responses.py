@@ -14,16 +14,19 @@ from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 
 PATH = "/openai/v1/responses"
-MODELS = {"svc-chat": "translated", "by-responses": "passed on"}
-"""The models of these tests: the channel of the second one has the endpoint."""
+MODELS = {"by-chat": "translated", "by-responses": "passed on"}
+"""The models of these tests, each with one channel; that of the second one has the endpoint. Another channel
+would answer for one whose circuit earlier tests have opened."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def responses_channel(service: Service, session_upstream: Upstream) -> Iterator[None]:
     service.cli("channel", "add", "chat", "responder", session_upstream.url, "--responses", "yes")
     service.cli("route", "add", "by-responses", "--channel", "responder", "--units", "1")
+    service.cli("route", "add", "by-chat", "--channel", "default", "--units", "1")
     yield
-    service.cli("route", "remove", "by-responses")
+    for name in MODELS:
+        service.cli("route", "remove", name)
     service.cli("channel", "remove", "responder")
 
 
@@ -90,7 +93,7 @@ def test_a_channel_with_the_endpoint_gets_the_request_as_it_is(
 
 
 def test_another_channel_gets_a_chat(fresh_caller: Caller, chat_upstream: Upstream) -> None:
-    assert respond(fresh_caller, "svc-chat", instructions="Be brief.", metadata={"a": "b"}).status == 200
+    assert respond(fresh_caller, "by-chat", instructions="Be brief.", metadata={"a": "b"}).status == 200
     (request,) = chat_upstream.requests
     assert request.path.endswith("/v1/chat/completions")
     assert request.json == {
@@ -121,7 +124,7 @@ def test_what_needs_state_is_refused_whichever_channel_answers(
 
 
 FAULTS = {
-    "svc-chat": ("status:500", "close", "not-chat", "broken", "list", "garbage"),
+    "by-chat": ("status:500", "close", "not-chat", "broken", "list", "garbage"),
     "by-responses": ("status:500", "close", "not-chat", "broken", "list", "garbage", "failed"),
 }
 
@@ -148,7 +151,7 @@ def test_a_channel_with_the_endpoint_must_stream_a_stream(fresh_caller: Caller) 
 def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
     fresh_caller: Caller, fault: str
 ) -> None:
-    with stream(fresh_caller, "svc-chat", f"fault={fault}") as reader:
+    with stream(fresh_caller, "by-chat", f"fault={fault}") as reader:
         reader.rest()
     assert not reader.ended
     assert reader.chunks[-1]["type"] == "response.failed"
@@ -157,16 +160,50 @@ def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
     assert fresh_caller.stats() == REFUNDED
 
 
+@pytest.mark.parametrize(
+    "fault", ["cut-stream", "no-end", "half-event", "error-later", "html-later", "failed-later"]
+)
+def test_a_stream_that_is_passed_on_and_breaks_ends_with_an_error_and_is_refunded(
+    fresh_caller: Caller, chat_upstream: Upstream, fault: str
+) -> None:
+    with stream(fresh_caller, "by-responses", f"fault={fault}") as reader:
+        assert b'"response.created"' in reader.next_event()
+        reader.rest()
+    (request,) = chat_upstream.requests
+    assert request.path == "/v1/responses"
+    assert not reader.ended and b"response.completed" not in reader.raw
+    assert reader.events[-1].startswith(b"event: error\n")
+    error = reader.chunks[-1]
+    assert (error["type"], error["code"]) == ("error", "server_error")
+    assert "refunded" in error["message"]
+    assert b"/srv/upstream.py" not in reader.raw and b"<html" not in reader.raw
+    assert fresh_caller.stats() == REFUNDED
+
+
+def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
+    fresh_caller: Caller, chat_upstream: Upstream
+) -> None:
+    with stream(fresh_caller, "by-responses", "fault=pause") as reader:
+        assert b'"response.created"' in reader.next_event()
+        assert b'"response.output_item.added"' in reader.next_event()
+        chat_upstream.release()
+        assert reader.rest().ended
+    assert reader.chunks[-1]["type"] == "response.completed"
+    assert fresh_caller.stats() == DELIVERED
+
+
 def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.withholds_usage = True
-    with stream(fresh_caller, "svc-chat", "一二三") as reader:
+    with stream(fresh_caller, "by-chat", "一二三") as reader:
         reader.rest()
     usage = reader.chunks[-1]["response"]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
+    whole = respond(fresh_caller, "by-chat", "一二三").json["usage"]
+    assert (whole["input_tokens"], whole["output_tokens"], whole["total_tokens"]) == (3, 3, 6)
 
 
 def test_a_channel_that_does_not_stream_is_translated_too(fresh_caller: Caller) -> None:
-    with stream(fresh_caller, "svc-chat", "fault=whole") as reader:
+    with stream(fresh_caller, "by-chat", "fault=whole") as reader:
         reader.rest()
     assert reader.chunks[-1]["type"] == "response.completed"
     assert said(reader.chunks[-1]["response"]) == "fault=whole"

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from myna.http.cors import EXPOSED
 from myna.wire import farm
 from tests.http.conftest import Edge
 from tests.rig.calls import call
@@ -18,6 +19,9 @@ OPENAI_POSTS = (
     "/chat/completions", "/responses", "/completions", "/embeddings", "/audio/speech",
     "/audio/transcriptions", "/audio/translations",
 )  # fmt: skip
+RATE = {
+    "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
+}  # fmt: skip
 OF_NODES = ("join", "hello", "lease", "beat", "reference", "complete", "fail")
 
 
@@ -84,9 +88,25 @@ def test_response_headers_are_documented(described: dict[str, Any]) -> None:
         for path, operation in operations(described)
     }
     units = {"X-Units-Cost", "X-Units-Balance"}
-    expected = {"/me": units, "/chat/completions": units, "/tts": {*units, "X-Ignored-Fields"}}
-    expected |= {f"/openai/v1{path}": units for path in OPENAI_POSTS}
+    charged = units | RATE
+    expected = {"/me": units, "/chat/completions": charged, "/tts": {*charged, "X-Ignored-Fields"}}
+    expected |= {f"/openai/v1{path}": {*charged, "X-Myna-Channel"} for path in OPENAI_POSTS}
+    expected["/openai/v1/audio/speech"] |= {"X-Ignored-Fields"}
     assert {path: names for path, names in headers.items() if names} == expected
+
+
+def test_the_headers_of_a_refusal_by_a_limit_are_documented(described: dict[str, Any]) -> None:
+    for path, operation in operations(described):
+        if "429" in operation["responses"]:
+            charged = path in POSTS or path.removeprefix("/openai/v1") in OPENAI_POSTS
+            expected = {"X-Request-Id", "Retry-After"} | (RATE if charged else set())
+            assert set(operation["responses"]["429"]["headers"]) == expected, path
+
+
+def test_a_page_may_read_every_documented_header(described: dict[str, Any]) -> None:
+    for path, operation in operations(described):
+        for answer in operation["responses"].values():
+            assert set(answer["headers"]) <= set(EXPOSED), path
 
 
 def test_limits_are_documented(described: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from demo import tiny_voices
 from myna.audio.encoders import RATE_HZ, SoundFormat
+from myna.engines.registry import DEFAULT_SPEECH, KOKORO
 from myna.wire import openai_voices
 from tests.audio.test_encoders import heard
 from tests.rig.calls import Answer, call
@@ -87,6 +88,7 @@ def test_each_format_is_the_sound_of_the_record(speaker: Speaker, kind: SoundFor
     answer = speaker.post(response_format=kind.value, voice=voice)
     assert (answer.status, answer.headers["content-type"]) == (200, kind.media_type.decode())
     assert answer.headers["transfer-encoding"] == "chunked"
+    assert answer.headers["x-myna-channel"] == ("espeak" if voice == ESPEAK else KOKORO)
     assert (answer.headers["x-units-cost"], speaker.balance()) == ("1", before - 1)
     seconds = len(heard(answer.body, kind)) / RATE_HZ
     record = speaker.newest()
@@ -223,6 +225,25 @@ def test_openai_python_reads_speech_as_events(speaker: Speaker) -> None:
     assert events[-1]["usage"]["input_tokens"] == len(TEXT)
 
 
+def test_a_route_charges_its_price(speaker: Speaker) -> None:
+    service = speaker.service
+    service.cli("route", "add", "audiobook", "--kind", "speech", "--units", "7")
+    poor = service.account(units=6).key().plain
+    try:
+        before = speaker.balance()
+        answer = speaker.post(model="audiobook")
+        assert (answer.status, answer.headers["x-units-cost"]) == (200, "7")
+        assert speaker.balance() == before - 7
+        assert len(heard(answer.body, SoundFormat.MP3)) > 0.3 * RATE_HZ
+        refused = call(
+            "POST", f"{speaker.base_url}/audio/speech", key=poor, data={"model": "audiobook", "input": TEXT}
+        )
+        assert (refused.status, refused.json["error"]["code"]) == (402, "insufficient_quota")
+    finally:
+        service.cli("route", "remove", "audiobook")
+    assert speaker.refusal(model="audiobook")[:2] == (404, None)
+
+
 @pytest.mark.parametrize("kind", [SoundFormat.MP3, SoundFormat.OPUS])
 def test_the_mp3_of_another_server_is_sent_or_converted(
     make_service: ServiceMaker, upstream: Upstream, kind: SoundFormat
@@ -230,7 +251,7 @@ def test_the_mp3_of_another_server_is_sent_or_converted(
     speaker = Speaker(make_service(speech=upstream.url, env={"MYNA_SPEECH_KEY": upstream.key}).start())
     wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
     answer = speaker.post(response_format=kind.value)
-    assert answer.status == 200
+    assert (answer.status, answer.headers["x-myna-channel"]) == (200, DEFAULT_SPEECH)
     assert len(heard(answer.body, kind)) > 0.1 * RATE_HZ
     assert speaker.balance() == UNITS - 1
 
@@ -253,7 +274,7 @@ def test_a_compute_node_speaks(make_service: ServiceMaker, make_node: NodeMaker)
     node.start()
     wait_until(lambda: speaker.voices() != [], 60, "voices are listed")
     answer = speaker.post(response_format="flac")
-    assert answer.status == 200
+    assert (answer.status, answer.headers["x-myna-channel"]) == (200, "node")
     assert len(heard(answer.body, SoundFormat.FLAC)) > 0.3 * RATE_HZ
     assert speaker.balance() == UNITS - 1
     assert speaker.service.command("audit", "--audio").code == 0

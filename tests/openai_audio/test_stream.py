@@ -9,6 +9,7 @@ import pytest
 
 from myna.audio.encoders import RATE_HZ
 from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut
+from myna.engines.registry import KOKORO
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
@@ -44,6 +45,7 @@ async def test_the_first_part_arrives_while_the_second_is_not_spoken(visitor: Vi
     await answer.head()
     assert (answer.status, answer.headers["content-type"]) == (200, "audio/pcm")
     assert (answer.headers["x-units-cost"], answer.headers["x-units-balance"]) == ("1", str(UNITS - 1))
+    assert answer.headers["x-myna-channel"] == KOKORO
     while len(answer.body) < len(ONE) - 2000:
         assert await answer.more()
     assert visitor.voice.said == 1
@@ -171,6 +173,7 @@ async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visit
     again = await visitor.speak(headers=headers, response_format="mp3")
     await (await again.head()).rest()
     assert (again.status, again.whole, again.headers["x-units-cost"]) == (200, True, "0")
+    assert "x-myna-channel" not in again.headers
     assert again.body == await mp3_of(visitor)
     assert visitor.voice.asked == 1
     assert await visitor.balance() == UNITS - 1

@@ -207,6 +207,7 @@ async def test_a_retry_with_another_boundary_gets_the_stored_transcript(
     first = await transcribe(visitor, headers=headers)
     again = await transcribe(visitor, headers=headers)
     assert (again.status, again.body, again.headers["x-units-cost"]) == (200, first.body, "0")
+    assert "x-myna-channel" not in again.headers
     assert len(upstream.received) == 1
     other = await transcribe(visitor, recording=RECORDING + b"x", headers=headers)
     assert other.status == 400

@@ -17,8 +17,13 @@ html-first     HTML at once                       html-later    HTML after two c
 half-event     ends within the third chunk        long:N        a chunk of N bytes among others
 before         waits for `release` before the first chunk, after the head
 pause          two chunks, waits for `release`, then the rest
+half-pause:N   a chunk of N bytes, of which half is sent before `release`
 endless        chunks of 1 KB until the connection ends
+much:N         N chunks of 1 KB
 silent         two chunks, then nothing until the connection ends
+
+Of these, POST /responses has `OF_RESPONSES`, with the events of a response in place of chunks; there
+`failed-later` is the event of a response that has failed, after the others.
 """
 
 import asyncio
@@ -40,7 +45,13 @@ FAULTS = frozenset(
         "echo", "words", "usage", "tools", "whole", "json-error", "crlf", "bytes", "no-space", "comments",
         "no-done", "open", "no-end", "cut-stream", "error-first", "error-later", "html-first", "html-later",
         "cut-done", "chatty", "half-event", "long",
-        "before", "pause", "endless", "silent", "say", "count", "odd", "tool-calls",
+        "before", "pause", "half-pause", "endless", "much", "silent", "say", "count", "odd", "tool-calls",
+    }
+)  # fmt: skip
+OF_RESPONSES = frozenset(
+    {
+        "no-end", "cut-stream", "error-later", "html-later", "half-event", "failed-later", "before", "pause",
+        "silent",
     }
 )  # fmt: skip
 
@@ -92,7 +103,8 @@ def tool_chunks(model: str) -> list[bytes]:
 
 
 class EventStream:
-    """One streamed answer over a connection. `whole` makes the JSON of an answer that is not streamed."""
+    """One streamed answer over a connection. `whole` makes the JSON of an answer that is not streamed.
+    `response` are the events of POST /responses; other streams have none."""
 
     def __init__(
         self,
@@ -106,6 +118,7 @@ class EventStream:
         self._disconnected = disconnected
         self._whole = whole
         self._piece_bytes = 0
+        self.response: list[bytes] = []
         self.sent_bytes = 0
 
     async def send(self, fault: str, argument: str, model: str, text: str, *, usage: bool) -> bool:
@@ -122,9 +135,9 @@ class EventStream:
         if fault == "cut-stream":
             return False
         if fault not in ("no-end", "half-event", "error-first", "error-later", "html-first", "html-later"):
-            if usage or fault == "usage":
+            if (usage or fault == "usage") and not self.response:
                 await self._write_chunk(event(chunk(model, {}) | {"choices": [], "usage": USAGE}))
-            if fault != "no-done":
+            if fault != "no-done" and not self.response:
                 await self._write_chunk(DONE.replace(b"\n", b"\r\n") if fault == "crlf" else DONE)
         if fault == "cut-done":
             return False
@@ -140,6 +153,7 @@ class EventStream:
     async def _events(self, fault: str, argument: str, model: str, text: str) -> AsyncIterator[bytes]:
         words = [f"w{n} " for n in range(int(argument))] if fault == "words" else spoken(text)
         events = tool_chunks(model) if fault in ("tools", "tool-calls") else chunks(model, words)
+        events = self.response or events
         firsts, rest = events[:2], events[2:]
         if fault == "error-first":
             firsts, rest = [event(ERROR)], []
@@ -171,8 +185,16 @@ class EventStream:
         elif fault == "silent":
             await asyncio.wait([self._disconnected])
             raise Disconnected
+        elif fault == "half-pause":
+            long = event(chunk(model, {"content": "x" * int(argument)}))
+            yield long[: len(long) // 2]
+            await self._until(self._released)
+            yield long[len(long) // 2 :]
+        kilobyte = event(chunk(model, {"content": "x" * 1024}))
         while fault == "endless":
-            yield event(chunk(model, {"content": "x" * 1024}))
+            yield kilobyte
+        for _ in range(int(argument) if fault == "much" else 0):
+            yield kilobyte
         for one in rest:
             yield one
 

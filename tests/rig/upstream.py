@@ -19,7 +19,7 @@ tool:JSON       call the first tool, then say its output     long:N       answer
 error-choices   an error beside choices                      null-choices choices [null]
 
 POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
-as events without a name.
+as events without a name. With `withholds_usage` no completion has a usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -28,13 +28,13 @@ an mp3.
 """
 
 import asyncio
-import base64
 import json
 import math
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lameenc
@@ -165,10 +165,11 @@ class Upstream:
         if fault == "oversized":
             await _pour(writer)
             return False
-        is_chat = not seen.path.endswith("/responses")
-        if is_chat and fault in event_streams.FAULTS and seen.body and seen.json.get("stream"):
+        is_response = seen.path.endswith("/responses")
+        streamed = event_streams.OF_RESPONSES if is_response else event_streams.FAULTS
+        if fault in streamed and seen.body and seen.json.get("stream"):
             return await self._stream(fault, argument, seen, reader, writer)
-        writer.write(_bytes_of(fault, argument, seen))
+        writer.write(_bytes_of(fault, argument, seen, usage=not self.withholds_usage))
         await writer.drain()
         return fault not in ("close", "cut", "garbage")
 
@@ -182,12 +183,17 @@ class Upstream:
     ) -> bool:
         """Sends a streamed answer; true if the connection may be used again."""
         disconnected = asyncio.ensure_future(reader.read(1))
-        stream = EventStream(writer, self._released, disconnected, lambda: _body_of(fault, argument, seen))
+        given = not self.withholds_usage
+        stream = EventStream(
+            writer, self._released, disconnected, lambda: _body_of(fault, argument, seen, usage=given)
+        )
         self.streams.append(stream)
         said = {"say": argument, "count": COUNTED_TEXT, "odd": ODD_TEXT}
-        options = seen.json.get("stream_options") or {}
-        usage = bool(options.get("include_usage")) and not self.withholds_usage
+        usage = given and bool((seen.json.get("stream_options") or {}).get("include_usage"))
         model, text = seen.json.get("model", ""), said.get(fault, _last_user_text(seen))
+        if seen.path.endswith("/responses"):
+            status = "failed" if fault == "failed-later" else "completed"
+            stream.response = scripted_answers.response_events(seen.json, text, status)
         try:
             reusable = await stream.send(fault, argument, model, text, usage=usage)
         except (Disconnected, ConnectionError):
@@ -267,7 +273,7 @@ def _last_user_text(seen: ReceivedRequest) -> str:
     return content or ""
 
 
-def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
+def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
     """The whole answer of a fault that needs no waiting, possibly not HTTP at all."""
     if fault == "close":
         return b""
@@ -291,24 +297,26 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
         return _http(200, _SOUNDS[fault](), "audio/mpeg")
-    return _http(200, _body_of(fault, argument, seen))
+    return _http(200, _body_of(fault, argument, seen, usage=usage))
 
 
-def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
+def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
+    request = seen.json if seen.body else {}
     if fault == "echo" and seen.path.endswith("/embeddings"):
-        return json.dumps(_embeddings(seen)).encode()
+        return json.dumps(scripted_answers.embeddings(request)).encode()
+    completion = partial(scripted_answers.completion, request, usage=usage)
     if fault == "no-choices":
-        return json.dumps(_completion(seen, "") | {"choices": []}).encode()
+        return json.dumps(completion("") | {"choices": []}).encode()
     if fault == "null-choices":
-        return json.dumps(_completion(seen, "") | {"choices": [None]}).encode()
+        return json.dumps(completion("") | {"choices": [None]}).encode()
     if fault == "error-choices":
-        return json.dumps(_completion(seen, "", "error") | event_streams.ERROR).encode()
+        return json.dumps(completion("", "error") | event_streams.ERROR).encode()
     if fault == "whole" and argument:
-        return json.dumps(_completion(seen, "x" * int(argument)), indent=1).encode()
+        return json.dumps(completion("x" * int(argument)), indent=1).encode()
     if fault == "broken":
-        return json.dumps(_completion(seen, "broken")).encode()[:-20]
+        return json.dumps(completion("broken")).encode()[:-20]
     if fault == "tool-calls":
-        answer = _completion(seen, None, "tool_calls")
+        answer = completion(None, "tool_calls")
         answer["choices"][0]["message"]["tool_calls"] = TOOL_CALLS
         return json.dumps(answer).encode()
     if fault in ("list", "not-chat"):
@@ -323,39 +331,7 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest) -> bytes:
         "wrong-types": 17,
         "surrogate": "half \ud800",
     }
-    return json.dumps(_completion(seen, said.get(fault, _last_user_text(seen)))).encode()
-
-
-def _completion(seen: ReceivedRequest, content: Any, finish_reason: str = "stop") -> dict[str, Any]:
-    if "prompt" in (seen.json if seen.body else {}):
-        choice = {"index": 0, "text": content, "finish_reason": finish_reason, "logprobs": None}
-        usage = {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
-        return {
-            "id": "cmpl-1", "object": "text_completion", "created": 1, "model": seen.json["model"],
-            "choices": [choice], "usage": usage,
-        }  # fmt: skip
-    message = {"role": "assistant", "content": content}
-    return {
-        "id": "chatcmpl-of-the-upstream",
-        "object": "chat.completion",
-        "created": 1,
-        "model": seen.json.get("model", "") if seen.body else "",
-        "system_fingerprint": "fp_upstream",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33},
-    }
-
-
-def _embeddings(seen: ReceivedRequest) -> dict[str, Any]:
-    """A vector for each text, or for the one list of tokens, as floats or in base64."""
-    given = seen.json["input"]
-    count = len(given) if isinstance(given, list) and not isinstance(given[0], int) else 1
-    vector: Any = [0.25, -0.5, 1.0]
-    if seen.json.get("encoding_format") == "base64":
-        vector = base64.b64encode(struct.pack("<3f", *vector)).decode()
-    data = [{"object": "embedding", "index": index, "embedding": vector} for index in range(count)]
-    usage = {"prompt_tokens": 8, "total_tokens": 8}
-    return {"object": "list", "model": seen.json["model"], "data": data, "usage": usage}
+    return json.dumps(completion(said.get(fault, _last_user_text(seen)))).encode()
 
 
 def _tone() -> bytes:

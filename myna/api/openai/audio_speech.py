@@ -56,7 +56,7 @@ class AudioSpeechApi:
 
 
 def _headers() -> dict[str, str]:
-    headers = units.headers()
+    headers = units.headers_with_channel()
     if access_log.details().ignored:
         headers["X-Ignored-Fields"] = access_log.details().ignored
     return headers

@@ -13,7 +13,6 @@ from myna.http.responses import Response, envelope
 from myna.keys import Scope, UnverifiedCaller
 from myna.store.files.free_space import FreeSpace
 from myna.store.files.spool import Spool
-from myna.telemetry import access_log
 from myna.transcription import request as requests
 from myna.transcription.request import Upload
 from myna.transcription.transcribe import Transcriber
@@ -83,8 +82,7 @@ class AudioTranscriptionsApi:
         asked = requests.read(form.fields, _upload(form), translate=translate)
         caller = self._key_auth.with_idempotency_key(request, caller, form.fingerprint)
         answer = await self._transcriber.answer(caller, asked, request.limits.budget, request.disconnected)
-        headers = {**units.headers(), "X-Myna-Channel": access_log.details().channel}
-        return Response(answer, headers=headers, media_type=asked.format.media_type)
+        return Response(answer, headers=units.headers_with_channel(), media_type=asked.format.media_type)
 
 
 def _upload(form: Form) -> Upload | None:
