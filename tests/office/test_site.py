@@ -183,6 +183,8 @@ def test_a_call_is_found_by_its_request_and_its_text_is_private(people: People, 
     assert len(set(pages)) == 3
     assert not any("Nobody else reads this" in operator.page(one) for one in set(pages))
     assert "No such call" in operator.page("/site/calls?q=" + "0" * 32)
+    assert "The calls of the last 24 hours were searched." in operator.page("/site/calls?q=unknown")
+    assert "The calls of the last 30 days were searched." in operator.page("/site/calls?q=unknown&days=30")
 
 
 def test_a_setting_changes_at_once(people: People, operator: Visitor) -> None:
