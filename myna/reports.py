@@ -123,7 +123,7 @@ class Month(Struct, frozen=True):
 
 class BalanceProof(Struct, frozen=True):
     """The balance, and `units`, the sum of the account's `entries` entries. `checked_at` is when the audit
-    last checked all balances, in Unix ms (0: never), `breaches` what it found; `audited`: it has all entries."""
+    last checked all balances, in Unix ms (0: never), `breaches` what it found, `audited` if it had all."""
 
     balance: int
     units: int

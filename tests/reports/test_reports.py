@@ -210,9 +210,7 @@ async def test_a_balance_is_audited_until_it_has_a_newer_entry(books: Books, fol
         if again:
             await audit.run(books.db, AudioStore(books.folder / "audio"))
         await roll(books, folded)
-        return [
-            (await reports.balance_proof(books.db, one.account_id)).audited for one in (customer, unused)
-        ]
+        return [(await reports.balance_proof(books.db, one.account_id)).audited for one in (customer, unused)]
 
     assert await audited(again=False) == [False, True]
     assert await audited(again=True) == [True, True]
