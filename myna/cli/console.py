@@ -243,7 +243,7 @@ def _plain(name: str, value: object) -> str:
     """A value as text. Control characters are replaced."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and name.endswith("_at"):
+    if isinstance(value, int) and name.endswith(("_at", "_until")):
         return moment(value)
     if isinstance(value, list):
         value = ", ".join(map(str, value))
