@@ -67,8 +67,9 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     built_in = _built_in(settings).get(_ALIASES.get(model, model))
     exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
     if exact:
-        if exact.kind is not kind:
-            raise ModelNotFound(model)
+        if exact.kind is not kind:  # the operator's names are told only to those who may use them
+            why = f"model: {model} is a model for {exact.kind}; this endpoint needs one for {kind}."
+            raise ModelNotFound(model, why if built_in else "")
         return exact
     rows = [
         row
