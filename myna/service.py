@@ -353,6 +353,7 @@ class Service:
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),
+                whisper_missing=self.openai_audio.whisper.missing,
                 oidc=Oidc(self.oidc_client, self.http_client) if self.oidc_client else None,
             )
         )

@@ -13,7 +13,17 @@ from myna.office.page import Page, Who
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
 from myna.route_changes import Edit
-from myna.routes import BUILT_IN, NAME_MAX_CHARS, UNITS_MAX, Route, RouteKind, listed, model_for, of_row
+from myna.routes import (
+    BUILT_IN,
+    NAME_MAX_CHARS,
+    TRANSCRIPTION_ROUTE,
+    UNITS_MAX,
+    Route,
+    RouteKind,
+    listed,
+    model_for,
+    of_row,
+)
 from myna.store.queries import config as config_store
 from myna.store.queries import routes as store
 
@@ -86,6 +96,7 @@ async def show(visit: Visit) -> Response:
         "site/routes.html",
         rows=[Row(route, _serving(route, channels), keys.get(route.name, 0)) for route in own],
         built_in=[(route, PRICE_SETTINGS[route.kind]) for route in built_in],
+        missing=TRANSCRIPTION_ROUTE if await visit.parts.whisper_missing() else "",
         kinds=KINDS,
         has_channel=any(channel.enabled for channel in channels),
     )
