@@ -114,15 +114,16 @@ async def set_enabled(
     """Enables or disables an account. The keys of a disabled account are refused once this returns. With
     `keep_operator` the last operator with a password is not disabled."""
     account = await find(db, name)
-    command = activity.words("account", "enable" if enabled else "disable", name)
 
     async def work(connection: Transaction) -> AccountRow:
         await (store.enable if enabled else store.disable)(connection, account.id)
-        if keep_operator and account.operator and not await an_operator_can_sign_in(connection):
+        last = bool(account.operator) and not enabled and not await an_operator_can_sign_in(connection)
+        if last and keep_operator:
             raise CommandError(
                 "Without {name!r} no operator could sign in to the back office; --force disables it anyway.",
                 name=name,
             )
+        command = activity.words("account", "enable" if enabled else "disable", name, force=last)
         await activity.record(connection, by, command, account.id)
         return await find(connection, name)
 

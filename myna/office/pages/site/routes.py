@@ -16,6 +16,7 @@ from myna.route_changes import Edit
 from myna.routes import (
     BUILT_IN,
     NAME_MAX_CHARS,
+    PRICE_SETTINGS,
     TRANSCRIPTION_ROUTE,
     UNITS_MAX,
     Route,
@@ -34,12 +35,6 @@ KINDS = {
     RouteKind.SPEECH: N_("Speech"),
     RouteKind.TRANSCRIPTION: N_("Transcription"),
 }
-PRICE_SETTINGS = {
-    RouteKind.CHAT: "chat_units",
-    RouteKind.SPEECH: "tts_units",
-    RouteKind.TRANSCRIPTION: "transcription_units",
-}
-"""The site settings with the prices of the built-in routes."""
 TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 """The kinds that the test of a channel can send."""
 
