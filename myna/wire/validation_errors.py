@@ -153,7 +153,7 @@ def _hint(shape: type, name: str) -> str:
 
 
 def _field_type(shape: type, name: str) -> inspect.Type | None:
-    """The type of a field, or what it is besides null; None without such a field."""
+    """The type of a field, of an optional one without null; None without such a field."""
     found = _declared(shape, name)
     if isinstance(found, Metadata):
         found = found.type
