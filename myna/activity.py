@@ -50,15 +50,19 @@ def words(*values: str | int, **options: str | int | bool | Sequence[str] | None
     return [*plain, "--", *rest] if rest else plain
 
 
-async def record(connection: Transaction, actor: Actor, command: Sequence[str], account_id: int = 0) -> None:
+async def record(
+    connection: Transaction, actor: Actor, command: Sequence[str], account_id: int = 0, *, note: str = ""
+) -> None:
     """Records a change in its transaction. `command` is what follows `myna`, without secrets; `account_id` is
-    the account that the change concerns, 0 for none."""
+    the account that the change concerns, 0 for none. `note` is a comment behind the command: what was done
+    in addition to it, or after it."""
+    text = shlex.join([PROGRAM, *command])
     await store.add(
         connection,
         actor_id=actor.account_id,
         actor=actor.name,
         address=actor.address,
-        command=shlex.join([PROGRAM, *command]),
+        command=f"{text} # {note}" if note else text,
         account_id=account_id,
     )
 

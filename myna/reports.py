@@ -123,14 +123,14 @@ class Month(Struct, frozen=True):
 
 class BalanceProof(Struct, frozen=True):
     """The balance, and `units`, the sum of the account's `entries` entries. `checked_at` is when the audit
-    last checked all balances, in Unix ms (0: never), `breaches` what it found, `now` the database's time."""
+    last checked all balances, in Unix ms (0: never), `breaches` what it found, `audited` if it had all."""
 
     balance: int
     units: int
     entries: int
     checked_at: int
     breaches: int
-    now: int
+    audited: bool
 
 
 class SiteHour(Struct, frozen=True):
@@ -263,7 +263,7 @@ async def balance_proof(db: Database, account_id: int) -> BalanceProof:
             entries=last.number,
             checked_at=state.audited_at,
             breaches=state.breaches,
-            now=state.now,
+            audited=await audit_state.covers(connection, state, last.call_id, last.at),
         )
 
     return await db.read(read)

@@ -55,7 +55,7 @@ async def find_servers(
     """The known servers that list their models within a second. `own_port` is this service's and is left
     out."""
     others = [server for server in known if urlsplit(server.url).port != own_port]
-    found = await asyncio.gather(*(_models(http_client, server) for server in others))
+    found = await asyncio.gather(*(models_of(http_client, server.url) for server in others))
     return [
         FoundServer(server, models)
         for server, models in zip(others, found, strict=True)
@@ -63,13 +63,13 @@ async def find_servers(
     ]
 
 
-async def _models(http_client: HttpClient, server: KnownServer) -> list[str] | None:
-    """The models of the server; None if there is none at this address that lists models."""
+async def models_of(http_client: HttpClient, url: str, key: str = "") -> list[str] | None:
+    """The models of the server at this base URL; None if there is none that lists models within a second."""
     try:
         response = await http_client.request(
             "GET",
-            f"{server.url}/models",
-            headers={},
+            f"{url}/models",
+            headers={"authorization": f"Bearer {key}"} if key else {},
             body=None,
             deadline_s=WAIT_S,
             answer_max_bytes=ANSWER_MAX_BYTES,

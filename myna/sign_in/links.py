@@ -23,6 +23,7 @@ from myna.store.queries.accounts import AccountRow
 
 PATH: Final = "/office/welcome"
 _MINUTE_MS = 60_000
+_USED = "the link was used to set the password"
 NOT_VALID = "This link was used, was replaced or has expired; ask for a new one."
 
 
@@ -141,7 +142,8 @@ async def consume(
         account_id = link.account.id if link.account else await _first_operator(connection, owner)
         await passwords.replace(connection, account_id, password_hash)
         by = Actor(account_id=account_id, name=owner.name, address=address)
-        await activity.record(connection, by, _command(link.purpose, owner), account_id)
+        note = "" if link.purpose is Purpose.FIRST else _USED
+        await activity.record(connection, by, _command(link.purpose, owner), account_id, note=note)
         return await sessions.open_in(connection, account_id, address, user_agent)
 
     return await db.transaction(work)

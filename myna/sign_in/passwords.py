@@ -41,6 +41,8 @@ AT_ONCE: Final = 2
 WAITING_MAX: Final = 32
 """More sign-ins at once are refused: each one uses 19 MiB and a core."""
 _RETRY_MS = 2_000
+CHANGED: Final = "a new password was set"
+"""What the activity log says beside the command, which only makes a link."""
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
 LANES: Final = 1
@@ -107,7 +109,7 @@ async def set(db: Database, account_id: int, plain: str, by: Actor) -> None:  # 
         await accounts.lock(connection, account_id)
         await replace(connection, account_id, password_hash)
         await activity.record(
-            connection, by, activity.words("account", "reset", found.account.name), account_id
+            connection, by, activity.words("account", "reset", found.account.name), account_id, note=CHANGED
         )
 
     await db.transaction(work)

@@ -67,6 +67,20 @@ def test_an_incomplete_answer_that_was_kept_says_why(
     assert f"应答不完整：{chinese}" in page(visitor, f"/calls/{call_id}")
 
 
+def test_a_refunded_call_is_listed_with_the_units_that_were_kept(people: People, operator: Visitor) -> None:
+    _, call_id = chat(people, "refunded-units")
+    listed = operator.get("/site/calls?q=refunded-units").body.decode()
+    assert '<td class="number">1</td>' in listed
+    with closing(sqlite3.connect(people.service.folder / "data" / "myna.sqlite", timeout=30)) as db, db:
+        db.execute("UPDATE calls SET state = 2 WHERE id = ?", (bytes.fromhex(call_id),))
+    try:
+        listed = operator.get("/site/calls?q=refunded-units").body.decode()
+        assert '<td class="number">0</td>' in listed and '<td class="number">1</td>' not in listed
+    finally:
+        with closing(sqlite3.connect(people.service.folder / "data" / "myna.sqlite", timeout=30)) as db, db:
+            db.execute("UPDATE calls SET state = 1 WHERE id = ?", (bytes.fromhex(call_id),))
+
+
 def test_another_reason_is_shown_to_operators_as_it_is_stored(people: People, operator: Visitor) -> None:
     """It may be the message of a compute node."""
     visitor, call_id = chat(people, "of-a-node")

@@ -52,6 +52,27 @@ def test_the_balance_is_the_one_of_the_api_and_the_sum_of_its_entries(
     assert f"{balance // used:,} days" in text
 
 
+def test_the_tick_of_the_audit_is_for_all_entries(site: Service, module_people: People) -> None:
+    visitor = module_people.signed_in("audited", units=3)
+    site.cli("audit")
+    for page in ("", "/ledger"):
+        assert "the sum of 1 entry, audited " in visitor.page(page)
+        assert "✓" in visitor.page(page)
+    site.cli("account", "grant", "audited", "1")
+    for page in ("", "/ledger"):
+        text = visitor.page(page)
+        assert "the sum of 2 entries, last audited " in text
+        assert ": newer entries are not audited yet" in text
+        assert "✓" not in text
+
+
+def test_a_ledger_without_entries_has_no_chart(site: Service, module_people: People) -> None:
+    visitor = module_people.signed_in("without-entries", units=0)
+    assert '<svg class="chart"' not in visitor.get("/ledger").body.decode()
+    site.cli("account", "grant", "without-entries", "1")
+    assert '<svg class="chart"' in visitor.get("/ledger").body.decode()
+
+
 def test_a_low_balance_is_said(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("nearly-empty", units=4)
     _, plain = make(visitor)

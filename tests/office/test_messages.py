@@ -9,9 +9,11 @@ from pathlib import Path
 import jinja2
 
 from myna import sentences
+from myna.models.installed import MODELS
 from myna.office import messages
 from myna.store.queries import audit
 from tests.office import error_sentences
+from tests.rig.office import People
 
 OFFICE = Path(messages.__file__).parents[1]
 TEMPLATES = sorted((OFFICE / "templates").rglob("*.html"))
@@ -53,3 +55,22 @@ def test_a_translation_has_the_placeholders_of_its_text() -> None:
     placeholders = re.compile(r"%\(\w+\)s|\{\w+(?:!r|:g)?\}")
     for text, translated in messages.read("zh").items():
         assert set(placeholders.findall(text)) == set(placeholders.findall(translated)), text
+
+
+def test_words_of_models_are_translated() -> None:
+    translated = set(messages.read("zh"))
+    words = {model.licence for model in MODELS.values()}
+    words |= {language for model in MODELS.values() for language in model.languages}
+    assert {word for word in words if " " in word} <= translated
+
+
+def test_the_site_says_its_words_in_chinese(people: People) -> None:
+    operator = people.signed_in("operator-in-chinese", operator=True)
+    operator.headers["accept-language"] = "zh"
+    settings = operator.page("/site/settings")
+    assert "默认" in settings and " default " not in settings
+    voices = operator.page("/site/voices")
+    assert "渠道 espeak" in voices and "女声" in voices
+    assert " female " not in voices and " channel " not in voices
+    models = operator.page("/site/models")
+    assert "转换为 ONNX 的部分：MIT" in models and "and others" not in models

@@ -12,6 +12,7 @@ from tests.rig.forks import Forks
 from tests.rig.office import People, Visitor
 from tests.rig.service import Service
 from tests.rig.upstream import SECRET, Upstream
+from tests.rig.waiting import free_port
 
 CHAT = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}).encode()
 
@@ -47,6 +48,32 @@ def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Serv
     assert answer.status == 400
     assert "The URL must be http://" in answer.body.decode()
     assert "ftp://&lt;b&gt;" in answer.body.decode()
+
+
+def test_a_server_is_tried_before_it_is_added(fresh: Service) -> None:
+    visitor = operator(fresh, "careful")
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    fields = {"url": url, "model": "m", "name": "absent", "key": SECRET}
+    answer = visitor.post("/start", **fields)
+    assert answer.status == 400
+    assert "failed: it can&#39;t be reached: Connection refused." in answer.body.decode()
+    assert "Add it without a test" in answer.body.decode()
+    assert SECRET not in answer.body.decode()
+    assert fresh.cli("channel", "list") == []
+    assert "Chats go to absent now." in visitor.submit("/start", **fields, untested="true")
+    (channel,) = fresh.cli("channel", "list")
+    assert (channel["name"], channel["url"]) == ("absent", url)
+    fresh.cli("channel", "remove", "absent")
+
+
+def test_a_server_without_a_model_is_tried_with_the_first_that_it_lists(
+    fresh: Service, upstream: Upstream
+) -> None:
+    upstream.behave("say:Hello")
+    visitor = operator(fresh, "no-model")
+    visitor.submit("/start", url=upstream.url, name="any-model")
+    assert upstream.requests[-1].path.endswith("/chat/completions")
+    fresh.cli("channel", "remove", "any-model")
 
 
 def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream) -> None:

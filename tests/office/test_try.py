@@ -110,6 +110,13 @@ def test_too_few_units_are_said_in_the_words_of_the_api(site: Service, people: P
     assert entries(site, "try-without-units") == []
 
 
+def test_the_text_of_the_empty_field_is_spoken_as_it_says(site: Service, visitor: Visitor) -> None:
+    shown = html.unescape(visitor.get("/try").body.decode())
+    hint = re.search(r'placeholder="[^"]*: (朗读：[^"]*)"', shown)
+    assert hint
+    assert "<audio" in visitor.post("/try", text=hint[1], model="svc-chat", once=ONCE).body.decode()
+
+
 def test_a_form_of_another_site_is_refused(visitor: Visitor) -> None:
     assert visitor.post("/try", text="Hello", headers={"origin": "https://other.example"}).status == 403
 
@@ -124,6 +131,7 @@ def test_the_key_of_the_page_is_not_listed_and_not_changed(
     (key_id,) = {row["key"] for row in used(site, visitor)}
     assert site.cli("key", "list", name) == []
     assert "No key yet" in visitor.page("/keys")
+    assert f"curl {site.root_url}/openai/v1/chat/completions" in visitor.page("/keys")
     assert visitor.get(f"/keys/{key_id}").headers["location"] == "/office/try"
     assert visitor.get(f"/keys/{key_id}/revoke").status == 404
     assert visitor.post(f"/keys/{key_id}/revoke", name="Try").status == 404

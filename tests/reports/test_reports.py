@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from myna import accounts, reports, rollup
+from myna import accounts, audit, reports, rollup
 from myna.errors import CommandError, InvalidRequest
 from myna.keys import Scope
 from myna.reports import LedgerFilter, Usage
 from myna.store.batch import EntryKind
+from myna.store.files.audio import AudioStore
 from myna.store.queries import reports as store
 from myna.zones import day_of
 from tests.rig.actors import TESTER
@@ -195,6 +196,30 @@ async def test_a_month_adds_up(books: Books, folded: bool) -> None:
     later = await reports.balance_proof(books.db, customer.account_id)
     assert (later.units, later.entries, later.checked_at) == (84, 7, 0)
     assert second.start_balance == 86
+
+
+@FOLDED
+async def test_a_balance_is_audited_until_it_has_a_newer_entry(books: Books, folded: bool) -> None:
+    await books.stop_clock()
+    customer = await books.customer(units=100)
+    unused = await books.customer(units=0)
+    opened = await books.opened(customer, units=2)
+
+    async def audited(*, again: bool) -> list[bool]:
+        await books.move_clock(1000)
+        if again:
+            await audit.run(books.db, AudioStore(books.folder / "audio"))
+        await roll(books, folded)
+        return [(await reports.balance_proof(books.db, one.account_id)).audited for one in (customer, unused)]
+
+    assert await audited(again=False) == [False, True]
+    assert await audited(again=True) == [True, True]
+    await books.end(refund_of(opened))
+    assert await audited(again=False) == [False, True]
+    assert await audited(again=True) == [True, True]
+    await accounts.grant(books.db, customer.name, 1, "", by=TESTER)
+    assert await audited(again=False) == [False, True]
+    assert await audited(again=True) == [True, True]
 
 
 async def test_the_site_counts_calls_by_channel_and_latency(books: Books) -> None:

@@ -43,6 +43,10 @@ async def test_an_invitation_sets_the_first_password_and_signs_in(books: Books) 
     assert session is not None and session.account.name == "ann"
     assert (await passwords.verify(books.db, "ann", PASSWORD, ADDRESS)).id == ann.id
     assert await links.find(books.db, token) is None
+    used, made = (await activity.page(books.db, prefix="account invite"))[:2]
+    assert (used.actor, used.address) == ("ann", ADDRESS)
+    assert used.command == "myna account invite ann # the link was used to set the password"
+    assert (made.actor, made.command) == (OPERATOR.name, "myna account invite ann")
 
 
 async def test_a_reset_ends_all_sessions_and_replaces_the_password(books: Books) -> None:

@@ -163,7 +163,8 @@ async def test_accounts_without_an_email_address_are_not_found_by_an_empty_one(b
 async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
     ann = await person(books)
     (row,) = await activity.page(books.db, limit=1)
-    assert (row.command, row.account_id, row.actor) == ("myna account reset ann", ann.id, "root")
+    assert (row.account_id, row.actor) == (ann.id, "root")
+    assert row.command == "myna account reset ann # a new password was set"
     with pytest.raises(CommandError, match="no such account"):
         await passwords.set(books.db, 999, PASSWORD, OPERATOR)
     await accounts.set_enabled(books.db, "ann", False, by=OPERATOR)

@@ -90,7 +90,7 @@ async def show(visit: Visit) -> Response:
         rows=rows,
         following=following,
         is_first=below == store.PAST_ALL,
-        base_url=visit.parts.settings.base_url + "/v1",
+        base_url=visit.parts.settings.base_url + "/openai/v1",
     )
 
 

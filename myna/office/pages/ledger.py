@@ -68,7 +68,7 @@ async def show(visit: Visit, error: str = "", code: str = "") -> Response:
         month=month,
         period=period,
         present=_present(visit),
-        chart=_chart(visit, month),
+        chart=_chart(visit, month) if month.entries else None,
         page=page,
         kind=kind,
         kinds=[(name, label) for name, (_, label) in KINDS.items()],

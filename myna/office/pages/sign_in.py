@@ -44,6 +44,7 @@ async def show_sign_in(visit: Visit, name: str = "", error: str = "") -> Respons
         name=name,
         error=error,
         provider=visit.parts.oidc.client.name if visit.parts.oidc else "",
+        no_operator=await links.first_is_needed(visit.db),
         query=f"?{visit.request.url.query}" if visit.request.url.query else "",
     )
 
@@ -105,7 +106,8 @@ async def show_welcome(visit: Visit, error: str = "") -> Response:
     token = visit.fields(NewPassword).token or visit.parameter("token")
     link = await links.find(visit.db, token)
     if link is None:
-        return visit.page("link_expired.html", status=410)
+        no_operator = await links.first_is_needed(visit.db)
+        return visit.page("link_expired.html", status=410, no_operator=no_operator)
     name = link.account.name if link.account else visit.fields(NewPassword).name
     return visit.page(
         "welcome.html",

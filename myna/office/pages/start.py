@@ -2,20 +2,21 @@
 
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.responses import Response
 
-from myna import accounts, channel_changes, keys
+from myna import accounts, channel_changes, channel_keys, channel_trial, keys
 from myna.channel_keys import ChannelKeys
-from myna.channels import PARROT
+from myna.channels import PARROT, Channel
 from myna.chat import discovery
 from myna.errors import CommandError
 from myna.keys import Scope
 from myna.office.page import Page, Who
 from myna.office.pages.new_key import made
+from myna.office.pages.site.channels import TRIAL_MAX_S
 from myna.office.visit import Visit
 from myna.store.queries.config import ChannelRow
-from myna.urls import is_base_url
+from myna.urls import is_base_url, without_login
 
 FIRST_UNITS = 1000
 MEMO = "first units"
@@ -24,12 +25,13 @@ SCOPES = Scope.CHAT | Scope.TTS | Scope.RECORDS
 
 
 class NewServer(Struct):
-    """The form that adds a chat server."""
+    """The form that adds a chat server. `untested`: it is added without a trial."""
 
     url: str = ""
     name: str = ""
     model: str = ""
     key: str = ""
+    untested: bool = False
 
 
 class FirstKey(Struct):
@@ -40,8 +42,11 @@ class FirstKey(Struct):
     units: int = 0
 
 
-async def show(visit: Visit, form: NewServer | None = None, error: str = "") -> Response:
-    """Offers the chat servers of this machine, any other, and the parrot."""
+async def show(
+    visit: Visit, form: NewServer | None = None, error: str = "", *, failed: bool = False
+) -> Response:
+    """Offers the chat servers of this machine, any other, and the parrot. After a `failed` trial the form can
+    add its server without one."""
     found = await discovery.find_servers(visit.parts.http_client, visit.parts.settings.port)
     return visit.page(
         "start.html",
@@ -50,12 +55,13 @@ async def show(visit: Visit, form: NewServer | None = None, error: str = "") -> 
         form=form or NewServer(),
         parrot=PARROT,
         channels=_chat_channels(visit),
+        failed=failed,
         error=error,
     )
 
 
 async def add_server(visit: Visit) -> Response:
-    """Adds the server as a chat channel, and stores its key."""
+    """Tries the server, adds it as a chat channel, and stores its key."""
     form = visit.fields(NewServer)
     url = form.url.rstrip("/")
     name = form.name or _name_of(url)
@@ -64,6 +70,11 @@ async def add_server(visit: Visit) -> Response:
     )
     files = ChannelKeys(visit.parts.settings.data_folder)
     try:
+        channel_changes.check(row)
+        if form.key:
+            channel_keys.check(name, form.key)
+        if not form.untested and (failure := await _failure_of(visit, form, url)):
+            return await show(visit, form, visit.said(failure), failed=True)
         await channel_changes.add(visit.db, files, row, by=visit.actor)
         if form.key:
             await channel_changes.store_key(
@@ -73,6 +84,24 @@ async def add_server(visit: Visit) -> Response:
         return await show(visit, form, visit.said(error))
     await visit.parts.config.refresh()
     return visit.redirect("/start/key", visit.text("Chats go to {name} now.").format(name=name))
+
+
+async def _failure_of(visit: Visit, form: NewServer, url: str) -> CommandError | None:
+    """Why the server does not answer a chat; None if it does. Without a model in the form, the first one that
+    the server lists is requested. Circuits don't count this trial: the server is no channel yet."""
+    parts = visit.parts
+    channel = Channel(kind="chat", name=without_login(url), url=url, model=form.model, key=form.key)
+    if not form.model and url != PARROT:
+        models = await discovery.models_of(parts.http_client, url, form.key)
+        channel = structs.replace(channel, model=models[0] if models else "")
+    deadline_s = min(parts.settings.call_deadline_s, TRIAL_MAX_S)
+    try:
+        await channel_trial.chat(parts.http_client, parts.channels, parts.settings, channel, deadline_s)
+    except CommandError as failure:
+        return failure
+    finally:
+        parts.channels.circuits.succeeded(channel.name)
+    return None
 
 
 async def show_key(visit: Visit, form: FirstKey | None = None, error: str = "") -> Response:

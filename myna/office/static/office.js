@@ -24,7 +24,7 @@ for (const made of document.querySelectorAll("[data-reload]")) history.replaceSt
 document.addEventListener("submit", (event) => {
   const busy = event.target.dataset.busy;
   if (!busy) return;
-  const button = event.target.querySelector("button.main");
+  const button = event.target.querySelector("button.main, button");
   const before = button.textContent;
   button.textContent = busy;
   button.disabled = true;

@@ -17,6 +17,7 @@ from myna.sign_in.links import LIFE_MS, Purpose
 from myna.store.queries import accounts as store
 from myna.store.queries import activity as activity_store
 from myna.store.queries import keys as keys_store
+from myna.store.queries import passwords as password_store
 from myna.store.queries.accounts import AccountRow
 
 ROWS = 50
@@ -79,6 +80,7 @@ async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = N
     account = await _account(visit)
     limit_form = limits or await fields_of_account(visit, account.id)
     keys = await visit.read(partial(keys_store.of_account, account_id=account.id))
+    found = await visit.read(partial(password_store.of_account, account_id=account.id))
     changes = await visit.read(
         partial(
             activity_store.page,
@@ -93,7 +95,8 @@ async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = N
         "site/account.html",
         status=400 if error else 200,
         subject=account,
-        keys=keys,
+        keys=sum(not key.internal for key in keys),
+        has_password=bool(found and found.hash),
         changes=changes,
         sessions=await sessions.of_account(visit.db, account.id),
         error=error,
@@ -107,7 +110,9 @@ async def show_one(visit: Visit, error: str = "", limits: LimitFields | None = N
         ),
         grant_words=activity.words("account", "grant", account.name, 100, memo="MEMO"),
         switch_words=activity.words("account", "enable" if account.disabled_at else "disable", account.name),
-        reset_words=activity.words("account", "reset", account.name),
+        link_words=activity.words(
+            "account", (Purpose.RESET if found and found.hash else Purpose.INVITE).value, account.name
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Health: may the books be trusted, and what is the site's state?"""
+"""Health: is the ledger correct, and what is the site's state?"""
 
 import platform
 
@@ -14,10 +14,10 @@ from myna.store.queries import audit, audit_state
 
 
 class Check(Struct, frozen=True):
-    """A line: what is checked, whether it is well, and its state in words."""
+    """A line: what is checked, whether it is OK, and its state in words."""
 
     what: str
-    well: bool
+    ok: bool
     state: str
 
 
@@ -29,9 +29,9 @@ async def show(visit: Visit) -> Response:
     missing = await parts.missing()
     checks = [
         Check(
-            N_("Books"),
+            N_("Ledger"),
             not last.breaches,
-            visit.text(N_("every rule holds"))
+            visit.text(N_("no breach found"))
             if not last.breaches
             else visit.text(N_("breaches: see the log")),
         ),

@@ -12,10 +12,13 @@ from myna.errors import CommandError
 from myna.model_fetching import ModelFetching
 from myna.office import live
 from myna.office.live import Part
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 
 PATH = "/site/models"
+WORDS = (N_("Apache-2.0; its export to ONNX: MIT"), N_("and others"))
+"""Of the licences and languages of the models."""
 
 
 class OneModel(Struct):

@@ -6,11 +6,14 @@ from starlette.responses import Response
 from myna import channel_trial, voice_blends, voice_overrides
 from myna.engines.blend import EXAMPLE
 from myna.errors import CommandError
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.voice_overrides import PublicVoice
 
 PATH = "/site/voices"
+SPEAKERS = (N_("channel"), N_("node"))
+"""The kinds of what speaks a voice, as its sources begin."""
 SAMPLES = {
     "zh-HK": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
     "yue": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
@@ -62,6 +65,7 @@ async def show(
         "site/voices.html",
         status=400 if error else 200,
         voices=voices,
+        sources={one.voice.voice_id: [_said(visit, source) for source in one.sources] for one in voices},
         by_channels=by_channels,
         blend=blend or Blend(),
         example=EXAMPLE,
@@ -69,6 +73,12 @@ async def show(
         can_blend=any(channel.engine.blends for channel in visit.parts.channels.speech(config)),
         error=error,
     )
+
+
+def _said(visit: Visit, source: str) -> str:
+    """What speaks a voice: the kind in the visitor's language, and the name."""
+    kind, _, name = source.partition(" ")
+    return f"{visit.text(kind)} {name}"
 
 
 async def _list(visit: Visit) -> list[PublicVoice]:

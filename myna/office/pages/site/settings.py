@@ -6,9 +6,13 @@ from starlette.responses import Response
 from myna import activity, config
 from myna import settings as process_settings
 from myna.errors import CommandError, InvalidRequest
+from myna.office.messages import N_
 from myna.office.page import Page, Who
 from myna.office.visit import Visit
 from myna.store.queries import config as store
+
+SOURCES = (N_("default"), N_("database"), N_("environment"), N_("unreadable"))
+"""Where a value comes from; a file is named."""
 
 
 class Change(Struct):
@@ -22,13 +26,14 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
-        (name, value, source, config.SETTINGS[name].meaning) for name, value, source in config.applied(stored)
+        (name, value, visit.text(source), source == "unreadable", config.SETTINGS[name].meaning)
+        for name, value, source in config.applied(stored)
     ]
     process = [
         (
             process_settings.PREFIX + found.name.upper(),
             found.value,
-            found.source,
+            visit.text(found.source),
             process_settings.SETTINGS[found.name].meaning,
         )
         for found in process_settings.load(visit.parts.environ)[1]
