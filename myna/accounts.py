@@ -9,6 +9,7 @@ from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as store
 from myna.store.queries import ledger
 from myna.store.queries.accounts import AccountRow
+from myna.store.queries.passwords import an_operator_can_sign_in
 
 NAME_MAX_CHARS = 100
 EMAIL_MAX_CHARS = 254
@@ -107,13 +108,22 @@ async def rename(db: Database, name: str, new: str, *, by: Actor) -> AccountRow:
     return await db.transaction(work)
 
 
-async def set_enabled(db: Database, name: str, enabled: bool, *, by: Actor) -> AccountRow:
-    """Enables or disables an account. The keys of a disabled account are refused once this returns."""
+async def set_enabled(
+    db: Database, name: str, enabled: bool, *, by: Actor, keep_operator: bool = False
+) -> AccountRow:
+    """Enables or disables an account. The keys of a disabled account are refused once this returns. With
+    `keep_operator` the last operator with a password is not disabled."""
     account = await find(db, name)
-    command = activity.words("account", "enable" if enabled else "disable", name)
 
     async def work(connection: Transaction) -> AccountRow:
         await (store.enable if enabled else store.disable)(connection, account.id)
+        last = bool(account.operator) and not enabled and not await an_operator_can_sign_in(connection)
+        if last and keep_operator:
+            raise CommandError(
+                "Without {name!r} no operator could sign in to the back office; --force disables it anyway.",
+                name=name,
+            )
+        command = activity.words("account", "enable" if enabled else "disable", name, force=last)
         await activity.record(connection, by, command, account.id)
         return await find(connection, name)
 

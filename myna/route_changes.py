@@ -8,7 +8,7 @@ from myna import activity
 from myna.activity import Actor
 from myna.channels import from_settings
 from myna.errors import CommandError
-from myna.routes import Route, RouteKind, check, of_row
+from myna.routes import Route, RouteKind, check, of_row, price_setting
 from myna.settings import Settings
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import config as config_store
@@ -107,10 +107,12 @@ async def _of_name(db: Queries, name: str) -> Route:
     for row in known:
         if row.name == name:
             return of_row(row)
+    if setting := price_setting(name):
+        raise CommandError(
+            "{name} is built in; its price is the site setting {setting}.", name=name, setting=setting
+        )
     names = ", ".join(repr(row.name) for row in known)
-    raise CommandError(
-        "There is no route {name!r} of yours; there are {known}.", name=name, known=names or "none"
-    )
+    raise CommandError("There is no route {name!r}; there are {known}.", name=name, known=names or "none")
 
 
 async def _check_channels(db: Queries, settings: Settings, kind: RouteKind, names: Sequence[str]) -> None:

@@ -57,6 +57,15 @@ class Route(Struct, frozen=True):
 _ALIASES = {"tts-1-hd": SPEECH_ROUTE, "gpt-4o-mini-tts": SPEECH_ROUTE}
 """Other names of built-in routes."""
 BUILT_IN = ("svc-chat", "svc-agent", SPEECH_ROUTE, TRANSCRIPTION_ROUTE)
+_KINDS = dict(
+    zip(BUILT_IN, (RouteKind.CHAT, RouteKind.CHAT, RouteKind.SPEECH, RouteKind.TRANSCRIPTION), strict=True)
+)
+PRICE_SETTINGS = {
+    RouteKind.CHAT: "chat_units",
+    RouteKind.SPEECH: "tts_units",
+    RouteKind.TRANSCRIPTION: "transcription_units",
+}
+"""The site settings with the prices of the built-in routes."""
 _RESERVED = frozenset({*BUILT_IN, *_ALIASES})
 
 
@@ -67,8 +76,9 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     built_in = _built_in(settings).get(_ALIASES.get(model, model))
     exact = built_in or next((of_row(row) for row in config.routes if row.name == model), None)
     if exact:
-        if exact.kind is not kind:
-            raise ModelNotFound(model)
+        if exact.kind is not kind:  # the operator's names are told only to those who may use them
+            why = f"model: {model} is a model for {exact.kind}; this endpoint needs one for {kind}."
+            raise ModelNotFound(model, why if built_in else "")
         return exact
     rows = [
         row
@@ -119,7 +129,11 @@ def check(route: Route) -> None:
             name_max_chars=NAME_MAX_CHARS,
         )
     if route.name in _RESERVED:
-        raise CommandError("{name} is built in; choose another name.", name=route.name)
+        raise CommandError(
+            "{name} is built in, and its price is the site setting {setting}; choose another name.",
+            name=route.name,
+            setting=price_setting(route.name),
+        )
     if len(route.upstream_model) > NAME_MAX_CHARS or not route.upstream_model.isprintable():
         raise CommandError(
             "--upstream-model: must be at most {name_max_chars} printable characters.",
@@ -129,6 +143,12 @@ def check(route: Route) -> None:
         raise CommandError("--units: must be a whole number from 0 to {units_max}.", units_max=UNITS_MAX)
     if route.intent and route.kind is not RouteKind.CHAT:
         raise CommandError("--intent: only chat has instructions to speak.")
+
+
+def price_setting(name: str) -> str:
+    """The site setting with the price of a built-in route; empty for another name."""
+    kind = _KINDS.get(_ALIASES.get(name, name))
+    return PRICE_SETTINGS[kind] if kind else ""
 
 
 async def check_known(db: Queries, names: Iterable[str]) -> None:

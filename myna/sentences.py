@@ -22,6 +22,14 @@ NODE_TOO_OLD = (
     "The node speaks another protocol than the site, which speaks {wanted}: install"
     " the same version of Myna on both."
 )
+NO_CHAT_CHANNEL = "There is no chat channel: see 'myna channel list'."
+CHAT_CHANNELS_FAIL = (
+    "The circuit of every chat channel is open, since its last calls failed: see 'myna channel list'."
+)
+NO_SPEECH = "No speech channel and no compute node can speak now: see 'myna voice list'."
+DISK_LOW = "The disk has less free space than MYNA_DISK_RESERVE_BYTES."
+UNAVAILABLE = (NO_CHAT_CHANNEL, CHAT_CHANNELS_FAIL, NO_SPEECH, DISK_LOW)
+"""Why chat or speech is unavailable: in /readyz and on the page Health."""
 
 
 class SentenceError(Exception):

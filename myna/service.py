@@ -8,6 +8,7 @@ from functools import partial
 
 from starlette.routing import Route
 
+from myna import sentences
 from myna.api import units
 from myna.api.auth import KeyAuth
 from myna.api.chat import ChatApi
@@ -263,15 +264,17 @@ class Service:
         try:
             config = await self.config.with_nodes()
             require_channel(self.channels, config, await self.capacity.nodes(config))
-            speech = "The disk has less free space than MYNA_DISK_RESERVE_BYTES." if self.space.low else ""
+            speech = sentences.DISK_LOW if self.space.low else ""
         except NoSpeechChannel:
-            speech = "No speech channel and no compute node can speak now: see 'myna voice list'."
-        chat = (
-            ""
-            if self.channels.chat(self.config.current)
-            else "There is no chat channel: see 'myna channel list'."
-        )
-        return {"chat": chat, "speech": speech}
+            speech = sentences.NO_SPEECH
+        return {"chat": self._missing_chat(), "speech": speech}
+
+    def _missing_chat(self) -> str:
+        channels = self.channels.chat(self.config.current)
+        if not channels:
+            return sentences.NO_CHAT_CHANNEL
+        fail = all(self.channels.circuits.open(channel.name) for channel in channels)
+        return sentences.CHAT_CHANNELS_FAIL if fail else ""
 
     def routes(self) -> Routes:
         """The routes of /v1 and /farm/v1, by exact path."""
@@ -350,6 +353,7 @@ class Service:
                 commits=self.commits,
                 missing=self._missing,
                 models=ModelFetching(self.settings.data_folder, self.environ),
+                whisper_missing=self.openai_audio.whisper.missing,
                 oidc=Oidc(self.oidc_client, self.http_client) if self.oidc_client else None,
             )
         )

@@ -1,6 +1,7 @@
 """Health checks and metrics are answered in time, even with a stalled disk, at little cost."""
 
 import asyncio
+import html
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -12,10 +13,15 @@ from starlette.requests import Request
 
 from myna.api import health as module
 from myna.api.health import CACHE_MAX_AGE_S, READY_WAIT_S, HealthApi
+from myna.channels import FAILURES_MAX
 from myna.errors import DatabaseUnavailable
+from myna.sentences import CHAT_CHANNELS_FAIL
 from myna.store.files.audio import AudioStore
+from tests.conformance.caller import Caller, check_error
 from tests.rig.calls import call
+from tests.rig.office import People
 from tests.rig.service import ServiceMaker
+from tests.rig.waiting import free_port, wait_until
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -183,3 +189,29 @@ def test_readiness_lists_each_check_with_its_failure(
         name for name, available in report["capabilities"].items() if not available
     }
     assert all(report["reasons"].values())
+
+
+def test_chat_is_unavailable_while_the_circuit_of_every_chat_channel_is_open(
+    make_service: ServiceMaker,
+) -> None:
+    service = make_service(
+        chat_url=f"http://127.0.0.1:{free_port()}/v1", speech="none", env={"MYNA_CHANNEL_COOLDOWN_S": "600"}
+    ).start()
+    operator = People(service).signed_in("operator", operator=True)
+    account = service.account()
+    caller = Caller(service, account, account.key())
+
+    def readiness() -> tuple[bool, str]:
+        answer = call("GET", f"{service.root_url}/readyz")
+        assert answer.status == 200
+        return answer.json["capabilities"]["chat"], answer.json["reasons"].get("chat", "")
+
+    for _ in range(FAILURES_MAX):
+        assert readiness() == (True, "")
+        check_error(caller.chat("hello"), 500, "upstream_error")
+    wait_until(lambda: readiness() == (False, CHAT_CHANNELS_FAIL), 30, "chat is reported as unavailable")
+    assert CHAT_CHANNELS_FAIL in html.unescape(operator.page("/site/health"))
+
+    service.cli("channel", "add", "chat", "another", "parrot:")
+    wait_until(lambda: readiness() == (True, ""), 30, "the other channel is known")
+    assert CHAT_CHANNELS_FAIL not in html.unescape(operator.page("/site/health"))

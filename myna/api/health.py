@@ -80,8 +80,8 @@ class HealthApi:
 
     async def readyz(self, request: Request) -> Response:
         """Whether this process can serve: database, schema version and storage work, and it is not shutting
-        down. Capabilities are reported but don't affect readiness: they depend on the configuration, which
-        all processes share."""
+        down. Capabilities are reported but don't affect readiness: they depend on the configuration and the
+        channels, which all processes share."""
         running = not self.stopping and not stopping(request.scope)
         storage, missing = await self._checks.get()
         checks = {"running": running, "database": missing is not None, "storage": storage}

@@ -4,7 +4,8 @@ import logging
 import os
 import sys
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, CycloptsPanel, MissingArgumentError
+from cyclopts.help import format_usage
 from rich.console import Console
 
 from myna import __version__
@@ -47,6 +48,7 @@ def build() -> App:
         version=__version__,
         error_console=Console(stderr=True),
         result_action="return_value",
+        error_formatter=lambda error: _missing(app, error) or CycloptsPanel(error),
     )
     for name, where in COMMANDS.items():
         app.command(where, name=name)
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(FAILED)
     except CycloptsError as error:
         if error.argument is not None and error.argument.parameter.help:
-            print(f"myna: {error.argument.name}: {error.argument.parameter.help}", file=sys.stderr)
+            print(f"myna: {_label(error)}: {error.argument.parameter.help}", file=sys.stderr)
         sys.exit(WRONG_USAGE)
     except ConfigError as error:
         print(f"myna: {error}", file=sys.stderr)
@@ -78,6 +80,26 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"myna: {error}", file=sys.stderr)
         sys.exit(FAILED)
     sys.exit(code or 0)
+
+
+def _missing(app: App, error: CycloptsError) -> str:
+    """For an argument without an option that is missing, its name and the usage; empty for other errors."""
+    if not _is_missing(error):
+        return ""
+    return f"myna: {_label(error)} is missing. Usage: {format_usage(app, error.command_chain or ())}".strip()
+
+
+def _label(error: CycloptsError) -> str:
+    """The name of the argument at fault: NAME, as in the usage, where one without an option is missing."""
+    name = error.argument.name if error.argument else ""
+    return name.lstrip("-").upper() if _is_missing(error) else name
+
+
+def _is_missing(error: CycloptsError) -> bool:
+    """Whether an argument without an option is missing."""
+    if not isinstance(error, MissingArgumentError) or error.argument is None or error.keyword:
+        return False
+    return error.argument.index is not None
 
 
 def _check_text(words: list[str]) -> None:

@@ -67,15 +67,23 @@ def rename(
 
 
 @app.command
-def disable(name: Name, *, json: Json = False) -> None:
+def disable(
+    name: Name,
+    *,
+    force: Annotated[
+        bool,
+        Parameter(help="Disable it even if no operator can sign in to the back office then.", negative=""),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Disable an account: all its keys are refused, and its sessions in the back office end."""
-    _switch(name, False, json)
+    _switch(name, False, json, keep_operator=not force)
 
 
 @app.command
 def enable(name: Name, *, json: Json = False) -> None:
     """Enable a disabled account."""
-    _switch(name, True, json)
+    _switch(name, True, json, keep_operator=False)
 
 
 @app.command
@@ -114,9 +122,11 @@ def limit(
     show(with_database(work, json=json), json)
 
 
-def _switch(name: str, enabled: bool, json: bool) -> None:
+def _switch(name: str, enabled: bool, json: bool, *, keep_operator: bool) -> None:
     by = command_line()
-    row = with_database(lambda db: accounts.set_enabled(db, name, enabled, by=by), json=json)
+    row = with_database(
+        lambda db: accounts.set_enabled(db, name, enabled, by=by, keep_operator=keep_operator), json=json
+    )
     show(_shown(row), json)
 
 

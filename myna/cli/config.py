@@ -89,7 +89,7 @@ def audit(
     if json:
         show(_report(report), True)
     else:
-        print("The books have breaches." if report.breaches else "The books are whole.")
+        print("The books have breaches." if report.breaches else "No breach found.")
         for line in _counted(report):
             print(line)
     for breach in report.breaches:

@@ -160,17 +160,17 @@ def _check_there(settings: Settings, sources: Sequence[Source]) -> None:
     check_not_moved(settings)
     if settings.on_sqlite and not settings.sqlite_file.exists():
         raise CommandError(
-            f"There is no database in {settings.data_folder}, which {_decided_by('data', sources)} names. Run"
+            f"There is no database in {settings.data_folder} ({_decided_by('data', sources)}). Run"
             " the command in the service's folder and with its settings; to make a database: 'myna serve'."
         )
 
 
 def _decided_by(name: str, sources: Sequence[Source]) -> str:
-    """The name of a setting where the operator sets it: the variable, or the key and the file."""
+    """Where the operator sets a setting: the variable, or the key and the file."""
     source = next(found.source for found in sources if found.name == name)
     variable = settings_module.PREFIX + name.upper()
-    known = {"environment": variable, "default": f"the default of {variable}"}
-    return known.get(source, f"{name} in {source}")
+    known = {"environment": f"set by {variable}", "default": f"since {variable} is not set"}
+    return known.get(source, f"set by {name} in {source}")
 
 
 async def _with_database(
@@ -243,7 +243,7 @@ def _plain(name: str, value: object) -> str:
     """A value as text. Control characters are replaced."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and name.endswith("_at"):
+    if isinstance(value, int) and name.endswith(("_at", "_until")):
         return moment(value)
     if isinstance(value, list):
         value = ", ".join(map(str, value))

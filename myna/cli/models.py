@@ -21,7 +21,11 @@ from myna.models.interface import Report
 from myna.models.progress import ProgressFile
 
 app = App(name="models", help="Models: fetch and list them, and test a voice for a compute node.")
-app.command("myna.cli.model_trial:add", name="add")
+app.command(
+    "myna.cli.model_trial:add",
+    name="add",
+    help="Try a downloaded and unpacked model: load it, speak a sentence, print its block for node.toml.",
+)
 
 Name = Annotated[str, Parameter(help="The name of a model in `myna models list`.")]
 MB = 1_000_000

@@ -42,7 +42,12 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or []:
             host, port = listening.getsockname()[:2]
-            log.info("ready: listening on %s port %d; base URL %s/v1", host, port, self.config.base_url)
+            base = self.config.base_url
+            log.info(
+                "ready: listening on %s port %d; base URL for OpenAI clients: %s/openai/v1,"
+                " and for /v1: %s/v1",
+                *(host, port, base, base),
+            )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Keeps the socket open until the calls have ended: new requests, and requests whose body has not

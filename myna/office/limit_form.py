@@ -1,13 +1,13 @@
 """The fields of a form for the limits of a key or an account, and the routes that a key may use."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field, structs
 
 from myna import limits
 from myna.limits import DEFAULT, Given
 from myna.office.visit import Visit
-from myna.routes import BUILT_IN
+from myna.routes import BUILT_IN, TRANSCRIPTION_ROUTE
 from myna.store.batch import NO_LIMITS
 from myna.store.queries import config as config_store
 from myna.store.queries import limits as store
@@ -59,7 +59,10 @@ async def of_site(visit: Visit, *, account: bool = False) -> Mapping[str, str]:
     return limits.as_texts(structs.asdict(found))
 
 
-async def routes_of_site(visit: Visit) -> list[str]:
-    """The names that the form offers, empty if the operator has added no route."""
+async def routes_of_site(visit: Visit, chosen: Collection[str]) -> list[str]:
+    """The names that the form offers, empty if the operator has added no route. Whisper is one of them where
+    it is installed, or if it is `chosen`."""
     own = [row.name for row in await route_store.load(visit.db)]
-    return [*BUILT_IN, *own] if own else []
+    whisper = TRANSCRIPTION_ROUTE in chosen or not await visit.parts.whisper_missing()
+    built_in = [name for name in BUILT_IN if whisper or name != TRANSCRIPTION_ROUTE]
+    return [*built_in, *own] if own else []

@@ -50,5 +50,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     missing: Callable[[], Awaitable[dict[str, str]]]
     """Why chat and speech are unavailable; "" if available. Raises DatabaseUnavailable."""
     models: ModelFetching
+    whisper_missing: Callable[[], Awaitable[str]]
+    """Why the embedded Whisper can't transcribe; "" if it can."""
     oidc: Oidc | None
     """Sign-in at the provider of the settings, if there is one."""

@@ -165,7 +165,8 @@ async def _locked(connection: Transaction, purpose: Purpose, account_id: int) ->
         raise CommandError("The account {name!r} is disabled; enable it first.", name=name)
     if purpose is Purpose.INVITE and found.hash:
         raise CommandError(
-            "{name!r} has a password already; 'myna account reset' makes a link for another.", name=name
+            "{name!r} has a password already; 'myna account reset' makes a link for a new password.",
+            name=name,
         )
     if purpose is Purpose.RESET and not found.hash:
         raise CommandError(

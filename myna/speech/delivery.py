@@ -25,7 +25,7 @@ from msgspec import Struct
 from myna.audio.encoders import SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts
 from myna.engines.transcoder.transcoder import Transcoder
-from myna.errors import MynaError, UpstreamFailed
+from myna.errors import CallAbandoned, MynaError, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import remove
 from myna.http.responses import openai_error
@@ -83,6 +83,8 @@ class Delivery:
         self.begun = False
         self.failure: EngineFailed | None = None
         """Why the engine broke off, if the sound so far is stored and kept."""
+        self.abandoned = False
+        """The process stopped before the call was kept, and the call was refunded."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,8 +95,9 @@ class Delivery:
         if self._sending is not None and not self._sending.done():
             self._sending.cancel()
             await asyncio.wait({self._sending})
-        if self._stream.started and self._style.events and isinstance(error, MynaError):
-            self._stream.write(_event(b"error", msgspec.json.encode(openai_error(error))))
+        reported = CallAbandoned() if self.abandoned else error
+        if self._stream.started and self._style.events and isinstance(reported, MynaError):
+            self._stream.write(_event(b"error", msgspec.json.encode(openai_error(reported))))
         await self._sound.close()
 
     # The listener:

@@ -3,6 +3,7 @@
 Every text is a record, as one of POST /v1/tts is; see `delivery.py` for who pays.
 """
 
+import asyncio
 from functools import partial
 
 import msgspec
@@ -109,7 +110,10 @@ class StreamedSpeech:
             async with Delivery(outlet, style, self._workshop, keep_broken=keep_broken) as delivery:
                 await self._deliver(attempt.outcome, planned, delivery, disconnected)
                 slot.release()  # a client that reads slowly needs no place in the queue
-                await delivery.send_rest()
+                try:
+                    await delivery.send_rest()
+                except asyncio.CancelledError as stop:  # the call is kept: a 500 reads as a refund
+                    raise CommitInDoubt from stop
                 if delivery.failure is not None:
                     raise UpstreamFailed(BROKEN_OFF_KEPT) from delivery.failure
                 delivery.end()
@@ -118,15 +122,20 @@ class StreamedSpeech:
         self, call: Call, planned: PlannedSound, delivery: Delivery, disconnected: Disconnected
     ) -> None:
         """Speaks the text and keeps the call."""
-        async with call:
-            spoken = await self._synthesizer.deliver(
-                call, planned.plan, planned.answers, disconnected, delivery
-            )
+        try:
+            async with call:
+                spoken = await self._synthesizer.deliver(
+                    call, planned.plan, planned.answers, disconnected, delivery
+                )
+        except asyncio.CancelledError:  # the process stops, and the refund is committed
+            delivery.abandoned = True
+            raise
         if spoken is None:
             name = await self._synthesizer.ended(call, planned.plan)
             try:
                 await self._adopt(delivery, name, call.account_id)
-            except MynaError as failure:  # the node's completion has kept the call: a 500 reads as a refund
+            except (MynaError, asyncio.CancelledError) as failure:
+                # The node's completion has kept the call: a 500 reads as a refund.
                 raise CommitInDoubt from failure
 
     async def _replay(self, answer: str, body: bytes, outlet: Outlet) -> None:

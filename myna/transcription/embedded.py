@@ -1,6 +1,7 @@
 """The embedded Whisper: offered where its model and its library are installed, started at its first use."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -9,16 +10,19 @@ from myna.engines.interface import EngineFailed, SampleRefused
 from myna.engines.pool.child_main import path_bytes
 from myna.engines.whisper.job import Transcript, TranscriptionJob
 from myna.engines.whisper.whisper import Whisper, is_installed
-from myna.errors import InvalidRequest, Overloaded, UpstreamFailed
+from myna.errors import InvalidRequest, ModelNotFound, Overloaded, UpstreamFailed
 from myna.models.installed import installed
 from myna.models.whisper import WHISPER
 from myna.transcription.request import TranscriptionRequest
 
 NOT_TRANSCRIBED: Final = "The recording could not be transcribed; the units were refunded, try again later."
 FULL: Final = "As many recordings wait to be transcribed as may; nothing was charged, try again later."
-NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service."
-NO_MODEL: Final = f"the model is missing: run 'myna models get {WHISPER.name}'."
+NO_LIBRARY: Final = "Myna's extra 'hear' is not installed: run 'make setup-extras' and restart the service"
+NO_MODEL: Final = f"its model is missing: run 'myna models get {WHISPER.name}'"
+NOT_OFFERED: Final = "model: {model} is not offered on this site; ask its operator, or use another model."
 THREADS_MAX: Final = 4
+
+log = logging.getLogger(__name__)
 
 
 class EmbeddedWhisper:
@@ -30,9 +34,21 @@ class EmbeddedWhisper:
         self._threads = min(cores, THREADS_MAX)
         self._deadline_s = deadline_s
         self._whisper: Whisper | None = None
+        self._logged = ""
+
+    async def require(self, model: str) -> None:
+        """Raises ModelNotFound, with a message for the caller, if it can't transcribe; the log says once what
+        the operator may do. Raises Overloaded if the queue is full."""
+        if missing := await self.missing():
+            if missing != self._logged:
+                log.warning("a caller asked for %s, which is not offered: %s", model, missing)
+            self._logged = missing
+            raise ModelNotFound(model, NOT_OFFERED.format(model=model))
+        if self._whisper is not None and self._whisper.full():
+            raise Overloaded(FULL)
 
     async def missing(self) -> str:
-        """What is missing, as the end of a sentence; empty if it can transcribe."""
+        """What is missing, as the end of a sentence for the operator; empty if it can transcribe."""
         if not is_installed():
             return NO_LIBRARY
         if self._whisper is None:
@@ -43,11 +59,6 @@ class EmbeddedWhisper:
                 folder, self._recordings, threads=self._threads, job_deadline_s=self._deadline_s
             )
         return ""
-
-    def check_queue(self) -> None:
-        """Raises Overloaded if the queue is full."""
-        if self._whisper is not None and self._whisper.full():
-            raise Overloaded(FULL)
 
     async def transcribe(
         self,

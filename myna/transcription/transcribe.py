@@ -11,7 +11,7 @@ from myna import routes
 from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer, refusal_of
 from myna.config import ConfigCache
-from myna.errors import ClientDisconnected, ModelNotFound, UpstreamFailed
+from myna.errors import ClientDisconnected, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.http.body_limits import BodyBudget
 from myna.http_client import HttpClient
@@ -112,9 +112,7 @@ class Transcriber:
         config, settings = self._config.current, self._config.settings
         route = routes.find(config, settings, model, RouteKind.TRANSCRIPTION)
         if route.name == routes.TRANSCRIPTION_ROUTE:
-            if missing := await self._whisper.missing():
-                raise ModelNotFound(model, f"model: {model} is not offered yet, since {missing}")
-            self._whisper.check_queue()
+            await self._whisper.require(model)
             return TranscriptionPlan(route, [], embedded=True)
         found = [one for one in self._channels.of_route(config, route) if one.url != PARROT]
         return TranscriptionPlan(route, found, embedded=False)

@@ -83,7 +83,7 @@ class ChatRequest(Struct, frozen=True):
     Further fields that mean something to a chat model are passed on, all others ignored.
     """
 
-    model: ModelId
+    model: Annotated[ModelId, Meta(extra={"hint": "Other models are on /openai/v1."})]
     messages: list[dict[str, Any]]
     stream: bool | None = None
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.inspect import LiteralType, StructType, type_info
+from msgspec import inspect
+from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, NoneType, StructType, UnionType
 
 from myna.wire import msgspec_errors
 from myna.wire.msgspec_errors import FieldError
@@ -42,20 +43,20 @@ def of_bytes(body: bytes, error: Exception) -> str:
     try:
         text = body.decode()
     except UnicodeDecodeError as wrong:
-        return f"The body is no valid JSON: it isn't UTF-8 from byte {wrong.start} on."
+        return f"The body is not valid JSON: it isn't UTF-8 from byte {wrong.start} on."
     if text.startswith("\N{BYTE ORDER MARK}"):
-        return "The body is no valid JSON: leave out the byte order mark in front."
+        return "The body is not valid JSON: leave out the byte order mark in front."
     truncated = msgspec_errors.is_truncated(error)
     reason = "it ends too early" if truncated else cut(msgspec_errors.syntax_error(error))
     if len(body) > SEARCHED_MAX_BYTES:
         # msgspec also reports a lone surrogate as truncated input.
         surrogate = ", or a string contains half of a surrogate pair" if truncated else ""
-        return f"The body is no valid JSON: {reason}{surrogate}."
+        return f"The body is not valid JSON: {reason}{surrogate}."
     try:
         refused_value = _refused_value(json.loads(text, parse_int=_integer))
     except ValueError:
         refused_value = ""
-    return refused_value or f"The body is no valid JSON: {reason}."
+    return refused_value or f"The body is not valid JSON: {reason}."
 
 
 def of_fields(fields: dict[str, Any], shape: type, error: msgspec.ValidationError) -> str:
@@ -76,10 +77,13 @@ def explain(error: FieldError, fields: Mapping[str, Any], shape: type) -> str:
         choices = _choices(shape, name)
         return f"{name}: is missing; send {choices}." if choices else f"{name}: is missing."
     if choices := _choices(shape, path):
-        return f"{path}: must be {choices}, not {_shown(fields.get(path))}."
+        elsewhere = _hint(shape, path)
+        return f"{path}: must be {choices}, not {_shown(fields.get(path))}.{elsewhere and f' {elsewhere}'}"
     if error.got:
         return f"{path}: {_wrong_type(error.expected, error.got, fields.get(path))}."
     if error.limit:
+        if limits := _range(shape, path):
+            return f"{path}: must be {_named(error.expected)} {limits}."
         return f"{cut(path)}: {cut(f'must be {_named(error.expected)} {error.limit}')}."
     return f"{cut(path)}: {cut(error.message)}."
 
@@ -125,13 +129,45 @@ def _integer(digits: str) -> float:
 
 def _choices(shape: type, name: str) -> str:
     """The values of a Literal field, in JSON; empty for other fields."""
-    struct = type_info(shape)
-    if not isinstance(struct, StructType):
-        return ""
-    for field in struct.fields:
-        if field.encode_name == name and isinstance(field.type, LiteralType):
-            return " or ".join(json.dumps(value) for value in field.type.values)
+    match _field_type(shape, name):
+        case LiteralType(values=values):
+            *others, last = map(json.dumps, values)
+            return f"{', '.join(others)} or {last}" if others else last
     return ""
+
+
+def _range(shape: type, name: str) -> str:
+    """The limits of a number field that has a least and a largest value; empty for other fields."""
+    match _field_type(shape, name):
+        case IntType(ge=least, le=most) | FloatType(ge=least, le=most) if None not in (least, most):
+            return f"from {least} to {most}"
+    return ""
+
+
+def _hint(shape: type, name: str) -> str:
+    """The sentence that a field has for a wrong value, as `Meta(extra={"hint": …})`; empty without one."""
+    match _declared(shape, name):
+        case Metadata(extra={"hint": str(hint)}):
+            return hint
+    return ""
+
+
+def _field_type(shape: type, name: str) -> inspect.Type | None:
+    """The type of a field, of an optional one without null; None without such a field."""
+    found = _declared(shape, name)
+    if isinstance(found, Metadata):
+        found = found.type
+    if isinstance(found, UnionType):
+        kinds = [kind for kind in found.types if not isinstance(kind, NoneType)]
+        found = kinds[0] if len(kinds) == 1 else None
+    return found
+
+
+def _declared(shape: type, name: str) -> inspect.Type | None:
+    struct = inspect.type_info(shape)
+    if not isinstance(struct, StructType):
+        return None
+    return next((field.type for field in struct.fields if field.encode_name == name), None)
 
 
 def _wrong_type(expected: str, got: str, value: Any) -> str:

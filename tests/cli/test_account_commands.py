@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.rig.office import People
+from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
 
 
@@ -45,3 +47,18 @@ def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:
     owner.lines("key", "revoke", str(ids["gone"]))
     wait_until(lambda: listed(owner)["short"] == "expired", 60, "the key has expired")
     assert listed(owner) == {"stays": "active", "short": "expired", "gone": "revoked"}
+
+
+def test_the_last_operator_who_can_sign_in_is_disabled_only_by_force(make_service: ServiceMaker) -> None:
+    service = make_service(chat_url="parrot:", speech="none").start()
+    people = People(service)
+    people.signed_in("ann")
+    people.signed_in("olga", operator=True)
+    people.signed_in("otto", operator=True)
+    service.cli("account", "disable", "otto")
+    refused = service.command("account", "disable", "olga")
+    assert refused.code == 1
+    assert "Without 'olga' no operator could sign in to the back office; --force " in refused.stderr
+    assert service.cli("account", "show", "olga")["disabled"] is False
+    assert service.cli("account", "disable", "ann")["disabled"] is True
+    assert service.cli("account", "disable", "olga", "--force")["disabled"] is True

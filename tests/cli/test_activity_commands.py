@@ -36,7 +36,7 @@ account grant ann -3 '--memo=-3: a correction'
 account invite ann
 account set ann --language en --low-balance 5
 account sign-out ann
-account disable ann
+account disable ann --force
 account enable ann
 key issue ann --name 'a key' --scope chat --scope tts --expires-in 36h
 key issue ann --name forever --scope records

@@ -7,17 +7,17 @@ from tests.cli.conftest import Cli
 
 
 def test_an_audit_says_how_much_it_checked(cli: Cli) -> None:
-    assert cli.lines("audit") == ["The books are whole.", _checked(accounts=0, entries=0)]
+    assert cli.lines("audit") == ["No breach found.", _checked(accounts=0, entries=0)]
     cli.lines("account", "add", "ada", "--units", "5")
     cli.lines("account", "add", "bea", "--units", "6")
-    assert cli.lines("audit") == ["The books are whole.", _checked(accounts=2, entries=2)]
+    assert cli.lines("audit") == ["No breach found.", _checked(accounts=2, entries=2)]
     whole, checked, before = cli.lines("audit")
-    assert (whole, checked) == ("The books are whole.", _checked(accounts=2, entries=0))
+    assert (whole, checked) == ("No breach found.", _checked(accounts=2, entries=0))
     said = (
         "Checked by audits before: 0 calls, 2 ledger entries, 0 speech tasks, 0 audio files, all from before "
     )
     assert before.startswith(said)
-    assert cli.lines("audit", "--full") == ["The books are whole.", _checked(accounts=2, entries=2)]
+    assert cli.lines("audit", "--full") == ["No breach found.", _checked(accounts=2, entries=2)]
     found = json.loads(cli.lines("audit", "--audio", "--json")[0])
     assert (found["ok"], found["full"], found["breaches"]) == (True, True, [])
     counted = {"accounts": 2, "keys": 0, "calls": 0, "entries": 2, "tasks": 0, "files": 0}

@@ -176,6 +176,18 @@ def test_wrong_usage_is_reported_on_stderr_with_exit_2(cli: Cli, wrong: tuple[st
     assert "Traceback" not in ended.stderr
 
 
+def test_a_missing_argument_is_named_with_the_usage(cli: Cli) -> None:
+    for words, name, usage in (
+        (("account", "grant", "ann"), "UNITS", "myna account grant [OPTIONS] NAME UNITS"),
+        (("key", "revoke"), "ID", "myna key revoke [OPTIONS] ID"),
+    ):
+        ended = cli.run(*words)
+        first, second = ended.stderr.splitlines()
+        assert (ended.code, first) == (2, f"myna: {name} is missing. Usage: {usage}")
+        assert second.startswith(f"myna: {name}: ")
+    assert "--units requires an argument" in cli.run("account", "add", "ann", "--units").stderr
+
+
 @pytest.mark.parametrize(
     ("refused", "said"),
     [

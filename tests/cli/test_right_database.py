@@ -24,14 +24,14 @@ ON_THE_DATABASE = [
 def test_a_command_creates_no_database_and_names_the_folder(bare_cli: Cli, command: tuple[str, ...]) -> None:
     data = bare_cli.service.folder / "data"
     line = bare_cli.refused(*command)
-    assert line.startswith(f"There is no database in {data}, which MYNA_DATA names. ")
+    assert line.startswith(f"There is no database in {data} (set by MYNA_DATA). ")
     assert list(data.iterdir()) == []
 
 
 def test_the_setting_that_selects_the_folder_is_named(bare_cli: Cli) -> None:
-    assert "which the default of MYNA_DATA names" in bare_cli.refused("audit", MYNA_DATA="")
+    assert "data (since MYNA_DATA is not set)" in bare_cli.refused("audit", MYNA_DATA="")
     (bare_cli.service.folder / "myna.toml").write_text('data = "elsewhere"')
-    assert "elsewhere, which data in myna.toml names" in bare_cli.refused("audit", MYNA_DATA="")
+    assert "elsewhere (set by data in myna.toml)" in bare_cli.refused("audit", MYNA_DATA="")
     assert not (bare_cli.service.folder / "elsewhere").exists()
 
 

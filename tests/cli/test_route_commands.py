@@ -34,14 +34,17 @@ def test_routes_are_listed_with_wildcards_last(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("route add tts-1 --units 1 --kind speech", "tts-1 is built in"),
+        (
+            "route add tts-1 --units 1 --kind speech",
+            "tts-1 is built in, and its price is the site setting tts_units; choose another name.",
+        ),
         ("route add taken --units 1", "already is a route 'taken'"),
         ("route add a --units 1 --channel nobody", "no channel 'nobody'"),
         ("route add a --units 1 --kind speech --channel up", "needs channels for speech"),
         ("route set taken", "Give at least one of"),
-        ("route set svc-chat --units 1", "There is no route 'svc-chat' of yours"),
+        ("route set svc-chat --units 1", "svc-chat is built in; its price is the site setting chat_units."),
         ("route set taken --channel up --any-channel", "not both"),
-        ("route remove nothing", "There is no route 'nothing' of yours; there are 'taken'."),
+        ("route remove nothing", "There is no route 'nothing'; there are 'taken'."),
         ("channel remove up", "Routes name the channel 'up': taken"),
         ("key issue ann --route nothing", "There is no route 'nothing'"),
         ("key routes 1", "Give either --route"),

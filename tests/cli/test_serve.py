@@ -70,7 +70,8 @@ def test_a_ready_server_prints_its_address_and_its_public_url(
     wait_until(lambda: any('"ready: ' in line for line in running.log_lines), 60, "it says that it is ready")
     messages = [json.loads(line)["message"] for line in running.log_lines]
     assert [message for message in messages if message.startswith("ready")] == [
-        f"ready: listening on 127.0.0.1 port {port}; base URL https://myna.example/v1"
+        f"ready: listening on 127.0.0.1 port {port}; base URL for OpenAI clients: https://myna.example/openai/v1,"
+        " and for /v1: https://myna.example/v1"
     ]
     assert running.stop() == 0
 

@@ -110,7 +110,7 @@ def test_consent_is_by_the_account_unless_another_name_is_given(owner: Cli) -> N
         ({"sample": "nothing.wav"}, "nothing.wav can't be read: No such file or directory."),
         ({"sample": "."}, ". is not a regular file; name a recording."),
         ({"sample": "pipe"}, "pipe is not a regular file; name a recording."),
-        ({"sample": "text.wav"}, "The file is no recording that can be read here"),
+        ({"sample": "text.wav"}, "The file is not a recording that Myna can read"),
         ({"sample": "short.wav"}, "The recording"),
         ({"language": "zh-CN"}, "The language must be its code alone"),
         ({"name": ""}, "The voice's name must be 1 to 100 printable characters."),

@@ -129,7 +129,7 @@ async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_messag
 ) -> None:
     text = tmp_path / "text.wav"
     text.write_text("no recording")
-    with pytest.raises(CommandError, match="no recording that can be read here"):
+    with pytest.raises(CommandError, match="not a recording that Myna can read"):
         await clone_setup.clone(await clone_setup.books.customer(), sample=text)
     assert clone_setup.files() == []
     assert await clones.list_all(clone_setup.books.db) == []

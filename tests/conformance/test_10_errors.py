@@ -26,6 +26,13 @@ def test_an_unknown_path_is_404(caller: Caller, path: str) -> None:
     check_error(caller.get(path), 404, "not_found_error")
 
 
+@pytest.mark.parametrize("path", ["/embeddings", "/responses", "/audio/speech"])
+def test_a_path_of_openai_below_v1_is_404_with_the_base_path_that_has_it(caller: Caller, path: str) -> None:
+    assert "base URL that ends in /openai/v1" in check_error(caller.post(path, {}), 404, "not_found_error")
+    elsewhere = call("POST", f"{caller.service.root_url}/nothing")
+    assert "/openai/v1" not in check_error(elsewhere, 404, "not_found_error")
+
+
 def test_without_a_key_an_unknown_path_is_404_in_the_envelope(service: Service) -> None:
     answer = call("GET", f"{service.base_url}/nothing")
     check(answer)

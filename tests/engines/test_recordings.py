@@ -258,7 +258,7 @@ async def test_a_file_over_20_mb_is_refused(inspector: Inspector, tmp_path: Path
     "data", [b"", b"hello", b"#EXTM3U\n/etc/passwd\n", b"\x89PNG\r\n\x1a\n" + bytes(99), _NOISE.bytes(9_999)]
 )
 async def test_a_file_that_is_not_audio_is_refused(inspector: Inspector, tmp_path: Path, data: bytes) -> None:
-    says = r"^The file is no recording that can be read here; send wav, flac, mp3, ogg, m4a or webm\.$"
+    says = r"^The file is not a recording that Myna can read; send wav, flac, mp3, ogg, m4a or webm\.$"
     await _refused(inspector, tmp_path, data, says)
 
 

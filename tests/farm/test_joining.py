@@ -198,6 +198,9 @@ def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed(site: NodeSit
     assert node.listed["cooldown_until"] == rows[0][0] // 1000
     site.sql("UPDATE nodes SET rests_until = now_ms() - 1 WHERE name = $1", node.name)
     assert node.listed["cooldown_until"] == 0
+    table = site.service.command("node", "list").stdout.splitlines()
+    (row,) = (line for line in table if line.split()[0] == node.name)
+    assert row.rstrip().endswith("never")
 
 
 def test_the_table_shows_the_number_of_voices_of_a_node(site: NodeSite) -> None:

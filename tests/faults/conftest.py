@@ -1,7 +1,7 @@
 """Services that a test may kill, with a controlled upstream. Their files are on a disk and synced."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,9 +45,10 @@ def database_url(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture
 def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
-    """Makes a service on a database, with settings as keyword parameters."""
+    """Makes a service on a database, with settings as keyword parameters. `program` is as in `Service`."""
 
-    def make(database_url: str | None, **env: str) -> Service:
+    def make(database_url: str | None, *, program: Sequence[str] = (), **env: str) -> Service:
+        more = {"program": program} if program else {}
         return make_service(
             database_url=database_url,
             chat_url=upstream.url,
@@ -55,6 +56,7 @@ def service_on(make_service: ServiceMaker, upstream: Upstream) -> ServiceOn:
             chat_model=upstream.model,
             speech="none",
             env=env,
+            **more,
         )
 
     return make

@@ -1,40 +1,103 @@
 """The server process is killed or stopped while it streams: the unit, and what the client sees."""
 
 import asyncio
+import http.client
+from typing import Any
 
 import asyncpg
 import pytest
 
+from demo import tiny_voices
 from tests.conformance.caller import REFUNDED, Caller, Stats
 from tests.faults.conftest import ServiceOn, audited, new_caller
 from tests.rig.postgres import Postgres
+from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 SWEPT_DEADLINE_S = 60
+ENDS = (b"[DONE]", b"response.completed", b"speech.audio.done")
 LOCKED_S = 1.0
 """How long a locked account is seen to delay the end of a stream."""
 
 
-def stream(caller: Caller, text: str) -> EventReader:
-    body = {"model": "svc-chat", "stream": True, "messages": [{"role": "user", "content": text}]}
-    return EventReader(f"{caller.service.root_url}/openai/v1/chat/completions", caller.key.plain, body)
+KINDS = ("chat", "responses", "speech")
+"""The streams of /openai/v1. That of a response is translated from one of a chat."""
+VOICE = "af_heart"
+PAUSED_VOICE = """
+import asyncio
+from myna.cli import main
+from myna.engines.kokoro.engine import Kokoro
+
+sound = Kokoro.sound
+
+async def paused(self, utterance, deadline_s, client):
+    if {before}:
+        await asyncio.Event().wait()
+    async for part in sound(self, utterance, deadline_s, client):
+        yield part
+        if part.pcm:
+            await asyncio.Event().wait()
+
+Kokoro.sound = paused
+main(["serve"])
+"""
+"""The program of a service whose voice never begins, or does not speak on after its first sound."""
+
+UNSENT_SOUND = """
+import asyncio
+from myna.cli import main
+from myna.speech.delivery import Delivery
+
+async def unsent(self):
+    await asyncio.Event().wait()
+
+Delivery._send = unsent
+main(["serve"])
+"""
+"""The program of a service that speaks and keeps calls, and sends nothing of their sound."""
 
 
+def stream(caller: Caller, text: str, kind: str = "chat") -> EventReader:
+    calls: dict[str, tuple[str, dict[str, Any]]] = {
+        "chat": ("chat/completions", {"model": "svc-chat", "messages": [{"role": "user", "content": text}]}),
+        "responses": ("responses", {"model": "svc-chat", "input": text}),
+        "speech": ("audio/speech", {"model": "tts-1", "input": "One. Two. Three.", "stream_format": "sse"}),
+    }
+    path, body = calls[kind]
+    url = f"{caller.service.root_url}/openai/v1/{path}"
+    return EventReader(url, caller.key.plain, {"stream": True, **body})
+
+
+def service_that_pauses(service_on: ServiceOn, kind: str, fault: str, **env: str) -> Service:
+    """A service whose upstream or voice pauses: with `before` before the first event, with `pause` later."""
+    if kind != "speech":
+        return service_on(None, **env).start()
+    return service_that_speaks(service_on, PAUSED_VOICE.format(before=fault == "before"), **env)
+
+
+def service_that_speaks(service_on: ServiceOn, program: str, **env: str) -> Service:
+    service = service_on(None, program=("-c", program), MYNA_SPEECH="kokoro", **env)
+    tiny_voices.neural(service.folder / "data" / "models" / "kokoro", [VOICE])
+    return service.start()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", ["before", "pause"])
 def test_a_killed_process_leaves_a_stream_that_is_refunded_at_the_start(
-    service_on: ServiceOn, upstream: Upstream, fault: str
+    service_on: ServiceOn, fault: str, kind: str
 ) -> None:
-    service = service_on(None, MYNA_STREAM_DEADLINE_S="3600").start()
+    service = service_that_pauses(service_on, kind, fault, MYNA_STREAM_DEADLINE_S="3600")
     caller = new_caller(service, units=1)
-    with stream(caller, f"fault={fault} one two") as answer:
-        upstream.wait_for_requests(1)
+    with stream(caller, f"fault={fault} one two", kind) as answer:
+        wait_until(lambda: caller.stats().calls == 1, SWEPT_DEADLINE_S, "the call is charged")
         if fault == "pause":
-            assert answer.next_event() and answer.next_event()
+            assert answer.next_event()
         service.kill()
         if fault == "pause":
-            assert not answer.rest().ended and b"[DONE]" not in answer.raw
+            assert not answer.rest().ended
+            assert not any(end in answer.raw for end in ENDS)
     service.start()
     assert caller.stats() == REFUNDED
     assert audited(service)
@@ -99,17 +162,36 @@ def test_a_stream_ends_within_the_grace_period(service_on: ServiceOn, upstream: 
     assert caller.stats() == Stats(calls=1, cost=1, ok_calls=1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_longer_than_the_grace_period_ends_with_an_error_and_is_refunded(
-    service_on: ServiceOn, upstream: Upstream
+    service_on: ServiceOn, kind: str
 ) -> None:
-    service = service_on(None, MYNA_SHUTDOWN_GRACE_S="0.3").start()
+    service = service_that_pauses(service_on, kind, "pause", MYNA_SHUTDOWN_GRACE_S="0.3")
     caller = new_caller(service, units=1)
-    with stream(caller, "fault=pause one two") as answer:
-        assert answer.next_event() and answer.next_event()
+    with stream(caller, "fault=pause one two", kind) as answer:
+        assert answer.next_event()
         service.terminate()
         assert not answer.rest().ended
-        assert answer.error["type"] == "server_error" and "shutting down" in answer.error["message"]
+        assert not any(end in answer.raw for end in ENDS)
+        last = answer.chunks[-1]
+        error = last["response"]["error"] if kind == "responses" else last["error"]
+        assert "shutting down" in error["message"]
+        assert error["code" if kind == "responses" else "type"] == "server_error"
     assert service.exit_code() == 0
     service.start()
     assert caller.stats() == REFUNDED
+    assert audited(service)
+
+
+def test_speech_that_was_kept_gets_no_answer_that_reads_as_a_refund(service_on: ServiceOn) -> None:
+    service = service_that_speaks(service_on, UNSENT_SOUND, MYNA_SHUTDOWN_GRACE_S="0.3")
+    caller = new_caller(service, units=1)
+    with stream(caller, "", "speech") as answer:
+        wait_until(lambda: caller.stats().ok_calls == 1, SWEPT_DEADLINE_S, "the call is kept")
+        service.terminate()
+        with pytest.raises(http.client.RemoteDisconnected):
+            _ = answer.status
+    assert service.exit_code() == 0
+    service.start()
+    assert caller.stats() == Stats(calls=1, cost=1, ok_calls=1)
     assert audited(service)

@@ -266,6 +266,8 @@ def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visi
     assert number
     path = f"/keys/{number[1]}"
     page = owner.get(path).body.decode()
+    assert "tts-1" in page
+    assert "whisper-1" not in page, "it is not installed"
     assert 'value="7"' in page
     assert page.count(" checked") == 2
     assert poor.post(f"{path}/limits", rpm="9").status == 404

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from myna import sentences
 from myna.models.installed import MODELS
 from myna.office import messages
 from myna.store.queries import audit
@@ -19,7 +20,8 @@ TEMPLATES = sorted((OFFICE / "templates").rglob("*.html"))
 
 
 def used() -> set[str]:
-    """The texts of all templates and pages, the sentences of errors and the rules of the audit."""
+    """The texts of all templates and pages, the sentences of errors, the rules of the audit, and why chat or
+    speech is unavailable."""
     environment = jinja2.Environment(extensions=["jinja2.ext.i18n"], trim_blocks=True, lstrip_blocks=True)  # noqa: S701  it renders nothing
     texts: set[str] = set()
     for path in TEMPLATES:
@@ -29,7 +31,7 @@ def used() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
                 texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    return texts | error_sentences.sentences() | set(audit.RULES)
+    return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 
 def _name(function: ast.expr) -> str:

@@ -171,7 +171,7 @@ def test_without_consent_nothing_is_cloned(clone_site: NodeSite, ben: Visitor, r
     ("file", "fields", "message"),
     [
         (b"", {}, "Record your voice, or choose a file."),
-        (b"no sound", {}, "The file is no recording that can be read here"),
+        (b"no sound", {}, "The file is not a recording that Myna can read"),
         (None, {"transcript": "…"}, "it has no letter or digit"),
         (None, {"language": "English"}, "The language must be its code alone"),
         (None, {"name": " "}, "The voice&#39;s name must be"),

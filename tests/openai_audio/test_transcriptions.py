@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -256,20 +257,26 @@ async def test_an_unknown_model_is_404(visitor: Visitor, model: str) -> None:
     assert await visitor.balance() == UNITS
 
 
-async def test_whisper_without_its_library_is_404_and_says_what_to_install(visitor: Visitor) -> None:
-    answer = await transcribe(visitor, model="whisper-1")
-    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
-    assert "extra 'hear'" in answer.error["message"]
-    assert await visitor.balance() == UNITS
-
-
-async def test_whisper_without_its_model_is_404_and_says_what_to_fetch(
-    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("has_library", "said"),
+    [(False, "extra 'hear' is not installed: run 'make setup-extras'"), (True, "myna models get whisper")],
+)
+async def test_whisper_that_is_not_installed_is_404_and_the_log_says_once_what_to_do(
+    visitor: Visitor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    has_library: bool,
+    said: str,
 ) -> None:
-    monkeypatch.setattr("myna.transcription.embedded.is_installed", lambda: True)
-    answer = await transcribe(visitor, model="whisper-1")
-    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
-    assert "myna models get whisper" in answer.error["message"]
+    monkeypatch.setattr("myna.transcription.embedded.is_installed", lambda: has_library)
+    caplog.set_level(logging.WARNING, "myna.transcription.embedded")
+    for _ in range(2):
+        answer = await transcribe(visitor, model="whisper-1")
+        assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+        assert answer.error["message"].startswith("model: whisper-1 is not offered on this site; ")
+    (line,) = caplog.messages
+    assert said in line
+    assert await visitor.balance() == UNITS
 
 
 async def test_a_recording_over_the_limit_is_413_and_is_not_read_to_its_end(visitor: Visitor) -> None:

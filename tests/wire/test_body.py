@@ -31,6 +31,10 @@ class Order(Struct, frozen=True):
     words: Annotated[list[str], Meta(max_length=3)] | None = None
     deep: Deep | None = None
     model: Literal["a", "b"] = "a"
+    form: Literal["a", "b", "c"] | None = None
+    speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
+    number: Annotated[int, Meta(ge=1, le=9)] = 1
+    own: Annotated[Literal["a"], Meta(extra={"hint": "The others are elsewhere."})] = "a"
 
 
 def refused(body: bytes) -> str:
@@ -88,7 +92,7 @@ def test_a_duplicate_name_is_refused(body: bytes) -> None:
     ],
 )
 def test_invalid_json_is_refused_with_its_position(body: bytes, why: str) -> None:
-    assert refused(body) == f"The body is no valid JSON: {why}."
+    assert refused(body) == f"The body is not valid JSON: {why}."
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
@@ -153,6 +157,11 @@ def test_a_body_that_is_not_an_object_is_refused(body: bytes) -> None:
         (b'{"text":"x","words":[1,"2"]}', "words[0]: must be a string, not an integer."),
         (b'{"text":"x","deep":{}}', "deep.word: is missing."),
         (b'{"text":"x","words":["1","2","3","4"]}', "words: must be an array of length <= 3."),
+        (b'{"text":"x","form":"d"}', 'form: must be "a", "b" or "c", not "d".'),
+        (b'{"text":"x","speed":4.5}', "speed: must be a number from 0.25 to 4."),
+        (b'{"text":"x","speed":"1"}', "speed: must be a number, not a string."),
+        (b'{"text":"x","number":0}', "number: must be an integer from 1 to 9."),
+        (b'{"text":"x","own":"b"}', 'own: must be "a", not "b". The others are elsewhere.'),
     ],
 )
 def test_the_error_names_the_field_and_what_it_must_be(body: bytes, said: str) -> None:
@@ -288,7 +297,7 @@ def test_a_body_is_refused_if_and_only_if_it_has_a_duplicate_name(value: Any, co
 def test_the_error_of_a_large_body_gives_the_position() -> None:
     for wrong, why in ((b"NaN", "byte"), (rb'"\ud800"', "surrogate pair")):
         said = refused(b'{"text":"x","a":[%b%b]}' % (b"1," * SEARCHED_MAX_BYTES, wrong))
-        assert said.startswith("The body is no valid JSON: ")
+        assert said.startswith("The body is not valid JSON: ")
         assert why in said
     assert "duplicate name" in refused(b'{"text":"%b","a":1,"a":1}' % (b"x" * SEARCHED_MAX_BYTES))
 

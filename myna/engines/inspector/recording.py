@@ -72,7 +72,7 @@ def opened(data: bytes) -> Iterator[Recording]:
     """The recording in these bytes. Raises UnreadableRecording, also from errors of a decoder in the body."""
     container = kind(data)
     if container is None:
-        raise UnreadableRecording(f"The file is no recording that can be read here; send {_READ_HERE}.")
+        raise UnreadableRecording(f"The file is not a recording that Myna can read; send {_READ_HERE}.")
     if container in _FFMPEG and av is None:
         raise UnreadableRecording(
             f"Files in {container.value} can't be read here; send {_READ_HERE}, or have the operator install"

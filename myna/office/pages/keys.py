@@ -115,6 +115,7 @@ async def show_one(
         return visit.redirect("/try")
     scopes = Scope(key.scopes)
     cap = await visit.read(partial(cap_store.of_key, key_id=key.id))
+    shown_limits = limit_form or await limits_of(visit, key)
     return visit.page(
         "key.html",
         status=400 if error else 200,
@@ -132,9 +133,9 @@ async def show_one(
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_form or fields_of(cap),
-        limit_form=limit_form or await limits_of(visit, key),
+        limit_form=shown_limits,
         limit_defaults=await of_site(visit),
-        routes=await routes_of_site(visit),
+        routes=await routes_of_site(visit, shown_limits.route),
         periods=PERIODS,
         error=error,
     )

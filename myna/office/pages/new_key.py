@@ -105,7 +105,7 @@ async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = ""
         limit_defaults=await of_site(visit),
         lives=LIVES,
         periods=PERIODS,
-        routes=await routes_of_site(visit),
+        routes=await routes_of_site(visit, limits.route),
         command_words=command,
         error=error,
     )

@@ -271,7 +271,7 @@ def test_items_of_other_types_are_refused(kind: Any) -> None:
         ({"input": ["hello"]}, "input[0]: must be an object, not a string."),
         ({"input": [{"role": "user"}]}, "input[0].content: is missing."),
         ({"input": [{"content": "hi"}]}, "input[0].role: is missing; send "),
-        ({"input": [{"role": "tool", "content": "hi"}]}, 'input[0].role: must be "assistant" or '),
+        ({"input": [{"role": "tool", "content": "hi"}]}, 'input[0].role: must be "assistant", '),
         (parts({"type": "input_text"}), "input[0].content[0].text: is missing."),
         (parts({"type": "text", "text": ""}), "input[0].content[0].type: "),
         (parts({"type": "input_image", "file_id": "file-1"}),

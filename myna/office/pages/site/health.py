@@ -38,8 +38,8 @@ async def show(visit: Visit) -> Response:
         Check(
             N_("Database"), schema == newest(visit.db.dialect), f"{parts.settings.database_label}, {schema}"
         ),
-        Check(N_("Chat"), not missing["chat"], missing["chat"] or visit.text(N_("available"))),
-        Check(N_("Speech"), not missing["speech"], missing["speech"] or visit.text(N_("available"))),
+        Check(N_("Chat"), not missing["chat"], visit.text(missing["chat"] or N_("available"))),
+        Check(N_("Speech"), not missing["speech"], visit.text(missing["speech"] or N_("available"))),
         Check(
             N_("Storage"),
             not parts.space.low,

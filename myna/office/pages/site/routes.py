@@ -13,7 +13,18 @@ from myna.office.page import Page, Who
 from myna.office.pages.site.channels import known
 from myna.office.visit import Visit
 from myna.route_changes import Edit
-from myna.routes import BUILT_IN, NAME_MAX_CHARS, UNITS_MAX, Route, RouteKind, listed, model_for, of_row
+from myna.routes import (
+    BUILT_IN,
+    NAME_MAX_CHARS,
+    PRICE_SETTINGS,
+    TRANSCRIPTION_ROUTE,
+    UNITS_MAX,
+    Route,
+    RouteKind,
+    listed,
+    model_for,
+    of_row,
+)
 from myna.store.queries import config as config_store
 from myna.store.queries import routes as store
 
@@ -24,12 +35,6 @@ KINDS = {
     RouteKind.SPEECH: N_("Speech"),
     RouteKind.TRANSCRIPTION: N_("Transcription"),
 }
-PRICE_SETTINGS = {
-    RouteKind.CHAT: "chat_units",
-    RouteKind.SPEECH: "tts_units",
-    RouteKind.TRANSCRIPTION: "transcription_units",
-}
-"""The site settings with the prices of the built-in routes."""
 TESTED = (RouteKind.CHAT, RouteKind.SPEECH)
 """The kinds that the test of a channel can send."""
 
@@ -86,6 +91,7 @@ async def show(visit: Visit) -> Response:
         "site/routes.html",
         rows=[Row(route, _serving(route, channels), keys.get(route.name, 0)) for route in own],
         built_in=[(route, PRICE_SETTINGS[route.kind]) for route in built_in],
+        missing=TRANSCRIPTION_ROUTE if await visit.parts.whisper_missing() else "",
         kinds=KINDS,
         has_channel=any(channel.enabled for channel in channels),
     )
