@@ -119,7 +119,7 @@ async def test_a_translation_is_in_english(visitor: Visitor, recording: bytes) -
 @pytest.mark.parametrize(
     ("recording", "fields", "says"),
     [
-        (b"<html>" * 99, (), "file: the file is no recording"),
+        (b"<html>" * 99, (), "file: the file is not a recording that Myna can read"),
         (b"ID3\4\0\0\0\0\0\0" + bytes(5000), (), "file: the file breaks off"),
         (None, (("language", "xx"),), "language: Whisper does not know this one"),
     ],
