@@ -11,6 +11,7 @@ from myna.keys import Scope
 from myna.reports import LedgerFilter, Usage
 from myna.store.batch import EntryKind
 from myna.store.files.audio import AudioStore
+from myna.store.queries import audit_state
 from myna.store.queries import reports as store
 from myna.zones import day_of
 from tests.rig.actors import TESTER
@@ -220,6 +221,11 @@ async def test_a_balance_is_audited_until_it_has_a_newer_entry(books: Books, fol
     await accounts.grant(books.db, customer.name, 1, "", by=TESTER)
     assert await audited(again=False) == [False, True]
     assert await audited(again=True) == [True, True]
+    await accounts.grant(books.db, customer.name, 1, "", by=TESTER)  # as if while the audit was running
+    await books.move_clock(1000)
+    fence = await audit_state.next_fence(books.db)  # of the next audit
+    assert await books.db.transaction(lambda connection: audit_state.raise_fence(connection, fence))
+    assert await audited(again=False) == [False, True]
 
 
 async def test_the_site_counts_calls_by_channel_and_latency(books: Books) -> None:

@@ -103,10 +103,10 @@ async def fence(db: Queries) -> bytes:
 
 async def covers(db: Queries, last: AuditState, call_id: bytes, at: int) -> bool:
     """Whether the last audit checked an account's newest entry, which is of this call (b"": there is none)
-    and this time (ms). An entry from before the fence rose, or of a call that was final then, was there when
-    the audit read the entries."""
-    before_fence = not call_id or call_id < last.closed_until or at < millis_of(await fence(db))
-    return at <= last.audited_at and before_fence
+    and this time (ms). An entry from before its fence, or of a call that was final then, was there when the
+    audit read the entries. A fence above the end of that audit is the one of an audit in progress."""
+    before_fence = at < millis_of(await fence(db)) <= last.audited_at
+    return at <= last.audited_at and (not call_id or call_id < last.closed_until or before_fence)
 
 
 async def closable_until(db: Queries, fence: bytes) -> bytes:
