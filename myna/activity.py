@@ -54,8 +54,8 @@ async def record(
     connection: Transaction, actor: Actor, command: Sequence[str], account_id: int = 0, *, note: str = ""
 ) -> None:
     """Records a change in its transaction. `command` is what follows `myna`, without secrets; `account_id` is
-    the account that the change concerns, 0 for none. `note` is a comment behind the command: what was done
-    in addition to it, or after it."""
+    the account that the change concerns, 0 for none. `note` is a comment behind the command, for a change
+    that the command alone would not make."""
     text = shlex.join([PROGRAM, *command])
     await store.add(
         connection,

@@ -49,7 +49,7 @@ class Site:
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")} | {
-            "MYNA_DATA": str(folder / "data"),
+            "MYNA_DATA": "data",  # relative, since the page Health shows it
             "MYNA_PORT": str(self.port),
             "MYNA_CHAT_URL": "parrot:",
             "MYNA_SPEECH": "espeak",

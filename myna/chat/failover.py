@@ -144,7 +144,7 @@ async def first_answer(
 
 
 def logged(body: bytes, channel: Channel) -> str:
-    """What a channel sent, as the detail of a failed attempt."""
+    """The beginning of an answer, without secrets, as the detail of a failed attempt."""
     return f": {_without_secrets(body, channel)[:LOGGED_MAX_CHARS]!r}"
 
 

@@ -107,7 +107,7 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
 
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     """A whole completion as the events of a stream: one with everything, and one with the usage if that is
-    wanted. What is not changed stays undecoded, so a large answer takes little time. Raises FailedAttempt."""
+    wanted. Unchanged members are not decoded, so a large answer takes little time. Raises FailedAttempt."""
     if b"\n" in body or b"\r" in body:  # it would end a line of the event
         body = msgspec.json.format(body, indent=-1)
     try:

@@ -83,7 +83,7 @@ class EventRelay:
     For an observer, of several choices and if they are typed, events are read, and have at most
     `read_max_bytes`.
 
-    `begun`: an event has arrived that is no error. `done`: the last event has arrived; what follows it is
+    `begun`: an event has arrived that is no error. `done`: the last event has arrived; later ones are
     dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
     without its end.
     """
@@ -169,7 +169,7 @@ class EventRelay:
         return sent + self._overflow()
 
     def _overflow(self) -> bytes:
-        """What is buffered of a long event, of which only the beginning is checked."""
+        """The buffered part of a long event, of which only the beginning is checked."""
         if self.done or (len(self._buffer) <= self._buffer_max_bytes and not self.passes_long):
             return b""
         if self._reads:

@@ -42,7 +42,7 @@ WAITING_MAX: Final = 32
 """More sign-ins at once are refused: each one uses 19 MiB and a core."""
 _RETRY_MS = 2_000
 CHANGED: Final = "a new password was set"
-"""What the activity log says beside the command, which only makes a link."""
+"""The comment in the activity log: the command alone only makes a link."""
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
 LANES: Final = 1

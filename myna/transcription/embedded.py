@@ -37,8 +37,8 @@ class EmbeddedWhisper:
         self._logged = ""
 
     async def require(self, model: str) -> None:
-        """Raises ModelNotFound, with a message for the caller, if it can't transcribe; the log says once what
-        the operator may do. Raises Overloaded if the queue is full."""
+        """Raises ModelNotFound, with a message for the caller, if it can't transcribe; the log says once how
+        the operator can offer it. Raises Overloaded if the queue is full."""
         if missing := await self.missing():
             if missing != self._logged:
                 log.warning("a caller asked for %s, which is not offered: %s", model, missing)
@@ -48,7 +48,7 @@ class EmbeddedWhisper:
             raise Overloaded(FULL)
 
     async def missing(self) -> str:
-        """What is missing, as the end of a sentence for the operator; empty if it can transcribe."""
+        """The missing part, as the end of a sentence for the operator; empty if it can transcribe."""
         if not is_installed():
             return NO_LIBRARY
         if self._whisper is None:

@@ -1,4 +1,4 @@
-"""Whole answers of channels: what is accepted, the usage that is counted, and the events they become."""
+"""Whole answers of channels: their checks, the usage that is counted, and their form as events."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients that do not read their streams: what each occupies in the service, and what others notice of it."""
+"""Clients that do not read their streams: the memory that each uses, and the effect on other streams."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Health: is the ledger correct, and what is the site's state?"""
+"""Health: the last audit, and the state of the database, the channels and the storage."""
 
 import platform
 
@@ -14,7 +14,7 @@ from myna.store.queries import audit, audit_state
 
 
 class Check(Struct, frozen=True):
-    """A line: what is checked, whether it is OK, and its state in words."""
+    """A line: the name of the check, whether it passed, and the state in words."""
 
     what: str
     ok: bool
@@ -35,9 +35,7 @@ async def show(visit: Visit) -> Response:
             if not last.breaches
             else visit.text(N_("breaches: see the log")),
         ),
-        Check(
-            N_("Database"), schema == newest(visit.db.dialect), f"{parts.settings.database_label}, {schema}"
-        ),
+        Check(N_("Database"), schema == newest(visit.db.dialect), parts.settings.database_label),
         Check(N_("Chat"), not missing["chat"], visit.text(missing["chat"] or N_("available"))),
         Check(N_("Speech"), not missing["speech"], visit.text(missing["speech"] or N_("available"))),
         Check(

@@ -13,7 +13,7 @@ from myna.voice_overrides import PublicVoice
 
 PATH = "/site/voices"
 SPEAKERS = (N_("channel"), N_("node"))
-"""The kinds of what speaks a voice, as its sources begin."""
+"""The kinds of a voice's sources, which are named after their kind."""
 SAMPLES = {
     "zh-HK": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
     "yue": "你好，好高興識到你。今日天氣唔錯，我哋出去行下啦。",
@@ -76,7 +76,7 @@ async def show(
 
 
 def _said(visit: Visit, source: str) -> str:
-    """What speaks a voice: the kind in the visitor's language, and the name."""
+    """A source of a voice: its kind in the visitor's language, and its name."""
     kind, _, name = source.partition(" ")
     return f"{visit.text(kind)} {name}"
 
