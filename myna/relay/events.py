@@ -112,7 +112,9 @@ class EventRelay:
     @property
     def finished(self) -> bool:
         """Whether the answer is complete: `[DONE]`, or a reason to finish for each choice."""
-        if self.done or len(self._finished) >= self._choices:
+        if self.done or self._typed:  # typed events end with the last one
+            return self.done
+        if len(self._finished) >= self._choices:
             return True
         return not self._reads and any(map(_FINISHED.search, self._recent))
 

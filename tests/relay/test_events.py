@@ -240,7 +240,7 @@ def test_a_typed_event_that_reports_an_error_breaks_the_stream(kind: str, name: 
     assert broken.value.kind == "ErrorEvent"
 
 
-@pytest.mark.parametrize("rest", [b"", DONE])
+@pytest.mark.parametrize("rest", [b"", DONE, STOP])
 def test_typed_events_end_with_an_event(rest: bytes) -> None:
     with pytest.raises(BrokenEvents) as broken:
         relayed(event({"type": "response.created"}) + rest, [50], EventRelay(typed=True))
