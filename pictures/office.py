@@ -41,6 +41,12 @@ TEXTS = (
 )
 
 
+_RENAME_FOLDER = (
+    "([old, name]) => { document.body.innerHTML = document.body.innerHTML.replaceAll(old, name) }"
+)
+"""Shows the folder of an installation in place of the temporary one."""
+
+
 class Site:
     """A service in a new folder."""
 
@@ -49,7 +55,7 @@ class Site:
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")} | {
-            "MYNA_DATA": "data",  # relative, since the page Health shows it
+            "MYNA_DATA": str(folder / "data"),
             "MYNA_PORT": str(self.port),
             "MYNA_CHAT_URL": "parrot:",
             "MYNA_SPEECH": "espeak",
@@ -128,6 +134,7 @@ def take(site: Site, browser: Browser, link: str) -> None:
     page.wait_for_load_state()
     for name, path in PAGES.items():
         page.goto(f"{site.url}/office{path}")
+        page.evaluate(_RENAME_FOLDER, [site.env["MYNA_DATA"], "/var/lib/myna"])
         page.screenshot(path=OUT / f"{name}.png")
     state = context.storage_state()
     narrow = browser.new_context(
