@@ -9,7 +9,6 @@ folder.
 
 import itertools
 import json
-import os
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from myna.engines.espeak.job import EspeakJob
 from myna.engines.espeak.rate import RATE_PLAIN
 from myna.engines.espeak.text import runs_of
 from myna.engines.interface import SOUND_MAX_S
+from myna.engines.job_output import OutputFile
 from myna.engines.text import reading
 from myna.files.fsync import make_durable
 
@@ -54,17 +54,15 @@ def main(folder: Path, memory: Path, seconds: float, text: str) -> None:
 
 def _spoken(library: Library, text: str, path: Path) -> float:
     """Seconds of sound."""
-    part, target = os.fsencode(path.with_suffix(".part")), os.fsencode(path)
     job = EspeakJob(
         text=text,
         voice=VOICE,
         han_voice=VOICE,
         speed=1.0,
         sound_max_s=SOUND_MAX_S,
-        part=part,
-        target=target,
+        file=OutputFile.at(path.with_suffix(".part"), path),
     )
-    return speak(library, job).seconds
+    return speak(library, job, lambda _part: None).seconds
 
 
 def _rate(work: Callable[[], object], seconds: float) -> float:

@@ -84,7 +84,7 @@ class Client(msgspec.Struct, frozen=True):
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
     fraction that is done, 0 to 1: see `Pool.run`. The sound of a StreamingEngine passes through `hear` on its
-    way to the file.
+    way to the file, which then has STREAM_RATE_HZ.
     """
 
     queue_key: Hashable = None
@@ -157,8 +157,9 @@ class StreamingEngine(Engine, Protocol):
     """An engine that returns the sound of a text part by part, while it speaks the rest."""
 
     def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
-        """The parts in the order of the text, with the pauses after them, at STREAM_RATE_HZ. Raises
-        EngineFailed. Closing the generator ends the work. `speak` passes them through the client's `hear`."""
+        """The parts in the order of the text, pauses included, at STREAM_RATE_HZ; the first audible one may
+        precede an error. Raises EngineFailed. Closing the generator ends the work. `speak` passes the parts
+        through the client's `hear`."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

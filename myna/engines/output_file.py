@@ -8,24 +8,28 @@ other files without a row.
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from myna.audio.mp3 import Mp3File
 from myna.engines.interface import (
+    STREAM_RATE_HZ,
     EngineBusy,
     EngineFailed,
     EngineTimedOut,
     NothingSpoken,
     SoundPart,
+    SoundParts,
     SpeechResult,
 )
 from myna.engines.pool.pool import Pool
 from myna.engines.sound_limit import bounded
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import make_durable, remove
+
+_STORE_S: Final = 1.0
 
 
 class DurableFiles:
@@ -38,6 +42,26 @@ class DurableFiles:
     def __init__(self, pool: Pool[Any], at_once: int) -> None:
         self._pool = pool
         self._disk = DiskExecutor(at_once)
+
+    async def write_heard(
+        self,
+        path: Path,
+        deadline_s: float,
+        sound: Callable[[float], SoundParts],
+        hear: Callable[[SoundParts], SoundParts],
+        sound_max_s: float,
+    ) -> SpeechResult:
+        """Writes a sound as `hear` returns its parts, at STREAM_RATE_HZ. `sound` makes it, in so many
+        seconds: it ends early enough for a listener to have stored what it has heard. See `write`."""
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+
+        async def write(part: Path) -> SpeechResult:
+            left_s = ends_at - asyncio.get_running_loop().time()
+            file = Mp3File(part, path, STREAM_RATE_HZ)
+            async with aclosing(hear(sound(left_s - min(_STORE_S, left_s / 10)))) as parts:
+                return await self.write_sound(parts, file, sound_max_s, ends_at)
+
+        return await self.write(path, deadline_s, write)
 
     async def write_sound(
         self, parts: AsyncIterator[SoundPart], file: Mp3File, sound_max_s: float, ends_at: float

@@ -241,7 +241,7 @@ class Synthesizer:
         name, path = self._audio.new()
         try:
             seconds = call.seconds_left
-            if channel.engine.admission is not None:  # a process sends nothing before the whole audio
+            if channel.engine.admission is not None:  # a process that hangs looks like one with a long text
                 seconds = min(seconds, self._settings.upstream_idle_s)
             spoken = await self._try(channel, plan, path, seconds, client)
         except CallerDisconnected:

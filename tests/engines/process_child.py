@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from myna.engines.interface import EngineUnavailable, NothingSpoken
-from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.pool.child_main import RunningJob, Work
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -143,16 +143,35 @@ def _refused(command: Callable[[], object]) -> str:
         return type(error).__name__
 
 
-def steps(word: str, report: ReportProgress) -> str:
+def steps(word: str, running: RunningJob) -> str:
     for step in range(1, 5):
-        report(step / 4)
+        running.progress(step / 4)
     return word
 
 
-def work(packed: bytes, report: ReportProgress) -> Word:
+def parts(word: str, running: RunningJob) -> str:
+    """Sends each letter as a part; `!` ends the process, and `?` hangs."""
+    for letter in word:
+        if letter == "!":
+            die("")
+        if letter == "?":
+            hang("")
+        running.part(letter.encode())
+    return word
+
+
+def flood(word: str, running: RunningJob) -> str:
+    """Sends 1,000 parts of 100 kB, and writes the number of the last one to the file `word`."""
+    for number in range(1000):
+        running.part(bytes(100_000))
+        Path(word).write_text(str(number))
+    return word
+
+
+def work(packed: bytes, running: RunningJob) -> Word:
     command = msgspec.msgpack.decode(packed, type=Command)
-    if command.what == "steps":
-        return Word(steps(command.word, report))
+    if command.what in ("steps", "parts", "flood"):
+        return Word(getattr(sys.modules[__name__], command.what)(command.word, running))
     said: str = getattr(sys.modules[__name__], command.what)(command.word)
     return Word(said)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.pool.child_main import RunningJob, Work
 from tests.engines.process_child import Command, Word
 
 _THREADS = ThreadPoolExecutor(1)
@@ -16,7 +16,7 @@ def warm(_setup: bytes) -> Work:
     return work
 
 
-def work(packed: bytes, _report: ReportProgress) -> Word:
+def work(packed: bytes, _running: RunningJob) -> Word:
     deed = msgspec.msgpack.decode(packed, type=Command)
     try:
         return Word(_THREADS.submit(Path(deed.word).read_text).result())

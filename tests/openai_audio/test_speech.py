@@ -65,7 +65,7 @@ class Speaker:
 
 @pytest.fixture(scope="module")
 def service(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with a tiny neural voice, which streams, and espeak's voices, which do not."""
+    """A service with a tiny neural voice, and espeak's voices."""
     folder = tmp_path_factory.mktemp("speech")
     tiny_voices.neural(folder / "data" / "models" / "kokoro", NEURAL)
     running = Service(folder, commands, chat_url="parrot:", speech="auto").start()

@@ -4,27 +4,21 @@ The library is under the GPL and can crash or hang, so only this process loads i
 """
 
 import ctypes
-import os
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from myna.audio.loudness import Leveller
-from myna.audio.mp3 import Mp3File
 from myna.audio.stretch import Stretch
+from myna.engines.child_sound import Sink, make_sound
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.espeak.library import load
 from myna.engines.espeak.rate import RATE_PLAIN, Pace, paced
 from myna.engines.espeak.text import Run, runs_of
 from myna.engines.interface import EngineFailed, NothingSpoken, SpeechResult
 from myna.engines.pool.child_main import Work
-from myna.engines.sound_limit import bounded
 from myna.engines.text import reading
-
-Sink = Callable[[bytes], None]
 
 # speak_lib.h
 _RATE, _POSITION_IN_CHARACTERS, _UTF8, _END_PAUSE = 1, 1, 1, 0x1000
@@ -95,36 +89,33 @@ class Library:
             raise EngineFailed(f"espeak-ng refused the text with status {status}.")
 
 
-def speak(library: Library, job: EspeakJob) -> SpeechResult:
-    """Writes the job's audio to its target. Raises EngineFailed or OSError, and then leaves no file."""
-    began_s = time.monotonic()
-    runs = runs_of(job.text, job.voice, job.han_voice)
-    pace = paced(job.speed, lambda rate: library.length(_beginning(runs), rate))
-    part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
-    leveller = Leveller(library.rate_hz)
-    with Mp3File(part, target, library.rate_hz) as file:
+def speak(library: Library, job: EspeakJob, send_part: Sink) -> SpeechResult:
+    """Makes the job's sound. Raises EngineFailed or OSError."""
 
-        def keep(pcm: bytes) -> None:
-            file.write(leveller.feed(pcm))
+    def into(sink: Sink) -> None:
+        runs = runs_of(job.text, job.voice, job.han_voice)
+        pace = paced(job.speed, lambda rate: library.length(_beginning(runs), rate))
+        leveller = Leveller(library.rate_hz)
+        _speak_into(lambda pcm: sink(leveller.feed(pcm)), library, runs, pace)
+        sink(leveller.flush())
 
-        _speak_into(bounded(keep, library.rate_hz, job.sound_max_s), library, runs, pace)
-        file.write(leveller.flush())
-        finished = file.finish()
-    took_s = time.monotonic() - began_s
-    return SpeechResult(
-        seconds=finished.seconds, size_bytes=finished.size_bytes, sha256=finished.sha256, took_s=took_s
-    )
+    return make_sound(job.file, library.rate_hz, job.sound_max_s, send_part, into)
 
 
-def _speak_into(keep: Sink, library: Library, runs: Sequence[Run], pace: Pace) -> None:
-    """Raises NothingSpoken if all of the sound is silent, and errors of `keep`."""
+def _speak_into(sink: Sink, library: Library, runs: Sequence[Run], pace: Pace) -> None:
+    """Raises NothingSpoken if all of the sound is silent, before the sink was called, and errors of the
+    sink."""
     stretch = None if pace.stretch == 1 else Stretch(library.rate_hz, pace.stretch)
-    audible = False
+    silent, audible = bytearray(), False
 
     def write(pcm: bytes) -> None:
         nonlocal audible
         audible = audible or max(memoryview(pcm).cast("h"), default=0) > _AUDIBLE_PEAK
-        keep(pcm)
+        if not audible:
+            silent.extend(pcm)
+            return
+        sink(bytes(silent) + pcm)
+        silent.clear()
 
     library.speak(runs, pace.rate, write if stretch is None else lambda pcm: write(stretch.feed(pcm)))
     if stretch is not None:
@@ -149,4 +140,4 @@ def warm(_setup: bytes) -> Work:
     reading.warm()
     library.length([("cmn", "你好"), ("yue", "你好"), ("en-us", "hello"), ("en", "hello")], RATE_PLAIN)
     decoder = msgspec.msgpack.Decoder(EspeakJob)
-    return lambda packed, _report_progress: speak(library, decoder.decode(packed))
+    return lambda packed, running: speak(library, decoder.decode(packed), running.part)

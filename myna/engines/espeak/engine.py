@@ -4,10 +4,12 @@ Only `espeak/child.py`, the program of the children, loads the library.
 """
 
 from collections.abc import Awaitable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.interface import (
@@ -16,13 +18,14 @@ from myna.engines.interface import (
     SPEED_MIN,
     Client,
     EngineVoice,
+    SoundParts,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
 )
+from myna.engines.job_output import OutputFile, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
-from myna.engines.pool.child_main import path_bytes
 from myna.engines.pool.pool import Pool
 from myna.sandbox.confinement import AllowedPaths
 
@@ -117,40 +120,57 @@ class Espeak:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """Writes 22,050 Hz. For files after a failure see `DurableFiles.write`."""
-        timbre = _BY_ID.get(utterance.voice_id)
-        if timbre is None or utterance.reference is not None:
-            raise UnsupportedUtterance("This engine does not have this voice.")
-        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
-            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        """Writes 22,050 Hz, or STREAM_RATE_HZ for a client that hears. For files after a failure see
+        `DurableFiles.write`."""
+        job = _job(utterance)
+        if client.hear is None:
 
-        def run(part: Path) -> Awaitable[SpeechResult]:
-            job = _job(timbre, utterance, path, part)
-            return self._pool.run(
-                job,
-                deadline_s,
-                queue_key=client.queue_key,
-                long=is_long(client.sound_s),
-                progress=client.progress,
-                disconnected=client.disconnected,
-            )
+            def write(part: Path) -> Awaitable[SpeechResult]:
+                in_file = structs.replace(job, file=OutputFile.at(part, path))
+                return self._run(in_file, deadline_s, client)
 
-        result = await self._files.write(path, deadline_s, run)
-        if client.sound_s:
+            result = await self._files.write(path, deadline_s, write)
+        else:
+            sound = partial(self.sound, utterance, client=client)
+            result = await self._files.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+        if client.sound_s and result.took_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result
+
+    def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
+        """See `StreamingEngine.sound`. The parts come second by second, once the loudness of the first ten
+        seconds of sound is known."""
+        return sound_of(partial(self._run, _job(utterance), deadline_s, client))
 
     async def close(self) -> None:
         await self._pool.close()
 
+    async def _run(
+        self, job: EspeakJob, deadline_s: float, client: Client, take_part: TakePart | None = None
+    ) -> SpeechResult:
+        return await self._pool.run(
+            job,
+            deadline_s,
+            queue_key=client.queue_key,
+            long=is_long(client.sound_s),
+            progress=client.progress,
+            disconnected=client.disconnected,
+            take_part=take_part,
+        )
 
-def _job(timbre: _Timbre, utterance: Utterance, path: Path, part: Path) -> EspeakJob:
+
+def _job(utterance: Utterance) -> EspeakJob:
+    """Raises UnsupportedUtterance."""
+    timbre = _BY_ID.get(utterance.voice_id)
+    if timbre is None or utterance.reference is not None:
+        raise UnsupportedUtterance("This engine does not have this voice.")
+    if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
+        raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
     return EspeakJob(
         text=utterance.encodable,
         voice=timbre.native,
         han_voice=timbre.han,
         speed=utterance.speed,
         sound_max_s=utterance.sound_max_s,
-        part=path_bytes(part),
-        target=path_bytes(path),
+        file=None,
     )

@@ -2,12 +2,14 @@
 
 import msgspec
 
+from myna.engines.job_output import OutputFile
+
 
 class EspeakJob(msgspec.Struct, frozen=True):
-    """Speak `text` to the file `target`, written as `part` in the same folder.
+    """Speak `text` to `file`, or to the parent: see `child_sound.py`.
 
-    Both paths are absolute, encoded by `os.fsencode`. `voice` and `han_voice` are espeak-ng's names; the
-    second reads Han characters. `speed` is 0.25 to 4. More than `sound_max_s` seconds of sound is an error.
+    `voice` and `han_voice` are espeak-ng's names; the second reads Han characters. `speed` is 0.25 to 4. More
+    than `sound_max_s` seconds of sound is an error.
     """
 
     text: str
@@ -15,5 +17,4 @@ class EspeakJob(msgspec.Struct, frozen=True):
     han_voice: str
     speed: float
     sound_max_s: float
-    part: bytes
-    target: bytes
+    file: OutputFile | None

@@ -7,7 +7,7 @@ Neural models that take phonemes instead of text need it. It uses espeak-ng, so 
 import msgspec
 
 from myna.engines.espeak.phonemizer import Phonemizer
-from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.pool.child_main import RunningJob, Work
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
 from myna.engines.text import reading
 
@@ -18,7 +18,7 @@ def warm(_setup: bytes) -> Work:
     reading.warm()
     decoder = msgspec.msgpack.Decoder(PhonemesJob)
 
-    def work(packed: bytes, _report_progress: ReportProgress) -> Phonemes:
+    def work(packed: bytes, _running: RunningJob) -> Phonemes:
         job = decoder.decode(packed)
         return Phonemes(phonemizer.phonemes(job.text, job.language))
 

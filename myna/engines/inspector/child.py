@@ -154,4 +154,4 @@ def warm(_setup: bytes) -> Work:
     limit_resources(memory_max_bytes=_MEMORY_MAX_BYTES, file_max_bytes=_FILE_MAX_BYTES)
     silence_libraries()  # a line for each bad frame
     decoder = msgspec.msgpack.Decoder(SampleJob | SpeechJob)
-    return lambda packed, _report_progress: _work(decoder.decode(packed))
+    return lambda packed, _running: _work(decoder.decode(packed))

@@ -26,7 +26,7 @@ from myna.engines.kokoro.job import (
     StyleShare,
 )
 from myna.engines.kokoro.symbols import NUMBERS, SYMBOLS_MAX
-from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
+from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sound import Samples, Tempo, pcm_of
 
 _PROVIDERS: Final = {"cuda": "CUDAExecutionProvider", "coreml": "CoreMLExecutionProvider"}
@@ -130,7 +130,7 @@ def warm(setup: bytes) -> Work:
     loaded.speak(PieceJob(_TRIAL, [], 1.0))  # the first run takes longer
     decoder = msgspec.msgpack.Decoder(PieceJob)
 
-    def work(packed: bytes, _report_progress: ReportProgress) -> PieceSound:
+    def work(packed: bytes, _running: RunningJob) -> PieceSound:
         return loaded.speak(decoder.decode(packed))
 
     return work

@@ -10,12 +10,12 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from myna.audio.mp3 import Mp3File
 from myna.engines.blend import can_make, parts_of
 from myna.engines.interface import (
     NO_CLIENT,
@@ -50,7 +50,6 @@ log = logging.getLogger(__name__)
 
 START_DEADLINE_S: Final = 120.0
 _TEXT_S: Final = 30.0
-_STORE_S: Final = 1.0
 _PACE: Final = 0.5
 """Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
 
@@ -140,20 +139,9 @@ class Kokoro:
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
         """Writes 24,000 Hz. For files after a failure see `DurableFiles.write`."""
-        ends_at = asyncio.get_running_loop().time() + deadline_s
-
-        async def write(part: Path) -> SpeechResult:
-            left_s = ends_at - asyncio.get_running_loop().time()
-            file = Mp3File(part, path, RATE_HZ)
-            if client.hear is None:
-                heard = self.sound(utterance, left_s, client)
-            else:  # the sound ends early enough for a listener to have it stored
-                left_s -= min(_STORE_S, left_s / 10)
-                heard = client.hear(self.sound(utterance, left_s, client))
-            async with aclosing(heard) as parts:
-                return await self._files.write_sound(parts, file, utterance.sound_max_s, ends_at)
-
-        result = await self._files.write(path, deadline_s, write)
+        sound = partial(self.sound, utterance, client=client)
+        hear = client.hear or (lambda parts: parts)
+        result = await self._files.write_heard(path, deadline_s, sound, hear, utterance.sound_max_s)
         if client.sound_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result

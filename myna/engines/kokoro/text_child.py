@@ -10,7 +10,7 @@ import msgspec
 from myna.engines.espeak.phonemizer import Phonemizer
 from myna.engines.kokoro.job import TextJob, TextPieces
 from myna.engines.kokoro.text.pieces import pieces, unspoken
-from myna.engines.pool.child_main import ReportProgress, Work
+from myna.engines.pool.child_main import Work
 from myna.engines.text import reading
 
 _TRIAL = "好, OK."
@@ -22,12 +22,11 @@ def warm(_setup: bytes) -> Work:
     reading.warm()
     decoder = msgspec.msgpack.Decoder(TextJob)
 
-    def work(packed: bytes, _report_progress: ReportProgress) -> TextPieces:
-        job = decoder.decode(packed)
+    def read(job: TextJob) -> TextPieces:
         accent = "en-gb" if job.language == "en-GB" else "en-us"
         found = pieces(job.text, job.language, partial(phonemizer.ipa, language=accent))
         left_out = unspoken(job.text)
         return TextPieces(found, left_out.characters, left_out.scripts)
 
-    work(msgspec.msgpack.encode(TextJob(_TRIAL, "zh-CN")), lambda _fraction: None)
-    return work
+    read(TextJob(_TRIAL, "zh-CN"))
+    return lambda packed, _running: read(decoder.decode(packed))

@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple, cast
 
 import msgspec
@@ -18,6 +18,7 @@ from myna.engines.pool.child_main import (
     ChildReady,
     JobDone,
     JobFailed,
+    JobPart,
     JobProgress,
     JobStarted,
     Reply,
@@ -62,12 +63,14 @@ class PendingJob:
         progress: Callable[[float], None] | None,
         *,
         long: bool = False,
+        take_part: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.number = number
         self.frame = frame
         self.queue_key = queue_key
         self.long = long
+        self.take_part = take_part
         self._progress = progress
         self.ends_at = self.loop.time() + deadline_s
         self._start_by = self.loop.time() + deadline_s * _QUEUE_SHARE_MAX
@@ -153,6 +156,8 @@ class Child:
                     job.started = True
                 case JobProgress(number=job.number, fraction=fraction):
                     job.report_progress(fraction)
+                case JobPart(number=job.number, part=part) if job.take_part is not None:
+                    await job.take_part(part)
                 case JobDone(number=job.number) | JobFailed(number=job.number):
                     return reply
                 case _:

@@ -2,13 +2,13 @@
 
 A frame is its length in four bytes, big-endian, and that many bytes of msgpack. The parent sends `Setup`
 first; the child answers `ChildReady`, or `JobFailed` with the number 0 and exits. For each `StartJob` the
-child sends `JobStarted` before it starts, `JobProgress` as often as the work reports it, and then `JobDone`
-or `JobFailed`, all with the job's number: the parent knows whether a child that crashed had started the job.
+child sends `JobStarted` before it starts, `JobProgress` and `JobPart` as often as the work has them, and then
+`JobDone` or `JobFailed`, all with the job's number: the parent knows whether a child that crashed had started
+the job.
 """
 
 import ctypes
 import errno
-import functools
 import importlib
 import os
 import queue
@@ -68,6 +68,13 @@ class JobProgress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     fraction: float
 
 
+class JobPart(msgspec.Struct, frozen=True, array_like=True, tag="part"):
+    """The next part of the job's output."""
+
+    number: int
+    part: bytes
+
+
 class JobDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """The job's result."""
 
@@ -83,10 +90,27 @@ class JobFailed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     message: str
 
 
-Reply = ChildReady | JobStarted | JobProgress | JobDone | JobFailed
-ReportProgress = Callable[[float], None]
-"""Reports the fraction of the job that is done, 0 to 1, to the parent."""
-Work = Callable[[bytes, ReportProgress], msgspec.Struct]
+Reply = ChildReady | JobStarted | JobProgress | JobPart | JobDone | JobFailed
+
+
+class RunningJob:
+    """Sends the parent what it may know before the result of a job."""
+
+    def __init__(self, replies: BinaryIO, number: int) -> None:
+        self._replies = replies
+        self._number = number
+
+    def progress(self, fraction: float) -> None:
+        """Reports the fraction of the job that is done, 0 to 1."""
+        _send(self._replies, JobProgress(self._number, min(max(fraction, 0.0), 1.0)))
+
+    def part(self, part: bytes) -> None:
+        """Sends the next part of the output, for a job whose caller takes parts. Blocks while the parent has
+        enough of them. Raises ValueError if it is too large for a frame."""
+        _send(self._replies, JobPart(self._number, part))
+
+
+Work = Callable[[bytes, RunningJob], msgspec.Struct]
 """Runs a job, given in msgpack, and returns its result."""
 
 
@@ -125,13 +149,13 @@ def serve(module: str, parent_pid: int) -> None:
     while True:
         job = jobs.get()
         _send(replies, JobStarted(job.number))
-        _write(replies, _run(work, job, functools.partial(_report_progress, replies, job.number)))
+        _write(replies, _run(work, job, RunningJob(replies, job.number)))
 
 
-def _run(work: Work, job: StartJob, report_progress: ReportProgress) -> bytes:
+def _run(work: Work, job: StartJob, running: RunningJob) -> bytes:
     """The frame of the reply. A result that is too large for a frame is an error of the job."""
     try:
-        result = work(bytes(job.job), report_progress)
+        result = work(bytes(job.job), running)
         return framed(JobDone(job.number, msgspec.Raw(msgspec.msgpack.encode(result))))
     except EngineFailed as error:
         return framed(JobFailed(job.number, type(error).__name__, str(error)))
@@ -141,10 +165,6 @@ def _run(work: Work, job: StartJob, report_progress: ReportProgress) -> bytes:
         # An OSError's text names the path; its strerror does not ("No space left on device").
         reason = error.strerror if isinstance(error, OSError) else None
         return framed(JobFailed(job.number, EngineFailed.__name__, reason or type(error).__name__))
-
-
-def _report_progress(replies: BinaryIO, number: int, fraction: float) -> None:
-    _send(replies, JobProgress(number, min(max(fraction, 0.0), 1.0)))
 
 
 def _take_stdout() -> BinaryIO:

@@ -135,12 +135,15 @@ class Pool(Generic[R]):
         long: bool = False,
         progress: Callable[[float], None] | None = None,
         disconnected: Callable[[], Awaitable[None]] | None = None,
+        take_part: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> R:
         """The job's result, at most `deadline_s` seconds from now, waiting included.
 
         Waiting jobs are started round robin over `queue_key`. `progress` is called with the fraction that is
         done, 0 to 1, if the work reports it; an exception of it ends the job. `disconnected` returns when the
         client has disconnected: the job is dropped if it still waits, and continues if it was started.
+        `take_part` gets the parts of the output that the work sends before its result, in order; the process
+        waits while it is awaited. A job that sends parts to a caller without it ends its process.
         Raises EngineBusy, EngineUnavailable, EngineTimedOut, EngineCrashed, CallerDisconnected, or the
         EngineFailed that the work raised.
         """
@@ -157,6 +160,7 @@ class Pool(Generic[R]):
             queue_key=queue_key,
             progress=progress,
             long=long,
+            take_part=take_part,
         )
         timer = entry.loop.call_at(entry.ends_at, self._expire, entry)
         # An idle child starts the job at once: no need to watch for a disconnect.

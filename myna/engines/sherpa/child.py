@@ -8,17 +8,15 @@ speaks contains the text.
 
 import functools
 import os
-import time
 import wave
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from myna.audio.loudness import Leveller
-from myna.audio.mp3 import Mp3File
+from myna.audio.loudness import levelled
+from myna.engines.child_sound import Sink, make_sound
 from myna.engines.interface import (
     EngineFailed,
     EngineUnavailable,
@@ -27,13 +25,12 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     UtteranceRefused,
 )
-from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
+from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.sherpa import piper
 from myna.engines.sherpa.job import Describe, JobAnswer, ModelInfo, SherpaModel, SpeakJob
 from myna.engines.sherpa.text import is_chinese, pieces, readable
 from myna.engines.sherpa.words import Words
 from myna.engines.sound import Samples, Tempo, is_audible, pcm_of, silence
-from myna.engines.sound_limit import bounded
 from myna.engines.text import reading
 
 _PAUSE_S: Final = 0.25  # between sentences, at speed 1
@@ -41,6 +38,7 @@ _STEPS: Final = {"zipvoice": 4}  # the step count of the distilled model
 _FIXED_SPEED: Final = ("pocket",)  # families whose speed can't be set
 _REFERENCES_MAX: Final = 16
 _SAMPLE_BYTES: Final = 2
+_SILENT_SENTENCE: Final = "This voice has no sound for a sentence of the text."
 
 
 class LoadedModel:
@@ -72,26 +70,13 @@ class LoadedModel:
             raise EngineUnavailable("The model's files are not valid; the engine's stderr says why.")
         return self._sherpa.OfflineTts(config)
 
-    def speak(self, job: SpeakJob, report_progress: ReportProgress) -> SpeechResult:
-        """Writes the job's audio to its target. Raises EngineFailed or OSError, and then leaves no file."""
-        began_s = time.monotonic()
-        settings = self._settings(job)
-        texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
-        part, target = Path(os.fsdecode(job.part)), Path(os.fsdecode(job.target))
-        leveller = Leveller(self.info.rate_hz)
-        with Mp3File(part, target, self.info.rate_hz) as file:
+    def speak(self, job: SpeakJob, running: RunningJob) -> SpeechResult:
+        """Makes the job's sound. Raises EngineFailed or OSError."""
 
-            def keep(pcm: bytes) -> None:
-                file.write(leveller.feed(pcm))
+        def into(sink: Sink) -> None:
+            self._speak_into(sink, job, running)
 
-            write = bounded(keep, self.info.rate_hz, job.sound_max_s)
-            self._speak_into(write, texts, settings, job, report_progress)
-            file.write(leveller.flush())
-            finished = file.finish()
-        took_s = time.monotonic() - began_s
-        return SpeechResult(
-            seconds=finished.seconds, size_bytes=finished.size_bytes, sha256=finished.sha256, took_s=took_s
-        )
+        return make_sound(job.file, self.info.rate_hz, job.sound_max_s, running.part, into)
 
     def _settings(self, job: SpeakJob) -> Any:
         settings = self._sherpa.GenerationConfig()
@@ -113,47 +98,46 @@ class LoadedModel:
             raise UnsupportedUtterance("The model does not have this speaker.")
         return job.speaker
 
-    def _speak_into(
-        self,
-        write: Callable[[bytes], None],
-        texts: list[str],
-        settings: Any,
-        job: SpeakJob,
-        report_progress: ReportProgress,
-    ) -> None:
-        """Raises NothingSpoken if all of the sound is silent, UtteranceRefused if a piece has no sound."""
+    def _speak_into(self, sink: Sink, job: SpeakJob, running: RunningJob) -> None:
+        """Raises NothingSpoken if all of the sound is silent, before the sink was called; UtteranceRefused if
+        a piece has no sound, before it was called if the lexicon tells."""
+        settings = self._settings(job)
+        texts = pieces(job.text, job.language) if job.phonemes is None else job.phonemes
+        spoken = [self._words.any_in(text) for text in texts]
+        if any(spoken) and not all(spoken):
+            raise UtteranceRefused(_SILENT_SENTENCE)
         tempo = Tempo(self.info.rate_hz, job.speed) if self._model.family in _FIXED_SPEED else None
-        paced = write if tempo is None else lambda pcm: write(tempo.feed(pcm))
-        total, done, silent, audible = sum(map(len, texts)), 0, 0, False
-        for text in texts:
-            if done > 0:
-                paced(silence(_PAUSE_S / settings.speed, self.info.rate_hz))
-            pcm = self._generate(text, settings, phonemes=job.phonemes is not None)
-            silent += not pcm
-            audible = audible or is_audible(pcm)
-            paced(pcm)
+        pause = silence(_PAUSE_S / settings.speed, self.info.rate_hz)
+        total, done, missing, audible, unsent = sum(map(len, texts)), 0, False, False, b""
+        for text in texts if any(spoken) else ():
+            samples = self._generate(text, settings, phonemes=job.phonemes is not None)
+            missing = missing or not len(samples)
+            audible = audible or is_audible(pcm_of(samples))
+            if missing and audible:
+                raise UtteranceRefused(_SILENT_SENTENCE)
+            pcm = pcm_of(levelled(samples, self.info.rate_hz))
+            unsent += pcm if done == 0 else pause + pcm
+            if audible:
+                sink(unsent if tempo is None else tempo.feed(unsent))
+                unsent = b""
             done += len(text)
-            report_progress(done / total)
+            running.progress(done / total)
         if not audible:
             raise NothingSpoken("This voice has no sound for the text.")
-        if silent:
-            raise UtteranceRefused("This voice has no sound for a sentence of the text.")
         if tempo is not None:
-            write(tempo.flush())
+            sink(tempo.flush())
 
-    def _generate(self, text: str, settings: Any, *, phonemes: bool) -> bytes:
-        """The PCM of one piece, empty if the model has no sound for it."""
-        if not self._words.any_in(text):
-            return b""
+    def _generate(self, text: str, settings: Any, *, phonemes: bool) -> Samples:
+        """The sound of one piece, empty if the model has none for it."""
         settings.phoneme_codepoints = [[ord(char) for char in text]] if phonemes else []
-        blocks: list[bytes] = []
+        blocks: list[Samples] = []
 
         def receive(samples: Samples, _fraction: float) -> int:
-            blocks.append(pcm_of(samples))
+            blocks.append(samples.copy())
             return 1  # continue
 
         self._tts.generate("" if phonemes else text, settings, receive)
-        return b"".join(blocks)
+        return np.concatenate([*blocks, np.empty(0, np.float32)])
 
 
 def _library() -> Any:
@@ -193,10 +177,8 @@ def warm(setup: bytes) -> Work:
     decoder: msgspec.msgpack.Decoder[Describe | SpeakJob] = msgspec.msgpack.Decoder(Describe | SpeakJob)
     silence_libraries()
 
-    def work(packed: bytes, report_progress: ReportProgress) -> JobAnswer:
+    def work(packed: bytes, running: RunningJob) -> JobAnswer:
         job = decoder.decode(packed)
-        return JobAnswer(
-            loaded.info, loaded.speak(job, report_progress) if isinstance(job, SpeakJob) else None
-        )
+        return JobAnswer(loaded.info, loaded.speak(job, running) if isinstance(job, SpeakJob) else None)
 
     return work

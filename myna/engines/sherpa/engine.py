@@ -6,10 +6,13 @@ Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take
 
 import asyncio
 import re
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec import structs
 
 from myna.engines.interface import (
     NO_CLIENT,
@@ -19,10 +22,12 @@ from myna.engines.interface import (
     EngineFailed,
     EngineUnavailable,
     EngineVoice,
+    SoundParts,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
 )
+from myna.engines.job_output import OutputFile, TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.child_main import path_bytes
@@ -129,54 +134,67 @@ class Sherpa:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """Writes the model's sample rate. For files after a failure see `DurableFiles.write`."""
-        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
-            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
-        reference = utterance.reference
-        speaker, language = self._speaker_of(utterance)
-        text = utterance.encodable
-        ends_at = asyncio.get_running_loop().time() + deadline_s
-        phonemes = (
-            await self._phonemes(text, language, deadline_s, client.queue_key)
-            if self._model.phonemes
-            else None
-        )
-        left_s = ends_at - asyncio.get_running_loop().time()
+        """Writes the model's sample rate, or STREAM_RATE_HZ for a client that hears. For files after a
+        failure see `DurableFiles.write`."""
+        job = self._job(utterance)
+        if client.hear is None:
 
-        async def run(part: Path) -> SpeechResult:
-            job = SpeakJob(
-                text=text,
-                phonemes=phonemes,
-                language=language,
-                speaker=speaker,
-                speed=utterance.speed,
-                sound_max_s=utterance.sound_max_s,
-                reference=ReferenceWav(path_bytes(reference.wav), reference.transcript)
-                if reference
-                else None,
-                part=path_bytes(part),
-                target=path_bytes(path),
-            )
-            answer = await self._pool.run(
-                job,
-                left_s,
-                queue_key=client.queue_key,
-                long=is_long(client.sound_s),
-                progress=client.progress,
-                disconnected=client.disconnected,
-            )
-            if answer.speech is None:
-                raise EngineFailed("The engine's process did not speak.")
-            return answer.speech
+            def write(part: Path) -> Awaitable[SpeechResult]:
+                in_file = structs.replace(job, file=OutputFile.at(part, path))
+                return self._run(in_file, deadline_s, client)
 
-        result = await self._files.write(path, left_s, run)
-        if client.sound_s:
+            result = await self._files.write(path, deadline_s, write)
+        else:
+            sound = partial(self.sound, utterance, client=client)
+            result = await self._files.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+        if client.sound_s and result.took_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result
+
+    def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
+        """See `StreamingEngine.sound`. The parts of a sentence come when it is spoken."""
+        return sound_of(partial(self._run, self._job(utterance), deadline_s, client))
 
     async def close(self) -> None:
         await self._pool.close()
         await self._phonemizer.close()
+
+    def _job(self, utterance: Utterance) -> SpeakJob:
+        """The job, without its phonemes and its file. Raises UnsupportedUtterance."""
+        if not SPEED_MIN <= utterance.speed <= SPEED_MAX:
+            raise UnsupportedUtterance(f"The speed must be from {SPEED_MIN} to {SPEED_MAX}.")
+        speaker, language = self._speaker_of(utterance)
+        reference = utterance.reference
+        return SpeakJob(
+            text=utterance.encodable,
+            phonemes=None,
+            language=language,
+            speaker=speaker,
+            speed=utterance.speed,
+            sound_max_s=utterance.sound_max_s,
+            reference=ReferenceWav(path_bytes(reference.wav), reference.transcript) if reference else None,
+            file=None,
+        )
+
+    async def _run(
+        self, job: SpeakJob, deadline_s: float, client: Client, take_part: TakePart | None = None
+    ) -> SpeechResult:
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+        if self._model.phonemes:
+            phonemes = await self._phonemes(job.text, job.language, deadline_s, client.queue_key)
+            job = structs.replace(job, phonemes=phonemes)
+        answer = await self._pool.run(
+            job,
+            ends_at - asyncio.get_running_loop().time(),
+            queue_key=client.queue_key,
+            long=is_long(client.sound_s),
+            progress=client.progress,
+            disconnected=client.disconnected,
+            take_part=take_part,
+        )
+        if answer.speech is None:
+            raise EngineFailed("The engine's process did not speak.")
+        return answer.speech
 
     def _speaker_of(self, utterance: Utterance) -> tuple[int, str]:
         """The speaker number and the language of the text."""

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from myna.engines.interface import EngineVoice, SpeechResult
+from myna.engines.job_output import OutputFile
 
 Family = Literal["vits", "matcha", "kokoro", "zipvoice", "pocket"]
 CLONERS = ("zipvoice", "pocket")
@@ -54,11 +55,11 @@ class ReferenceWav(msgspec.Struct, frozen=True):
 
 
 class SpeakJob(msgspec.Struct, frozen=True, tag="speak"):
-    """Speak `text` to the file `target`, written as `part` in the same folder.
+    """Speak `text` to `file`, or to the parent: see `child_sound.py`.
 
-    Both paths are absolute, encoded by `os.fsencode`. `phonemes` are the text's pieces for a model that takes
-    phonemes, else None. `language` is a BCP-47 code. `speaker` is ignored with a `reference`. `speed` is 0.25
-    to 4. More than `sound_max_s` seconds of sound is an error.
+    `phonemes` are the text's pieces for a model that takes phonemes, else None. `language` is a BCP-47 code.
+    `speaker` is ignored with a `reference`. `speed` is 0.25 to 4. More than `sound_max_s` seconds of sound is
+    an error.
     """
 
     text: str
@@ -68,8 +69,7 @@ class SpeakJob(msgspec.Struct, frozen=True, tag="speak"):
     speed: float
     sound_max_s: float
     reference: ReferenceWav | None
-    part: bytes
-    target: bytes
+    file: OutputFile | None
 
 
 class ModelInfo(msgspec.Struct, frozen=True):

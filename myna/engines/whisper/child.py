@@ -15,7 +15,7 @@ import soxr
 
 from myna.engines.inspector.recording import UnreadableRecording, opened
 from myna.engines.interface import EngineUnavailable, SampleRefused
-from myna.engines.pool.child_main import ReportProgress, Work, silence_libraries
+from myna.engines.pool.child_main import RunningJob, Work, silence_libraries
 from myna.engines.whisper.job import (
     SOUND_MAX_S,
     Segment,
@@ -53,7 +53,7 @@ class LoadedModel:
                 f"Whisper can't be loaded ({type(error).__name__}); get it again: myna models get whisper."
             ) from error
 
-    def transcribe(self, job: TranscriptionJob, report_progress: ReportProgress) -> Transcript:
+    def transcribe(self, job: TranscriptionJob, running: RunningJob) -> Transcript:
         """The transcript. Raises SampleRefused for a recording that can't be read, and for a language that
         the model does not know."""
         if job.language is not None and job.language not in self._model.supported_languages:
@@ -76,7 +76,7 @@ class LoadedModel:
             words += [
                 Word(word.word.strip(), _rounded(word.start), _rounded(word.end)) for word in one.words or ()
             ]
-            report_progress(float(one.end) / seconds)
+            running.progress(float(one.end) / seconds)
         return Transcript(str(about.language), round(seconds, 3), segments, words)
 
 
@@ -127,4 +127,4 @@ def warm(setup: bytes) -> Work:
     loaded = LoadedModel(msgspec.msgpack.decode(setup, type=WhisperModel))
     silence_libraries()
     decoder = msgspec.msgpack.Decoder(TranscriptionJob)
-    return lambda packed, report_progress: loaded.transcribe(decoder.decode(packed), report_progress)
+    return lambda packed, running: loaded.transcribe(decoder.decode(packed), running)

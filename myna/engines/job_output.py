@@ -1,0 +1,52 @@
+"""The output of a job that speaks, which its child makes with `child_sound.py`: a file, or parts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from myna.engines.interface import SoundPart, SoundParts, SpeechResult
+from myna.engines.pool.child_main import path_bytes
+
+TakePart = Callable[[bytes], Awaitable[None]]
+
+_PARTS_MAX: Final = 10
+"""The parts that wait for the caller; then the child waits."""
+
+
+class OutputFile(msgspec.Struct, frozen=True):
+    """The file `target`, written as `part` in the same folder: absolute paths, encoded by `os.fsencode`."""
+
+    part: bytes
+    target: bytes
+
+    @classmethod
+    def at(cls, part: Path, target: Path) -> Self:
+        return cls(path_bytes(part), path_bytes(target))
+
+
+async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundParts:
+    """The parts that a job sends, as they arrive. `run` runs the job: see `Pool.run`.
+
+    The time that the process worked is known at the end: an empty part has it. Raises errors of `run`, after
+    the parts before the error. Closing the generator cancels the job.
+    """
+    arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = asyncio.Semaphore(_PARTS_MAX)
+
+    async def take(part: bytes) -> None:
+        await room.acquire()
+        arrived.put_nowait(part)
+
+    job = asyncio.ensure_future(run(take))
+    job.add_done_callback(lambda _: arrived.put_nowait(None))
+    try:
+        while (part := await arrived.get()) is not None:
+            room.release()
+            yield SoundPart(part, 0.0)
+        yield SoundPart(b"", (await job).took_s)
+    finally:
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)

@@ -1,0 +1,282 @@
+"""The sound of a job part by part: in order, before the job ends, with a limit of what waits; the real
+engines too."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from demo import tiny_voices
+from myna.audio.loudness import TARGET_LUFS, integrated
+from myna.engines.espeak.engine import VOICES, Espeak
+from myna.engines.interface import (
+    STREAM_RATE_HZ,
+    Client,
+    EngineCrashed,
+    EngineFailed,
+    EngineTimedOut,
+    NothingSpoken,
+    SoundParts,
+    SoundTooLong,
+    SpeechResult,
+    StreamingEngine,
+    Utterance,
+    UtteranceRefused,
+)
+from myna.engines.job_output import TakePart, sound_of
+from myna.engines.pool.pool import Pool
+from myna.engines.sherpa.engine import Sherpa
+from myna.engines.sherpa.models import inspect
+from myna.engines.sound import Samples
+from tests.engines.conftest import until
+from tests.engines.process_child import Command, Word
+from tests.rig.processes import runs, state
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 60
+PLAIN = VOICES[0].voice_id
+ENGLISH = "en-us-female-1"
+WALK = "今天天气很好，我们一起去公园散步吧。"
+TONES = "你好，世界。你好！"
+LAME_DB = 0.445
+"""LAME makes every sound so much softer: a factor of 0.95."""
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool[Word]]:
+    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=DEADLINE_S)
+    await pool.start()
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def own_espeak() -> AsyncIterator[Espeak]:
+    """Its process may be stopped and killed."""
+    engine = Espeak(processes=1, queue_max=5, job_deadline_s=DEADLINE_S)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture(scope="module")
+async def sherpa(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sherpa]:
+    folder = tiny_voices.vits(tmp_path_factory.mktemp("model") / "vits")
+    engine = Sherpa(inspect(folder), queue_max=5, job_deadline_s=DEADLINE_S)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def job(pool: Pool[Word], what: str, word: str) -> SoundParts:
+    async def run(take_part: TakePart) -> SpeechResult:
+        await pool.run(Command(what, word), DEADLINE_S, take_part=take_part)
+        return SpeechResult(0, 0, b"", took_s=0.5)
+
+    return sound_of(run)
+
+
+async def test_the_parts_of_a_job_come_in_order_and_its_time_at_the_end(pool: Pool[Word]) -> None:
+    found = [part async for part in job(pool, "parts", "abc")]
+    assert [part.pcm for part in found] == [b"a", b"b", b"c", b""]
+    assert [part.took_s for part in found] == [0, 0, 0, 0.5]
+
+
+async def test_the_parts_before_a_crash_come_before_its_error(pool: Pool[Word]) -> None:
+    found = b""
+    with pytest.raises(EngineCrashed):
+        async for part in job(pool, "parts", "abc!"):
+            found += part.pcm
+    assert found == b"abc"
+
+
+async def test_a_part_comes_while_the_job_runs_and_closing_ends_its_process(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    async with aclosing(job(pool, "parts", "a?")) as parts:
+        assert (await anext(parts)).pcm == b"a"
+        assert runs(pid)
+    assert not runs(pid)
+    assert await pool.run(Command("echo", "again"), DEADLINE_S) == Word("again")
+
+
+async def test_a_cancelled_reader_ends_the_process(pool: Pool[Word]) -> None:
+    [pid] = pool.pids()
+    parts = job(pool, "parts", "a?")
+    await anext(parts)
+    reading = asyncio.ensure_future(anext(parts))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert not runs(pid)
+
+
+async def test_the_process_waits_for_a_slow_reader(pool: Pool[Word], tmp_path: Path) -> None:
+    """A thousand parts of 100 kB: ten wait, and the pipe and the stream's buffer take some more."""
+    sent = tmp_path / "sent"
+
+    async with aclosing(job(pool, "flood", str(sent))) as parts:
+        await anext(parts)
+        await until(sent.exists)
+        before = -1
+        while before != (now := int(sent.read_text() or 0)):
+            before = now
+            await asyncio.sleep(0.3)
+        assert 9 <= before < 20
+        count = 1
+        async for part in parts:
+            count += bool(part.pcm)
+        assert count == 1000
+
+
+async def test_a_job_whose_parts_are_not_taken_ends_its_process(pool: Pool[Word]) -> None:
+    with pytest.raises(EngineCrashed):
+        await pool.run(Command("parts", "a"), DEADLINE_S)
+    assert await pool.run(Command("echo", "again"), DEADLINE_S) == Word("again")
+
+
+async def heard(engine: StreamingEngine, utterance: Utterance) -> bytes:
+    return b"".join([part.pcm async for part in engine.sound(utterance, DEADLINE_S)])
+
+
+def samples_of(pcm: bytes) -> Samples:
+    return np.frombuffer(pcm, "<i2").astype(np.float32) * np.float32(1 / 32768)
+
+
+def tones(sherpa: Sherpa, text: str = TONES, speed: float = 1.0) -> Utterance:
+    return Utterance(text, sherpa.voices[0].voice_id, speed)
+
+
+@pytest.mark.parametrize(
+    ("voice_id", "text", "speed"),
+    [
+        (PLAIN, "好", 1.0),
+        (PLAIN, WALK * 6, 1.0),
+        (PLAIN, WALK, 0.25),
+        (PLAIN, WALK * 6, 4.0),
+        (ENGLISH, "OK, 你好.", 1.0),
+    ],
+)
+async def test_the_parts_of_espeak_are_the_sound_of_its_file(
+    espeak: Espeak, tmp_path: Path, voice_id: str, text: str, speed: float
+) -> None:
+    utterance = Utterance(text, voice_id, speed)
+    whole = await espeak.speak(utterance, tmp_path / "whole.mp3", DEADLINE_S)
+    sound = samples_of(await heard(espeak, utterance))
+    assert len(sound) / STREAM_RATE_HZ == pytest.approx(whole.seconds, rel=0.02, abs=0.01)
+    samples, rate_hz = soundfile.read(tmp_path / "whole.mp3", dtype="float32")
+    assert integrated(sound, STREAM_RATE_HZ) - integrated(samples, rate_hz) == pytest.approx(LAME_DB, abs=0.2)
+    assert integrated(sound, STREAM_RATE_HZ) == pytest.approx(TARGET_LUFS, abs=1.5)
+
+
+async def test_the_sound_of_espeak_comes_while_the_rest_is_not_spoken(own_espeak: Espeak) -> None:
+    [pid] = own_espeak.pids()
+    found = b""
+    with pytest.raises(EngineCrashed):
+        async for part in own_espeak.sound(Utterance(WALK * 100, PLAIN, 1.0), DEADLINE_S):
+            if not found:
+                assert runs(pid)
+                os.kill(pid, signal.SIGSTOP)
+                await until(lambda: state(pid) == "T")
+                os.kill(pid, signal.SIGKILL)
+            found += part.pcm
+    assert 0.9 < len(found) / 2 / STREAM_RATE_HZ < 250
+
+
+async def test_a_listener_stores_what_it_hears(espeak: Espeak, tmp_path: Path) -> None:
+    passed = []
+
+    async def hear(parts: SoundParts) -> SoundParts:
+        async with aclosing(parts):
+            async for part in parts:
+                passed.append(part.pcm)
+                yield part
+
+    path = tmp_path / "said.mp3"
+    said = await espeak.speak(Utterance(WALK * 6, PLAIN, 1.0), path, DEADLINE_S, Client(hear=hear))
+    assert said.took_s > 0
+    assert said.seconds == len(b"".join(passed)) / 2 / STREAM_RATE_HZ
+    samples, rate_hz = soundfile.read(path)
+    assert (rate_hz, len(samples)) == (STREAM_RATE_HZ, round(said.seconds * STREAM_RATE_HZ))
+
+
+@pytest.mark.parametrize("text", ["", "。！？", "- " * 500])
+async def test_a_text_without_sound_sends_no_part(espeak: Espeak, text: str) -> None:
+    async with aclosing(espeak.sound(Utterance(text, PLAIN, 1.0), DEADLINE_S)) as parts:
+        with pytest.raises(NothingSpoken):
+            await anext(parts)
+
+
+async def test_a_sound_over_its_limit_breaks_off(espeak: Espeak) -> None:
+    found = b""
+    with pytest.raises(SoundTooLong):
+        async for part in espeak.sound(Utterance(WALK * 10, PLAIN, 1.0, sound_max_s=20.0), DEADLINE_S):
+            found += part.pcm
+    assert 9 < len(found) / 2 / STREAM_RATE_HZ <= 20
+
+
+async def test_a_listener_may_keep_the_sound_before_the_deadline(own_espeak: Espeak, tmp_path: Path) -> None:
+    """The process is stopped after its first part."""
+    [pid] = own_espeak.pids()
+
+    async def hear(parts: SoundParts) -> SoundParts:
+        async with aclosing(parts):
+            try:
+                async for part in parts:
+                    os.kill(pid, signal.SIGSTOP)
+                    yield part
+            except EngineTimedOut:
+                return
+
+    path = tmp_path / "said.mp3"
+    said = await own_espeak.speak(Utterance(WALK * 100, PLAIN, 1.0), path, 3.0, Client(hear=hear))
+    assert 0.9 < said.seconds < 250
+    assert said.size_bytes == path.stat().st_size
+    await until(lambda: not runs(pid))
+
+
+async def test_the_first_sentence_of_sherpa_comes_before_the_second_is_spoken(sherpa: Sherpa) -> None:
+    done: list[float] = []
+    sentence = len(await heard(sherpa, tones(sherpa, "你好，世界。")))
+    text = "你好，世界。" * 20
+    async with aclosing(sherpa.sound(tones(sherpa, text), DEADLINE_S, Client(progress=done.append))) as parts:
+        first = await anext(parts)
+        assert not done or done[-1] < 0.9
+        rest = [part.pcm async for part in parts]
+    assert len(first.pcm) > 0.8 * min(sentence, 2 * STREAM_RATE_HZ)
+    assert done[-1] == 1.0 and len(b"".join(rest)) > 10 * sentence
+
+
+@pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
+async def test_the_parts_of_sherpa_are_the_sound_of_its_file(
+    sherpa: Sherpa, tmp_path: Path, speed: float
+) -> None:
+    utterance = tones(sherpa, TONES * 3, speed)
+    whole = await sherpa.speak(utterance, tmp_path / "whole.mp3", DEADLINE_S)
+    sound = samples_of(await heard(sherpa, utterance))
+    assert len(sound) / STREAM_RATE_HZ == pytest.approx(whole.seconds, rel=0.01)
+    samples, rate_hz = soundfile.read(tmp_path / "whole.mp3", dtype="float32")
+    assert integrated(sound, STREAM_RATE_HZ) - integrated(samples, rate_hz) == pytest.approx(LAME_DB, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", NothingSpoken),
+        ("Nobody taught it English.", NothingSpoken),
+        ("你好。" * 5 + "In German.", UtteranceRefused),
+    ],
+)
+async def test_a_text_that_sherpa_cannot_speak_sends_no_part(
+    sherpa: Sherpa, text: str, error: type[EngineFailed]
+) -> None:
+    async with aclosing(sherpa.sound(tones(sherpa, text), DEADLINE_S)) as parts:
+        with pytest.raises(error):
+            await anext(parts)
