@@ -69,10 +69,12 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 class SoundPart(msgspec.Struct, frozen=True):
-    """A part of the sound of a text: mono PCM of 16 bits, and the time that a process worked on it."""
+    """A part of the sound of a text: mono PCM of 16 bits, or bytes of a server's mp3; and the time that a
+    process worked on it."""
 
     pcm: bytes
     took_s: float
+    mp3: bytes = b""
 
 
 SoundParts = AsyncGenerator[SoundPart, None]
@@ -83,8 +85,8 @@ class Client(msgspec.Struct, frozen=True):
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
-    fraction that is done, 0 to 1: see `Pool.run`. The sound of a StreamingEngine passes through `hear` on its
-    way to the file, which then has STREAM_RATE_HZ.
+    fraction that is done, 0 to 1: see `Pool.run`. The sound passes through `hear` on its way to the file. If
+    the parts are PCM, the file has STREAM_RATE_HZ then.
     """
 
     queue_key: Hashable = None

@@ -32,6 +32,12 @@ from myna.files.fsync import make_durable, remove
 _STORE_S: Final = 1.0
 
 
+def store_s(left_s: float) -> float:
+    """The part of the time left for a text that is for the file: the sound of a listener ends so much
+    earlier, and what has been heard of it can be kept."""
+    return min(_STORE_S, left_s / 10)
+
+
 class DurableFiles:
     """The output files of a pool's jobs; up to `at_once` are synced at a time.
 
@@ -51,14 +57,14 @@ class DurableFiles:
         hear: Callable[[SoundParts], SoundParts],
         sound_max_s: float,
     ) -> SpeechResult:
-        """Writes a sound as `hear` returns its parts, at STREAM_RATE_HZ. `sound` makes it, in so many
-        seconds: it ends early enough for a listener to have stored what it has heard. See `write`."""
+        """Writes a sound as `hear` returns its parts, at STREAM_RATE_HZ; `sound` makes it, in so many
+        seconds. See `write`."""
         ends_at = asyncio.get_running_loop().time() + deadline_s
 
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, STREAM_RATE_HZ)
-            async with aclosing(hear(sound(left_s - min(_STORE_S, left_s / 10)))) as parts:
+            async with aclosing(hear(sound(left_s - store_s(left_s)))) as parts:
                 return await self.write_sound(parts, file, sound_max_s, ends_at)
 
         return await self.write(path, deadline_s, write)

@@ -115,6 +115,10 @@ class Delivery:
                         self.begun = True
                         await self._sound.write(part.pcm)
                         self._begin_sending()
+                    elif part.mp3 and self._style.format is SoundFormat.MP3:
+                        self.begun = True
+                        await self._sound.write_encoded(part.mp3)
+                        self._begin_sending()
                     yield part
             except EngineFailed as failure:
                 if not self._keep_broken or not self.begun or isinstance(failure, CallerDisconnected):

@@ -21,8 +21,8 @@ TAIL_BYTES: Final = 1024
 
 
 class SoundStream:
-    """Takes samples with `write`, or one finished file with `adopt`, and then `finish`; `parts` reads the
-    encoded bytes as they are made. Close it: that removes the file."""
+    """Takes samples with `write`, encoded sound with `write_encoded`, or one finished file with `adopt`, and
+    then `finish`; `parts` reads the encoded bytes as they are made. Close it: that removes the file."""
 
     def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
         self._spool = spool
@@ -41,7 +41,12 @@ class SoundStream:
 
     async def write(self, pcm: bytes) -> None:
         """Encodes samples and appends them. Raises OSError."""
-        self._size_bytes += await self._disk.run(partial(self._append, pcm))
+        self._size_bytes += await self._disk.run(partial(self._encode, pcm))
+        self._changed.set()
+
+    async def write_encoded(self, data: bytes) -> None:
+        """Appends sound in the format of this stream. Raises OSError."""
+        self._size_bytes += await self._disk.run(partial(self._append, data))
         self._changed.set()
 
     async def adopt(self, path: Path, *, temporary: bool) -> None:
@@ -69,18 +74,21 @@ class SoundStream:
                 return
             await self._changed.wait()
 
-    def _append(self, pcm: bytes) -> int:
+    def _encode(self, pcm: bytes) -> int:
+        if self._encoder is None:
+            self._encoder = encoder_of(self._kind)
+        return self._append(self._encoder.encode(pcm))
+
+    def _append_rest(self) -> int:
+        return self._append(self._open_encoder.finish())
+
+    def _append(self, data: bytes) -> int:
         with self._file_lock:
-            if self._encoder is None:
-                self._encoder = encoder_of(self._kind)
+            if self._file is None:
                 path = self._spool.new()
                 self._file = path.open("x+b")
                 path.unlink()
-            return self._write(self._encoder.encode(pcm))
-
-    def _append_rest(self) -> int:
-        with self._file_lock:
-            return self._write(self._open_encoder.finish())
+            return self._write(data)
 
     def _write(self, data: bytes) -> int:
         self._open_file.seek(0, 2)

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import SpeechResult, Utterance
+from myna.engines.interface import Client, SoundParts, SpeechResult, Utterance
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import DiskExecutor, wait_shielded
 from myna.http_client import HttpClient
@@ -63,9 +64,21 @@ async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
     await outbound.close()
 
 
-async def speak(engine: OpenAISpeech, folder: Path, text: str | None = None) -> SpeechResult:
+async def speak(
+    engine: OpenAISpeech, folder: Path, text: str | None = None, heard: list[bytes] | None = None
+) -> SpeechResult:
+    """Speaks to `folder / "a.mp3"`, for a listener if there is a list for what it hears."""
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
-    return await engine.speak(utterance, folder / "a.mp3", 60)
+
+    async def hear(parts: SoundParts) -> SoundParts:
+        async with aclosing(parts):
+            async for part in parts:
+                assert heard is not None
+                heard.append(part.mp3)
+                yield part
+
+    client = Client() if heard is None else Client(hear=hear)
+    return await engine.speak(utterance, folder / "a.mp3", 60, client)
 
 
 def names(folder: Path) -> list[str]:

@@ -74,6 +74,16 @@ async def test_a_long_text_is_spoken_in_pieces_and_joined(
     assert spoken.sha256 == hashlib.sha256(mp3(1.0) * 3).digest()
 
 
+async def test_a_listener_hears_what_is_stored(
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    heard: list[bytes] = []
+    spoken = await speak(engine, tmp_path, "山高水长。" * 2000, heard)
+    assert len(upstream.orders()) == 3 and len(heard) >= 3
+    assert b"".join(heard) == (tmp_path / "a.mp3").read_bytes() == mp3(1.0) * 3
+    assert spoken.size_bytes == len(mp3(1.0) * 3)
+
+
 async def test_the_size_limit_is_for_all_pieces_together(
     engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
@@ -129,18 +139,26 @@ BAD: list[tuple[str, bytes, str]] = [
 ]
 
 
+@pytest.mark.parametrize("hears", [False, True])
 @pytest.mark.parametrize(("data", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 async def test_a_response_that_is_not_mp3_fails_and_leaves_no_file(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, data: bytes, message: str
+    engine: OpenAISpeech,
+    upstream: SpeechUpstream,
+    tmp_path: Path,
+    data: bytes,
+    message: str,
+    hears: bool,
 ) -> None:
+    heard: list[bytes] = []
+
     async def once(peer: PeerConnection) -> None:
         await peer.send(data)
 
     upstream.speech = once
     with pytest.raises(EngineFailed, match=message) as failed:
-        await speak(engine, tmp_path)
+        await speak(engine, tmp_path, heard=heard if hears else None)
 
-    assert names(tmp_path) == []
+    assert names(tmp_path) == heard == []
     for secret in (KEY, "no such voice", upstream.base, HELLO.text):
         assert secret not in str(failed.value)
 
@@ -149,14 +167,16 @@ FACTS_ALONE = (b"\xff\xfb\x90\xc4" + bytes(17) + b"Info").ljust(417, b"\0")
 """An mp3 of one frame, which has metadata and no sound."""
 
 
+@pytest.mark.parametrize("hears", [False, True])
 @pytest.mark.parametrize("audio", [b"", FACTS_ALONE], ids=["empty", "no sound"])
 async def test_audio_without_sound_raises_nothing_spoken(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, audio: bytes
+    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, audio: bytes, hears: bool
 ) -> None:
+    heard: list[bytes] = []
     upstream.speech = answer(audio, "200 OK", AUDIO_MPEG)
     with pytest.raises(NothingSpoken):
-        await speak(engine, tmp_path)
-    assert names(tmp_path) == []
+        await speak(engine, tmp_path, heard=heard if hears else None)
+    assert names(tmp_path) == heard == []
 
 
 async def test_the_body_of_a_failure_is_logged_short_and_without_the_key(

@@ -218,12 +218,16 @@ class Visitor:
 
 
 @contextlib.asynccontextmanager
-async def scripted_site(folder: Path, patched: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Visitor]:
-    """Starts the site. At its end its books are audited, and no temporary file is left."""
+async def scripted_site(
+    folder: Path, patched: pytest.MonkeyPatch, speech: str = "kokoro", **settings: Any
+) -> AsyncIterator[Visitor]:
+    """Starts the site, with the scripted voice or with the speech server at a URL. At its end its books are
+    audited, and no temporary file is left."""
     voice = ScriptedVoice()
-    patched.setattr(service, "speech_engines", lambda _: {KOKORO: voice})
+    engines = {KOKORO: voice} if speech == "kokoro" else {}
+    patched.setattr(service, "speech_engines", lambda _: engines)
     chosen = Settings(
-        data=str(folder / "data"), port=free_port(), speech="kokoro", chat_url="parrot:", **settings
+        data=str(folder / "data"), port=free_port(), speech=speech, chat_url="parrot:", **settings
     )
     chosen.data_folder.mkdir(exist_ok=True)
     running = server.Server(server.configure(app.create(chosen, {}, Site), chosen))

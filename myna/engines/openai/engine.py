@@ -4,7 +4,8 @@ import asyncio
 import logging
 import mmap
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -23,6 +24,8 @@ from myna.engines.interface import (
     EngineUnavailable,
     EngineVoice,
     NothingSpoken,
+    SoundPart,
+    SoundParts,
     SoundTooLong,
     SpeechResult,
     UnsupportedUtterance,
@@ -31,6 +34,7 @@ from myna.engines.interface import (
 )
 from myna.engines.openai.text import cut
 from myna.engines.openai.voices import CLASSIC, read_voices
+from myna.engines.output_file import store_s
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
@@ -40,6 +44,8 @@ from myna.urls import without_login
 VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576
 LOGGED_MAX_CHARS: Final = 500
+_HEAD_BYTES: Final = 1024
+"""From this size on an mp3 is searched for its first sound: a fifth of a second at 40 kbit/s."""
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -148,8 +154,9 @@ class OpenAISpeech:
     async def speak(
         self, utterance: Utterance, path: Path, deadline_s: float, client: Client = NO_CLIENT
     ) -> SpeechResult:
-        """A text over 4096 characters is spoken in several requests, whose mp3s are joined. A removal that
-        takes over a second continues in the background."""
+        """A text over 4096 characters is spoken in several requests, whose mp3s are joined. A client hears an
+        mp3 as it arrives, from its first sound on. A removal that takes over a second continues in the
+        background."""
         if utterance.reference is not None:
             raise UnsupportedUtterance("This engine clones no voice.")
         texts = cut(utterance.encodable)
@@ -160,7 +167,7 @@ class OpenAISpeech:
         try:
             file = AtomicFile(path)
             try:
-                return await self._download(file, texts, utterance, deadline_s)
+                return await self._download(file, texts, utterance, deadline_s, client)
             except BaseException:
                 await self._disk.clean_up(file.undo)
                 raise
@@ -169,22 +176,77 @@ class OpenAISpeech:
             raise EngineFailed(f"The audio can't be written: {reason}.") from error
 
     async def _download(
-        self, file: AtomicFile, texts: list[str], utterance: Utterance, deadline_s: float
+        self, file: AtomicFile, texts: list[str], utterance: Utterance, deadline_s: float, client: Client
     ) -> SpeechResult:
+        ends_at = asyncio.get_running_loop().time() + deadline_s
         timeout_message = disk_message = "The disk took too long to store the audio."
         try:
             async with asyncio.timeout(deadline_s):
                 await self._disk.run_metadata(file.begin)
                 timeout_message = "The speech server took too long."
-                for text in texts:
-                    await self._append(file, text, utterance, deadline_s)
+                if client.hear is None:
+                    await self._request(texts, utterance, file.write, deadline_s)
+                else:
+                    left_s = ends_at - asyncio.get_running_loop().time()
+                    mp3 = self._mp3(texts, utterance, left_s - store_s(left_s))
+                    async with aclosing(client.hear(mp3)) as parts:
+                        async for part in parts:
+                            file.write(part.mp3)
                 timeout_message = disk_message
                 return await self._disk.run(partial(_finish, file, utterance.sound_max_s))
         except TimeoutError as error:
             raise EngineTimedOut(timeout_message) from error
 
-    async def _append(self, file: AtomicFile, text: str, utterance: Utterance, deadline_s: float) -> None:
-        """Makes one request and appends its mp3 to the file."""
+    async def _mp3(self, texts: list[str], utterance: Utterance, deadline_s: float) -> SoundParts:
+        """The mp3 as it arrives. The first part has sound in it; there is none for an mp3 without."""
+        arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        request = asyncio.ensure_future(self._request(texts, utterance, arrived.put_nowait, deadline_s))
+        request.add_done_callback(lambda _: arrived.put_nowait(b""))
+        try:
+            unsent, check_at = bytearray(), _HEAD_BYTES
+            while data := await arrived.get():
+                unsent += data
+                if len(unsent) < check_at:
+                    continue
+                if check_at and not duration_s(bytes(unsent)):
+                    check_at = 2 * len(unsent)
+                    continue
+                check_at = 0  # there has been sound
+                yield SoundPart(b"", 0.0, mp3=bytes(unsent))
+                unsent.clear()
+            await request
+            if unsent:
+                _sound_s(bytes(unsent))
+                yield SoundPart(b"", 0.0, mp3=bytes(unsent))
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    async def _request(
+        self, texts: list[str], utterance: Utterance, sink: Callable[[bytes], None], deadline_s: float
+    ) -> None:
+        """Makes a request for each text. Their mp3s go to the sink."""
+        received = 0
+
+        def receive(data: bytes) -> None:
+            nonlocal received
+            received += len(data)
+            sink(data)
+
+        for text in texts:
+            before = received
+            await self._request_one(text, utterance, receive, self._answer_max_bytes - before, deadline_s)
+            if received == before:
+                raise NothingSpoken("The speech server's audio is empty.")
+
+    async def _request_one(
+        self,
+        text: str,
+        utterance: Utterance,
+        sink: Callable[[bytes], None],
+        max_bytes: int,
+        deadline_s: float,
+    ) -> None:
         request = _SpeechBody(
             model=self._model,
             input=text,
@@ -192,7 +254,6 @@ class OpenAISpeech:
             response_format="mp3",
             speed=utterance.speed,
         )
-        before = file.size_bytes
         try:
             answer = await self._http_client.request(
                 "POST",
@@ -200,16 +261,14 @@ class OpenAISpeech:
                 headers={**self._headers, "Content-Type": "application/json", "Accept": "audio/mpeg"},
                 body=msgspec.json.encode(request),
                 deadline_s=deadline_s,
-                answer_max_bytes=self._answer_max_bytes - before,
-                sink=file.write,
+                answer_max_bytes=max_bytes,
+                sink=sink,
                 accept=_is_mp3,
             )
         except RequestFailed as error:
             raise _failure(error) from error
         if not _is_mp3(answer.status, answer.headers):
             raise self._refusal(answer)
-        if file.size_bytes == before:
-            raise NothingSpoken("The speech server's audio is empty.")
 
     def _refusal(self, answer: ClientResponse) -> EngineFailed:
         """The error for a response without audio. Its body is logged and not shown to the client."""
@@ -250,19 +309,24 @@ def _failure(error: RequestFailed) -> EngineFailed:
 
 
 def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
-    """Measures the sound and makes the file durable. Blocking. Raises EngineFailed, SoundTooLong, and
-    NothingSpoken for an mp3 without sound."""
+    """Measures the sound and makes the file durable. Blocking. Raises EngineFailed."""
     output.flush()
     with (
         output.part.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
-        seconds, silent = duration_s(data), bool(info_frames(data))
-    if not seconds and silent:
-        raise NothingSpoken("The speech server's audio has no sound in it.")
-    if not seconds:
-        raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
+        seconds = _sound_s(data)
     if seconds > sound_max_s:
         raise SoundTooLong("The speech server's audio is longer than one text's may be.")
     size_bytes, sha256 = output.commit()
     return SpeechResult(seconds, size_bytes, sha256)
+
+
+def _sound_s(data: "bytes | mmap.mmap") -> float:
+    """The seconds of sound in an mp3. Raises EngineFailed if it is none, NothingSpoken if it is silent."""
+    seconds = duration_s(data)
+    if not seconds and info_frames(data):
+        raise NothingSpoken("The speech server's audio has no sound in it.")
+    if not seconds:
+        raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
+    return seconds

@@ -1,0 +1,221 @@
+"""Speech by a server that sends its mp3 while it speaks: what leaves when, and who pays."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from myna.audio.encoders import SoundFormat
+from myna.store.batch import CallState, TaskStatus
+from tests.audio.test_encoders import heard
+from tests.engines.conftest import until
+from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
+from tests.http_client.faulty_server import PeerConnection
+from tests.openai_audio.scripted_site import UNITS, Answer, Visitor, scripted_site
+
+pytestmark = pytest.mark.anyio
+
+SOUND = mp3(4.0)
+ONE, TWO, THREE = SOUND[:16_000], SOUND[16_000:24_000], SOUND[24_000:]
+TAIL_BYTES = 1024
+"""What is held back until the call is kept."""
+
+
+class Server(SpeechUpstream):
+    """It sends what the test says: bytes of an mp3, `END`, or `CUT`, which closes the connection."""
+
+    END, CUT = b"", None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._script: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.speech = self._send
+        self.disconnected = 0
+        """How many requests their client has ended."""
+
+    def send(self, *parts: bytes | None) -> None:
+        for part in parts:
+            self._script.put_nowait(part)
+
+    async def _send(self, peer: PeerConnection) -> None:
+        head = f"HTTP/1.1 200 OK\r\n{AUDIO_MPEG}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await peer.send(head.encode())
+        ended = asyncio.ensure_future(peer.until_the_client_disconnects())
+        while True:
+            following = asyncio.ensure_future(self._script.get())
+            await asyncio.wait({ended, following}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done() or (part := await following) is self.CUT:
+                break
+            await peer.send(b"%x\r\n%b\r\n" % (len(part), part))
+            if part == self.END:
+                break
+        self.disconnected += ended.done()
+        following.cancel()
+        ended.cancel()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def visitor(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Visitor]:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base) as visitor:
+        yield visitor
+
+
+async def read(answer: Answer, count: int) -> bytes:
+    """Reads at least so many bytes of the body."""
+    while len(answer.body) < count:
+        assert await answer.more()
+    return answer.body
+
+
+async def stored(visitor: Visitor) -> bytes:
+    status, name = await visitor.task()
+    assert status == TaskStatus.COMPLETED
+    path = visitor.site.audio.find(name)
+    assert path is not None
+    return path.read_bytes()
+
+
+async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Server) -> None:
+    answer = await visitor.speak(response_format="mp3")
+    server.send(ONE)
+    await answer.head()
+    assert (answer.status, answer.headers["content-type"]) == (200, "audio/mpeg")
+    assert await read(answer, len(ONE) - TAIL_BYTES) == ONE[:-TAIL_BYTES]
+    assert (await visitor.task())[0] == TaskStatus.PROCESSING
+    server.send(TWO, THREE, Server.END)
+    assert await answer.rest() == SOUND
+    assert answer.whole
+    assert await stored(visitor) == SOUND
+    await visitor.balance_becomes(UNITS - 1)
+    assert await visitor.reason() == (CallState.KEPT, "")
+
+
+async def test_nothing_leaves_before_the_first_sound(visitor: Visitor, server: Server) -> None:
+    tag = b"ID3\x04\x00\x00\x00\x00\x0f\x00" + bytes(15 * 128)
+    answer = await visitor.speak(response_format="mp3")
+    server.send(tag, ONE[:600])
+    head = asyncio.ensure_future(answer.head())
+    await asyncio.sleep(0.3)
+    assert not head.done()
+    server.send(ONE[600:], Server.END)
+    await head
+    assert await answer.rest() == tag + ONE
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [Server.END],
+        [b"this is no mp3 " * 1000, Server.END],
+        [b"<html>" * 3000, Server.CUT],
+        [ONE[:300], Server.CUT],
+        [Server.CUT],
+    ],
+)
+async def test_a_server_that_sends_no_sound_is_an_error_and_refunded(
+    visitor: Visitor, server: Server, sent: list[bytes | None]
+) -> None:
+    await visitor.set("broken_stream", "keep")
+    answer = await visitor.speak(response_format="mp3")
+    server.send(*sent)
+    await (await answer.head()).rest()
+    assert answer.status in (400, 500)
+    assert "refunded" in answer.error["message"]
+    await visitor.balance_becomes(UNITS)
+
+
+async def test_a_server_that_breaks_off_after_sound_is_refunded(visitor: Visitor, server: Server) -> None:
+    answer = await visitor.speak(response_format="mp3")
+    server.send(ONE)
+    await answer.head()
+    await read(answer, 1)
+    server.send(Server.CUT)
+    await answer.rest()
+    assert not answer.whole
+    await visitor.balance_becomes(UNITS)
+    assert await visitor.task() == (TaskStatus.FAILED, "")
+    assert await visitor.reason() == (CallState.REFUNDED, "UpstreamFailed")
+
+
+async def test_a_server_that_breaks_off_is_kept_with_its_sound_if_the_site_says_so(
+    visitor: Visitor, server: Server
+) -> None:
+    await visitor.set("broken_stream", "keep")
+    answer = await visitor.speak(response_format="mp3")
+    server.send(ONE)
+    await answer.head()
+    await read(answer, 1)
+    server.send(Server.CUT)
+    assert await answer.rest() == ONE
+    assert not answer.whole
+    await visitor.balance_becomes(UNITS - 1)
+    assert await stored(visitor) == ONE
+    assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
+
+
+async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_site_says_so(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base, upstream_idle_s=1.0) as visitor:
+        await visitor.set("broken_stream", "keep")
+        answer = await visitor.speak(response_format="mp3")
+        server.send(ONE)
+        assert await (await answer.head()).rest() == ONE
+        assert not answer.whole
+        await visitor.balance_becomes(UNITS - 1)
+        assert await stored(visitor) == ONE
+
+
+async def test_a_client_that_leaves_before_sound_ends_the_request_and_is_refunded(
+    visitor: Visitor, server: Server
+) -> None:
+    answer = await visitor.speak(response_format="mp3")
+    await until(lambda: len(server.orders()) == 1)
+    answer.connection.reset()
+    await until(lambda: not visitor.server.server_state.connections)
+    server.send(ONE)
+    await visitor.balance_becomes(UNITS)
+    await until(lambda: server.disconnected == 1)
+
+
+async def test_a_client_that_leaves_after_sound_pays_and_all_of_it_is_stored(
+    visitor: Visitor, server: Server
+) -> None:
+    answer = await visitor.speak(response_format="mp3")
+    server.send(ONE)
+    await answer.head()
+    await read(answer, 1)
+    answer.connection.reset()
+    server.send(TWO, THREE, Server.END)
+    await visitor.balance_becomes(UNITS - 1)
+    assert await stored(visitor) == SOUND
+
+
+async def test_another_format_is_made_of_the_whole_mp3(visitor: Visitor, server: Server) -> None:
+    answer = await visitor.speak(response_format="wav")
+    server.send(ONE, TWO)
+    head = asyncio.ensure_future(answer.head())
+    await asyncio.sleep(0.3)
+    assert not head.done()
+    server.send(THREE, Server.END)
+    await head
+    sound = heard(await answer.rest(), SoundFormat.WAV)
+    assert abs(len(sound) - len(heard(SOUND, SoundFormat.MP3))) < 2000
+    await visitor.balance_becomes(UNITS - 1)
+
+
+async def test_events_have_the_mp3_as_it_arrives(visitor: Visitor, server: Server) -> None:
+    answer = await visitor.speak(response_format="mp3", stream_format="sse")
+    server.send(ONE)
+    await answer.head()
+    assert b"speech.audio.delta" in await read(answer, 1)
+    server.send(TWO, Server.END)
+    assert b"speech.audio.done" in await answer.rest()
