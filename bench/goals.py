@@ -137,10 +137,17 @@ def on_speech(speech: Results) -> list[Goal]:
             for chat in speech["chat"].values()
         )
 
+    def later_ms() -> float:
+        return float(speech["first_byte"]["text_ms"] - speech["first_byte"]["sentence_ms"])
+
     return [
         _at_least("POST /tts, 20 characters, one core, against espeak-ng + mp3 alone", 0.85, share),
+        _at_most(
+            "espeak-ng, streamed: first byte of 300 characters, after that of their first sentence alone",
+            FIRST_SOUND_MAX_MS, later_ms, " ms",
+        ),
         _at_most("p99 of chat while speech saturates the engines, against without", 2, slower, "x"),
-    ]
+    ]  # fmt: skip
 
 
 def on_neural_speech(neural: Results) -> list[Goal]:

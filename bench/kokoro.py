@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench import kokoro_alone, neural, processes
+from bench import kokoro_alone, neural, processes, speech
 from bench.contenders import ROOT
 from bench.kokoro_run import Run
 from bench.results import Table
@@ -45,7 +45,7 @@ SPLITS = (Split(2, 1), Split(1, 2))
 
 def tables(folder: Path, rounds: int) -> str:
     """All of the tables."""
-    phonemes = kokoro_alone.phonemes(neural.TEXT)
+    phonemes = kokoro_alone.phonemes(speech.TEXT)
     runs = [_in_new_process((phonemes * max(SYMBOLS))[:count], 1.0) for count in SYMBOLS]
     at_speed = [_in_new_process(phonemes, speed).audio_s * speed for speed in SPEEDS]
     symbols = Table(
@@ -94,10 +94,10 @@ async def _round(split: Split, folder: Path) -> dict[str, float]:
 
     try:
         ready_s = await _seconds(engine.start())
-        one_s = await _seconds(speak(neural.TEXT))
-        long_s = await _seconds(speak(neural.TEXT * SENTENCES))
+        one_s = await _seconds(speak(speech.TEXT))
+        long_s = await _seconds(speak(speech.TEXT * SENTENCES))
         cpu_s = program.cpu_s()
-        all_s = await _seconds(asyncio.gather(*(speak(neural.TEXT, SENTENCES) for _ in range(CLIENTS))))
+        all_s = await _seconds(asyncio.gather(*(speak(speech.TEXT, SENTENCES) for _ in range(CLIENTS))))
         return {
             "until ready, s": ready_s,
             "one sentence, s": one_s,

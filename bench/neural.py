@@ -5,8 +5,6 @@ Needs the model in the cache: `make model-kokoro`. The load is of sentences that
 a client keeps one process busy.
 """
 
-import contextlib
-import http.client
 import json
 import statistics
 import subprocess
@@ -14,7 +12,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from http import HTTPStatus
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,29 +21,17 @@ import msgspec
 from bench import contenders, load, processes, results
 from bench.contenders import ROOT
 from bench.fill import Size
-from bench.load import KEY_FORMAT, Figures, Target, Work
-from bench.processes import CannotRun
+from bench.load import Figures, Target, Work
 from bench.results import Machine
+from bench.speech import LONG_TEXT, TEXT, streamed
 from bench.table import set_up
 from demo.kokoro_model import cached
 
-TEXT = "明天早上八点半我们在会议室讨论新产品的发布计划。"
 VOICE = "zf_xiaobei"
 CLIENTS = (1, 2)
 CHAT_CLIENTS = 8
 SATURATING = 4
 SECONDS_MIN = 20
-LONG_TEXT = (
-    "明天早上八点半我们在会议室讨论新产品的发布计划。请大家提前准备好各自部门的报告，并且把需要协调的问题写在共享文档里。"
-    "会议大约持续两个小时，中间会有十五分钟的休息时间。如果有人不能到场，请在今天下班之前告诉行政部门的同事。"
-    "上个月的销售情况比我们预期的要好一些，尤其是南方的几个城市。不过物流的成本也上升了，所以我们需要重新考虑仓库的位置。"
-    "技术团队已经完成了第一阶段的测试，结果令人满意。接下来的重点是改善用户的体验，并且减少等待的时间。"
-    "最后，希望每个人都能提出自己的意见，让我们把这件事情做得更好。会议结束以后，我们会把所有的决定整理成一份文件，"
-    "发给每一位参加的同事。如果有任何疑问，可以联系项目的负责人。"
-)
-"""300 characters, whose first sentence is TEXT."""
-SPEECH_PATH = "/openai/v1/audio/speech"
-FIRST_BYTES_MAX_S = 300
 TTS = Work(path="/v1/tts", body=json.dumps({"text": TEXT, "voice_id": VOICE}), keys=Size().keys)
 
 
@@ -169,23 +154,11 @@ def _rate(target: Target, clients: int, seconds: int) -> float:
 
 
 def _first_byte(target: Target, text: str) -> FirstByte:
-    """How long a client waits for the first byte of the sound. Until then one process of the engine works.
-    The whole response is read: after a disconnect the service kills the engine's process and starts another,
-    which would disturb the next measurement."""
+    """How long a client waits for the first byte of the sound. Until then one process of the engine works."""
     target.program.resume()
     before = target.program.cpu_nanos()
-    body = json.dumps({"model": "tts-1", "input": text, "voice": VOICE, "response_format": "pcm"})
-    headers = {"Authorization": f"Bearer {KEY_FORMAT % 1}", "Content-Type": "application/json"}
-    client = http.client.HTTPConnection("127.0.0.1", target.port, timeout=FIRST_BYTES_MAX_S)
-    with contextlib.closing(client):
-        began = time.perf_counter()
-        client.request("POST", SPEECH_PATH, body, headers)
-        answer = client.getresponse()
-        if answer.status != HTTPStatus.OK or not answer.read(1):
-            raise CannotRun(f"POST {SPEECH_PATH} answered {answer.status}")
-        after_s = time.perf_counter() - began
+    with streamed(target, text, VOICE) as after_s:
         work = max(nanos - before.get(pid, 0) for pid, nanos in target.program.cpu_nanos().items())
-        answer.read()
     target.program.pause()
     return FirstByte(characters=len(text), after_s=after_s, work_s=work / 1e9)
 

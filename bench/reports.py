@@ -199,10 +199,22 @@ def _speech(found: dict[str, Any]) -> list[str]:
         f"One sentence of {len(found['text'])} characters, {found['audio_s']:.2f} s of sound. The real-time"
         " factor is the time to make a second of sound.",
         str(Table(head, [*alone, *served])),
+        *_first_bytes(found),
         "Chat on the core that the server and the engines share, p99 in ms:",
         str(
             Table(["chat clients", "without speech", "with speech saturated", "sentences/s meanwhile"], chat)
         ),
+    ]
+
+
+def _first_bytes(found: dict[str, Any]) -> list[str]:
+    """A line; none for a run before it was measured."""
+    first = found.get("first_byte")
+    if first is None:
+        return []
+    return [
+        f"The first byte of streamed sound: {first['sentence_ms']:.1f} ms for a sentence,"
+        f" {first['text_ms']:.1f} ms for 300 characters that begin with it."
     ]
 
 

@@ -81,7 +81,7 @@ SoundParts = AsyncGenerator[SoundPart, None]
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client of a call. An engine without a queue ignores it.
+    """The client of a call. An engine without a queue reads only `disconnected` and `hear`.
 
     The queue is fair over `queue_key`. `sound_s` is the estimate for which the call acquired its slot, 0
     without a slot. `disconnected` returns when the client has disconnected, and `progress` is called with the
@@ -159,9 +159,9 @@ class StreamingEngine(Engine, Protocol):
     """An engine that returns the sound of a text part by part, while it speaks the rest."""
 
     def sound(self, utterance: Utterance, deadline_s: float, client: Client = NO_CLIENT) -> SoundParts:
-        """The parts in the order of the text, pauses included, at STREAM_RATE_HZ; the first audible one may
-        precede an error. Raises EngineFailed. Closing the generator ends the work. `speak` passes the parts
-        through the client's `hear`."""
+        """The parts in the order of the text, pauses included, at STREAM_RATE_HZ. Raises EngineFailed, also
+        after parts were yielded. When the generator has been closed, no work continues. `speak` passes the
+        parts through the client's `hear`."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ TakePart = Callable[[bytes], Awaitable[None]]
 
 _PARTS_MAX: Final = 10
 """The parts that wait for the caller; then the child waits."""
+_REST_MAX_S: Final = 5.0
 
 
 class OutputFile(msgspec.Struct, frozen=True):
@@ -31,14 +32,19 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
     """The parts that a job sends, as they arrive. `run` runs the job: see `Pool.run`.
 
     The time that the process worked is known at the end: an empty part has it. Raises errors of `run`, after
-    the parts before the error. Closing the generator cancels the job.
+    the parts before the error. Closing the generator discards the rest of a job that ends within _REST_MAX_S,
+    and cancels any other: a killed process takes seconds to replace.
     """
     arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
     room = asyncio.Semaphore(_PARTS_MAX)
+    closed = False
 
     async def take(part: bytes) -> None:
         await room.acquire()
-        arrived.put_nowait(part)
+        if closed:
+            room.release()
+        else:
+            arrived.put_nowait(part)
 
     job = asyncio.ensure_future(run(take))
     job.add_done_callback(lambda _: arrived.put_nowait(None))
@@ -47,6 +53,11 @@ async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundP
             room.release()
             yield SoundPart(part, 0.0)
         yield SoundPart(b"", (await job).took_s)
+    except GeneratorExit:
+        closed = True
+        room.release()
+        await asyncio.wait({job}, timeout=_REST_MAX_S)
+        raise
     finally:
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)

@@ -33,8 +33,7 @@ _STORE_S: Final = 1.0
 
 
 def store_s(left_s: float) -> float:
-    """The part of the time left for a text that is for the file: the sound of a listener ends so much
-    earlier, and what has been heard of it can be kept."""
+    """The part of the time left for a text that is for the file of what a listener has heard."""
     return min(_STORE_S, left_s / 10)
 
 
@@ -54,17 +53,18 @@ class DurableFiles:
         path: Path,
         deadline_s: float,
         sound: Callable[[float], SoundParts],
-        hear: Callable[[SoundParts], SoundParts],
+        hear: Callable[[SoundParts], SoundParts] | None,
         sound_max_s: float,
     ) -> SpeechResult:
-        """Writes a sound as `hear` returns its parts, at STREAM_RATE_HZ; `sound` makes it, in so many
-        seconds. See `write`."""
+        """Writes a sound at STREAM_RATE_HZ, as `hear` returns its parts. `sound` makes it, within the seconds
+        that it gets: fewer for a listener, which may keep the parts before a failure. See `write`."""
         ends_at = asyncio.get_running_loop().time() + deadline_s
 
         async def write(part: Path) -> SpeechResult:
             left_s = ends_at - asyncio.get_running_loop().time()
             file = Mp3File(part, path, STREAM_RATE_HZ)
-            async with aclosing(hear(sound(left_s - store_s(left_s)))) as parts:
+            heard = hear(sound(left_s - store_s(left_s))) if hear else sound(left_s)
+            async with aclosing(heard) as parts:
                 return await self.write_sound(parts, file, sound_max_s, ends_at)
 
         return await self.write(path, deadline_s, write)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from myna.audio.encoders import SoundFormat
-from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts
+from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
 from myna.engines.transcoder.transcoder import Transcoder
 from myna.errors import CallAbandoned, MynaError, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
@@ -37,6 +37,8 @@ from myna.wire.openai_audio import SpeechDelta, SpeechEnd, SpeechUsage
 DISCONNECTED = "The client disconnected before sound was sent; the units were refunded."
 NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
 EVENTS = b"text/event-stream"
+_NEVER_KEPT = CallerDisconnected | SoundTooLong
+"""Failures that the caller has caused."""
 
 
 class Style(Struct, frozen=True):
@@ -102,10 +104,6 @@ class Delivery:
 
     # The listener:
 
-    @property
-    def broken(self) -> bool:
-        return self.failure is not None
-
     async def hear(self, parts: SoundParts) -> SoundParts:
         async with aclosing(parts):
             try:
@@ -121,7 +119,7 @@ class Delivery:
                         self._begin_sending()
                     yield part
             except EngineFailed as failure:
-                if not self._keep_broken or not self.begun or isinstance(failure, CallerDisconnected):
+                if not self._keep_broken or not self.begun or isinstance(failure, _NEVER_KEPT):
                     raise
                 self.failure = failure
         self._check_client()

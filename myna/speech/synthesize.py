@@ -92,14 +92,14 @@ class Listener(Protocol):
         """Whether it has heard sound: no other channel can begin the text again then."""
 
     @property
-    def broken(self) -> bool:
-        """Whether the engine failed after the sound that is kept, which is incomplete then."""
+    def failure(self) -> EngineFailed | None:
+        """Why the engine broke off, if the sound so far is kept."""
 
     def hear(self, parts: SoundParts) -> SoundParts:
         """The sound of an engine that returns it part by part. Yields what is stored."""
 
     async def take(self, path: Path) -> None:
-        """The finished file of an engine that it did not hear. Raises MynaError."""
+        """The finished file, if it has heard no sound that it can send. Raises MynaError."""
 
 
 class Synthesizer:
@@ -243,7 +243,7 @@ class Synthesizer:
             seconds = call.seconds_left
             if channel.engine.admission is not None:  # a process that hangs looks like one with a long text
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, plan, path, seconds, client)
+            spoken = await self._try(channel, plan, path, seconds, client, listener)
         except CallerDisconnected:
             raise UpstreamFailed(DISCONNECTED) from None
         except EngineFailed as failure:
@@ -254,7 +254,7 @@ class Synthesizer:
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            broken = listener is not None and listener.broken
+            broken = listener is not None and listener.failure is not None
             await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
@@ -274,6 +274,7 @@ class Synthesizer:
         path: Path,
         seconds: float,
         client: Client,
+        listener: Listener | None,
     ) -> SpeechResult:
         """Raises EngineFailed. Failures that the request causes don't count against the channel's circuit."""
         access_log.details().channel = channel.name
@@ -290,13 +291,20 @@ class Synthesizer:
         except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
-            if not isinstance(failure, EngineBusy) and not self._explained(failure, plan, seconds):
-                self._channels.circuits.failed(channel.name, str(failure))
-            metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
-            log.warning("speech channel %r failed: %s", channel.name, failure)
+            self._count(channel, failure, plan, seconds)
             raise
-        self._channels.circuits.succeeded(channel.name)
+        if listener is not None and listener.failure is not None:
+            self._count(channel, listener.failure, plan, seconds)
+        else:
+            self._channels.circuits.succeeded(channel.name)
         return spoken
+
+    def _count(self, channel: SpeechChannel, failure: EngineFailed, plan: SpeechPlan, seconds: float) -> None:
+        """Counts a failure of the channel."""
+        if not isinstance(failure, EngineBusy) and not self._explained(failure, plan, seconds):
+            self._channels.circuits.failed(channel.name, str(failure))
+        metrics.UPSTREAM_FAILURES.labels(channel.name, type(failure).__name__).inc()
+        log.warning("speech channel %r failed: %s", channel.name, failure)
 
     def _explained(self, failure: EngineFailed, plan: SpeechPlan, seconds: float) -> bool:
         """Whether a timeout doesn't count against the channel: it had too little time, or less time than the

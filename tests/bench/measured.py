@@ -71,6 +71,7 @@ def speech() -> dict[str, Any]:
         "audio_s": 2.0,
         "alone": {"espeak-ng": {"sentences_s": 100.0}, "espeak-ng + mp3": {"sentences_s": 50.0}},
         "served": {"1 core": {"1": figures(40), "8": figures(45)}, "2 cores": {"1": figures(80)}},
+        "first_byte": {"sentence_ms": 20.0, "text_ms": 90.0},
         "chat": {
             "8": {"quiet": figures(1, 1, 2), "beside_speech": figures(1, 1, 6), "sentences_s": 30.0},
         },

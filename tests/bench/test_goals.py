@@ -76,11 +76,12 @@ def test_memory_is_compared_with_that_of_the_first_minute() -> None:
 def test_speech_is_judged_by_its_best_rate_and_chat_by_its_worst() -> None:
     assert (judged("POST /tts, 20").figure, judged("POST /tts, 20").met) == ("0.9", True)
     assert (judged("while speech").figure, judged("while speech").met) == ("3x", False)
+    assert (judged("espeak-ng, streamed").figure, judged("espeak-ng, streamed").met) == ("70 ms", False)
 
 
 def test_the_neural_voice_is_judged_beside_its_model() -> None:
     assert (judged("the model alone").figure, judged("the model alone").met) == ("1.1x", False)
-    assert (judged("first byte").figure, judged("first byte").met) == ("60 ms", False)
+    assert (judged("Kokoro, streamed").figure, judged("Kokoro, streamed").met) == ("60 ms", False)
     assert (judged("two clients").figure, judged("two clients").met) == ("1.8x", True)
     assert (judged("beside Kokoro").figure, judged("beside Kokoro").met) == ("1.5x", True)
     assert (judged("Kokoro process").figure, judged("Kokoro process").met) == ("420 MB", True)

@@ -108,6 +108,7 @@ def test_growth_and_speech_get_reports_and_a_picture(written: Path, tmp_path: Pa
     assert "| 10,000,000 | 1.00 / 3.00 | 1.00 / 30.00 |" in grown
     spoken = report(tmp_path, "1970-01-01-abc-speech.md")
     assert "| POST /tts, 1 core | 8 | 45 | 0.01111 |" in spoken
+    assert "20.0 ms for a sentence, 90.0 ms for 300 characters that begin with it." in spoken
     assert "| 8 | 2.00 | 6.00 | 30 |" in spoken
     curves = tmp_path / "1970-01-01-abc-grow-sqlite.svg"
     assert f"]({curves.name})" in grown

@@ -14,6 +14,7 @@ import soundfile
 
 from demo import tiny_voices
 from myna.audio.loudness import TARGET_LUFS, integrated
+from myna.engines import job_output
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     STREAM_RATE_HZ,
@@ -97,7 +98,19 @@ async def test_the_parts_before_a_crash_come_before_its_error(pool: Pool[Word]) 
     assert found == b"abc"
 
 
-async def test_a_part_comes_while_the_job_runs_and_closing_ends_its_process(pool: Pool[Word]) -> None:
+async def test_a_closed_job_that_ends_soon_keeps_its_process(pool: Pool[Word], tmp_path: Path) -> None:
+    before = pool.pids()
+    async with aclosing(job(pool, "flood", str(tmp_path / "sent"))) as parts:
+        await anext(parts)
+    assert pool.pids() == before
+    assert (tmp_path / "sent").read_text() == "999"
+    assert await pool.run(Command("echo", "again"), DEADLINE_S) == Word("again")
+
+
+async def test_a_part_comes_while_the_job_runs_and_closing_a_long_one_ends_its_process(
+    pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_output, "_REST_MAX_S", 0.1)
     [pid] = pool.pids()
     async with aclosing(job(pool, "parts", "a?")) as parts:
         assert (await anext(parts)).pcm == b"a"

@@ -4,7 +4,9 @@ from tests.mutations.guards import guard
 
 DELIVERY = "myna/speech/delivery.py"
 STREAMED = "myna/speech/streamed.py"
+SPEECH_SERVER = "myna/engines/openai/engine.py"
 STREAM = "tests/openai_audio/test_stream.py::test_"
+SERVER = "tests/openai_audio/test_speech_server.py::test_"
 TRANSCRIPTIONS = "tests/openai_audio/test_transcriptions.py::test_"
 
 OF_OPENAI_AUDIO = (
@@ -35,6 +37,34 @@ OF_OPENAI_AUDIO = (
         'reason=StreamFailed.__name__ if broken else ""',
         'reason=""',
         f"{STREAM}an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so",
+    ),
+    guard(
+        "a sound over the limit is not kept",
+        DELIVERY,
+        "_NEVER_KEPT = CallerDisconnected | SoundTooLong",
+        "_NEVER_KEPT = CallerDisconnected",
+        f"{STREAM}a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_kept",
+    ),
+    guard(
+        "a part that would be held back is no sound that was sent",
+        SPEECH_SERVER,
+        "_HEAD_BYTES: Final = 2048",
+        "_HEAD_BYTES: Final = 1024",
+        f"{SERVER}a_server_that_sends_no_sound_is_an_error_and_refunded[sent3]",
+    ),
+    guard(
+        "a text of several requests has one deadline",
+        SPEECH_SERVER,
+        "left_s = ends_at - asyncio.get_running_loop().time()",
+        "left_s = 60.0",
+        f"{SERVER}the_second_request_of_a_text_has_the_deadline_of_the_first",
+    ),
+    guard(
+        "a kept broken stream counts against its channel",
+        "myna/speech/synthesize.py",
+        "if listener is not None and listener.failure is not None:",
+        "if False:",
+        f"{SERVER}a_server_that_always_breaks_off_opens_its_circuit[keep]",
     ),
     guard(
         "a broken stream has no end",

@@ -58,7 +58,7 @@ GROUPS = {
 GUARDS = {f"{group}: {guard.name}": guard for group, guards in GROUPS.items() for guard in guards}
 assert len(GUARDS) == sum(map(len, GROUPS.values())), "two guards of one name"
 FOLDERS = (
-    "rig", "store", "ledger", "tasks", "farm", "clones", "conformance", "engines", "faults", "http",
+    "rig", "store", "ledger", "tasks", "farm", "clones", "conformance", "audio", "engines", "faults", "http",
     "http_client", "models", "openai_audio", "relay", "reports", "sign_in", "speech",
 )  # fmt: skip
 COPIED = ("myna", *(f"tests/{name}" for name in FOLDERS))

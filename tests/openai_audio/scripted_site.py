@@ -235,6 +235,8 @@ async def scripted_site(
     await until(lambda: running.started)
     site = Site.started
     assert site is not None
+    # The voices of a server are looked up after the start.
+    await until(lambda: any(one.voices for one in site.channels.speech(site.config.current)))
     account = await accounts.add(site.db, "ann", "", False, UNITS, by=TESTER)
     issued = await keys.issue(site.db, account.id, "laptop", Scope.CHAT | Scope.TTS, 0, by=TESTER)
     visitor = Visitor(site, running, chosen.port, voice, issued.key, "ann")

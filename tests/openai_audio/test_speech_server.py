@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from myna.audio.encoders import SoundFormat
+from myna.channels import FAILURES_MAX
+from myna.engines.registry import DEFAULT_SPEECH
 from myna.store.batch import CallState, TaskStatus
 from tests.audio.test_encoders import heard
 from tests.engines.conftest import until
@@ -101,11 +103,11 @@ async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Se
 async def test_nothing_leaves_before_the_first_sound(visitor: Visitor, server: Server) -> None:
     tag = b"ID3\x04\x00\x00\x00\x00\x0f\x00" + bytes(15 * 128)
     answer = await visitor.speak(response_format="mp3")
-    server.send(tag, ONE[:600])
+    server.send(tag, ONE[:100])
     head = asyncio.ensure_future(answer.head())
     await asyncio.sleep(0.3)
     assert not head.done()
-    server.send(ONE[600:], Server.END)
+    server.send(ONE[100:], Server.END)
     await head
     assert await answer.rest() == tag + ONE
 
@@ -116,7 +118,7 @@ async def test_nothing_leaves_before_the_first_sound(visitor: Visitor, server: S
         [Server.END],
         [b"this is no mp3 " * 1000, Server.END],
         [b"<html>" * 3000, Server.CUT],
-        [ONE[:300], Server.CUT],
+        [ONE[:1024], Server.CUT],
         [Server.CUT],
     ],
 )
@@ -161,6 +163,54 @@ async def test_a_server_that_breaks_off_is_kept_with_its_sound_if_the_site_says_
     assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
+async def test_sound_after_a_large_tag_is_sent_when_it_is_complete(visitor: Visitor, server: Server) -> None:
+    tag = b"ID3\x04\x00\x00\x00\x04\x00\x00" + bytes(4 << 14)
+    answer = await visitor.speak(response_format="mp3")
+    server.send(tag, SOUND, Server.END)
+    assert await (await answer.head()).rest() == tag + SOUND
+    assert answer.whole
+
+
+@pytest.mark.parametrize("broken_stream", ["keep", "refund"])
+async def test_sound_over_the_limit_is_refunded(visitor: Visitor, server: Server, broken_stream: str) -> None:
+    await visitor.set("broken_stream", broken_stream)
+    await visitor.set("tts_max_sound_s", "2")
+    answer = await visitor.speak(response_format="mp3")
+    server.send(SOUND, Server.END)
+    await (await answer.head()).rest()
+    assert not answer.whole
+    await visitor.balance_becomes(UNITS)
+
+
+@pytest.mark.parametrize("broken_stream", ["keep", "refund"])
+async def test_a_server_that_always_breaks_off_opens_its_circuit(
+    visitor: Visitor, server: Server, broken_stream: str
+) -> None:
+    await visitor.set("broken_stream", broken_stream)
+    for _ in range(FAILURES_MAX):
+        answer = await visitor.speak(response_format="mp3")
+        server.send(ONE, Server.CUT)
+        await (await answer.head()).rest()
+        assert answer.status == 200
+    assert visitor.site.channels.circuits.open(DEFAULT_SPEECH)
+    assert (await (await visitor.speak(response_format="mp3")).head()).status == 503
+
+
+async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base, call_deadline_s=4.0) as visitor:
+        await visitor.set("broken_stream", "keep")
+        await visitor.set("tts_max_chars", "9000")
+        await visitor.set("tts_max_sound_s", "9000")
+        answer = await visitor.speak("山高水长。" * 1000, response_format="mp3")
+        server.send(ONE, Server.END)
+        assert await (await answer.head()).rest() == ONE
+        assert len(server.orders()) == 2
+        await visitor.balance_becomes(UNITS - 1)
+        assert await stored(visitor) == ONE
+
+
 async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_site_says_so(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,10 +230,8 @@ async def test_a_client_that_leaves_before_sound_ends_the_request_and_is_refunde
     answer = await visitor.speak(response_format="mp3")
     await until(lambda: len(server.orders()) == 1)
     answer.connection.reset()
-    await until(lambda: not visitor.server.server_state.connections)
-    server.send(ONE)
+    await until(lambda: server.disconnected == 1, 1.0)
     await visitor.balance_becomes(UNITS)
-    await until(lambda: server.disconnected == 1)
 
 
 async def test_a_client_that_leaves_after_sound_pays_and_all_of_it_is_stored(

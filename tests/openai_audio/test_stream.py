@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from myna.audio.encoders import RATE_HZ
-from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut
+from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
@@ -120,6 +120,17 @@ async def test_a_failure_before_a_sound_is_refunded_also_where_broken_streams_ar
     answer = await visitor.speak()
     visitor.voice.say(EngineCrashed("crashed"))
     assert (await answer.head()).status == 500
+    await visitor.balance_becomes(UNITS)
+
+
+async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_kept(
+    visitor: Visitor,
+) -> None:
+    await visitor.set("broken_stream", "keep")
+    answer = await visitor.speak()
+    visitor.voice.say(ONE, SoundTooLong("too long"))
+    await (await answer.head()).rest()
+    assert not answer.whole
     await visitor.balance_becomes(UNITS)
 
 

@@ -140,8 +140,7 @@ class Kokoro:
     ) -> SpeechResult:
         """Writes 24,000 Hz. For files after a failure see `DurableFiles.write`."""
         sound = partial(self.sound, utterance, client=client)
-        hear = client.hear or (lambda parts: parts)
-        result = await self._files.write_heard(path, deadline_s, sound, hear, utterance.sound_max_s)
+        result = await self._files.write_heard(path, deadline_s, sound, client.hear, utterance.sound_max_s)
         if client.sound_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result

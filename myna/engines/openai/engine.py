@@ -17,6 +17,7 @@ import msgspec
 from myna.audio.mpeg import duration_s, info_frames
 from myna.engines.interface import (
     NO_CLIENT,
+    CallerDisconnected,
     Client,
     EngineBusy,
     EngineFailed,
@@ -38,14 +39,20 @@ from myna.engines.output_file import store_s
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
+from myna.http_client.flow import Flow
 from myna.sandbox.confinement import AllowedPaths
 from myna.urls import without_login
 
 VOICES_WAIT_S: Final = 10.0
 VOICES_MAX_BYTES: Final = 1_048_576
 LOGGED_MAX_CHARS: Final = 500
-_HEAD_BYTES: Final = 1024
-"""From this size on an mp3 is searched for its first sound: a fifth of a second at 40 kbit/s."""
+_HEAD_BYTES: Final = 2048
+_HEAD_MAX_BYTES: Final = 65_536
+"""From the first size on an mp3 is searched for its first sound: a third of a second at 48 kbit/s, and more
+than a delivery holds back, so that a part of it is sent. An mp3 without sound up to the second size is sent
+when it is complete."""
+_WAITING_MAX: Final = 16
+"""Reads of at most 16 KiB that wait for a listener; then the server waits."""
 
 # Statuses of servers without a list of voices, such as LocalAI.
 _NO_VOICE_LIST: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -185,45 +192,66 @@ class OpenAISpeech:
                 await self._disk.run_metadata(file.begin)
                 timeout_message = "The speech server took too long."
                 if client.hear is None:
-                    await self._request(texts, utterance, file.write, deadline_s)
+                    await self._request(texts, utterance, ends_at, file.write)
                 else:
-                    left_s = ends_at - asyncio.get_running_loop().time()
-                    mp3 = self._mp3(texts, utterance, left_s - store_s(left_s))
+                    mp3 = self._mp3(file, texts, utterance, ends_at - store_s(deadline_s), client)
                     async with aclosing(client.hear(mp3)) as parts:
-                        async for part in parts:
-                            file.write(part.mp3)
+                        async for _ in parts:
+                            pass  # it is in the file
                 timeout_message = disk_message
                 return await self._disk.run(partial(_finish, file, utterance.sound_max_s))
         except TimeoutError as error:
             raise EngineTimedOut(timeout_message) from error
 
-    async def _mp3(self, texts: list[str], utterance: Utterance, deadline_s: float) -> SoundParts:
-        """The mp3 as it arrives. The first part has sound in it; there is none for an mp3 without."""
-        arrived: asyncio.Queue[bytes] = asyncio.Queue()
-        request = asyncio.ensure_future(self._request(texts, utterance, arrived.put_nowait, deadline_s))
+    async def _mp3(
+        self, file: AtomicFile, texts: list[str], utterance: Utterance, ends_at: float, client: Client
+    ) -> SoundParts:
+        """Writes the mp3 to the file, and yields it as it arrives. The first part has sound; there is no
+        part if the first _HEAD_MAX_BYTES have none."""
+        arrived: asyncio.Queue[bytes | None] = asyncio.Queue()  # empty: the end; None: the client has left
+        flow = Flow()
+
+        def receive(data: bytes) -> None:
+            file.write(data)
+            arrived.put_nowait(data)
+            if arrived.qsize() >= _WAITING_MAX:
+                flow.pause()
+
+        request = asyncio.ensure_future(self._request(texts, utterance, ends_at, receive, flow))
         request.add_done_callback(lambda _: arrived.put_nowait(b""))
+        leaving = asyncio.ensure_future(client.disconnected()) if client.disconnected else None
+        if leaving:
+            leaving.add_done_callback(lambda _: arrived.put_nowait(None))
         try:
-            unsent, check_at = bytearray(), _HEAD_BYTES
-            while data := await arrived.get():
-                unsent += data
-                if len(unsent) < check_at:
-                    continue
-                if check_at and not duration_s(bytes(unsent)):
-                    check_at = 2 * len(unsent)
-                    continue
-                check_at = 0  # there has been sound
-                yield SoundPart(b"", 0.0, mp3=bytes(unsent))
-                unsent.clear()
+            head, check_at, sounds = b"", _HEAD_BYTES, False
+            while (data := await arrived.get()) != b"":
+                flow.resume()
+                if data is None:
+                    if not sounds:
+                        raise CallerDisconnected("The client disconnected before the server sent sound.")
+                elif sounds:
+                    yield SoundPart(b"", 0.0, mp3=data)
+                elif len(head) < _HEAD_MAX_BYTES:
+                    head += data
+                    if len(head) >= check_at:
+                        check_at = 2 * len(head)
+                        sounds = await self._disk.run(partial(duration_s, head)) > 0
+                        if sounds:
+                            yield SoundPart(b"", 0.0, mp3=head)
             await request
-            if unsent:
-                _sound_s(bytes(unsent))
-                yield SoundPart(b"", 0.0, mp3=bytes(unsent))
         finally:
+            if leaving:
+                leaving.cancel()
             request.cancel()
             await asyncio.gather(request, return_exceptions=True)
 
     async def _request(
-        self, texts: list[str], utterance: Utterance, sink: Callable[[bytes], None], deadline_s: float
+        self,
+        texts: list[str],
+        utterance: Utterance,
+        ends_at: float,
+        sink: Callable[[bytes], None],
+        flow: Flow | None = None,
     ) -> None:
         """Makes a request for each text. Their mp3s go to the sink."""
         received = 0
@@ -235,7 +263,8 @@ class OpenAISpeech:
 
         for text in texts:
             before = received
-            await self._request_one(text, utterance, receive, self._answer_max_bytes - before, deadline_s)
+            left_s = ends_at - asyncio.get_running_loop().time()
+            await self._request_one(text, utterance, left_s, self._answer_max_bytes - before, receive, flow)
             if received == before:
                 raise NothingSpoken("The speech server's audio is empty.")
 
@@ -243,9 +272,10 @@ class OpenAISpeech:
         self,
         text: str,
         utterance: Utterance,
-        sink: Callable[[bytes], None],
-        max_bytes: int,
         deadline_s: float,
+        max_bytes: int,
+        sink: Callable[[bytes], None],
+        flow: Flow | None,
     ) -> None:
         request = _SpeechBody(
             model=self._model,
@@ -264,6 +294,7 @@ class OpenAISpeech:
                 answer_max_bytes=max_bytes,
                 sink=sink,
                 accept=_is_mp3,
+                flow=flow,
             )
         except RequestFailed as error:
             raise _failure(error) from error
@@ -309,24 +340,19 @@ def _failure(error: RequestFailed) -> EngineFailed:
 
 
 def _finish(output: AtomicFile, sound_max_s: float) -> SpeechResult:
-    """Measures the sound and makes the file durable. Blocking. Raises EngineFailed."""
+    """Measures the sound and makes the file durable. Blocking. Raises EngineFailed, SoundTooLong, and
+    NothingSpoken for an mp3 without sound."""
     output.flush()
     with (
         output.part.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
-        seconds = _sound_s(data)
+        seconds, silent = duration_s(data), bool(info_frames(data))
+    if not seconds and silent:
+        raise NothingSpoken("The speech server's audio has no sound in it.")
+    if not seconds:
+        raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
     if seconds > sound_max_s:
         raise SoundTooLong("The speech server's audio is longer than one text's may be.")
     size_bytes, sha256 = output.commit()
     return SpeechResult(seconds, size_bytes, sha256)
-
-
-def _sound_s(data: "bytes | mmap.mmap") -> float:
-    """The seconds of sound in an mp3. Raises EngineFailed if it is none, NothingSpoken if it is silent."""
-    seconds = duration_s(data)
-    if not seconds and info_frames(data):
-        raise NothingSpoken("The speech server's audio has no sound in it.")
-    if not seconds:
-        raise EngineFailed("The speech server's audio isn't the mp3 it says it is.")
-    return seconds
