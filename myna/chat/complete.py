@@ -175,7 +175,7 @@ class Chat:
             return to_json_text(msgspec.structs.replace(completion, audio=spoken))
 
         return Answers(
-            spoken=lambda url, task_id: answer("sync", url, task_id),
+            spoken=lambda url, task_id, _: answer("sync", url, task_id),
             ordered=lambda task_id, name: answer("async", self._synthesizer.url(name), task_id),
         )
 

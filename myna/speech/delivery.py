@@ -25,7 +25,7 @@ from msgspec import Struct
 from myna.audio.encoders import SoundFormat
 from myna.engines.interface import CallerDisconnected, EngineFailed, SoundParts, SoundTooLong
 from myna.engines.transcoder.transcoder import Transcoder
-from myna.errors import CallAbandoned, MynaError, UpstreamFailed
+from myna.errors import CallAbandoned, ClientDisconnected, MynaError, UpstreamFailed
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import remove
 from myna.http.responses import openai_error
@@ -34,7 +34,6 @@ from myna.speech.sound_stream import SoundStream
 from myna.store.files.spool import Spool
 from myna.wire.openai_audio import SpeechDelta, SpeechEnd, SpeechUsage
 
-DISCONNECTED = "The client disconnected before sound was sent; the units were refunded."
 NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
 EVENTS = b"text/event-stream"
 _NEVER_KEPT = CallerDisconnected | SoundTooLong
@@ -129,7 +128,7 @@ class Delivery:
             self._check_client()
             await self.adopt(path)
         except CallerDisconnected:
-            raise UpstreamFailed(DISCONNECTED) from None
+            raise ClientDisconnected from None
         except (EngineFailed, OSError) as failure:
             raise UpstreamFailed(NOT_CONVERTED) from failure
 
@@ -150,7 +149,7 @@ class Delivery:
 
     async def send_rest(self) -> None:
         """Sends the sound to its end, as fast as the client reads. Returns early if it disconnects."""
-        await self._sound.finish()
+        self._sound.finish()
         await self._begin_sending()
 
     def end(self) -> None:

@@ -17,12 +17,13 @@ from myna.store.files.spool import Spool
 
 PART_MAX_BYTES: Final = 32 * 1024
 TAIL_BYTES: Final = 1024
-"""The end of the sound, which is not read before `finish`: it leaves when the call is kept."""
+"""The end of the sound, which is not sent before `finish`: it is sent when the call is kept."""
 
 
 class SoundStream:
     """Takes samples with `write`, encoded sound with `write_encoded`, or one finished file with `adopt`, and
-    then `finish`; `parts` reads the encoded bytes as they are made. Close it: that removes the file."""
+    then `finish`. `parts` reads and encodes them: a slow encoder delays its client alone. Close it: that
+    removes the file."""
 
     def __init__(self, spool: Spool, disk: DiskExecutor, kind: SoundFormat) -> None:
         self._spool = spool
@@ -32,7 +33,7 @@ class SoundStream:
         self._file: BinaryIO | None = None
         self._file_lock = threading.Lock()
         self._size_bytes = 0
-        self._whole = False
+        self._samples = self._whole = False
         self._changed = asyncio.Event()
 
     async def close(self) -> None:
@@ -40,9 +41,9 @@ class SoundStream:
         await self._disk.clean_up(self._close)
 
     async def write(self, pcm: bytes) -> None:
-        """Encodes samples and appends them. Raises OSError."""
-        self._size_bytes += await self._disk.run(partial(self._encode, pcm))
-        self._changed.set()
+        """Appends samples. Raises OSError."""
+        self._samples = True
+        await self.write_encoded(pcm)
 
     async def write_encoded(self, data: bytes) -> None:
         """Appends sound in the format of this stream. Raises OSError."""
@@ -53,34 +54,39 @@ class SoundStream:
         """Takes a finished file; a temporary one loses its name. Raises OSError."""
         self._size_bytes = await self._disk.run(partial(self._open_existing, path, temporary))
 
-    async def finish(self) -> None:
-        """The sound is complete. Raises OSError."""
-        if self._encoder is not None:
-            self._size_bytes += await self._disk.run(self._append_rest)
+    def finish(self) -> None:
+        """The sound is complete."""
         self._whole = True
         self._changed.set()
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
-        """The bytes in order, as soon as they are there, up to the end. Raises OSError."""
-        at = 0
+        """The encoded bytes in order, as soon as they are there, up to the end. Raises OSError."""
+        at, unsent = 0, b""
         while True:
             self._changed.clear()
-            end = self._size_bytes if self._whole else self._size_bytes - TAIL_BYTES
-            while at < end:
-                part = await self._disk.run(partial(self._read, at, min(PART_MAX_BYTES, end - at)))
-                yield part
-                at += len(part)
+            while at < self._size_bytes:
+                count = min(PART_MAX_BYTES, self._size_bytes - at)
+                unsent += await self._disk.run(partial(self._encoded, at, count))
+                at += count
+                ready = len(unsent) - TAIL_BYTES
+                if ready > 0:
+                    yield unsent[:ready]
+                    unsent = unsent[ready:]
             if self._whole and at == self._size_bytes:
+                if self._encoder is not None:
+                    unsent += await self._disk.run(self._encoder.finish)
+                if unsent:
+                    yield unsent
                 return
             await self._changed.wait()
 
-    def _encode(self, pcm: bytes) -> int:
+    def _encoded(self, at: int, count: int) -> bytes:
+        data = self._read(at, count)
+        if not self._samples:
+            return data
         if self._encoder is None:
             self._encoder = encoder_of(self._kind)
-        return self._append(self._encoder.encode(pcm))
-
-    def _append_rest(self) -> int:
-        return self._append(self._open_encoder.finish())
+        return self._encoder.encode(data)
 
     def _append(self, data: bytes) -> int:
         with self._file_lock:
@@ -108,7 +114,7 @@ class SoundStream:
         with self._file_lock:
             self._open_file.seek(at)
             data = self._open_file.read(count)
-        if not data:
+        if len(data) < count:
             raise EOFError("the sound is shorter than it was")
         return data
 
@@ -116,12 +122,6 @@ class SoundStream:
         with self._file_lock:
             if self._file is not None:
                 self._file.close()
-
-    @property
-    def _open_encoder(self) -> Encoder:
-        if self._encoder is None:
-            raise ValueError("nothing was written")
-        return self._encoder
 
     @property
     def _open_file(self) -> BinaryIO:

@@ -15,7 +15,15 @@ from myna.channels import Channels
 from myna.config import ConfigCache
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.pool.admission import Slot
-from myna.errors import CommitInDoubt, InvalidRequest, MynaError, NoSpeechChannel, NotFound, UpstreamFailed
+from myna.errors import (
+    CommitInDoubt,
+    InvalidRequest,
+    MynaError,
+    NoSpeechChannel,
+    NotFound,
+    StreamFailed,
+    UpstreamFailed,
+)
 from myna.farm.capacity import NO_NODES, Capacity
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
@@ -23,7 +31,7 @@ from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.speech.delivery import Delivery, Outlet, Style, Workshop
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
-from myna.speech.synthesize import Answers, Disconnected, Synthesizer
+from myna.speech.synthesize import BROKEN_OFF, Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
 from myna.store.files.audio import AudioStore
 from myna.telemetry import access_log
@@ -38,16 +46,16 @@ NO_AAC = (
 )
 NO_SUCH_VOICE = "voice: there is no such voice; GET /audio/voices lists the existing ones."
 DELETED = "The sound of the first call with this Idempotency-Key was deleted; use a new key."
-BROKEN_OFF_KEPT = "The speech broke off; the sound so far is among the records, and its units are kept."
 NOT_SENT = "The text was spoken and is among the records, but the sound can't be converted; try mp3."
 _FIELDS = {"text": "input", "voice_id": "voice"}
 """The names of fields in errors of /v1, and in requests here."""
 
 
 class StoredSound(Struct, frozen=True):
-    """The stored response of a call: the name of its audio, an mp3."""
+    """The stored response of a call: the name of its audio, an mp3, and whether the speech broke off."""
 
     audio: str
+    broken: bool = False
 
 
 class PlannedSound(Struct, frozen=True):
@@ -115,7 +123,7 @@ class StreamedSpeech:
                 except asyncio.CancelledError as stop:  # the call is kept: a 500 reads as a refund
                     raise CommitInDoubt from stop
                 if delivery.failure is not None:
-                    raise UpstreamFailed(BROKEN_OFF_KEPT) from delivery.failure
+                    raise StreamFailed(BROKEN_OFF, kept=True) from delivery.failure
                 delivery.end()
 
     async def _deliver(
@@ -145,6 +153,8 @@ class StreamedSpeech:
         async with Delivery(outlet, style, self._workshop) as delivery:
             await self._adopt(delivery, stored.audio, access_log.details().account_id)
             await delivery.send_rest()
+            if stored.broken:
+                raise StreamFailed(BROKEN_OFF, kept=True)
             delivery.end()
 
     async def _adopt(self, delivery: Delivery, name: str, account_id: int) -> None:
@@ -228,7 +238,7 @@ def _order(planned: PlannedSound) -> ChargeOrder:
 def _answers() -> Answers:
     """What is stored for a retry, by a channel's audio and by a node's."""
     return Answers(
-        spoken=lambda url, _: to_json_text(StoredSound(url.rpartition("/")[2])),
+        spoken=lambda url, _, broken: to_json_text(StoredSound(url.rpartition("/")[2], broken)),
         ordered=lambda _, name: to_json_text(StoredSound(name)),
     )
 

@@ -26,6 +26,7 @@ from myna.engines.interface import (
 from myna.engines.pool.admission import Slot
 from myna.errors import (
     CallRefunded,
+    ClientDisconnected,
     CommitInDoubt,
     DatabaseUnavailable,
     InvalidRequest,
@@ -54,8 +55,7 @@ Disconnected = Callable[[], Awaitable[None]]
 
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
-DISCONNECTED = "The client disconnected while its text waited to be spoken; the units were refunded."
-BROKEN_OFF = "The speech broke off; the units were refunded, try again."
+BROKEN_OFF = "the speech broke off"
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 NODES = "node"
@@ -71,10 +71,10 @@ _UNFIT = NothingSpoken | SoundTooLong | UnsupportedUtterance
 
 
 class Answers:
-    """Makes the response: `spoken` of the absolute URL of audio that a channel made and its task's id;
-    `ordered` of the id and the audio name of a task for a node, see `draft.py`."""
+    """Makes the response: `spoken` of the absolute URL of audio that a channel made, its task's id, and if
+    it broke off; `ordered` of the id and the audio name of a task for a node, see `draft.py`."""
 
-    def __init__(self, spoken: Callable[[str, int], str], ordered: Callable[[int, str], str]) -> None:
+    def __init__(self, spoken: Callable[[str, int, bool], str], ordered: Callable[[int, str], str]) -> None:
         self.spoken = spoken
         self._ordered = ordered
 
@@ -193,7 +193,7 @@ class Synthesizer:
                 if spoken is not None:
                     return spoken
                 if listener is not None and listener.begun:
-                    raise UpstreamFailed(BROKEN_OFF)
+                    raise StreamFailed(BROKEN_OFF, kept=False)
                 if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
                     break  # the next one would have less time for the same work
             failure = error_for(failures)
@@ -245,16 +245,16 @@ class Synthesizer:
                 seconds = min(seconds, self._settings.upstream_idle_s)
             spoken = await self._try(channel, plan, path, seconds, client, listener)
         except CallerDisconnected:
-            raise UpstreamFailed(DISCONNECTED) from None
+            raise ClientDisconnected from None
         except EngineFailed as failure:
             failures.append(failure)
             return None
-        text = answers.spoken(self.url(name), call.task_id)
+        broken = listener is not None and listener.failure is not None
+        text = answers.spoken(self.url(name), call.task_id, broken)
         audio = Audio(name, spoken.size_bytes, spoken.sha256)
         try:
             if listener is not None and not listener.begun:
                 await listener.take(path)
-            broken = listener is not None and listener.failure is not None
             await call.keep(text, audio=audio, reason=StreamFailed.__name__ if broken else "")
         except CommitInDoubt:  # if the call is kept, its audio must stay
             raise
@@ -328,7 +328,7 @@ def _answers(request: CheckedSpeech, settings: SiteSettings) -> Answers:
     """The responses of POST /tts."""
     chars, tip, units = len(request.text), TIPS[settings.language], settings.tts_units
     return Answers(
-        spoken=lambda url, _: to_json_text(
+        spoken=lambda url, *_: to_json_text(
             SpeechDone(ok=1, mode="sync", audio_url=url, chars=chars, cost=units)
         ),
         ordered=lambda task_id, _: to_json_text(

@@ -20,8 +20,8 @@ OF_OPENAI_AUDIO = (
     guard(
         "the end of the sound waits for the keep",
         "myna/speech/sound_stream.py",
-        "end = self._size_bytes if self._whole else self._size_bytes - TAIL_BYTES",
-        "end = self._size_bytes",
+        "ready = len(unsent) - TAIL_BYTES",
+        "ready = len(unsent)",
         f"{STREAM}the_last_bytes_leave_after_the_keep",
     ),
     guard(

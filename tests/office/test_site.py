@@ -159,7 +159,7 @@ def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visi
     listing = operator.page("/site/codes")
     assert "spring" in listing
     assert codes[0] not in listing
-    visitor = people.signed_in("redeemer", units=0)
+    visitor = people.signed_in("gatherer", units=0)
     assert "25 units added" in visitor.submit("/ledger", code=codes[0])
     batch = re.findall(r"/office(/site/codes/\d+/disable)", operator.get("/site/codes").body.decode())[0]
     operator.submit(batch)

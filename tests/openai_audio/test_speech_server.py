@@ -144,7 +144,7 @@ async def test_a_server_that_breaks_off_after_sound_is_refunded(visitor: Visitor
     assert not answer.whole
     await visitor.balance_becomes(UNITS)
     assert await visitor.task() == (TaskStatus.FAILED, "")
-    assert await visitor.reason() == (CallState.REFUNDED, "UpstreamFailed")
+    assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
 
 
 async def test_a_server_that_breaks_off_is_kept_with_its_sound_if_the_site_says_so(

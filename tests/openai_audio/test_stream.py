@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -94,7 +95,7 @@ async def test_an_engine_that_fails_after_a_sound_is_refunded_and_the_connection
     await visitor.balance_becomes(UNITS)
     status, audio = await visitor.task()
     assert (status, audio) == (TaskStatus.FAILED, "")
-    assert await visitor.reason() == (CallState.REFUNDED, "UpstreamFailed")
+    assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
 
 
 async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(
@@ -161,6 +162,33 @@ async def test_a_client_that_leaves_before_a_sound_is_refunded(visitor: Visitor)
     visitor.voice.say(ONE)
     await visitor.balance_becomes(UNITS)
     assert visitor.voice.ended == 1
+    assert await visitor.reason() == (CallState.REFUNDED, "ClientDisconnected")
+
+
+async def test_a_repeated_request_for_a_kept_broken_sound_breaks_off_again(visitor: Visitor) -> None:
+    await visitor.set("broken_stream", "keep")
+    headers = {"Idempotency-Key": "broken"}
+    answers = []
+    for _ in range(2):
+        answer = await visitor.speak(headers=headers, response_format="mp3")
+        if not answers:
+            visitor.voice.say(ONE, EngineCrashed("crashed"))
+        answers.append(await (await answer.head()).rest())
+        assert answer.status == 200 and not answer.whole
+    assert len(answers[0]) > 1000 and len(answers[1]) > 1000
+    await visitor.balance_becomes(UNITS - 1)
+
+
+async def test_a_slow_encoder_does_not_slow_the_engine_down(visitor: Visitor) -> None:
+    """A second of work, in which the engine is asked for nothing more."""
+    answer = await visitor.speak(response_format="opus")
+    began = time.monotonic()
+    visitor.voice.say(*[tone(20.0)] * 6, None)
+    await until(lambda: bool(visitor.voice.ended))
+    spoken_s = time.monotonic() - began
+    await (await answer.head()).rest()
+    assert answer.whole
+    assert spoken_s < (time.monotonic() - began) / 2
 
 
 async def test_a_slow_reader_does_not_slow_the_engine_down(visitor: Visitor) -> None:
@@ -237,7 +265,7 @@ async def test_events_tell_of_a_failure_and_of_the_refund(visitor: Visitor) -> N
     await answer.rest()
     assert not answer.whole
     last = answer.body.decode().strip().split("\n\n")[-1]
-    assert last.startswith("event: error\ndata: ") and "the units were refunded" in last
+    assert last.startswith("event: error\ndata: ") and "The call was refunded" in last
     assert "speech.audio.done" not in answer.body.decode()
     assert await visitor.balance() == UNITS
 

@@ -89,7 +89,7 @@ class SpeechService:
         """As POST /tts does."""
         try:
             async with call:
-                answers = Answers(lambda _: "", lambda *_: "")
+                answers = Answers(lambda *_: "", lambda *_: "")
                 spoken = await self.speaks.deliver(call, self.plan, answers, stays)
                 assert spoken is None
         finally:
