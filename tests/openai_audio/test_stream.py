@@ -129,8 +129,11 @@ async def test_a_sound_over_the_limit_is_refunded_also_where_broken_streams_are_
 ) -> None:
     await visitor.set("broken_stream", "keep")
     answer = await visitor.speak()
-    visitor.voice.say(ONE, SoundTooLong("too long"))
-    await (await answer.head()).rest()
+    visitor.voice.say(ONE)
+    await answer.head()
+    assert await answer.more()
+    visitor.voice.say(SoundTooLong("too long"))
+    await answer.rest()
     assert not answer.whole
     await visitor.balance_becomes(UNITS)
 
