@@ -28,6 +28,13 @@ class OutputFile(msgspec.Struct, frozen=True):
         return cls(path_bytes(part), path_bytes(target))
 
 
+class SpeechJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that speaks to `file`, or to the parent. More than `sound_max_s` seconds of sound is an error."""
+
+    sound_max_s: float
+    file: OutputFile | None = None
+
+
 async def sound_of(run: Callable[[TakePart], Awaitable[SpeechResult]]) -> SoundParts:
     """The parts that a job sends, as they arrive. `run` runs the job: see `Pool.run`.
 

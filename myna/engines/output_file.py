@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from msgspec import structs
 
 from myna.audio.mp3 import Mp3File
 from myna.engines.interface import (
     STREAM_RATE_HZ,
+    Client,
     EngineBusy,
     EngineFailed,
     EngineTimedOut,
@@ -24,16 +27,20 @@ from myna.engines.interface import (
     SoundParts,
     SpeechResult,
 )
+from myna.engines.job_output import OutputFile, SpeechJob, TakePart, sound_of
 from myna.engines.pool.pool import Pool
 from myna.engines.sound_limit import bounded
 from myna.files.disk_threads import DiskExecutor
 from myna.files.fsync import make_durable, remove
 
 _STORE_S: Final = 1.0
+J = TypeVar("J", bound=SpeechJob)
+RunJob = Callable[[J, float, Client, TakePart | None], Awaitable[SpeechResult]]
+"""Runs a job in the engine's pool, in so many seconds."""
 
 
 def store_s(left_s: float) -> float:
-    """The part of the time left for a text that is for the file of what a listener has heard."""
+    """The seconds reserved for storing the file, of those left for a text that is streamed."""
     return min(_STORE_S, left_s / 10)
 
 
@@ -47,6 +54,22 @@ class DurableFiles:
     def __init__(self, pool: Pool[Any], at_once: int) -> None:
         self._pool = pool
         self._disk = DiskExecutor(at_once)
+
+    async def write_job(
+        self, job: J, path: Path, deadline_s: float, client: Client, run: RunJob[J]
+    ) -> SpeechResult:
+        """The file of a job: its child writes it, or sends the sound of a client that hears. See `write`."""
+        if client.hear is not None:
+
+            def sound(left_s: float) -> SoundParts:
+                return sound_of(partial(run, job, left_s, client))
+
+            return await self.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+
+        def write(part: Path) -> Awaitable[SpeechResult]:
+            return run(structs.replace(job, file=OutputFile.at(part, path)), deadline_s, client, None)
+
+        return await self.write(path, deadline_s, write)
 
     async def write_heard(
         self,

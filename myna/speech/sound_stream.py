@@ -33,7 +33,7 @@ class SoundStream:
         self._file: BinaryIO | None = None
         self._file_lock = threading.Lock()
         self._size_bytes = 0
-        self._samples = self._whole = False
+        self._whole = False
         self._changed = asyncio.Event()
 
     async def close(self) -> None:
@@ -41,8 +41,9 @@ class SoundStream:
         await self._disk.clean_up(self._close)
 
     async def write(self, pcm: bytes) -> None:
-        """Appends samples. Raises OSError."""
-        self._samples = True
+        """Appends samples. Raises OSError, and errors of the encoder's start: before the call is kept."""
+        if self._encoder is None:
+            self._encoder = await self._disk.run(partial(encoder_of, self._kind))
         await self.write_encoded(pcm)
 
     async def write_encoded(self, data: bytes) -> None:
@@ -82,11 +83,7 @@ class SoundStream:
 
     def _encoded(self, at: int, count: int) -> bytes:
         data = self._read(at, count)
-        if not self._samples:
-            return data
-        if self._encoder is None:
-            self._encoder = encoder_of(self._kind)
-        return self._encoder.encode(data)
+        return data if self._encoder is None else self._encoder.encode(data)
 
     def _append(self, data: bytes) -> int:
         with self._file_lock:

@@ -67,7 +67,7 @@ async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
 async def speak(
     engine: OpenAISpeech, folder: Path, text: str | None = None, heard: list[bytes] | None = None
 ) -> SpeechResult:
-    """Speaks to `folder / "a.mp3"`, for a listener if there is a list for what it hears."""
+    """Writes `folder / "a.mp3"`. With a list, a listener appends the parts to it."""
     utterance = HELLO if text is None else Utterance(text, "nova", 1.0)
 
     async def hear(parts: SoundParts) -> SoundParts:

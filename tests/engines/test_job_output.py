@@ -1,5 +1,4 @@
-"""The sound of a job part by part: in order, before the job ends, with a limit of what waits; the real
-engines too."""
+"""Streamed output of jobs: order, backpressure, errors, cancellation; espeak-ng and sherpa-onnx."""
 
 import asyncio
 import os

@@ -22,6 +22,7 @@ from myna.http.server import Server
 from myna.keys import Scope
 from myna.sandbox.confinement import AllowedPaths
 from myna.settings import Settings
+from myna.store.batch import TaskStatus
 from tests.engines.conftest import until
 from tests.http.local_server import RawConnection
 from tests.rig.actors import TESTER
@@ -196,6 +197,14 @@ class Visitor:
             "SELECT status, audio FROM tasks ORDER BY id DESC LIMIT 1"
         )
         return int(status), str(audio)
+
+    async def stored(self) -> bytes:
+        """The mp3 of the newest task, which is completed."""
+        status, name = await self.task()
+        assert status == TaskStatus.COMPLETED
+        path = self.site.audio.find(name)
+        assert path is not None
+        return path.read_bytes()
 
     async def reason(self) -> tuple[int, str]:
         """State and reason of the newest call."""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 SOUND = mp3(4.0)
 ONE, TWO, THREE = SOUND[:16_000], SOUND[16_000:24_000], SOUND[24_000:]
 TAIL_BYTES = 1024
-"""What is held back until the call is kept."""
+"""The end of the sound, which is not sent before the call is kept."""
 
 
 class Server(SpeechUpstream):
@@ -77,14 +77,6 @@ async def read(answer: Answer, count: int) -> bytes:
     return answer.body
 
 
-async def stored(visitor: Visitor) -> bytes:
-    status, name = await visitor.task()
-    assert status == TaskStatus.COMPLETED
-    path = visitor.site.audio.find(name)
-    assert path is not None
-    return path.read_bytes()
-
-
 async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Server) -> None:
     answer = await visitor.speak(response_format="mp3")
     server.send(ONE)
@@ -95,7 +87,7 @@ async def test_an_mp3_is_passed_on_while_it_arrives(visitor: Visitor, server: Se
     server.send(TWO, THREE, Server.END)
     assert await answer.rest() == SOUND
     assert answer.whole
-    assert await stored(visitor) == SOUND
+    assert await visitor.stored() == SOUND
     await visitor.balance_becomes(UNITS - 1)
     assert await visitor.reason() == (CallState.KEPT, "")
 
@@ -159,7 +151,7 @@ async def test_a_server_that_breaks_off_is_kept_with_its_sound_if_the_site_says_
     assert await answer.rest() == ONE
     assert not answer.whole
     await visitor.balance_becomes(UNITS - 1)
-    assert await stored(visitor) == ONE
+    assert await visitor.stored() == ONE
     assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
@@ -212,7 +204,7 @@ async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
         assert await (await answer.head()).rest() == ONE
         assert len(server.orders()) == 2
         await visitor.balance_becomes(UNITS - 1)
-        assert await stored(visitor) == ONE
+        assert await visitor.stored() == ONE
 
 
 async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_site_says_so(
@@ -225,7 +217,7 @@ async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_s
         assert await (await answer.head()).rest() == ONE
         assert not answer.whole
         await visitor.balance_becomes(UNITS - 1)
-        assert await stored(visitor) == ONE
+        assert await visitor.stored() == ONE
 
 
 async def test_a_client_that_leaves_before_sound_ends_the_request_and_is_refunded(
@@ -248,7 +240,7 @@ async def test_a_client_that_leaves_after_sound_pays_and_all_of_it_is_stored(
     answer.connection.reset()
     server.send(TWO, THREE, Server.END)
     await visitor.balance_becomes(UNITS - 1)
-    assert await stored(visitor) == SOUND
+    assert await visitor.stored() == SOUND
 
 
 async def test_another_format_is_made_of_the_whole_mp3(visitor: Visitor, server: Server) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from myna.audio.encoders import RATE_HZ
+from myna.audio.encoders import RATE_HZ, Encoder, SoundFormat
 from myna.engines.interface import STREAM_RATE_HZ, EngineCrashed, EngineTimedOut, SoundTooLong
 from myna.engines.registry import KOKORO
+from myna.speech import sound_stream
 from myna.store.batch import CallState, TaskStatus
 from tests.engines.conftest import until
 from tests.openai_audio.scripted_site import UNITS, Visitor, scripted_site, tone
@@ -31,15 +32,6 @@ async def until_said(visitor: Visitor, parts: int) -> None:
     await until(lambda: visitor.voice.said >= parts)
 
 
-async def mp3_of(visitor: Visitor) -> bytes:
-    """The record's file."""
-    status, name = await visitor.task()
-    assert status == TaskStatus.COMPLETED
-    path = visitor.site.audio.find(name)
-    assert path is not None
-    return path.read_bytes()
-
-
 async def test_the_first_part_arrives_while_the_second_is_not_spoken(visitor: Visitor) -> None:
     answer = await visitor.speak()
     visitor.voice.say(ONE)
@@ -54,7 +46,7 @@ async def test_the_first_part_arrives_while_the_second_is_not_spoken(visitor: Vi
     assert await answer.rest() == ONE + TWO
     assert answer.whole
     assert await visitor.balance() == UNITS - 1
-    assert len(await mp3_of(visitor)) > 1000
+    assert len(await visitor.stored()) > 1000
 
 
 async def test_the_last_bytes_leave_after_the_keep(visitor: Visitor) -> None:
@@ -110,7 +102,7 @@ async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the
     assert await answer.rest() == ONE
     assert not answer.whole
     await visitor.balance_becomes(UNITS - 1)
-    assert len(await mp3_of(visitor)) > 1000
+    assert len(await visitor.stored()) > 1000
     assert await visitor.reason() == (CallState.KEPT, "StreamFailed")
 
 
@@ -150,11 +142,11 @@ async def test_a_client_that_leaves_after_a_sound_pays_and_the_text_is_spoken_to
     await visitor.balance_becomes(UNITS - 1)
     assert visitor.voice.said == 3
     assert await visitor.reason() == (CallState.KEPT, "")
-    left_behind = await mp3_of(visitor)
+    left_behind = await visitor.stored()
     whole = await visitor.speak()
     visitor.voice.say(ONE, TWO, THREE, None)
     await (await whole.head()).rest()
-    assert left_behind == await mp3_of(visitor)
+    assert left_behind == await visitor.stored()
 
 
 async def test_a_client_that_leaves_before_a_sound_is_refunded(visitor: Visitor) -> None:
@@ -180,6 +172,20 @@ async def test_a_repeated_request_for_a_kept_broken_sound_breaks_off_again(visit
         assert answer.status == 200 and not answer.whole
     assert len(answers[0]) > 1000 and len(answers[1]) > 1000
     await visitor.balance_becomes(UNITS - 1)
+
+
+async def test_an_encoder_that_does_not_start_is_refunded(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_kind: SoundFormat) -> Encoder:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(sound_stream, "encoder_of", refuse)
+    answer = await visitor.speak(response_format="opus")
+    visitor.voice.say(ONE, None)
+    await (await answer.head()).rest()
+    assert (answer.status, answer.error["type"]) == (500, "upstream_error")
+    await visitor.balance_becomes(UNITS)
 
 
 async def test_a_slow_encoder_does_not_slow_the_engine_down(visitor: Visitor) -> None:
@@ -216,7 +222,7 @@ async def test_a_repeated_request_gets_the_stored_sound_in_the_same_format(visit
     await (await again.head()).rest()
     assert (again.status, again.whole, again.headers["x-units-cost"]) == (200, True, "0")
     assert "x-myna-channel" not in again.headers
-    assert again.body == await mp3_of(visitor)
+    assert again.body == await visitor.stored()
     assert visitor.voice.asked == 1
     assert await visitor.balance() == UNITS - 1
 

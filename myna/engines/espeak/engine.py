@@ -3,13 +3,12 @@
 Only `espeak/child.py`, the program of the children, loads the library.
 """
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import structs
 
 from myna.engines.espeak.job import EspeakJob
 from myna.engines.interface import (
@@ -23,7 +22,7 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.job_output import OutputFile, TakePart, sound_of
+from myna.engines.job_output import TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.pool import Pool
@@ -122,17 +121,7 @@ class Espeak:
     ) -> SpeechResult:
         """Writes 22,050 Hz, or STREAM_RATE_HZ for a client that hears. For files after a failure see
         `DurableFiles.write`."""
-        job = _job(utterance)
-        if client.hear is None:
-
-            def write(part: Path) -> Awaitable[SpeechResult]:
-                in_file = structs.replace(job, file=OutputFile.at(part, path))
-                return self._run(in_file, deadline_s, client)
-
-            result = await self._files.write(path, deadline_s, write)
-        else:
-            sound = partial(self.sound, utterance, client=client)
-            result = await self._files.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+        result = await self._files.write_job(_job(utterance), path, deadline_s, client, self._run)
         if client.sound_s and result.took_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result
@@ -172,5 +161,4 @@ def _job(utterance: Utterance) -> EspeakJob:
         han_voice=timbre.han,
         speed=utterance.speed,
         sound_max_s=utterance.sound_max_s,
-        file=None,
     )

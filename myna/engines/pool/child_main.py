@@ -94,7 +94,7 @@ Reply = ChildReady | JobStarted | JobProgress | JobPart | JobDone | JobFailed
 
 
 class RunningJob:
-    """Sends the parent what it may know before the result of a job."""
+    """Sends progress and parts of the output of a job to the parent, before its result."""
 
     def __init__(self, replies: BinaryIO, number: int) -> None:
         self._replies = replies

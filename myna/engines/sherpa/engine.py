@@ -6,7 +6,7 @@ Only the children load sherpa-onnx (`sherpa/child.py`) and, for models that take
 
 import asyncio
 import re
-from collections.abc import Awaitable, Hashable
+from collections.abc import Hashable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from myna.engines.job_output import OutputFile, TakePart, sound_of
+from myna.engines.job_output import TakePart, sound_of
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.admission import Admission, is_long
 from myna.engines.pool.child_main import path_bytes
@@ -136,17 +136,7 @@ class Sherpa:
     ) -> SpeechResult:
         """Writes the model's sample rate, or STREAM_RATE_HZ for a client that hears. For files after a
         failure see `DurableFiles.write`."""
-        job = self._job(utterance)
-        if client.hear is None:
-
-            def write(part: Path) -> Awaitable[SpeechResult]:
-                in_file = structs.replace(job, file=OutputFile.at(part, path))
-                return self._run(in_file, deadline_s, client)
-
-            result = await self._files.write(path, deadline_s, write)
-        else:
-            sound = partial(self.sound, utterance, client=client)
-            result = await self._files.write_heard(path, deadline_s, sound, client.hear, job.sound_max_s)
+        result = await self._files.write_job(self._job(utterance), path, deadline_s, client, self._run)
         if client.sound_s and result.took_s:
             self.admission.measured(client.sound_s, result.took_s)
         return result
@@ -173,7 +163,6 @@ class Sherpa:
             speed=utterance.speed,
             sound_max_s=utterance.sound_max_s,
             reference=ReferenceWav(path_bytes(reference.wav), reference.transcript) if reference else None,
-            file=None,
         )
 
     async def _run(

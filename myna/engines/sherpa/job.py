@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from myna.engines.interface import EngineVoice, SpeechResult
-from myna.engines.job_output import OutputFile
+from myna.engines.job_output import SpeechJob
 
 Family = Literal["vits", "matcha", "kokoro", "zipvoice", "pocket"]
 CLONERS = ("zipvoice", "pocket")
@@ -54,12 +54,11 @@ class ReferenceWav(msgspec.Struct, frozen=True):
     transcript: str
 
 
-class SpeakJob(msgspec.Struct, frozen=True, tag="speak"):
-    """Speak `text` to `file`, or to the parent: see `child_sound.py`.
+class SpeakJob(SpeechJob, frozen=True, tag="speak"):
+    """Speak `text`.
 
     `phonemes` are the text's pieces for a model that takes phonemes, else None. `language` is a BCP-47 code.
-    `speaker` is ignored with a `reference`. `speed` is 0.25 to 4. More than `sound_max_s` seconds of sound is
-    an error.
+    `speaker` is ignored with a `reference`. `speed` is 0.25 to 4.
     """
 
     text: str
@@ -67,9 +66,7 @@ class SpeakJob(msgspec.Struct, frozen=True, tag="speak"):
     language: str
     speaker: int
     speed: float
-    sound_max_s: float
     reference: ReferenceWav | None
-    file: OutputFile | None
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
