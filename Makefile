@@ -10,13 +10,16 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
 	@echo "make demo-node  a compute node joins, runs a task, clones a voice (ONCE=1: exits)"
 	@echo "make test       lint, types, import contracts and tests, on SQLite and a real PostgreSQL"
-	@echo "make test-slow  the other tests: faults, longer models, the demo, a language model, mutants"
+	@echo "make test-slow  the other tests: faults, pages in a browser, real models, the demo"
+	@echo "make test-browser  of these, the pages in Chromium"
+	@echo "make test-release  before a release: real clients, copies on PostgreSQL, long random sequences"
+	@echo "make test-clients  of these, the real clients"
 	@echo "make test-pythons  tests without processes on every Python from 3.11 on that is installed"
 	@echo "make mutants    removes each guard of units, tasks and voices: a test must fail (slow)"
 	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
@@ -89,17 +92,29 @@ check-others: .venv/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_tidy.py
 
-# The tests wait for clocks part of their time: four processes keep two cores busy.
-test: check .venv/chromium.stamp
-	$(BIN)/python -m pytest --numprocesses 4 --durations 10 -m "not slow" --ignore tests/test_tidy.py
+# The tests wait part of their time: WORKERS processes keep two cores busy.
+WORKERS := 4
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
+
+test: check
+	$(PYTEST) -m "not slow and not release" --ignore tests/test_tidy.py
 
 test-slow: .venv/listen.stamp .venv/chromium.stamp
-	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
+	$(PYTEST) -m "slow and not release"
+
+test-browser: .venv/dev.stamp .venv/chromium.stamp
+	$(PYTEST) -m "browser and not release"
+
+test-release: .venv/listen.stamp .venv/chromium.stamp
+	MYNA_TEST_EXAMPLES=100 $(PYTEST) -m release
+
+test-clients: .venv/dev.stamp .venv/chromium.stamp
+	$(PYTEST) -m clients
 
 # The tests that start neither PostgreSQL nor a service, on each interpreter, each in a separate environment.
 PYTHONS := 3.11 3.12 3.13 3.14
 IN_PROCESS := tests/wire tests/chat tests/http_client tests/audio tests/store tests/ledger tests/tasks \
-  -m "not slow" -k "wire or chat or http_client or audio or sqlite"
+  -m "not slow and not release" -k "wire or chat or http_client or audio or sqlite"
 
 test-python%: export PYENV_VERSION := $(shell pyenv versions --bare 2>/dev/null | paste -s -d : -)
 test-pythons: .venv/dev.stamp $(PYTHONS:%=test-python%)

@@ -26,8 +26,14 @@ pytest_plugins = [
 ]
 
 
-SLOW = ("demo", "faults", "mutations")
+SLOW = ("demo", "faults")
 """Folders of which every test is marked slow: `make test-slow` runs them, `make test` does not."""
+IMPLIED = {"browser": "slow", "clients": "release"}
+"""The tier of each test with one of these marks."""
+
+# Processes that tests start import this checkout, whichever one is installed. Engines' children keep the
+# variable too.
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 # The same examples in every run, however long the machine takes for one.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -49,6 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(here).parts[0] in SLOW:
             item.add_marker("slow")
+        for mark, tier in IMPLIED.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(tier)
 
 
 def pytest_collection_finish() -> None:
