@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lameenc
+import pytest
 
 from myna.store.database import Transaction, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
@@ -188,6 +189,9 @@ class NodeSite:
             return await db.transaction(work)
         finally:
             await db.close()
+
+
+each_database = pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)
 
 
 def open_poll(node: NodeClient, pool: ThreadPoolExecutor) -> Future[Answer]:

@@ -3,7 +3,7 @@
 import pytest
 
 from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, PREFIX, SHA256_HEADER
-from tests.farm.node_client import Job, NodeClient, NodeSite, mp3, new_voice
+from tests.farm.node_client import Job, NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
 
@@ -26,6 +26,7 @@ def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
     return node, job
 
 
+@each_database
 def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> None:
     account, voice = site.service.account(units=1), new_voice()
     key = account.key().plain
@@ -87,7 +88,7 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
     node, job = leased_job
-    audio, before = mp3(seconds=60), site.audio()
+    audio, before = mp3(seconds=5), site.audio()
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         node.begin(wire, job, audio)
         wire.send(audio[:1000])
@@ -103,17 +104,10 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     [
         (mp3(), {SHA256_HEADER: "0" * 64}, "myna-sha256"),
         (b"this is no mp3 " * 1000, {}, "no audio"),
-        (b"\xff\xfb\x90\x00" + bytes(5000), {}, "no audio"),
-        (mp3()[:3000] + bytes(100_000), {}, "no audio"),
         (mp3(), {SHA256_HEADER: "x"}, "myna-sha256"),
-        (mp3(), {SHA256_HEADER: ""}, "myna-sha256"),
-        (mp3(), {JOB_HEADER: "task 1 1"}, "myna-job"),
-        (mp3(), {JOB_HEADER: "song 1 1 x"}, "myna-job"),
         (mp3(), {JOB_HEADER: "task 99999999999999999999 1 x"}, "myna-job"),
-        (mp3(), {JOB_HEADER: "task 1 1 x y"}, "myna-job"),
-        (b"", {}, "Content-Length"),
     ],
-    ids=["other hash", "noise", "a header", "half", "bad hash", "no hash", *["bad job"] * 4, "nothing"],
+    ids=["other hash", "noise", "bad hash", "bad number"],
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
     site: NodeSite, leased_job: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
@@ -149,6 +143,7 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
     headers = node.upload_headers(job, mp3())
     chunked = call("POST", site.url("complete"), key=node.credential, body=iter([mp3()]), headers=headers)
     assert chunked.status == 400
+    assert node.complete(job, b"").status == 400
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES + 1)
         assert wire.answer().status == 413
@@ -175,7 +170,7 @@ def test_a_long_upload_does_not_delay_other_nodes(
     site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
 ) -> None:
     node, job = leased_job
-    audio = mp3(seconds=60)
+    audio = mp3(seconds=5)
     with Wire(site.service.root_url) as wire:
         node.begin(wire, job, audio)
         wire.send(audio[:-1])
