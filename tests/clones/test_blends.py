@@ -19,6 +19,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from myna.voice_overrides import PublicVoice
 from myna.wire.farm import Hello, NodeVoice
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
 
@@ -109,6 +110,7 @@ async def test_the_same_blend_again_changes_nothing(books: Books, channels: Chan
     ]
 
 
+@each_database
 async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels: Channels) -> None:
     await voice_blends.blend(books.db, channels, BLEND, RECIPE, "小", by=TESTER)
     before = (await config_of(books)).version
@@ -132,6 +134,7 @@ async def test_a_blend_is_named_ordered_and_hidden_like_any_public_voice(
     assert (await listed(books, channels)).override.hidden
 
 
+@each_database
 async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
     await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
     before = (await config_of(books)).version

@@ -15,6 +15,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import books_of
 from tests.store.postgres_proxy import proxy_to
@@ -135,6 +136,7 @@ async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_messag
     assert await clones.list_all(clone_setup.books.db) == []
 
 
+@each_database
 async def test_concurrent_clones_do_not_exceed_the_limit(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()
     for _ in range(CLONES_MAX - 1):
@@ -186,6 +188,7 @@ async def test_an_old_sample_without_a_voice_is_removed(clone_setup: CloneSetup)
     assert clone_setup.files() == sorted([voice.sample, young])
 
 
+@each_database
 async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: CloneSetup) -> None:
     db, customer, other = (
         clone_setup.books.db,

@@ -9,6 +9,7 @@ from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, T
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
 from tests.clones.clone_setup import CloneSetup, proof_of
+from tests.ledger.databases import each_database
 from tests.store.books import break_refunds, charge_of, mend_refunds
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,7 @@ async def test_deleting_an_unknown_voice_is_refused(clone_setup: CloneSetup) -> 
             await clone_setup.delete(unknown)
 
 
+@each_database
 async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     customer = await books.customer(units=10)
@@ -118,6 +120,7 @@ async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(clone_
     assert clone_setup.files() == []
 
 
+@each_database
 async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_setup: CloneSetup) -> None:
     node, customer = await clone_setup.node(), await clone_setup.books.customer()
     for _ in range(ROUNDS):
@@ -134,6 +137,7 @@ async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_se
         assert clone_setup.files() == []
 
 
+@each_database
 async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     for _ in range(ROUNDS):
@@ -158,6 +162,7 @@ async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: Clone
         assert await books.audit() == []
 
 
+@each_database
 async def test_only_one_of_two_concurrent_deletions_succeeds(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()
     voice_id = await clone_setup.queued(customer)

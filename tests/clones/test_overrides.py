@@ -16,6 +16,7 @@ from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
 from myna.wire.farm import Hello, NodeVoice
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
 
@@ -99,6 +100,7 @@ async def test_every_override_changes_the_configuration_version(books: Books, ch
     assert await version(books) == before + 3
 
 
+@each_database
 async def test_an_override_without_effect_is_deleted(books: Books, channels: Channels) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
     await voice_overrides.hide(books.db, channels, FIRST, False, by=TESTER)
@@ -123,6 +125,7 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     assert await version(books) == before
 
 
+@each_database
 async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, channels: Channels) -> None:
     orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
     await asyncio.gather(*(voice_overrides.order(books.db, channels, order, by=TESTER) for order in orders))

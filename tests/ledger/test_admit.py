@@ -25,6 +25,7 @@ from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import caps as cap_store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
@@ -48,12 +49,14 @@ async def test_a_call_is_charged_when_it_is_admitted(books: Books, service: Ledg
         await call.keep("an answer")
 
 
+@each_database
 async def test_a_task_is_created_with_its_call(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     async with await service.admit(customer, service.order(pays=Scope.TTS, task=speech())) as call:
         assert await books.sql("SELECT id FROM tasks") == [(call.task_id,)]
 
 
+@each_database
 async def test_a_call_that_is_not_kept_is_refunded(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     with pytest.raises(ZeroDivisionError):
@@ -64,6 +67,7 @@ async def test_a_call_that_is_not_kept_is_refunded(books: Books, service: Ledger
     assert await books.entries(call.id) == [(0, -4), (1, 4)]
 
 
+@each_database
 async def test_a_price_that_changed_before_the_charge_applies(books: Books, service: LedgerService) -> None:
     """The process's configuration is stale; the charge detects it, and the request is planned again."""
     customer = await books.customer(units=9)
@@ -162,6 +166,7 @@ async def test_a_revoked_key_gets_401_before_any_other_refusal(
         await service.charge(caller_of(customer), refusing(error))
 
 
+@each_database
 async def test_a_key_that_the_charge_refuses_gets_the_reason(books: Books, service: LedgerService) -> None:
     customer = await books.customer(life_ms=60_000)
     narrow = await books.second_key(customer, Scope.RECORDS)
@@ -192,6 +197,7 @@ async def test_insufficient_units_and_exceeded_rates_are_refused(
     assert await books.balance(customer) == 2
 
 
+@each_database
 async def test_a_reached_cap_is_a_402_that_says_when_it_renews(books: Books, service: LedgerService) -> None:
     await books.stop_clock()
     customer = await books.customer(units=100)
@@ -279,6 +285,7 @@ async def test_a_retry_gets_its_stored_response_where_a_new_call_would_be_refuse
         await service.charge(caller_of(customer, idempotency_key_of(body="another")), no_channel)
 
 
+@each_database
 async def test_a_retry_of_a_response_too_large_to_store_is_refused(
     books: Books, service: LedgerService
 ) -> None:
@@ -304,6 +311,7 @@ async def test_the_largest_response_that_is_stored_is_replayed(books: Books, ser
     assert await service.charge(caller_of(customer, retry_key), service.order()) == Replayed(answer)
 
 
+@each_database
 async def test_a_retry_of_speech_requires_the_scope(books: Books, service: LedgerService) -> None:
     """Not by the charge, and not where the request is refused before one."""
     customer, retry_key = await books.customer(), idempotency_key_of()
@@ -330,6 +338,7 @@ async def test_a_retry_requires_a_valid_key(books: Books, service: LedgerService
             await service.charge(caller_of(customer, retry_key), plan)
 
 
+@each_database
 async def test_another_request_with_the_same_idempotency_key_is_refused(
     books: Books, service: LedgerService
 ) -> None:
@@ -340,6 +349,7 @@ async def test_another_request_with_the_same_idempotency_key_is_refused(
         await call.keep("the answer")
 
 
+@each_database
 async def test_a_retry_waits_for_the_first_call_of_another_process(
     books: Books, service: LedgerService
 ) -> None:

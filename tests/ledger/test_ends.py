@@ -8,6 +8,7 @@ from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
 from myna.store.batch import CallState, Charged, End, EndOutcome
 from myna.telemetry import access_log, logs
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
     AUDIO,
@@ -72,6 +73,7 @@ async def test_a_cancelled_call_is_refunded(books: Books, service: LedgerService
     assert await books.balance(customer) == 10
 
 
+@each_database
 async def test_a_keep_after_the_refund_is_lost(books: Books, service: LedgerService) -> None:
     """The sweep was faster: the units were refunded, so the answer must not be sent."""
     customer = await books.customer()
@@ -83,6 +85,7 @@ async def test_a_keep_after_the_refund_is_lost(books: Books, service: LedgerServ
     assert await books.entries(call.id) == [(0, -1), (1, 1)]
 
 
+@each_database
 async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +109,7 @@ async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     call = await service.admit(customer)
@@ -127,6 +131,7 @@ async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     left = await books.opened(
@@ -153,6 +158,7 @@ async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(
     assert await books.counters(customer) == (1, 1, 1)
 
 
+@each_database
 async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerService) -> None:
     """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
     customer = await books.customer()
@@ -167,6 +173,7 @@ async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerSe
     assert await books.balance(customer) == 10
 
 
+@each_database
 async def test_two_processes_that_sweep_at_once_refund_once(books: Books, service: LedgerService) -> None:
     customer = await books.customer(units=50)
     for _ in range(20):
@@ -181,6 +188,7 @@ async def test_two_processes_that_sweep_at_once_refund_once(books: Books, servic
     assert await books.counters(customer) == (20, 0, 0)
 
 
+@each_database
 async def test_a_starting_process_refunds_every_open_call(books: Books, service: LedgerService) -> None:
     customer = await books.customer(units=10)
     kept = await books.opened(customer)
@@ -219,6 +227,7 @@ async def test_finishing_gives_up_at_its_deadline(books: Books, service: LedgerS
         await service.ledger.finish(0.01)
 
 
+@each_database
 async def test_a_call_keeps_its_request_and_the_channel_that_answered(
     books: Books, service: LedgerService
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from myna import accounts, keys
 from myna.store.batch import Charged
 from myna.store.database import Database
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.rig.actors import TESTER
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of
@@ -28,6 +29,7 @@ async def disable(db: Database, customer: Customer) -> None:
 
 
 @pytest.mark.parametrize("refuse", [revoke, disable])
+@each_database
 async def test_calls_after_a_revocation_are_refused_under_load(
     books: Books, refuse: Callable[[Database, Customer], Awaitable[None]]
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, Plan, caller_of, ledger_service_on, refusing
 from tests.store.books import Books, idempotency_key_of
 from tests.store.stalls import stalled_commits
@@ -58,6 +59,7 @@ async def test_a_retry_of_a_failed_call_is_refused_where_a_new_call_would_be(
         await retry
 
 
+@each_database
 async def test_sweeps_queue_no_refund_twice(books: Books) -> None:
     customer = await books.customer()
     for _ in range(5):

@@ -8,6 +8,7 @@ from myna.errors import StaleLease
 from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.store.batch import CallState
 from myna.wire.farm import TRIES_MAX
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
 from tests.tasks.task_service import (
@@ -23,6 +24,7 @@ from tests.tasks.task_service import (
 pytestmark = pytest.mark.anyio
 
 
+@each_database
 async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> None:
     node = await service.node()
     call, job = await service.lease_new(node)
@@ -47,6 +49,7 @@ async def test_beats_renew_a_lease(service: TaskService) -> None:
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
+@each_database
 async def test_a_task_whose_tries_are_exhausted_is_refunded(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call = await service.ordered(customer, idempotency_key=idempotency_key_of())
@@ -132,6 +135,7 @@ async def test_many_expired_leases_are_requeued_together(service: TaskService) -
     assert len(await service.tasks.lease(node, 9, 0)) == 8
 
 
+@each_database
 async def test_concurrent_sweeps_requeue_each_expired_lease_once(service: TaskService) -> None:
     node, customer = await service.node(), await service.books.customer(units=50)
     exhausted = await service.ordered(customer)
@@ -152,6 +156,7 @@ async def test_concurrent_sweeps_requeue_each_expired_lease_once(service: TaskSe
     assert await service.books.balance(customer) == 40
 
 
+@each_database
 async def test_a_restart_refunds_no_task_of_a_node(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     leased, job = await service.lease_new(node, customer)
@@ -190,6 +195,7 @@ async def test_speech_taken_over_by_nodes_is_queued(service: TaskService) -> Non
     assert await service.books.counters(customer) == (1, 1, 1)
 
 
+@each_database
 async def test_a_task_taken_over_by_nodes_has_a_new_deadline(service: TaskService) -> None:
     customer = await service.books.customer()
     call = await service.started_here(customer)
@@ -218,6 +224,7 @@ async def test_a_task_taken_over_by_nodes_stores_its_response(
     assert await service.books.answer(call.call_id) == [(whole,)]
 
 
+@each_database
 async def test_an_ended_call_is_not_taken_over_by_nodes(service: TaskService) -> None:
     customer = await service.books.customer()
     call = await service.started_here(customer)
@@ -258,6 +265,7 @@ async def test_a_voice_with_a_final_failure_has_failed(service: TaskService) -> 
         await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
+@each_database
 async def test_a_voice_has_three_tries(service: TaskService) -> None:
     node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
     await service.tasks.fail(node, failure(await service.leased(node), returned=True))

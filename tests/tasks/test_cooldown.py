@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.ledger.databases import each_database
 from tests.store.books import AUDIO
 from tests.tasks.task_service import TaskService, failure, proof_of
 
@@ -31,6 +32,7 @@ async def test_a_node_gets_the_job_again_after_its_cooldown(service: TaskService
     assert [again.id for again in await service.tasks.lease(node, 1, 0)] == [job.id]
 
 
+@each_database
 async def test_the_cooldown_doubles_with_each_failure_up_to_a_minute(service: TaskService) -> None:
     await service.books.stop_clock()
     node, customer = await service.node(), await service.books.customer(units=50)

@@ -17,6 +17,7 @@ from myna.settings import Settings
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
@@ -174,6 +175,7 @@ async def test_a_job_is_requeued_if_its_poll_is_cancelled_as_it_is_leased(
 
 
 @pytest.mark.parametrize("committed", [True, False])
+@each_database
 async def test_a_job_is_requeued_if_its_lease_is_cancelled(
     service: TaskService, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ async def test_a_slow_requeue_is_abandoned_at_its_timeout(
         await asyncio.wait_for(service.tasks.requeue(node, [job]), LONG_S)
 
 
+@each_database
 async def test_a_failed_requeue_is_logged(
     service: TaskService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

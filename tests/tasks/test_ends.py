@@ -10,6 +10,7 @@ from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, NOT_STORED, TASK_PLACEHOLDER, Audio, CallState, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.wire.farm import TRIES_MAX, Job, LeaseProof
+from tests.ledger.databases import each_database
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
@@ -39,6 +40,7 @@ async def test_a_completed_task_is_kept_with_its_audio_and_counted(service: Task
     assert await service.books.balance(customer) == 9
 
 
+@each_database
 async def test_completing_a_task_stores_its_response(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call, job = await service.lease_new(
@@ -73,6 +75,7 @@ async def test_a_response_that_needs_only_the_task_id_is_stored_with_the_charge(
     assert await service.books.answer(call.call_id) == [(answer,)]
 
 
+@each_database
 async def test_a_final_failure_is_refunded_at_once(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call, job = await service.lease_new(
@@ -125,6 +128,7 @@ async def test_a_job_returned_in_its_last_try_keeps_that_try(service: TaskServic
     assert (await service.status(call), await service.tries(call)) == (0, TRIES_MAX - 1)
 
 
+@each_database
 async def test_a_failure_whose_refund_fails_changes_nothing(service: TaskService) -> None:
     """The state of the task and the end of its call change in one transaction."""
     customer, node = await service.books.customer(), await service.node()
@@ -201,6 +205,7 @@ async def test_a_late_repeated_completion_is_accepted(service: TaskService) -> N
     assert not await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
+@each_database
 async def test_concurrent_completions_keep_one_audio(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call, job = await service.lease_new(node, customer)
@@ -256,6 +261,7 @@ async def is_unchanged(service: TaskService, node: int) -> bool:
 
 
 @each_request
+@each_database
 async def test_a_wrong_epoch_is_stale(service: TaskService, send: Send) -> None:
     node = await service.node()
     _, job = await service.lease_new(node)
@@ -265,6 +271,7 @@ async def test_a_wrong_epoch_is_stale(service: TaskService, send: Send) -> None:
 
 
 @each_request
+@each_database
 async def test_a_wrong_token_is_stale(service: TaskService, send: Send) -> None:
     node = await service.node()
     _, job = await service.lease_new(node)
@@ -389,6 +396,7 @@ async def test_the_account_is_locked_before_the_job(postgres_service: TaskServic
     assert await service.status(call) in (2, 3)
 
 
+@each_database
 async def test_a_concurrent_completion_and_refund_end_the_call_once(service: TaskService) -> None:
     node, customer = await service.node(), await service.books.customer(units=50)
     for _ in range(20):

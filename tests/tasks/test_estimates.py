@@ -6,6 +6,7 @@ from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
 from myna.store.queries import config as config_store
 from myna.store.queries.farm.capacity import ONLINE_MS
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
@@ -60,6 +61,7 @@ async def test_of_a_long_queue_one_task_is_ahead_of_another_accounts_first(servi
     assert await wait_s(service, newcomer) == pytest.approx((100 + 200) / 10 + 10)
 
 
+@each_database
 async def test_tasks_in_other_voices_are_ahead_only_on_nodes_with_both_voices(service: TaskService) -> None:
     await service.node(VOICE, slots=1, chars_per_s=10.0)
     await service.node(VOICE, "another voice", slots=1, chars_per_s=10.0)
@@ -71,6 +73,7 @@ async def test_tasks_in_other_voices_are_ahead_only_on_nodes_with_both_voices(se
     assert await wait_s(service, customer) == pytest.approx(100 / 20 + 10)
 
 
+@each_database
 async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskService) -> None:
     await service.books.stop_clock()
     node, customer = await service.node(), await service.books.customer()
@@ -117,6 +120,7 @@ async def test_tasks_ordered_since_the_last_query_are_ahead(service: TaskService
 # ---- refusals
 
 
+@each_database
 async def test_an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not(
     service: TaskService,
 ) -> None:

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tests.ledger.databases import each_database
 from tests.store.books import AUDIO, Books, Customer
 from tests.tasks.task_service import TaskService, proof_of
 
@@ -66,6 +67,7 @@ async def test_a_long_queue_of_one_account_does_not_delay_others(service: TaskSe
     assert await service.books.balance(busy) == 0
 
 
+@each_database
 async def test_leases_are_round_robin_over_accounts(service: TaskService) -> None:
     node, customers = await service.node(), [await service.books.customer(units=20) for _ in range(3)]
     for customer, count in zip(customers, (9, 3, 3), strict=True):

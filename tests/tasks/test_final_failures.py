@@ -8,6 +8,7 @@ from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.batch import CallState
 from myna.store.queries.farm import polls
 from myna.wire.farm import TRIES_MAX, Job
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO
 from tests.tasks.task_service import DEADLINE_MS, FREE, VOICE, TaskService, failure, proof_of
@@ -30,6 +31,7 @@ async def failures(service: TaskService, *nodes: int) -> list[int]:
     return [found[node] for node in nodes]
 
 
+@each_database
 async def test_a_refused_task_is_completed_by_another_node(service: TaskService) -> None:
     customer, refuser, other = await service.books.customer(), await service.node(), await service.node()
     call = await service.ordered(customer)
@@ -42,6 +44,7 @@ async def test_a_refused_task_is_completed_by_another_node(service: TaskService)
     assert await service.books.state(call.call_id) == CallState.KEPT
 
 
+@each_database
 async def test_a_task_refused_by_all_nodes_is_refunded(service: TaskService) -> None:
     customer, nodes = await service.books.customer(), [await service.node() for _ in range(2)]
     call = await service.ordered(customer)
@@ -96,6 +99,7 @@ async def test_a_refused_voice_is_completed_by_another_node(service: TaskService
 
 
 @pytest.mark.parametrize("other_online", [False, True])
+@each_database
 async def test_a_refused_voice_fails_after_the_grace_period_without_another_node(
     service: TaskService, other_online: bool
 ) -> None:
@@ -173,6 +177,7 @@ async def test_a_refused_job_completed_by_another_node_is_a_failure_of_the_first
     assert len(await service.tasks.lease(refuser, 1, 0)) == 1
 
 
+@each_database
 async def test_two_nodes_completing_each_others_refused_jobs_do_not_deadlock(service: TaskService) -> None:
     """Both transactions update both nodes."""
     customer, (one, other) = await service.books.customer(units=20), [await service.node() for _ in range(2)]
@@ -201,6 +206,7 @@ async def test_a_refused_task_does_not_block_other_tasks_of_its_account_and_voic
     assert [await service.status(call) for call in (first, second)] == [1, 1]
 
 
+@each_database
 async def test_a_poll_is_not_woken_for_a_job_its_node_refused(service: TaskService) -> None:
     customer = await service.books.customer()
     refuser, other, cloner = await service.node(), await service.node(), await service.node(clones=["zh"])

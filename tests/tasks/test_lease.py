@@ -10,6 +10,7 @@ from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Job, JobReference
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
 from tests.tasks.task_service import (
@@ -27,6 +28,7 @@ from tests.tasks.task_service import (
 pytestmark = pytest.mark.anyio
 
 
+@each_database
 async def test_a_lease_returns_all_fields_of_the_job(service: TaskService) -> None:
     node = await service.node()
     call = await service.ordered(await service.books.customer())
@@ -50,6 +52,7 @@ async def test_a_lease_returns_all_fields_of_the_job(service: TaskService) -> No
     assert (await service.lease_of(call))[::2] == (node, 32)
 
 
+@each_database
 async def test_a_lease_is_not_reported_longer_than_it_is(service: TaskService) -> None:
     node = await service.node()
     await service.ordered(await service.books.customer())
@@ -91,6 +94,7 @@ async def test_a_leased_job_is_not_leased_to_another_node(service: TaskService) 
     assert await service.tasks.lease(await service.node(), 1, 0) == []
 
 
+@each_database
 async def test_a_job_leased_after_selection_is_not_leased_again(service: TaskService) -> None:
     node = await service.node()
     _, job = await service.lease_new(node)
@@ -100,6 +104,7 @@ async def test_a_job_leased_after_selection_is_not_leased_again(service: TaskSer
     assert await service.beats(node, proof_of(job))
 
 
+@each_database
 async def test_a_hundred_concurrent_leases_lease_one_job_once(service: TaskService) -> None:
     call = await service.ordered(await service.books.customer())
     nodes = [await service.node() for _ in range(10)]
@@ -114,6 +119,7 @@ async def test_a_hundred_concurrent_leases_lease_one_job_once(service: TaskServi
     assert await service.tries(call) == 1
 
 
+@each_database
 async def test_a_hundred_concurrent_leases_lease_a_hundred_jobs(service: TaskService) -> None:
     customers = [await service.books.customer() for _ in range(10)]
     for customer in customers:
@@ -158,6 +164,7 @@ async def test_a_draining_node_completes_its_job_and_leases_nothing(service: Tas
     assert await service.status(call) == 2
 
 
+@each_database
 async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service: TaskService) -> None:
     node = await service.node(name="the node")
     call, job = await service.lease_new(node)
@@ -195,6 +202,7 @@ async def test_an_overdue_task_is_not_leased_even_before_the_sweep(service: Task
     await service.ledger.sweep()
 
 
+@each_database
 async def test_a_lease_never_outlasts_the_deadline(service: TaskService) -> None:
     node = await service.node()
     _, job = await service.lease_new(node, deadline_ms=LEASE_MS // 2)
@@ -241,6 +249,7 @@ async def test_a_new_voice_is_leased_to_a_node_that_clones_its_language(service:
     assert (await service.clone_row(voice_id))[0] == 1
 
 
+@each_database
 async def test_a_job_in_a_cloned_voice_is_leased_to_nodes_that_clone_its_language(
     service: TaskService,
 ) -> None:
@@ -268,6 +277,7 @@ async def test_a_job_in_a_failed_voice_is_not_leased(service: TaskService) -> No
     assert await service.tasks.lease(node, 1, 0) == []
 
 
+@each_database
 async def test_a_sample_is_served_only_under_a_lease_that_needs_it(service: TaskService) -> None:
     customer, node, other = (
         await service.books.customer(),
@@ -291,6 +301,7 @@ async def test_a_sample_is_served_only_under_a_lease_that_needs_it(service: Task
     assert await service.tasks.reference(node, sample) is None
 
 
+@each_database
 async def test_unused_samples_are_named_for_deletion(service: TaskService, books: Books) -> None:
     await service.clone(await books.customer(), sample=b"z" * 32)
     known, unknown = (b"z" * 32).hex(), (b"y" * 32).hex()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
@@ -120,6 +121,7 @@ async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: Tas
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
+@each_database
 async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, queries: Queries) -> None:
     await service.books.stop_clock()
     node = await service.node(name="it")
@@ -135,6 +137,7 @@ async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, qu
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
+@each_database
 async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +194,7 @@ async def test_a_poll_ends_at_its_timeout_if_its_lease_finds_nothing(
         assert await asyncio.wait_for(polling, LONG_S) == []
 
 
+@each_database
 async def test_a_poll_raises_if_the_database_is_disconnected(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Customer, keep_of
 from tests.store.postgres_proxy import proxy_to
@@ -51,6 +52,7 @@ async def test_below_the_disk_reserve_nothing_is_charged(service: TaskService) -
     assert await service.books.balance(customer) == 0
 
 
+@each_database
 async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(
     service: TaskService,
 ) -> None:
@@ -121,6 +123,7 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
     await service.admitted(customer)
 
 
+@each_database
 async def test_samples_and_previews_count_until_their_voice_is_deleted(service: TaskService) -> None:
     customer = await service.books.customer()
     voice_id = await service.clone(customer)
