@@ -121,19 +121,6 @@ async def test_another_recipe_or_name_replaces_the_blend(books: Books, channels:
     assert (row.recipe, row.name, row.gender) == ("zm_yunxi:3+zf_xiaobei:1", "云希 + 晓北", "male")
 
 
-async def test_a_blend_is_named_ordered_and_hidden_like_any_public_voice(
-    books: Books, channels: Channels
-) -> None:
-    await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)
-    await voice_overrides.rename(books.db, channels, BLEND, "小", by=TESTER)
-    await voice_overrides.order(books.db, channels, [BLEND], by=TESTER)
-    first = voices.choose(channels, await config_of(books), {}, (), None).voice
-    assert (first.voice_id, first.name) == (BLEND, "小")
-    await voice_overrides.hide(books.db, channels, BLEND, True, by=TESTER)
-    assert await usable(books, channels) == PARTS
-    assert (await listed(books, channels)).override.hidden
-
-
 @each_database
 async def test_a_deleted_blend_is_no_voice(books: Books, channels: Channels) -> None:
     await voice_blends.blend(books.db, channels, BLEND, RECIPE, "", by=TESTER)

@@ -81,13 +81,6 @@ async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: Clone
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_sample_is_not_in_the_audio_store(clone_setup: CloneSetup) -> None:
-    row = await clone_setup.clone(await clone_setup.books.customer())
-    audio = type(clone_setup.audio)(clone_setup.books.folder / "samples")
-    assert audio.find(row.sample) is None
-    assert clone_setup.samples.find("../" + row.sample) is None
-
-
 async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(
     clone_setup: CloneSetup,
 ) -> None:
@@ -211,13 +204,6 @@ async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: C
     ]
 
 
-async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSetup) -> None:
-    await clone_setup.queued(await clone_setup.books.customer())
-    job = await clone_setup.leased(await clone_setup.node())
-    assert job.text == clones.PREVIEW["zh"]
-    assert clones.preview_text("tlh") == clones.PREVIEW["en"]
-
-
 @pytest.mark.parametrize(
     "voice_id",
     ["zh-female-1", "clone-", "clone-" + "A" * 32, "clone-" + "0" * 33, "clone-" + "0" * 32 + "\n"],
@@ -225,8 +211,3 @@ async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSe
 def test_the_id_of_a_cloned_voice_has_its_own_form(voice_id: str) -> None:
     assert clones.is_clone("clone-" + "0f" * 16)
     assert not clones.is_clone(voice_id)
-
-
-def test_the_documentation_has_the_statement_that_is_recorded() -> None:
-    page = Path(__file__).parents[2] / "docs" / "voices.md"
-    assert f"> {CONSENT}\n" in page.read_text(encoding="utf-8")

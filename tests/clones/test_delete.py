@@ -14,7 +14,7 @@ from tests.store.books import break_refunds, charge_of, mend_refunds
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 10
+ROUNDS = 4
 
 
 async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setup: CloneSetup) -> None:

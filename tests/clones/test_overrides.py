@@ -47,10 +47,6 @@ async def version(books: Books) -> int:
     return (await config_store.load(books.db)).version
 
 
-async def test_voices_without_overrides_are_unchanged(books: Books) -> None:
-    assert await seen(books) == list(VOICES)
-
-
 async def test_a_hidden_voice_is_not_listed_until_it_is_shown_again(books: Books, channels: Channels) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
     assert [voice.voice_id for voice in await seen(books)] == [voice.voice_id for voice in VOICES[1:]]

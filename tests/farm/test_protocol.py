@@ -144,26 +144,6 @@ def test_a_hello_has_limits(wrong: dict[str, Any]) -> None:
 # ---- lease
 
 
-def test_a_job_has_text_and_voice_and_nothing_of_the_account(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node = site.node(voice)
-    task = site.order(key, voice, "春眠不觉晓")
-    (job,) = node.lease()
-    assert job.pop("token")
-    assert 0 < job.pop("lease_s") <= 30
-    assert job == {
-        "kind": "task",
-        "id": task,
-        "epoch": 1,
-        "text": "春眠不觉晓",
-        "voice_id": voice,
-        "speed": 1.0,
-        "reference": None,
-    }
-    assert node.listed["jobs"] == 1
-    assert site.task(key, task)["status"] == 1
-
-
 def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
     voice = new_voice()
     node = site.node(voice)
@@ -201,22 +181,6 @@ def test_jobs_of_a_removed_node_are_requeued_at_once(site: NodeSite, key: str) -
     assert (taken.id, taken.epoch) == (task, 2)
     assert node.complete(job, mp3()).status == 401
     assert other.complete(taken, mp3()).status == 200
-
-
-def test_a_draining_node_completes_its_jobs_and_gets_no_more(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    site.order(key, voice)
-    job = node.take()
-    with ThreadPoolExecutor(1) as pool:
-        poll = open_poll(node, pool)
-        site.service.cli("node", "drain", node.name)
-        assert result_of(PROMPT_S, poll).json["jobs"] == []
-    task = site.order(key, voice)
-    assert node.lease(wait_s=0.1) == []
-    assert node.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == []
-    assert node.complete(job, mp3()).status == 200
-    assert other.take().id == task
 
 
 def test_a_poll_of_a_disconnected_node_leases_no_job(site: NodeSite, key: str) -> None:
@@ -263,17 +227,6 @@ def test_a_beat_renews_leases_and_names_those_to_cancel(site: NodeSite, key: str
     )
     assert 10_000 < left_ms <= 30_000
     assert progress == 50
-
-
-def test_another_node_cannot_beat_complete_or_fail_a_lease(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    site.order(key, voice)
-    job = node.take()
-    assert other.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == [job.proof]
-    assert other.ask("fail", {"held": job.proof, "reason": "no", "final": True}).status == 409
-    assert other.complete(job, mp3()).status == 409
-    assert node.complete(job, mp3()).status == 200
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, PREFIX, SHA256_HEADER
+from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER
 from tests.farm.node_client import Job, NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
@@ -52,18 +52,6 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(
     assert [path.suffix for path in kept] == [".mp3"]
     assert node.complete(job, mp3()).json == {"ok": 1}
     assert site.audio() - before == kept
-    assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
-
-
-def test_other_audio_for_a_completed_job_is_409(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    node.complete(job, mp3())
-    before = site.audio()
-    answer = node.complete(job, mp3(hertz=660))
-    assert (answer.status, answer.json["error"]["type"]) == (409, "conflict_error")
-    assert site.audio() == before
     assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
 
 
@@ -148,39 +136,6 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
         node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES + 1)
         assert wire.answer().status == 413
     assert site.audio() == before
-
-
-def test_expect_100_continue_with_an_unknown_credential_is_401(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
-        headers = node.upload_headers(job, mp3()) | {
-            "Authorization": "Bearer mynanode_" + "0" * 40,
-            "Content-Length": "1000000",
-            "Expect": "100-continue",
-        }
-        wire.head(
-            f"POST {PREFIX}/complete HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())
-        )
-        assert wire.answer().status == 401
-
-
-def test_a_long_upload_does_not_delay_other_nodes(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    audio = mp3(seconds=5)
-    with Wire(site.service.root_url) as wire:
-        node.begin(wire, job, audio)
-        wire.send(audio[:-1])
-        voice = new_voice()
-        other = site.node(voice)
-        site.order(key, voice)
-        assert other.complete(other.take(), mp3()).status == 200
-        wire.send(audio[-1:])
-        assert wire.answer().status == 200
-    assert call("GET", site.task(key, job.id)["audio_url"]).body == audio
 
 
 def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]) -> None:

@@ -11,7 +11,6 @@ from myna.telemetry import access_log, logs
 from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
-    AUDIO,
     Books,
     break_refunds,
     charge_of,
@@ -25,17 +24,6 @@ from tests.store.stalls import stalled_commits, until
 pytestmark = pytest.mark.anyio
 
 PAST_EVERY_DEADLINE_MS = 3_600_000
-
-
-async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(
-    books: Books, service: LedgerService
-) -> None:
-    customer = await books.customer()
-    async with await service.admit(customer, service.order(task=speech()), idempotency_key_of()) as call:
-        await call.keep("the answer", audio=AUDIO)
-    assert (await books.task(call.id))[:2] == (2, AUDIO.name)
-    assert await books.answer(call.id) == [("the answer",)]
-    assert await books.counters(customer) == (1, 1, 1)
 
 
 async def test_a_response_is_stored_only_with_an_idempotency_key(
@@ -220,11 +208,6 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, service: L
     async with call:
         await call.keep("the answer")
     await finishing
-
-
-async def test_finishing_gives_up_at_its_deadline(books: Books, service: LedgerService) -> None:
-    async with await service.admit(await books.customer()):
-        await service.ledger.finish(0.01)
 
 
 @each_database

@@ -44,21 +44,6 @@ async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None
 
 
 @each_database
-async def test_concurrent_grants_of_both_signs_are_each_counted(books: Books) -> None:
-    customer = await books.customer(units=20)
-    changes = [3, -4] * 15
-
-    results = await asyncio.gather(
-        *[accounts.grant(books.db, customer.name, units, "", by=TESTER) for units in changes],
-        return_exceptions=True,
-    )
-
-    refused = sum(isinstance(result, CommandError) for result in results)
-    assert await books.balance(customer) == 20 + 15 * 3 - (15 - refused) * 4
-    assert all(isinstance(result, CommandError | AccountRow) for result in results)
-
-
-@each_database
 async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
     books: Books, service: LedgerService
 ) -> None:

@@ -35,7 +35,7 @@ async def only_call(books: Books) -> bytes:
 @each_database
 async def test_a_charge_that_was_never_sent_is_reported_as_not_charged(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         async with stalled_commits(books) as stalled:
             first = asyncio.ensure_future(service.commits.charge(charge_of(customer), 60))
             await asyncio.wait([first], timeout=0.05)
@@ -50,7 +50,7 @@ async def test_a_charge_that_was_never_sent_is_reported_as_not_charged(books: Bo
 @each_database
 async def test_a_charge_that_was_sent_is_in_doubt_and_refunded(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         async with stalled_commits(books):
             with pytest.raises(CommitInDoubt):
                 await service.admit(customer)
@@ -96,7 +96,7 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
     async with task_service_on(books) as other, proxy_to(books.url) as proxy:
         node, customer = await other.node(VOICE), await books.customer()
         db = await Postgresql.open(proxy.url)
-        async with ledger_service_on(db, charge_wait_s=0.5) as service:
+        async with ledger_service_on(db, charge_wait_s=0.2) as service:
             proxy.silence_after(task.text.encode())
             with pytest.raises(CommitInDoubt):
                 await service.admit(customer, service.order(pays=Scope.TTS, task=task))
@@ -110,7 +110,7 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
 @each_database
 async def test_a_late_refund_is_in_doubt(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         call = await service.admit(customer)
         async with stalled_commits(books):
             with pytest.raises(CommitInDoubt):

@@ -12,7 +12,6 @@ from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
 from tests.tasks.task_service import (
-    DEADLINE_MS,
     FREE,
     LEASE_MS,
     TaskService,
@@ -81,27 +80,6 @@ async def test_a_task_in_its_last_try_can_be_completed(service: TaskService) -> 
     assert await service.status(call) == 2
 
 
-async def test_failed_and_expired_tries_count_alike(service: TaskService) -> None:
-    node = await service.node()
-    call = await service.ordered(await service.books.customer())
-    await service.let_lease_expire(node)
-    await service.sweep_leases()
-    await service.tasks.fail(node, failure(await service.leased(node)))
-    await service.tasks.fail(node, failure(await service.leased(node), returned=True))
-    await service.tasks.fail(node, failure(await service.leased(node)))
-    assert await service.status(call) == 3
-
-
-async def test_a_queued_task_past_its_deadline_fails_and_is_refunded(service: TaskService) -> None:
-    customer = await service.books.customer()
-    call = await service.ordered(customer)
-    assert await service.ledger.sweep() == 0
-    await service.books.move_clock(DEADLINE_MS + 1)
-    assert await service.ledger.sweep() == 1
-    assert (await service.books.task(call.call_id))[::4] == (3, "not done in time")
-    assert await service.books.balance(customer) == 10
-
-
 async def test_a_leased_task_past_its_deadline_fails_and_is_refunded(service: TaskService) -> None:
     """Between the deadline and the sweep its lease is stale, since no lease lasts past the deadline."""
     customer, node = await service.books.customer(), await service.node()
@@ -113,26 +91,6 @@ async def test_a_leased_task_past_its_deadline_fails_and_is_refunded(service: Ta
     assert await service.ledger.sweep() == 1
     assert await service.status(call) == 3
     assert await service.books.balance(customer) == 10
-
-
-async def test_a_requeued_task_past_its_deadline_is_not_leased(service: TaskService) -> None:
-    node = await service.node()
-    call, _ = await service.lease_new(node, deadline_ms=LEASE_MS // 2)
-    await service.books.move_clock(LEASE_MS + 1)
-    assert await service.sweep_leases() == (1, 0)
-    assert await service.tasks.lease(node, 1, 0) == []
-    assert await service.ledger.sweep() == 1
-    assert await service.status(call) == 3
-
-
-async def test_many_expired_leases_are_requeued_together(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node()
-    for _ in range(8):
-        await service.ordered(customer)
-    await service.tasks.lease(node, 8, 0)
-    await service.books.move_clock(LEASE_MS + 1)
-    assert await service.sweep_leases() == (8, 0)
-    assert len(await service.tasks.lease(node, 9, 0)) == 8
 
 
 @each_database
@@ -254,15 +212,6 @@ async def test_a_completed_voice_is_ready_and_has_its_preview(service: TaskServi
     assert [await service.tasks.complete(node, proof_of(job), AUDIO) for _ in range(2)] == [True, False]
     assert await service.clone_row(voice_id) == (2, "", AUDIO.name)
     assert await service.tasks.lease(node, 1, 0) == []
-
-
-async def test_a_voice_with_a_final_failure_has_failed(service: TaskService) -> None:
-    node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
-    job = await service.leased(node)
-    await service.tasks.fail(node, failure(job, final=True))
-    assert await service.clone_row(voice_id) == (3, "it was too loud", "")
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
 @each_database

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
@@ -137,7 +138,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
 
     monkeypatch.setattr(service.tasks, "lease", leasing)
     monkeypatch.setattr(
-        farm._node_auth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
+        NodeAuth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
     )
     await service.ordered(await service.books.customer())
     response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
@@ -145,10 +146,10 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
     await wait_requeued(service)
 
 
-def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
+def known(node: Any) -> Callable[[NodeAuth, Request], Awaitable[Any]]:
     """Replaces the authentication, which suspends, with one that does not."""
 
-    async def at_once(_: Request) -> Any:
+    async def at_once(_: NodeAuth, __: Request) -> Any:
         return node
 
     return at_once

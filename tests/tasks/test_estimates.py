@@ -22,12 +22,6 @@ async def wait_s(service: TaskService, customer: Customer, chars: int = 100, voi
     return await capacity.wait_s(customer.account_id, chars, able, nodes, config)
 
 
-async def test_on_an_empty_queue_the_estimate_is_the_time_of_the_slowest_node(service: TaskService) -> None:
-    await service.node(slots=4, chars_per_s=50.0)
-    await service.node(slots=1, chars_per_s=20.0)
-    assert await wait_s(service, await service.books.customer()) == pytest.approx(5.0)
-
-
 async def test_an_unmeasured_node_has_the_default_speed(service: TaskService) -> None:
     await service.node(slots=1)
     assert await wait_s(service, await service.books.customer()) == pytest.approx(100 / DEFAULT_CHARS_PER_S)
@@ -84,14 +78,6 @@ async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskS
         await service.tasks.complete(node, proof_of(job), AUDIO)
         speeds += [row[0] for row in await service.books.sql("SELECT chars_per_s FROM nodes")]
     assert speeds == [pytest.approx(10, rel=0.1), pytest.approx(10 * 0.8 + 5 * 0.2, rel=0.1)]
-
-
-async def test_a_short_text_does_not_measure_the_speed(service: TaskService) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node, text="短")
-    await service.books.move_clock(10_000)
-    await service.tasks.complete(node, proof_of(job), AUDIO)
-    assert await service.books.sql("SELECT chars_per_s FROM nodes") == [(0.0,)]
 
 
 async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: TaskService) -> None:

@@ -78,22 +78,6 @@ async def test_only_the_hash_of_a_lease_token_is_stored(service: TaskService) ->
     ]
 
 
-async def test_a_lease_on_an_empty_queue_is_empty(service: TaskService) -> None:
-    assert await service.tasks.lease(await service.node(), 4, 0) == []
-
-
-async def test_jobs_of_an_account_are_leased_in_order(service: TaskService) -> None:
-    node, customer = await service.node(), await service.books.customer()
-    for text in ("一", "二", "三"):
-        await service.ordered(customer, text=text)
-    assert [job.text for job in await service.tasks.lease(node, 3, 0)] == ["一", "二", "三"]
-
-
-async def test_a_leased_job_is_not_leased_to_another_node(service: TaskService) -> None:
-    await service.lease_new(await service.node())
-    assert await service.tasks.lease(await service.node(), 1, 0) == []
-
-
 @each_database
 async def test_a_job_leased_after_selection_is_not_leased_again(service: TaskService) -> None:
     node = await service.node()
@@ -120,14 +104,14 @@ async def test_a_hundred_concurrent_leases_lease_one_job_once(service: TaskServi
 
 
 @each_database
-async def test_a_hundred_concurrent_leases_lease_a_hundred_jobs(service: TaskService) -> None:
-    customers = [await service.books.customer() for _ in range(10)]
+async def test_concurrent_leases_lease_as_many_jobs(service: TaskService) -> None:
+    customers = [await service.books.customer() for _ in range(5)]
     for customer in customers:
-        for _ in range(10):
+        for _ in range(6):
             await service.ordered(customer)
     node = await service.node()
-    found = await asyncio.gather(*[service.tasks.lease(node, 1, 0) for _ in range(100)])
-    assert len({job.id for (job,) in found}) == 100
+    found = await asyncio.gather(*[service.tasks.lease(node, 1, 0) for _ in range(30)])
+    assert len({job.id for (job,) in found}) == 30
 
 
 async def test_a_node_leases_only_jobs_in_its_voices(service: TaskService) -> None:
@@ -172,23 +156,6 @@ async def test_jobs_of_a_disabled_node_are_requeued_without_using_a_try(service:
     assert (await service.status(call), await service.tries(call)) == (0, 0)
     assert not await service.beats(node, proof_of(job))
     assert (await service.leased(await service.node())).id == job.id
-
-
-async def test_a_removed_node_leases_nothing(service: TaskService) -> None:
-    node = await service.node(name="the node")
-    await service.ordered(await service.books.customer())
-    await service.nodes.remove("the node", by=TESTER)
-    assert await service.tasks.lease(node, 1, 0) == []
-
-
-async def test_a_lease_of_several_jobs_is_round_robin(service: TaskService) -> None:
-    node, customers = await service.node(), [await service.books.customer() for _ in range(3)]
-    for customer in customers:
-        for _ in range(3):
-            await service.ordered(customer, text=customer.name)
-    jobs = await service.tasks.lease(node, 5, 0)
-    names = [customer.name for customer in customers]
-    assert [job.text for job in jobs] == [*names, *names[:2]]
 
 
 async def test_an_overdue_task_is_not_leased_even_before_the_sweep(service: TaskService) -> None:

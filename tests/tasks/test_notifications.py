@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 SOON_S = 60.0
 LONG_S = 3600.0
-ROUNDS = 10
+ROUNDS = 3
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,12 @@ def queries(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> Queries:
     return found
 
 
+@pytest.fixture
+def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls of nodes that have changed are ended at once, not within a second."""
+    monkeypatch.setattr("myna.farm.polls.CHECK_EVERY_S", SHORT_S)
+
+
 def queue_queries(queries: Queries) -> int:
     """Number of queries of the queue."""
     return sum("FROM tasks" in sql for sql, _ in queries)
@@ -94,7 +100,7 @@ async def test_only_nodes_able_to_do_a_job_query_the_queue(service: TaskService,
     await cancel_all(polls)
 
 
-async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService) -> None:
+async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService, quick_checks: None) -> None:
     node, customer = await service.node(), await service.books.customer()
     first, second = await start_polls(service, [node, node])
     await service.ordered(customer)
@@ -114,7 +120,9 @@ async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService
 
 
 @pytest.mark.parametrize("verb", ["disable", "drain", "remove"])
-async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: TaskService, verb: str) -> None:
+async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(
+    service: TaskService, quick_checks: None, verb: str
+) -> None:
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
     await getattr(service.nodes, verb)("it", by=TESTER)
@@ -122,7 +130,9 @@ async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: Tas
 
 
 @each_database
-async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, queries: Queries) -> None:
+async def test_the_poll_of_a_node_that_joins_again_ends(
+    service: TaskService, queries: Queries, quick_checks: None
+) -> None:
     await service.books.stop_clock()
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
@@ -238,33 +248,6 @@ async def test_a_poll_ends_at_its_timeout_while_its_lease_is_stalled(
         return rows == [(1, 0, 0)]
 
     await until(requeued, "the job is requeued")
-
-
-async def test_a_poll_that_ends_late_does_not_end_another(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
-
-    async def nothing(_: Any) -> None:
-        started.set()
-        await resumed.wait()
-
-    async def poll() -> None:
-        while not started.is_set():
-            await service.tasks.lease(node, 1, SHORT_S)
-
-    (other,) = await start_polls(service, [await service.node("another voice")])
-    await service.ordered(await service.books.customer())
-    with monkeypatch.context() as patched:
-        patched.setattr(service.db, "transaction", nothing)
-        patched.setattr("myna.farm.polls.LATE_MAX_S", SHORT_S)
-        await asyncio.wait_for(poll(), LONG_S)
-        resumed.set()
-        await asyncio.sleep(SHORT_S)
-    assert not other.done()
-    await service.ordered(await service.books.customer(), "another voice")
-    service.tasks.notify_nodes()
-    assert len(await asyncio.wait_for(other, LONG_S)) == 1
 
 
 async def test_a_cancelled_query_does_not_end_later_polls(
