@@ -8,9 +8,10 @@ from myna.errors import CommandError, StaleLease
 from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
-from tests.clones.clone_setup import CloneSetup, proof_of
+from tests.clones.clone_setup import CloneSetup
 from tests.ledger.databases import each_database
 from tests.store.books import break_refunds, charge_of, mend_refunds
+from tests.tasks.task_service import proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +30,7 @@ async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setu
     assert clone_setup.files() == sorted([kept.sample, kept.preview])
 
 
-async def test_deleting_a_voice_makes_earlier_decisions_stale(
-    clone_setup: CloneSetup,
-) -> None:
+async def test_deleting_a_voice_makes_earlier_decisions_stale(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     customer = await books.customer()
     voice = await clone_setup.ready(customer, node)

@@ -15,10 +15,11 @@ from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
-from myna.wire.farm import Hello, NodeVoice
+from myna.wire.farm import NodeVoice
 from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
+from tests.tasks.nodes import join_node
 
 pytestmark = pytest.mark.anyio
 
@@ -132,15 +133,9 @@ async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, c
 
 
 async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, channels: Channels) -> None:
-    nodes = Nodes(books.db)
-    admitted = await nodes.join((await nodes.enroll("a node", by=TESTER)).token, "1")
-    node = await nodes.verify(f"Bearer {admitted.credential}".encode())
     own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
     shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
-    await nodes.hello(
-        node,
-        Hello(voices=[own, shared], clones=[], slots=1, chars_per_s=0.0, version="1", shutting_down=False),
-    )
+    await join_node(Nodes(books.db), own, shared, name="a node")
     await voice_overrides.hide(books.db, channels, "of-a-node", True, by=TESTER)
     await voice_overrides.order(books.db, channels, ["of-a-node"], by=TESTER)
 

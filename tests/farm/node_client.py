@@ -133,11 +133,7 @@ class NodeSite:
 
     def join(self, token: str, **more: Any) -> Answer:
         return call(
-            "POST",
-            self.url("join"),
-            data={"token": token, "version": "0.1"},
-            headers=HEADERS,
-            **more,
+            "POST", self.url("join"), data={"token": token, "version": "0.1"}, headers=HEADERS, **more
         )
 
     def node(self, *voices: str, clones: Sequence[str] = ()) -> NodeClient:

@@ -102,10 +102,7 @@ def test_a_credential_is_for_the_farm_and_a_key_for_v1(site: NodeSite, account: 
     refusal(call("GET", site.url("reference"), key=key, headers=HEADERS))
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    [None, "Basic {}", "Bearer {}x", "Bearer mynajoin_{}"],
-)
+@pytest.mark.parametrize("authorization", [None, "Basic {}", "Bearer {}x", "Bearer mynajoin_{}"])
 def test_an_invalid_credential_is_refused(site: NodeSite, authorization: str | None) -> None:
     credential = site.node().credential
     headers = dict(HEADERS)

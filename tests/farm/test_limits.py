@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -20,23 +19,18 @@ from myna.farm.tasks import Tasks
 from myna.http import server
 from myna.http.asgi import Application
 from myna.http.body_limits import BodyBudget, BodyLimits
-from myna.key_throttle import KeyThrottle
 from myna.settings import Settings
 from myna.store.database import Transaction, connect
-from myna.store.files.audio import AudioStore
-from myna.store.files.free_space import FreeSpace
-from myna.store.files.samples import SampleStore
 from myna.store.migrate import migrate
 from myna.telemetry.access_log import AccessLog
 from myna.wire.farm import PREFIX
-from tests.farm.node_client import NodeSite, mp3
+from tests.farm.node_client import mp3
 from tests.http.local_server import RawConnection, until
-from tests.rig import processes
 from tests.rig.actors import TESTER
-from tests.rig.calls import Wire
 from tests.rig.disks import read_only
-from tests.rig.waiting import SOON_S, free_port, wait_until
+from tests.rig.waiting import SOON_S, free_port
 from tests.store import stalls
+from tests.tasks.nodes import farm_api, join_node
 
 pytestmark = pytest.mark.anyio
 
@@ -96,20 +90,10 @@ async def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     db = await connect("sqlite:", tmp_path / "data")
     await migrate(db)
     nodes, inspector = Nodes(db), Inspector()
-    credential = (await nodes.join((await nodes.enroll("n", by=TESTER)).token, "")).credential
+    _, credential = await join_node(nodes)
     await db.transaction(_lease_a_preview)
     settings = Settings(port=free_port())
-    api = FarmApi(
-        settings=settings,
-        db=db,
-        nodes=nodes,
-        tasks=Tasks(db, lease_s=60),
-        audio=AudioStore(tmp_path / "audio"),
-        samples=SampleStore(tmp_path / "samples"),
-        inspector=inspector,
-        space=FreeSpace(tmp_path, 0),
-        throttle=KeyThrottle(),
-    )
+    api = farm_api(db, Tasks(db, lease_s=60), inspector, tmp_path)
     async with _serving(api, settings):
         yield LocalFarm(settings.port, nodes, credential, tmp_path / "audio")
     await inspector.close()
@@ -234,7 +218,7 @@ async def test_open_requests_per_node_and_per_address_are_limited(
 ) -> None:
     limit = 5
     monkeypatch.setattr(concurrency, "PER_NODE_MAX" if who == "node" else "PER_ADDRESS_MAX", limit)
-    other = (await farm.nodes.join((await farm.nodes.enroll("other", by=TESTER)).token, "")).credential
+    _, other = await join_node(farm.nodes)
     used = [farm.credential] * limit if who == "node" else [farm.credential, other] * limit
     opened = [await farm.begin("hello", 100, credential=one) for one in used[:limit]]  # without their bodies
 
@@ -276,37 +260,3 @@ async def test_stalled_joins_do_not_block_nodes_or_other_joins(
     await _becomes(200, join)
     for client in opened:
         await client.disconnect()
-
-
-POLLS = 400
-WATCHED_S = 3.0
-MEASURED_MAX_S = 9.0
-"""Other load on the machine only adds to a CPU time, so a low one tells; the polls last longer than this."""
-
-
-@pytest.mark.slow
-def test_hundreds_of_open_polls_use_little_cpu(site: NodeSite) -> None:
-    def cpu_s() -> float:
-        fields = processes.proc_file(site.service.pid, "stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def used_s() -> float:
-        before = cpu_s()
-        time.sleep(WATCHED_S)
-        return cpu_s() - before
-
-    hashes = [hashlib.sha256(b"mynanode_%040x" % number).hexdigest() for number in range(POLLS)]
-    rows = ", ".join(f"('many-{n}', x'{one}', 1, 1, 1, 1)" for n, one in enumerate(hashes))
-    columns = "name, credential_hash, slots, heard_at, joined_at, created_at"
-    site.sql(f"INSERT INTO nodes ({columns}) VALUES {rows}")
-    alone_s, body = used_s(), b'{"jobs": 1, "wait_s": 25}'
-    with contextlib.ExitStack() as stack:
-        for number in range(POLLS):
-            wire = stack.enter_context(Wire(site.service.root_url))
-            bearer = f"Authorization: Bearer mynanode_{number:040x}"
-            wire.head(f"POST {PREFIX}/lease HTTP/1.1", bearer, "Myna-Farm: 1", f"Content-Length: {len(body)}")
-            wire.send(body)
-        heard = "SELECT count(*) FROM nodes WHERE name LIKE 'many-%' AND heard_at > 1"
-        wait_until(lambda: site.sql(heard)[0][0] >= POLLS, 60, "all polls have begun", every_s=0.2)
-        wait_until(lambda: used_s() - alone_s < WATCHED_S / 4, MEASURED_MAX_S, "open polls use little CPU")
-    site.sql("DELETE FROM nodes WHERE name LIKE 'many-%'")

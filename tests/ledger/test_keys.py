@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from myna import activity, keys
+from myna import activity, durations, keys
 from myna.errors import CommandError, Unauthorized
 from myna.keys import Issued, Scope, UnverifiedCaller
 from myna.store.queries import keys as store
@@ -80,6 +80,11 @@ async def test_a_key_of_another_account_is_unknown(books: Books) -> None:
 
 
 # ---- the internal key of the page Try
+
+
+@pytest.mark.parametrize("text", ["1s", "90s", "36h", "30d", "2w", "61m"])
+def test_a_duration_is_written_as_it_is_parsed(text: str) -> None:
+    assert durations.millis(durations.text_of(durations.millis(text))) == durations.millis(text)
 
 
 @each_database

@@ -87,6 +87,14 @@ async def test_the_limits_of_the_site_hold_from_the_next_charge(books: Books, se
     await service.admit(customer)
 
 
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(1, "1s"), (1000, "1s"), (59_001, "1m0s"), (72_000, "1m12s"), (3_600_000, "1h0m0s"), (0, "0s")],
+)
+def test_the_time_until_a_limit_is_unused_is_written_as_openai_does(ms: int, text: str) -> None:
+    assert rate_headers(Rate(limit=1, remaining=0, reset_ms=ms))["x-ratelimit-reset-requests"] == text
+
+
 def test_limits_are_written_as_numbers_none_or_default() -> None:
     given = parsed(rpm="60", concurrent="none", units_per_day="default")
     assert given == {"rpm": 60, "concurrent": 0, "units_per_day": None}

@@ -86,7 +86,6 @@ def test_another_protocol_version_is_reported(farm_site: FarmSite, fresh: Comput
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("not-json", "The service's answer does not follow this protocol."),
         ("garbled", "The service's answer does not follow this protocol."),
         ("redirect", "The address redirects to https://elsewhere.example; use the service's own address."),
         ("cut", "closed the connection without an answer."),
@@ -130,10 +129,8 @@ def test_an_incomplete_credential_is_reported(farm_site: FarmSite, fresh: Comput
     ("url", "clear"),
     [
         ("http://192.168.1.5:8080", True),
-        ("http://ai.example.com", True),
         ("http://127.0.0.9:8080", False),
         ("http://[::1]:8080", False),
-        ("http://localhost", False),
         ("https://ai.example.com", False),
     ],
 )

@@ -11,14 +11,7 @@ from myna.wire.farm import TRIES_MAX
 from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
-from tests.tasks.task_service import (
-    FREE,
-    LEASE_MS,
-    TaskService,
-    failure,
-    proof_of,
-    task_service_on,
-)
+from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
@@ -36,16 +29,6 @@ async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> N
     assert await service.lease_of(call) == FREE
     again = await service.leased(await service.node())
     assert (again.id, again.epoch) == (job.id, 2)
-
-
-async def test_beats_renew_a_lease(service: TaskService) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    for _ in range(5):
-        await service.books.move_clock(LEASE_MS - 5000)
-        assert await service.sweep_leases() == (0, 0)
-        assert await service.beats(node, proof_of(job))
-    assert await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
 @each_database
@@ -78,19 +61,6 @@ async def test_a_task_in_its_last_try_can_be_completed(service: TaskService) -> 
     assert await service.sweep_leases() == (0, 0)
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
     assert await service.status(call) == 2
-
-
-async def test_a_leased_task_past_its_deadline_fails_and_is_refunded(service: TaskService) -> None:
-    """Between the deadline and the sweep its lease is stale, since no lease lasts past the deadline."""
-    customer, node = await service.books.customer(), await service.node()
-    call, job = await service.lease_new(node, customer, deadline_ms=LEASE_MS // 2)
-    await service.books.move_clock(LEASE_MS // 2 + 1)
-    assert not await service.beats(node, proof_of(job))
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(node, proof_of(job), AUDIO)
-    assert await service.ledger.sweep() == 1
-    assert await service.status(call) == 3
-    assert await service.books.balance(customer) == 10
 
 
 @each_database
@@ -204,14 +174,6 @@ async def test_a_leased_task_is_not_taken_over_again(service: TaskService) -> No
 
 
 # ---- voices of accounts
-
-
-async def test_a_completed_voice_is_ready_and_has_its_preview(service: TaskService) -> None:
-    node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
-    job = await service.leased(node)
-    assert [await service.tasks.complete(node, proof_of(job), AUDIO) for _ in range(2)] == [True, False]
-    assert await service.clone_row(voice_id) == (2, "", AUDIO.name)
-    assert await service.tasks.lease(node, 1, 0) == []
 
 
 @each_database

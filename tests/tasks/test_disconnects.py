@@ -13,15 +13,11 @@ from myna.farm.nodes import Nodes
 from myna.http.asgi import BodyLimits, Request
 from myna.http.body_limits import BodyBudget
 from myna.http.responses import Response
-from myna.key_throttle import KeyThrottle
-from myna.settings import Settings
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
-from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
 from tests.ledger.databases import each_database
-from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
+from tests.tasks.nodes import farm_api, join_node
 from tests.tasks.task_service import FREE, VOICE, TaskService
 
 pytestmark = pytest.mark.anyio
@@ -59,37 +55,7 @@ class Client:
 
 @pytest.fixture
 def farm(service: TaskService) -> FarmApi:
-    folder, inspector = service.books.folder, Inspector()
-    audio, samples = AudioStore(folder / "audio"), SampleStore(folder / "samples")
-    return FarmApi(
-        settings=Settings(),
-        db=service.db,
-        nodes=service.nodes,
-        tasks=service.tasks,
-        audio=audio,
-        samples=samples,
-        inspector=inspector,
-        space=service.space,
-        throttle=KeyThrottle(),
-    )
-
-
-async def join_node(service: TaskService) -> tuple[int, str]:
-    """Joins a node with VOICE. Returns its id and its credential."""
-    admitted = await service.nodes.join((await service.nodes.enroll("it", by=TESTER)).token, "1")
-    node = await service.nodes.verify(f"Bearer {admitted.credential}".encode())
-    await service.nodes.hello(
-        node,
-        Hello(
-            voices=[NodeVoice(voice_id=VOICE, name=VOICE, gender="female", language="zh-CN")],
-            clones=[],
-            slots=1,
-            chars_per_s=0.0,
-            version="1",
-            shutting_down=False,
-        ),
-    )
-    return node.id, admitted.credential
+    return farm_api(service.db, service.tasks, Inspector(), service.books.folder)
 
 
 async def wait_requeued(service: TaskService) -> None:
@@ -105,7 +71,7 @@ async def wait_requeued(service: TaskService) -> None:
 async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
     service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(service)
+    _, credential = await join_node(service.nodes, VOICE)
     client, looking = Client(credential, WAIT_S), asyncio.Event()
     verify = Nodes.verify
 
@@ -127,7 +93,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
 async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
     service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(service)
+    _, credential = await join_node(service.nodes, VOICE)
     client, lease = Client(credential, WAIT_S), service.tasks.lease
 
     async def leasing(node_id: int, jobs: int, wait_s: float) -> Sequence[Any]:

@@ -53,9 +53,7 @@ async def test_completing_a_task_stores_its_response(service: TaskService) -> No
     ]
 
 
-async def test_completing_a_task_stores_no_response_over_the_limit(
-    service: TaskService,
-) -> None:
+async def test_completing_a_task_stores_no_response_over_the_limit(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     draft = BOTH_PLACEHOLDERS + " " * STORED_ANSWER_MAX_BYTES
     _, job = await service.lease_new(node, customer, idempotency_key=idempotency_key_of(), draft=draft)

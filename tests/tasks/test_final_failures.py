@@ -131,9 +131,7 @@ async def test_a_refused_voice_fails_if_no_other_node_clones_its_language(
         assert (await service.clone_row(voice_id))[:2] == (3, "it was too loud")
 
 
-async def test_a_refused_task_in_a_cloned_voice_is_leased_to_another_node(
-    service: TaskService,
-) -> None:
+async def test_a_refused_task_in_a_cloned_voice_is_leased_to_another_node(service: TaskService) -> None:
     customer, (refuser, other) = (
         await service.books.customer(),
         [await service.node(clones=["zh"]) for _ in range(2)],

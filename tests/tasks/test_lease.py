@@ -121,13 +121,6 @@ async def test_a_node_leases_only_jobs_in_its_voices(service: TaskService) -> No
     assert (await service.leased(able)).voice_id == "another voice"
 
 
-async def test_a_job_without_a_node_does_not_block_later_jobs_of_its_account(service: TaskService) -> None:
-    customer = await service.books.customer()
-    await service.ordered(customer, "a voice of nobody")
-    await service.ordered(customer)
-    assert (await service.leased(await service.node())).voice_id == VOICE
-
-
 async def test_a_disabled_node_leases_nothing(service: TaskService) -> None:
     node = await service.node(name="the node")
     await service.ordered(await service.books.customer())

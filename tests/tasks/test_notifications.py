@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
@@ -131,13 +130,6 @@ async def test_a_refund_notifies_waiters_of_the_task(service: TaskService) -> No
     row = await result_after(service.tasks.wait_for_end(job.id, LONG_S), refund)
     assert row is not None
     assert row.status == 3
-
-
-async def test_a_poll_without_a_job_ends_at_its_timeout(service: TaskService) -> None:
-    node = await service.node()
-    began = time.monotonic()
-    assert await service.tasks.lease(node, 1, 0.2) == []
-    assert 0.2 <= time.monotonic() - began < SOON_S
 
 
 @each_database

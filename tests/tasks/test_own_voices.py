@@ -60,9 +60,7 @@ async def test_a_pending_voice_is_unknown_to_its_account(service: TaskService) -
         await service.admitted(owner, await service.clone(owner))
 
 
-async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
-    service: TaskService,
-) -> None:
+async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(service: TaskService) -> None:
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id = await ready(service, owner, node)
     await service.node(clones=["en"])
