@@ -32,20 +32,6 @@ def result_of(seconds: float, answer: Future[Answer]) -> Answer:
 # ---- hello
 
 
-def test_a_hello_replaces_the_voices_of_its_node(site: NodeSite, key: str) -> None:
-    one, two = new_voice(), new_voice()
-    node = site.node(one)
-    assert site.listed(key)[one] == {
-        "voice_id": one,
-        "name": f"Voice {one}",
-        "gender": "female",
-        "language": "zh-CN",
-        "source": "public",
-    }
-    node.hello(two)
-    assert {one, two} & site.listed(key).keys() == {two}
-
-
 def test_hello_returns_the_intervals_of_lease_beat_and_poll(site: NodeSite) -> None:
     node = site.node()
     welcome = node.hello(new_voice())

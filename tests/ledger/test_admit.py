@@ -97,16 +97,21 @@ async def test_a_late_refresh_does_not_restore_an_older_configuration(
 
 
 async def test_a_decision_is_repeated_if_the_configuration_changed_meanwhile(
-    books: Books, service: LedgerService
+    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would carry the price of one version and the number of another."""
     customer, old, prices = await books.customer(), service.config.current, []
     await config.change(books.db, "chat_units", "7", by=TESTER)
     await service.config.refresh()
 
+    async def older(_: object) -> Config:
+        return old
+
     async def plan() -> ChargeOrder:
         if not prices:
-            service.config._replace(old)
+            with monkeypatch.context() as patched:
+                patched.setattr(config_store, "load", older)
+                await service.config.refresh()
         prices.append(service.config.settings.chat_units)
         return ChargeOrder(Scope.CHAT, prices[-1], 30.0)
 

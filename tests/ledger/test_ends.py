@@ -6,7 +6,7 @@ import pytest
 
 from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
-from myna.store.batch import CallState, Charged, End, EndOutcome
+from myna.store.batch import CallState, Charged, End
 from myna.telemetry import access_log, logs
 from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
@@ -24,24 +24,6 @@ from tests.store.stalls import stalled_commits, until
 pytestmark = pytest.mark.anyio
 
 PAST_EVERY_DEADLINE_MS = 3_600_000
-
-
-async def test_a_response_is_stored_only_with_an_idempotency_key(
-    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[End] = []
-    end = service.commits.end
-
-    async def noted(operation: End, wait_s: float | None) -> EndOutcome:
-        sent.append(operation)
-        return await end(operation, wait_s)
-
-    monkeypatch.setattr(service.commits, "end", noted)
-    customer = await books.customer()
-    for idempotency_key in (None, idempotency_key_of()):
-        async with await service.admit(customer, idempotency_key=idempotency_key) as call:
-            await call.keep("the answer")
-    assert [operation.answer for operation in sent] == [None, "the answer"]
 
 
 async def test_a_cancelled_call_is_refunded(books: Books, service: LedgerService) -> None:

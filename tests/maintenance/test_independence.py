@@ -35,14 +35,6 @@ async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
     await made.commits.close(DEADLINE_MARGIN_S)
 
 
-async def test_the_sweep_refunds_with_unreadable_settings(books: Books, service: Service) -> None:
-    call = await books.opened(await books.customer(), deadline_ms=-1)
-    await books.sql(UNREADABLE, "chat_units", "a lot")
-    await service.jobs.sweep()
-    assert await books.state(call.call_id) == CallState.REFUNDED
-    await books.sql("DELETE FROM settings")
-
-
 async def test_the_sweep_reads_no_configuration(books: Books, service: Service) -> None:
     call = await books.opened(await books.customer(), deadline_ms=-1)
     await books.sql("ALTER TABLE settings RENAME TO elsewhere")

@@ -16,7 +16,6 @@ from tests.tasks.task_service import FREE, VOICE, TaskService, failure, proof_of
 pytestmark = pytest.mark.anyio
 
 ONLINE_MS = 40_000
-SWEPT_MS = 60_000
 
 
 async def refuse(service: TaskService, node: int) -> Job:

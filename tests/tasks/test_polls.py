@@ -177,33 +177,6 @@ async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
-async def test_a_poll_ends_at_its_timeout_if_its_lease_finds_nothing(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
-
-    async def nothing(_: Any) -> list[Any]:
-        started.set()
-        await resumed.wait()
-        return []
-
-    async def poll() -> list[Any]:
-        """Polls until one reaches its timeout during a lease."""
-        found: list[Any] = []
-        while not started.is_set():
-            found = await service.tasks.lease(node, 1, SHORT_S)
-        return found
-
-    await service.ordered(await service.books.customer())
-    with monkeypatch.context() as patched:
-        patched.setattr(service.db, "transaction", nothing)
-        polling = asyncio.create_task(poll())
-        await wait_for(started.is_set, "the job is being leased")
-        await asyncio.sleep(SHORT_S)  # past the timeout of the poll, which began before
-        resumed.set()
-        assert await asyncio.wait_for(polling, LONG_S) == []
-
-
 @each_database
 async def test_a_poll_raises_if_the_database_is_disconnected(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
