@@ -111,7 +111,7 @@ async def happens(condition: Callable[[], bool], what: str) -> None:
 async def local_node(
     site: FarmSite, folder: Path, *, slots: int = 1, grace_s: float = 0.0, clones: tuple[str, ...] = ()
 ) -> AsyncIterator[LocalNode]:
-    """A node that has said hello. It is stopped at once at the end, if it still runs."""
+    """A node that has said hello and asks for jobs. It is stopped at once at the end, if it still runs."""
     outbound = HttpClient(connections_max=slots + 3)
     engine = FakeEngine(voice(), clones=clones)
     engines = Engines([engine])
@@ -130,9 +130,9 @@ async def local_node(
         chars_per_s=1,
         refused_retry_s=0.1,
     )
-    signals, said = StopSignals(), len(site.hellos)
+    signals, polls = StopSignals(), len(site.leases)
     running = asyncio.create_task(program.run(signals, grace_s))
-    await happens(lambda: running.done() or len(site.hellos) > said, "the node says hello")
+    await happens(lambda: running.done() or len(site.leases) > polls, "the node asks for jobs")
     try:
         yield LocalNode(folder, engine, signals, running)
     finally:
