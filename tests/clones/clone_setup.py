@@ -20,9 +20,11 @@ from myna.store.queries import clones as store
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import CloneRow, Deleted, NewClone
 from myna.store.states import CloneStatus
-from myna.wire.farm import Hello, Job, LeaseProof
+from myna.wire.farm import Job
 from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
+from tests.tasks.nodes import join_node
+from tests.tasks.task_service import proof_of
 
 PREVIEW = b"the preview"
 
@@ -74,14 +76,7 @@ class CloneSetup:
 
     async def node(self) -> int:
         """The id of a node that clones Chinese voices."""
-        nodes = Nodes(self.books.db)
-        invited = await nodes.enroll("a node", by=TESTER)
-        admitted = await nodes.join(invited.token, "1")
-        node = await nodes.verify(f"Bearer {admitted.credential}".encode())
-        await nodes.hello(
-            node, Hello(voices=[], clones=["zh"], slots=4, chars_per_s=0.0, version="1", shutting_down=False)
-        )
-        return node.id
+        return (await join_node(Nodes(self.books.db), clones=["zh"]))[0]
 
     async def leased(self, node_id: int) -> Job:
         """The node's next job."""
@@ -128,7 +123,3 @@ class CloneSetup:
         """Every file of the two stores."""
         folders = [self.books.folder / "samples", self.books.folder / "audio"]
         return sorted(path.name for folder in folders for path in folder.rglob("*") if path.is_file())
-
-
-def proof_of(job: Job) -> LeaseProof:
-    return LeaseProof(kind=job.kind, id=job.id, epoch=job.epoch, token=job.token)

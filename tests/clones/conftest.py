@@ -1,4 +1,4 @@
-"""The parts that clone voices, on each of the two databases."""
+"""The parts that clone voices."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clones.clone_setup import CloneSetup
+from tests.ledger.databases import database_url as database_url
 from tests.rig.samples import write_voice
 from tests.store.books import Books
 

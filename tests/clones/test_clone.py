@@ -15,6 +15,7 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import books_of
 from tests.store.postgres_proxy import proxy_to
@@ -76,15 +77,9 @@ async def test_a_sample_is_readable_by_the_services_user_only(clone_setup: Clone
     row = await clone_setup.clone(await clone_setup.books.customer())
     path = clone_setup.samples.find(row.sample)
     assert path is not None
+    assert clone_setup.samples.find("../" + row.sample) is None
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
-
-
-async def test_a_sample_is_not_in_the_audio_store(clone_setup: CloneSetup) -> None:
-    row = await clone_setup.clone(await clone_setup.books.customer())
-    audio = type(clone_setup.audio)(clone_setup.books.folder / "samples")
-    assert audio.find(row.sample) is None
-    assert clone_setup.samples.find("../" + row.sample) is None
 
 
 async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement(
@@ -102,14 +97,10 @@ async def test_without_consent_nothing_is_stored_and_the_error_has_the_statement
     ("change", "said"),
     [
         ({"name": " "}, "name must be 1 to 100"),
-        ({"name": "n" * 101}, "name must be 1 to 100"),
         ({"name": "a\nb"}, "name must be 1 to 100"),
         ({"consent_by": "c" * 201}, "consents must be 1 to 200"),
         ({"language": "zh-CN"}, "zh, yue or en; it is 'zh-CN'"),
-        ({"language": "ZH"}, "it is 'ZH'"),
-        ({"language": ""}, "it is ''"),
         ({"transcript": "，。！"}, "no letter or digit"),
-        ({"transcript": ""}, "no letter or digit"),
         ({"transcript": "字" * 1001}, "may have 1000 characters; it has 1001"),
         ({"transcript": "a\0b"}, "control character"),
     ],
@@ -135,6 +126,7 @@ async def test_a_file_that_is_no_recording_is_refused_with_the_inspectors_messag
     assert await clones.list_all(clone_setup.books.db) == []
 
 
+@each_database
 async def test_concurrent_clones_do_not_exceed_the_limit(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()
     for _ in range(CLONES_MAX - 1):
@@ -186,6 +178,7 @@ async def test_an_old_sample_without_a_voice_is_removed(clone_setup: CloneSetup)
     assert clone_setup.files() == sorted([voice.sample, young])
 
 
+@each_database
 async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: CloneSetup) -> None:
     db, customer, other = (
         clone_setup.books.db,
@@ -208,13 +201,6 @@ async def test_only_ready_voices_count_and_only_for_their_account(clone_setup: C
     ]
 
 
-async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSetup) -> None:
-    await clone_setup.queued(await clone_setup.books.customer())
-    job = await clone_setup.leased(await clone_setup.node())
-    assert job.text == clones.PREVIEW["zh"]
-    assert clones.preview_text("tlh") == clones.PREVIEW["en"]
-
-
 @pytest.mark.parametrize(
     "voice_id",
     ["zh-female-1", "clone-", "clone-" + "A" * 32, "clone-" + "0" * 33, "clone-" + "0" * 32 + "\n"],
@@ -222,8 +208,3 @@ async def test_the_preview_is_spoken_in_the_voices_language(clone_setup: CloneSe
 def test_the_id_of_a_cloned_voice_has_its_own_form(voice_id: str) -> None:
     assert clones.is_clone("clone-" + "0f" * 16)
     assert not clones.is_clone(voice_id)
-
-
-def test_the_documentation_has_the_statement_that_is_recorded() -> None:
-    page = Path(__file__).parents[2] / "docs" / "voices.md"
-    assert f"> {CONSENT}\n" in page.read_text(encoding="utf-8")

@@ -8,12 +8,14 @@ from myna.errors import CommandError, StaleLease
 from myna.store.batch import CallState, ChargeRefused, NewTask, RefusalReason, TaskStatus
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import VOICE_DELETED, Deleted
-from tests.clones.clone_setup import CloneSetup, proof_of
+from tests.clones.clone_setup import CloneSetup
+from tests.ledger.databases import each_database
 from tests.store.books import break_refunds, charge_of, mend_refunds
+from tests.tasks.task_service import proof_of
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 10
+ROUNDS = 4
 
 
 async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setup: CloneSetup) -> None:
@@ -28,9 +30,7 @@ async def test_a_deleted_voice_leaves_no_row_no_sample_and_no_preview(clone_setu
     assert clone_setup.files() == sorted([kept.sample, kept.preview])
 
 
-async def test_deleting_a_voice_makes_earlier_decisions_stale(
-    clone_setup: CloneSetup,
-) -> None:
+async def test_deleting_a_voice_makes_earlier_decisions_stale(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     customer = await books.customer()
     voice = await clone_setup.ready(customer, node)
@@ -50,6 +50,7 @@ async def test_deleting_an_unknown_voice_is_refused(clone_setup: CloneSetup) -> 
             await clone_setup.delete(unknown)
 
 
+@each_database
 async def test_tasks_that_wait_for_a_deleted_voice_fail_and_are_refunded(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     customer = await books.customer(units=10)
@@ -118,6 +119,7 @@ async def test_deleting_a_voice_ends_the_lease_of_the_node_that_clones_it(clone_
     assert clone_setup.files() == []
 
 
+@each_database
 async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_setup: CloneSetup) -> None:
     node, customer = await clone_setup.node(), await clone_setup.books.customer()
     for _ in range(ROUNDS):
@@ -134,6 +136,7 @@ async def test_deleting_while_a_node_completes_the_voice_leaves_nothing(clone_se
         assert clone_setup.files() == []
 
 
+@each_database
 async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: CloneSetup) -> None:
     books, node = clone_setup.books, await clone_setup.node()
     for _ in range(ROUNDS):
@@ -158,6 +161,7 @@ async def test_deleting_while_tasks_end_refunds_or_keeps_each(clone_setup: Clone
         assert await books.audit() == []
 
 
+@each_database
 async def test_only_one_of_two_concurrent_deletions_succeeds(clone_setup: CloneSetup) -> None:
     customer = await clone_setup.books.customer()
     voice_id = await clone_setup.queued(customer)

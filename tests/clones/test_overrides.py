@@ -15,9 +15,11 @@ from myna.farm.nodes import Nodes
 from myna.http_client import HttpClient
 from myna.settings import Settings
 from myna.store.queries import config as config_store
-from myna.wire.farm import Hello, NodeVoice
+from myna.wire.farm import NodeVoice
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
+from tests.tasks.nodes import join_node
 
 pytestmark = pytest.mark.anyio
 
@@ -44,10 +46,6 @@ async def seen(books: Books) -> list[EngineVoice]:
 
 async def version(books: Books) -> int:
     return (await config_store.load(books.db)).version
-
-
-async def test_voices_without_overrides_are_unchanged(books: Books) -> None:
-    assert await seen(books) == list(VOICES)
 
 
 async def test_a_hidden_voice_is_not_listed_until_it_is_shown_again(books: Books, channels: Channels) -> None:
@@ -99,6 +97,7 @@ async def test_every_override_changes_the_configuration_version(books: Books, ch
     assert await version(books) == before + 3
 
 
+@each_database
 async def test_an_override_without_effect_is_deleted(books: Books, channels: Channels) -> None:
     await voice_overrides.hide(books.db, channels, FIRST, True, by=TESTER)
     await voice_overrides.hide(books.db, channels, FIRST, False, by=TESTER)
@@ -123,6 +122,7 @@ async def test_an_unknown_voice_cannot_be_overridden(books: Books, channels: Cha
     assert await version(books) == before
 
 
+@each_database
 async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, channels: Channels) -> None:
     orders = [[FIRST, SECOND, THIRD], [THIRD, SECOND], [SECOND, FIRST]]
     await asyncio.gather(*(voice_overrides.order(books.db, channels, order, by=TESTER) for order in orders))
@@ -133,15 +133,9 @@ async def test_concurrent_orders_are_applied_one_after_the_other(books: Books, c
 
 
 async def test_the_operators_list_has_channels_and_hidden_voices(books: Books, channels: Channels) -> None:
-    nodes = Nodes(books.db)
-    admitted = await nodes.join((await nodes.enroll("a node", by=TESTER)).token, "1")
-    node = await nodes.verify(f"Bearer {admitted.credential}".encode())
     own = NodeVoice(voice_id="of-a-node", name="Ann", gender="female", language="en-US")
     shared = NodeVoice(voice_id=FIRST, name="another name", gender="male", language="zh-CN")
-    await nodes.hello(
-        node,
-        Hello(voices=[own, shared], clones=[], slots=1, chars_per_s=0.0, version="1", shutting_down=False),
-    )
+    await join_node(Nodes(books.db), own, shared, name="a node")
     await voice_overrides.hide(books.db, channels, "of-a-node", True, by=TESTER)
     await voice_overrides.order(books.db, channels, ["of-a-node"], by=TESTER)
 

@@ -1,4 +1,4 @@
-"""One service for each database, without a speech channel: only nodes speak."""
+"""A service on SQLite without a speech channel: only nodes speak."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,11 @@ from tests.rig.postgres import Postgres
 from tests.rig.service import Service
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=["sqlite"])
 def site(
     request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[NodeSite]:
+    """`each_database` runs a test on a service on PostgreSQL as well."""
     database_url = None
     if request.param == "postgresql":
         postgres: Postgres = request.getfixturevalue("postgres")

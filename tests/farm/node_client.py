@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import lameenc
+import pytest
 
 from myna.store.database import Transaction, connect
 from myna.wire.farm import JOB_HEADER, PREFIX, PROTOCOL, PROTOCOL_HEADER, SHA256_HEADER
@@ -132,11 +133,7 @@ class NodeSite:
 
     def join(self, token: str, **more: Any) -> Answer:
         return call(
-            "POST",
-            self.url("join"),
-            data={"token": token, "version": "0.1"},
-            headers=HEADERS,
-            **more,
+            "POST", self.url("join"), data={"token": token, "version": "0.1"}, headers=HEADERS, **more
         )
 
     def node(self, *voices: str, clones: Sequence[str] = ()) -> NodeClient:
@@ -188,6 +185,9 @@ class NodeSite:
             return await db.transaction(work)
         finally:
             await db.close()
+
+
+each_database = pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)
 
 
 def open_poll(node: NodeClient, pool: ThreadPoolExecutor) -> Future[Answer]:

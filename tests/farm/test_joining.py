@@ -102,10 +102,7 @@ def test_a_credential_is_for_the_farm_and_a_key_for_v1(site: NodeSite, account: 
     refusal(call("GET", site.url("reference"), key=key, headers=HEADERS))
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    [None, "", "Bearer", "Bearer mynanode_x", "Basic {}", "Bearer {}x", "Bearer  mynajoin_{}"],
-)
+@pytest.mark.parametrize("authorization", [None, "Basic {}", "Bearer {}x", "Bearer mynajoin_{}"])
 def test_an_invalid_credential_is_refused(site: NodeSite, authorization: str | None) -> None:
     credential = site.node().credential
     headers = dict(HEADERS)
@@ -116,8 +113,15 @@ def test_an_invalid_credential_is_refused(site: NodeSite, authorization: str | N
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("spoken", [{}, {"Myna-Farm": "0"}, {"Myna-Farm": "2"}, {"Myna-Farm": "one"}])
-@pytest.mark.parametrize("what", ["join", "hello", "lease", "beat", "complete", "fail"])
+@pytest.mark.parametrize(
+    ("what", "spoken"),
+    [
+        ("lease", {}),
+        ("join", {"Myna-Farm": "0"}),
+        ("complete", {"Myna-Farm": "2"}),
+        ("fail", {"Myna-Farm": "one"}),
+    ],
+)
 def test_another_protocol_version_is_426_before_any_other_check(
     site: NodeSite, what: str, spoken: dict[str, str]
 ) -> None:
@@ -145,12 +149,12 @@ def test_a_removed_node_is_refused_and_its_name_can_be_reused(site: NodeSite) ->
     assert site.join(site.token(node.name)).status == 200
 
 
-@pytest.mark.parametrize("name", ["", " ", "a" * 101, "a\nb", "a\x1b[2J"])
+@pytest.mark.parametrize("name", [" ", "a" * 101, "a\x1b[2J"])
 def test_a_node_name_must_be_printable(site: NodeSite, name: str) -> None:
     assert site.service.command("node", "enroll", name).code == 1
 
 
-@pytest.mark.parametrize("verb", ["disable", "enable", "drain", "remove"])
+@pytest.mark.parametrize("verb", ["disable", "remove"])
 def test_a_command_for_an_unknown_node_is_refused(site: NodeSite, verb: str) -> None:
     ended = site.service.command("node", verb, "nobody")
     database, refusal = ended.stderr.splitlines()
@@ -190,8 +194,10 @@ def test_the_list_shows_the_state_of_each_node(site: NodeSite) -> None:
     assert node.listed["state"] == "offline"
 
 
-def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed(site: NodeSite) -> None:
-    node = site.node(new_voice())
+def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed_and_the_number_of_its_voices(
+    site: NodeSite,
+) -> None:
+    node = site.node(*(new_voice() for _ in range(3)))
     rows = site.sql(
         "UPDATE nodes SET rests_until = now_ms() + 600000 WHERE name = $1 RETURNING rests_until", node.name
     )
@@ -200,15 +206,8 @@ def test_the_list_shows_the_cooldown_of_a_node_until_it_has_passed(site: NodeSit
     assert node.listed["cooldown_until"] == 0
     table = site.service.command("node", "list").stdout.splitlines()
     (row,) = (line for line in table if line.split()[0] == node.name)
+    assert row.split()[1:5] == ["online", "2", "0", "3"]  # the number of voices, not their names
     assert row.rstrip().endswith("never")
-
-
-def test_the_table_shows_the_number_of_voices_of_a_node(site: NodeSite) -> None:
-    node = site.node(*(new_voice() for _ in range(3)))
-    (line,) = [
-        line.split() for line in site.service.command("node", "list").stdout.splitlines() if node.name in line
-    ]
-    assert line[:5] == [node.name, "online", "2", "0", "3"]
 
 
 def test_a_join_has_a_small_body_of_known_length(site: NodeSite) -> None:

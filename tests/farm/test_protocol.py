@@ -6,9 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from myna.wire.farm import PREFIX
+from myna.wire.farm import PREFIX, Hello, LeaseProof
 from tests.farm.node_client import HEADERS, POLL_S, NodeClient, NodeSite, backdate, mp3, new_voice, open_poll
 from tests.rig.calls import Answer, Wire, call
 from tests.rig.samples import write_voice
@@ -29,20 +30,6 @@ def result_of(seconds: float, answer: Future[Answer]) -> Answer:
 
 
 # ---- hello
-
-
-def test_a_hello_replaces_the_voices_of_its_node(site: NodeSite, key: str) -> None:
-    one, two = new_voice(), new_voice()
-    node = site.node(one)
-    assert site.listed(key)[one] == {
-        "voice_id": one,
-        "name": f"Voice {one}",
-        "gender": "female",
-        "language": "zh-CN",
-        "source": "public",
-    }
-    node.hello(two)
-    assert {one, two} & site.listed(key).keys() == {two}
 
 
 def test_hello_returns_the_intervals_of_lease_beat_and_poll(site: NodeSite) -> None:
@@ -103,29 +90,12 @@ def test_a_hello_sets_the_speed_of_the_node_if_it_was_measured(site: NodeSite) -
         assert node.listed["chars_per_s"] == known
 
 
+AN = {"voice_id": "a", "name": "A", "gender": "female", "language": "zh"}
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"slots": 0},
-        {"slots": 65},
-        {"clones": ["zh", "zh"]},
-        {"clones": ["ZH"]},
-        {"clones": ["aa"] * 51},
-        {"version": "a\x00b"},
-        {"version": "v" * 51},
-        {"chars_per_s": -1},
-        {"voices": [{"voice_id": "a", "name": "A", "gender": "female", "language": "zh"}] * 2},
-        {"voices": [{"voice_id": "a", "name": "A\n", "gender": "female", "language": "zh"}]},
-        {"voices": [{"voice_id": "a", "name": "", "gender": "female", "language": "zh"}]},
-        {"voices": [{"voice_id": f"clone-{'0' * 32}", "name": "A", "gender": "male", "language": "zh"}]},
-        {"voices": [{"voice_id": "a b", "name": "A", "gender": "female", "language": "zh"}]},
-        {"voices": [{"voice_id": "a", "name": "A", "gender": "loud", "language": "zh"}]},
-        {
-            "voices": [
-                {"voice_id": f"v{n}", "name": "A", "gender": "male", "language": "zh"} for n in range(501)
-            ]
-        },
-    ],
+    [{"slots": 0}, {"clones": ["zh", "zh"]}, {"voices": [AN] * 2}, {"voices": [AN | {"name": "A\n"}]}],
     ids=lambda wrong: str(wrong)[:40],
 )
 def test_an_invalid_hello_is_refused_and_changes_nothing(site: NodeSite, wrong: dict[str, Any]) -> None:
@@ -136,27 +106,28 @@ def test_an_invalid_hello_is_refused_and_changes_nothing(site: NodeSite, wrong: 
     assert node.listed["voices"] == [voice]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slots": 65},
+        {"clones": ["ZH"]},
+        {"clones": ["aa"] * 51},
+        {"version": "v" * 51},
+        {"chars_per_s": -1},
+        {"voices": [AN | {"name": ""}]},
+        {"voices": [AN | {"voice_id": f"clone-{'0' * 32}"}]},
+        {"voices": [AN | {"voice_id": "a b"}]},
+        {"voices": [AN | {"gender": "loud"}]},
+        {"voices": [AN] * 501},
+    ],
+    ids=lambda wrong: str(wrong)[:40],
+)
+def test_a_hello_has_limits(wrong: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"voices": [], "clones": [], "slots": 1} | wrong, Hello)
+
+
 # ---- lease
-
-
-def test_a_job_has_text_and_voice_and_nothing_of_the_account(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node = site.node(voice)
-    task = site.order(key, voice, "春眠不觉晓")
-    (job,) = node.lease()
-    assert job.pop("token")
-    assert 0 < job.pop("lease_s") <= 30
-    assert job == {
-        "kind": "task",
-        "id": task,
-        "epoch": 1,
-        "text": "春眠不觉晓",
-        "voice_id": voice,
-        "speed": 1.0,
-        "reference": None,
-    }
-    assert node.listed["jobs"] == 1
-    assert site.task(key, task)["status"] == 1
 
 
 def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
@@ -170,50 +141,32 @@ def test_a_new_job_ends_an_open_poll(site: NodeSite, key: str) -> None:
 
 def test_a_poll_without_a_job_lasts_as_long_as_requested(site: NodeSite) -> None:
     node = site.node(new_voice())
-    for wait_s in (0, 1.5):
+    for wait_s in (0, 0.3):
         began = time.monotonic()
         assert node.lease(wait_s=wait_s) == []
-        assert wait_s - 0.1 <= time.monotonic() - began < wait_s + PROMPT_S
+        assert wait_s - 0.01 <= time.monotonic() - began < wait_s + PROMPT_S
     assert node.ask("lease", {"jobs": 1, "wait_s": 26}).status == 400
     assert node.ask("lease", {"jobs": 0, "wait_s": 1}).status == 400
 
 
-@pytest.mark.parametrize("verb", ["disable", "remove"])
-def test_an_open_poll_of_a_disabled_or_removed_node_ends_at_once(site: NodeSite, verb: str) -> None:
+def test_an_open_poll_of_a_disabled_node_ends_at_once(site: NodeSite) -> None:
     node = site.node(new_voice())
     with ThreadPoolExecutor(1) as pool:
         poll = open_poll(node, pool)
-        site.service.cli("node", verb, node.name)
+        site.service.cli("node", "disable", node.name)
         assert result_of(PROMPT_S, poll).status == 401
 
 
-@pytest.mark.parametrize("verb", ["disable", "remove"])
-def test_jobs_of_a_disabled_or_removed_node_are_requeued_at_once(site: NodeSite, key: str, verb: str) -> None:
+def test_jobs_of_a_removed_node_are_requeued_at_once(site: NodeSite, key: str) -> None:
     voice = new_voice()
     node, other = site.node(voice), site.node(voice)
     task = site.order(key, voice)
     job = node.take()
-    site.service.cli("node", verb, node.name)
+    site.service.cli("node", "remove", node.name)
     taken = other.take()
     assert (taken.id, taken.epoch) == (task, 2)
     assert node.complete(job, mp3()).status == 401
     assert other.complete(taken, mp3()).status == 200
-
-
-def test_a_draining_node_completes_its_jobs_and_gets_no_more(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    site.order(key, voice)
-    job = node.take()
-    with ThreadPoolExecutor(1) as pool:
-        poll = open_poll(node, pool)
-        site.service.cli("node", "drain", node.name)
-        assert result_of(PROMPT_S, poll).json["jobs"] == []
-    task = site.order(key, voice)
-    assert node.lease(wait_s=1) == []
-    assert node.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == []
-    assert node.complete(job, mp3()).status == 200
-    assert other.take().id == task
 
 
 def test_a_poll_of_a_disconnected_node_leases_no_job(site: NodeSite, key: str) -> None:
@@ -262,25 +215,12 @@ def test_a_beat_renews_leases_and_names_those_to_cancel(site: NodeSite, key: str
     assert progress == 50
 
 
-def test_another_node_cannot_beat_complete_or_fail_a_lease(site: NodeSite, key: str) -> None:
-    voice = new_voice()
-    node, other = site.node(voice), site.node(voice)
-    site.order(key, voice)
-    job = node.take()
-    assert other.ask("beat", {"beats": [{"held": job.proof}]}).json["cancel"] == [job.proof]
-    assert other.ask("fail", {"held": job.proof, "reason": "no", "final": True}).status == 409
-    assert other.complete(job, mp3()).status == 409
-    assert node.complete(job, mp3()).status == 200
-
-
 @pytest.mark.parametrize(
     "wrong", [{"kind": "call"}, {"id": -1}, {"id": 2**63}, {"epoch": 2**64}, {"id": "1"}]
 )
-def test_an_invalid_job_reference_is_refused(site: NodeSite, wrong: dict[str, Any]) -> None:
-    node = site.node()
-    proof = {"kind": "task", "id": 1, "epoch": 1, "token": "x"} | wrong
-    assert node.ask("beat", {"beats": [{"held": proof}]}).status == 400
-    assert node.ask("fail", {"held": proof, "reason": "x"}).status == 400
+def test_a_proof_of_a_lease_has_limits(wrong: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"kind": "task", "id": 1, "epoch": 1, "token": "x"} | wrong, LeaseProof)
 
 
 # ---- fail
@@ -309,6 +249,7 @@ def test_a_failed_or_returned_job_is_requeued(
     task = site.order(key, voice)
     first = node.take()
     assert node.ask("fail", {"held": first.proof, "reason": "busy", **more}).status == 200
+    site.sql("UPDATE nodes SET rests_until = 0 WHERE name = $1", node.name)
     second = node.take()
     assert (second.id, second.epoch) == (task, 2)
     assert site.sql("SELECT tries FROM tasks WHERE id = $1", task) == [(tries,)]
@@ -365,7 +306,7 @@ def test_the_preview_of_a_new_voice_is_uploaded_like_audio(site: NodeSite, tmp_p
     assert call("GET", f"{site.service.root_url}/uploads/{preview}").body == mp3()
 
 
-@pytest.mark.parametrize("query", ["", "?sha256=", "?sha256=../../etc/passwd", "?sha256=" + "G" * 64])
+@pytest.mark.parametrize("query", ["", "?sha256=../../etc/passwd", "?sha256=" + "G" * 64])
 def test_a_reference_without_a_valid_hash_is_400(site: NodeSite, query: str) -> None:
     assert get(site.node(), f"reference{query}").status == 400
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, PREFIX, SHA256_HEADER
-from tests.farm.node_client import Job, NodeClient, NodeSite, mp3, new_voice
+from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER
+from tests.farm.node_client import Job, NodeClient, NodeSite, each_database, mp3, new_voice
 from tests.rig.calls import Wire, call
 from tests.rig.waiting import wait_until
 
@@ -26,6 +26,7 @@ def leased_job(site: NodeSite, key: str) -> tuple[NodeClient, Job]:
     return node, job
 
 
+@each_database
 def test_an_upload_is_served_unchanged_and_the_call_is_kept(site: NodeSite) -> None:
     account, voice = site.service.account(units=1), new_voice()
     key = account.key().plain
@@ -54,18 +55,6 @@ def test_a_repeated_upload_succeeds_and_leaves_one_file(
     assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
 
 
-def test_other_audio_for_a_completed_job_is_409(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    node.complete(job, mp3())
-    before = site.audio()
-    answer = node.complete(job, mp3(hertz=660))
-    assert (answer.status, answer.json["error"]["type"]) == (409, "conflict_error")
-    assert site.audio() == before
-    assert call("GET", site.task(key, job.id)["audio_url"]).body == mp3()
-
-
 def test_an_upload_with_an_expired_lease_is_refused_before_its_body(
     site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
@@ -87,7 +76,7 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     site: NodeSite, leased_job: tuple[NodeClient, Job]
 ) -> None:
     node, job = leased_job
-    audio, before = mp3(seconds=60), site.audio()
+    audio, before = mp3(seconds=5), site.audio()
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         node.begin(wire, job, audio)
         wire.send(audio[:1000])
@@ -103,17 +92,10 @@ def test_an_upload_whose_lease_expires_is_409_and_its_file_is_removed(
     [
         (mp3(), {SHA256_HEADER: "0" * 64}, "myna-sha256"),
         (b"this is no mp3 " * 1000, {}, "no audio"),
-        (b"\xff\xfb\x90\x00" + bytes(5000), {}, "no audio"),
-        (mp3()[:3000] + bytes(100_000), {}, "no audio"),
         (mp3(), {SHA256_HEADER: "x"}, "myna-sha256"),
-        (mp3(), {SHA256_HEADER: ""}, "myna-sha256"),
-        (mp3(), {JOB_HEADER: "task 1 1"}, "myna-job"),
-        (mp3(), {JOB_HEADER: "song 1 1 x"}, "myna-job"),
         (mp3(), {JOB_HEADER: "task 99999999999999999999 1 x"}, "myna-job"),
-        (mp3(), {JOB_HEADER: "task 1 1 x y"}, "myna-job"),
-        (b"", {}, "Content-Length"),
     ],
-    ids=["other hash", "noise", "a header", "half", "bad hash", "no hash", *["bad job"] * 4, "nothing"],
+    ids=["other hash", "noise", "bad hash", "bad number"],
 )
 def test_an_invalid_upload_is_refused_and_the_lease_continues(
     site: NodeSite, leased_job: tuple[NodeClient, Job], audio: bytes, headers: dict[str, str], said: str
@@ -149,43 +131,11 @@ def test_an_upload_without_length_or_over_the_limit_is_refused_unread(
     headers = node.upload_headers(job, mp3())
     chunked = call("POST", site.url("complete"), key=node.credential, body=iter([mp3()]), headers=headers)
     assert chunked.status == 400
+    assert node.complete(job, b"").status == 400
     with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
         node.begin(wire, job, mp3(), size=AUDIO_MAX_BYTES + 1)
         assert wire.answer().status == 413
     assert site.audio() == before
-
-
-def test_expect_100_continue_with_an_unknown_credential_is_401(
-    site: NodeSite, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    with Wire(site.service.root_url, deadline_s=PROMPT_S) as wire:
-        headers = node.upload_headers(job, mp3()) | {
-            "Authorization": "Bearer mynanode_" + "0" * 40,
-            "Content-Length": "1000000",
-            "Expect": "100-continue",
-        }
-        wire.head(
-            f"POST {PREFIX}/complete HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())
-        )
-        assert wire.answer().status == 401
-
-
-def test_a_long_upload_does_not_delay_other_nodes(
-    site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]
-) -> None:
-    node, job = leased_job
-    audio = mp3(seconds=60)
-    with Wire(site.service.root_url) as wire:
-        node.begin(wire, job, audio)
-        wire.send(audio[:-1])
-        voice = new_voice()
-        other = site.node(voice)
-        site.order(key, voice)
-        assert other.complete(other.take(), mp3()).status == 200
-        wire.send(audio[-1:])
-        assert wire.answer().status == 200
-    assert call("GET", site.task(key, job.id)["audio_url"]).body == audio
 
 
 def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tuple[NodeClient, Job]) -> None:

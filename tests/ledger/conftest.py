@@ -1,9 +1,10 @@
-"""A ledger of one process, on each of the two databases."""
+"""A ledger of one process."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.ledger.databases import database_url as database_url
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import Books
 

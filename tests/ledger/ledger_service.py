@@ -51,10 +51,7 @@ class LedgerService:
         return attempt.outcome
 
     async def admit(
-        self,
-        customer: Customer,
-        plan: Plan | None = None,
-        idempotency_key: IdempotencyKey | None = None,
+        self, customer: Customer, plan: Plan | None = None, idempotency_key: IdempotencyKey | None = None
     ) -> Call:
         """A call that was charged."""
         call = await self.charge(caller_of(customer, idempotency_key), plan or self.order())

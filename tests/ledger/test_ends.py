@@ -6,11 +6,11 @@ import pytest
 
 from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
-from myna.store.batch import CallState, Charged, End, EndOutcome
+from myna.store.batch import CallState, Charged, End
 from myna.telemetry import access_log, logs
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
-    AUDIO,
     Books,
     break_refunds,
     charge_of,
@@ -24,35 +24,6 @@ from tests.store.stalls import stalled_commits, until
 pytestmark = pytest.mark.anyio
 
 PAST_EVERY_DEADLINE_MS = 3_600_000
-
-
-async def test_a_kept_call_is_delivered_with_its_audio_and_its_answer(
-    books: Books, service: LedgerService
-) -> None:
-    customer = await books.customer()
-    async with await service.admit(customer, service.order(task=speech()), idempotency_key_of()) as call:
-        await call.keep("the answer", audio=AUDIO)
-    assert (await books.task(call.id))[:2] == (2, AUDIO.name)
-    assert await books.answer(call.id) == [("the answer",)]
-    assert await books.counters(customer) == (1, 1, 1)
-
-
-async def test_a_response_is_stored_only_with_an_idempotency_key(
-    books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[End] = []
-    end = service.commits.end
-
-    async def noted(operation: End, wait_s: float | None) -> EndOutcome:
-        sent.append(operation)
-        return await end(operation, wait_s)
-
-    monkeypatch.setattr(service.commits, "end", noted)
-    customer = await books.customer()
-    for idempotency_key in (None, idempotency_key_of()):
-        async with await service.admit(customer, idempotency_key=idempotency_key) as call:
-            await call.keep("the answer")
-    assert [operation.answer for operation in sent] == [None, "the answer"]
 
 
 async def test_a_cancelled_call_is_refunded(books: Books, service: LedgerService) -> None:
@@ -72,6 +43,7 @@ async def test_a_cancelled_call_is_refunded(books: Books, service: LedgerService
     assert await books.balance(customer) == 10
 
 
+@each_database
 async def test_a_keep_after_the_refund_is_lost(books: Books, service: LedgerService) -> None:
     """The sweep was faster: the units were refunded, so the answer must not be sent."""
     customer = await books.customer()
@@ -83,6 +55,7 @@ async def test_a_keep_after_the_refund_is_lost(books: Books, service: LedgerServ
     assert await books.entries(call.id) == [(0, -1), (1, 1)]
 
 
+@each_database
 async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     books: Books, service: LedgerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +79,7 @@ async def test_a_keep_without_a_reply_at_its_deadline_is_in_doubt(
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     call = await service.admit(customer)
@@ -127,6 +101,7 @@ async def test_a_cancelled_keep_is_in_doubt(books: Books, service: LedgerService
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_the_sweep_refunds_calls_of_a_dead_process(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     left = await books.opened(
@@ -153,6 +128,7 @@ async def test_the_sweep_does_not_refund_calls_that_this_process_works_on(
     assert await books.counters(customer) == (1, 1, 1)
 
 
+@each_database
 async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerService) -> None:
     """Its refund fails by a trigger; once the trigger is dropped, the sweep of this process refunds it."""
     customer = await books.customer()
@@ -167,6 +143,7 @@ async def test_the_sweep_repeats_a_failed_refund(books: Books, service: LedgerSe
     assert await books.balance(customer) == 10
 
 
+@each_database
 async def test_two_processes_that_sweep_at_once_refund_once(books: Books, service: LedgerService) -> None:
     customer = await books.customer(units=50)
     for _ in range(20):
@@ -181,6 +158,7 @@ async def test_two_processes_that_sweep_at_once_refund_once(books: Books, servic
     assert await books.counters(customer) == (20, 0, 0)
 
 
+@each_database
 async def test_a_starting_process_refunds_every_open_call(books: Books, service: LedgerService) -> None:
     customer = await books.customer(units=10)
     kept = await books.opened(customer)
@@ -214,11 +192,7 @@ async def test_finishing_waits_for_calls_that_still_run(books: Books, service: L
     await finishing
 
 
-async def test_finishing_gives_up_at_its_deadline(books: Books, service: LedgerService) -> None:
-    async with await service.admit(await books.customer()):
-        await service.ledger.finish(0.01)
-
-
+@each_database
 async def test_a_call_keeps_its_request_and_the_channel_that_answered(
     books: Books, service: LedgerService
 ) -> None:

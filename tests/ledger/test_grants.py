@@ -11,6 +11,7 @@ from myna.errors import CommandError
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService
 from tests.rig.actors import TESTER
 from tests.store.books import Books, books_of, charge_of
@@ -26,6 +27,7 @@ async def test_a_grant_adds_units_and_a_negative_one_removes_them(books: Books) 
     assert await books.sql("SELECT units FROM ledger WHERE memo = 'a gift'") == [(7,)]
 
 
+@each_database
 async def test_no_grant_removes_more_than_the_balance(books: Books) -> None:
     customer = await books.customer(units=5)
     with pytest.raises(CommandError, match="has 5 units; 6 can't be taken"):
@@ -41,20 +43,7 @@ async def test_a_grant_out_of_range_is_refused(books: Books, units: int) -> None
     assert await books.balance(customer) == 5
 
 
-async def test_concurrent_grants_of_both_signs_are_each_counted(books: Books) -> None:
-    customer = await books.customer(units=20)
-    changes = [3, -4] * 15
-
-    results = await asyncio.gather(
-        *[accounts.grant(books.db, customer.name, units, "", by=TESTER) for units in changes],
-        return_exceptions=True,
-    )
-
-    refused = sum(isinstance(result, CommandError) for result in results)
-    assert await books.balance(customer) == 20 + 15 * 3 - (15 - refused) * 4
-    assert all(isinstance(result, CommandError | AccountRow) for result in results)
-
-
+@each_database
 async def test_concurrent_grants_and_charges_never_spend_a_unit_twice(
     books: Books, service: LedgerService
 ) -> None:
@@ -100,6 +89,7 @@ async def test_a_committed_grant_is_reported_if_the_database_is_lost_afterwards(
         await db.close()
 
 
+@each_database
 async def test_of_many_first_grants_at_once_one_counts(books: Books) -> None:
     customer = await books.customer(units=0)
     await asyncio.gather(

@@ -8,6 +8,7 @@ from myna.errors import CommitInDoubt, DatabaseUnavailable, UpstreamFailed
 from myna.keys import Scope
 from myna.store.batch import CallState, Charged, TaskStatus
 from myna.store.postgresql import Postgresql
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
 from tests.store.postgres_proxy import proxy_to
@@ -31,9 +32,10 @@ async def only_call(books: Books) -> bytes:
     return bytes(call_id)
 
 
+@each_database
 async def test_a_charge_that_was_never_sent_is_reported_as_not_charged(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         async with stalled_commits(books) as stalled:
             first = asyncio.ensure_future(service.commits.charge(charge_of(customer), 60))
             await asyncio.wait([first], timeout=0.05)
@@ -45,9 +47,10 @@ async def test_a_charge_that_was_never_sent_is_reported_as_not_charged(books: Bo
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_a_charge_that_was_sent_is_in_doubt_and_refunded(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         async with stalled_commits(books):
             with pytest.raises(CommitInDoubt):
                 await service.admit(customer)
@@ -62,6 +65,7 @@ async def test_a_charge_that_was_sent_is_in_doubt_and_refunded(books: Books) -> 
     assert await books.balance(customer) == 9
 
 
+@each_database
 async def test_a_call_cancelled_during_its_charge_is_in_doubt(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     async with stalled_commits(books) as stalled:
@@ -92,7 +96,7 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
     async with task_service_on(books) as other, proxy_to(books.url) as proxy:
         node, customer = await other.node(VOICE), await books.customer()
         db = await Postgresql.open(proxy.url)
-        async with ledger_service_on(db, charge_wait_s=0.5) as service:
+        async with ledger_service_on(db, charge_wait_s=0.2) as service:
             proxy.silence_after(task.text.encode())
             with pytest.raises(CommitInDoubt):
                 await service.admit(customer, service.order(pays=Scope.TTS, task=task))
@@ -103,9 +107,10 @@ async def test_a_charge_whose_reply_was_lost_may_be_kept_by_a_node_of_another_pr
     assert await books.state(await only_call(books)) == CallState.KEPT
 
 
+@each_database
 async def test_a_late_refund_is_in_doubt(books: Books) -> None:
     customer = await books.customer()
-    async with ledger_service_on(books.db, charge_wait_s=0.3) as service:
+    async with ledger_service_on(books.db, charge_wait_s=0.1) as service:
         call = await service.admit(customer)
         async with stalled_commits(books):
             with pytest.raises(CommitInDoubt):
@@ -115,6 +120,7 @@ async def test_a_late_refund_is_in_doubt(books: Books) -> None:
     assert await books.balance(customer) == 10
 
 
+@each_database
 async def test_a_call_cancelled_during_its_refund_is_in_doubt(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     call = await service.admit(customer)

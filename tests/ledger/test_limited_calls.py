@@ -7,6 +7,7 @@ from myna.errors import CommandError, RateLimited
 from myna.limits import parsed, rate_headers
 from myna.store.batch import Rate
 from myna.telemetry import access_log
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService
 from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
@@ -75,6 +76,7 @@ async def test_a_limited_call_notes_the_headers_of_its_answer(books: Books, serv
     assert details.rate_headers == {}
 
 
+@each_database
 async def test_the_limits_of_the_site_hold_from_the_next_charge(books: Books, service: LedgerService) -> None:
     customer = await books.customer()
     await service.admit(customer)

@@ -272,8 +272,8 @@ def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
 @pytest.mark.parametrize(
     "database, examples",
     [
-        ("sqlite", 10),
-        ("postgresql", 3),
+        ("sqlite", 6),
+        ("postgresql", 1),
         pytest.param("sqlite", 100, marks=pytest.mark.slow),
         pytest.param("postgresql", 15, marks=pytest.mark.slow),
     ],

@@ -1,19 +1,18 @@
 """The states of circuits are stored for the operator by a periodic job, not by the calls."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from myna.channels import FAILURES_MAX, restore_circuits
-from myna.config import ConfigCache
 from myna.service import Service
-from myna.settings import Settings
 from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
+from tests.ledger.databases import each_database
+from tests.maintenance.serving import service_on
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -29,24 +28,6 @@ ROW = ChannelRow(
 )
 
 
-async def serving(books: Books, folder: Path, **environ: str) -> Service:
-    """The parts of a serving process on these books. No job is started."""
-    settings = Settings(data=str(folder), chat_url="parrot:", speech="none")
-    site = await ConfigCache.read(books.db)
-    return Service(
-        settings=settings,
-        environ=environ,
-        db=books.db,
-        config=site,
-        commits=Service.commits_of(books.db, settings),
-    )
-
-
-@pytest.fixture
-async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
-    yield await serving(books, tmp_path)
-
-
 def fail(service: Service, error: str = "status 500") -> None:
     for _ in range(FAILURES_MAX):
         service.channels.circuits.failed("up", error)
@@ -57,6 +38,7 @@ async def state(books: Books) -> tuple[str, str]:
     return row.state, row.error
 
 
+@each_database
 async def test_a_circuit_that_opens_and_closes_is_stored_with_its_last_error(
     books: Books, service: Service
 ) -> None:
@@ -80,7 +62,7 @@ async def test_a_process_closes_a_circuit_left_open_by_the_previous_one(
 ) -> None:
     fail(service)
     await service.jobs.record_circuits()
-    after = await serving(books, tmp_path)
+    after = await service_on(books.db, tmp_path)
     await restore_circuits(books.db, after.channels)
     assert not after.channels.circuits.open("up")
     after.channels.circuits.succeeded("up")
@@ -98,6 +80,7 @@ async def test_a_circuit_change_that_failed_to_be_stored_is_retried(books: Books
     assert await state(books) == ("open", "status 500")
 
 
+@each_database
 async def test_the_circuit_of_a_removed_channel_is_deleted(books: Books, service: Service) -> None:
     await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
     fail(service)
@@ -123,7 +106,7 @@ async def test_a_channel_with_its_key_is_not_logged(
     books: Books, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await books.db.transaction(lambda connection: config_store.add_channel(connection, ROW))
-    service = await serving(books, tmp_path, MYNA_KEY_UP="secret")
+    service = await service_on(books.db, tmp_path, MYNA_KEY_UP="secret")
     caplog.set_level(logging.WARNING, "myna.channels")
     await service.jobs.refresh_config()
     assert caplog.messages == []

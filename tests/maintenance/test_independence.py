@@ -12,9 +12,9 @@ from myna.config import DAY_MS, ConfigCache, SiteSettings
 from myna.ledger import DEADLINE_MARGIN_S
 from myna.maintenance import LEFTOVER_AGE_S
 from myna.service import Service
-from myna.settings import Settings
 from myna.store.batch import Audio, CallState
-from tests.maintenance.test_leftovers import OLD_S, write
+from tests.maintenance.serving import service_on
+from tests.maintenance.test_leftovers import OLD_S, there, write
 from tests.rig.actors import TESTER
 from tests.store.books import Books, keep_of, speech
 from tests.store.stalls import until
@@ -27,27 +27,12 @@ OLD_AUDIO = Audio("a" * 32 + ".mp3", 1, b"s" * 32)
 
 @pytest.fixture
 async def service(books: Books, tmp_path: Path) -> AsyncIterator[Service]:
-    """The parts of a serving process on these books. Only the group commit is started."""
-    settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
-    made = Service(
-        settings=settings,
-        environ={},
-        db=books.db,
-        config=await ConfigCache.read(books.db),
-        commits=Service.commits_of(books.db, settings),
-    )
+    """Only the group commit is started."""
+    made = await service_on(books.db, tmp_path)
     made.commits.start()
     yield made
     await made.jobs.close()
     await made.commits.close(DEADLINE_MARGIN_S)
-
-
-async def test_the_sweep_refunds_with_unreadable_settings(books: Books, service: Service) -> None:
-    call = await books.opened(await books.customer(), deadline_ms=-1)
-    await books.sql(UNREADABLE, "chat_units", "a lot")
-    await service.jobs.sweep()
-    assert await books.state(call.call_id) == CallState.REFUNDED
-    await books.sql("DELETE FROM settings")
 
 
 async def test_the_sweep_reads_no_configuration(books: Books, service: Service) -> None:
@@ -98,11 +83,11 @@ async def test_with_an_unreadable_retention_time_no_audio_is_removed(
     await books.sql(UNREADABLE, "audio_keep_days", "for ever")
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
-    assert exists(old)
+    assert there(old)
     await config.change(books.db, "audio_keep_days", "1", by=TESTER)
     await service.jobs.refresh_config()
     await service.jobs.remove_old_audio()
-    assert not exists(old)
+    assert not there(old)
 
 
 async def test_a_failing_job_does_not_stop_others(books: Books, service: Service, tmp_path: Path) -> None:
@@ -121,11 +106,7 @@ async def test_a_failing_job_does_not_stop_others(books: Books, service: Service
 
 
 async def is_removed(path: Path) -> bool:
-    return not exists(path)
-
-
-def exists(path: Path) -> bool:
-    return path.exists()
+    return not there(path)
 
 
 async def _old_audio(books: Books, folder: Path) -> Path:

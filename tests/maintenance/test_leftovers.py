@@ -5,16 +5,12 @@ import time
 from pathlib import Path
 
 import pytest
-from apsw import SQLError
 
-from myna.config import ConfigCache
 from myna.maintenance import LEFTOVER_AGE_S, remove_parts
 from myna.service import Service
-from myna.settings import Settings
-from myna.store.database import connect
-from myna.store.migrate import migrate
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import wait_until
+from tests.store.books import Books
 
 OLD_S = LEFTOVER_AGE_S + 60
 
@@ -25,6 +21,10 @@ def write(path: Path, age_s: float) -> Path:
     then = time.time() - age_s
     os.utime(path, (then, then))
     return path
+
+
+def there(path: Path) -> bool:
+    return path.exists()
 
 
 def test_only_old_part_files_are_removed(tmp_path: Path) -> None:
@@ -44,27 +44,16 @@ def test_a_missing_audio_store_has_no_leftovers(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path), chat_url="parrot:", speech="none")
-    db = await connect("sqlite:", tmp_path, serving=True)
-    await migrate(db)
-    service = Service(
-        settings=settings,
-        environ={},
-        db=db,
-        config=await ConfigCache.read(db),
-        commits=Service.commits_of(db, settings),
-    )
+async def test_files_skipped_by_a_failed_run_are_removed_by_the_next(
+    books: Books, service: Service, tmp_path: Path
+) -> None:
     orphan = write(tmp_path / "audio" / "aa" / ("a" * 32 + ".mp3"), OLD_S)
-
-    await db.transaction(lambda connection: connection.fetch("ALTER TABLE clones RENAME TO elsewhere"))
-    with pytest.raises(SQLError):
-        await service.jobs._remove_leftovers(time.time() - LEFTOVER_AGE_S)
-    await db.transaction(lambda connection: connection.fetch("ALTER TABLE elsewhere RENAME TO clones"))
-
-    assert await service.jobs._remove_leftovers(time.time() - LEFTOVER_AGE_S) == 1
-    assert not orphan.exists()
-    await db.close()
+    await books.sql("ALTER TABLE clones RENAME TO elsewhere")
+    with pytest.raises(Exception, match="clones"):
+        await service.jobs.remove_leftovers()
+    await books.sql("ALTER TABLE elsewhere RENAME TO clones")
+    await service.jobs.remove_leftovers()
+    assert not there(orphan)
 
 
 def test_a_server_removes_part_files_of_its_predecessor_at_startup(make_service: ServiceMaker) -> None:

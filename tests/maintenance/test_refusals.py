@@ -6,6 +6,7 @@ from msgspec import structs
 from myna.refusals import REMEMBERED_MAX, STORED_MAX, Refusals
 from myna.store.queries import refusals as store
 from myna.telemetry.access_log import CompletedRequest, RequestDetails
+from tests.ledger.databases import each_database
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +50,7 @@ async def test_the_last_refusal_of_a_key_is_stored_for_its_account(books: Books)
     assert await store.of_key(books.db, other.account_id, customer.key_id) is None
 
 
+@each_database
 async def test_a_later_refusal_of_another_process_stays(books: Books) -> None:
     customer = await books.customer()
     ours, theirs = Refusals(books.db), Refusals(books.db)
@@ -60,6 +62,7 @@ async def test_a_later_refusal_of_another_process_stays(books: Books) -> None:
     assert found is not None and found.message == "later"
 
 
+@each_database
 async def test_rows_are_written_in_bounded_batches_and_the_oldest_are_forgotten(books: Books) -> None:
     customer = await books.customer()
     refusals = Refusals(books.db)

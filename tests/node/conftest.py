@@ -1,13 +1,17 @@
 """Nodes that have joined a fake service, `FarmSite`."""
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from tests.node.local_node import LocalNode, local_node
 from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.farm_site import FarmSite
+from tests.rig.forks import Forks
 
 ONE_SLOT = 'slots = 1\nshutdown_grace_s = 0.2\n[[engine]]\nkind = "espeak"\n'
 """A node with one slot and a grace period too short for a job."""
@@ -30,9 +34,11 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def session_pair(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def session_pair(
+    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     site = FarmSite()
-    node = ComputeNode(tmp_path_factory.mktemp("pair") / "node", commands, ONE_SLOT)
+    node = ComputeNode(tmp_path_factory.mktemp("pair") / "node", commands, ONE_SLOT, forks)
     yield Pair(site, node.join(site.url, site.token).start())
     node.kill()
     site.stop()
@@ -43,3 +49,19 @@ def pair(session_pair: Pair) -> Pair:
     """A pair shared by tests that do not stop it. The log begins with the test."""
     session_pair.node.skip_logged()
     return session_pair
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pause after a failed request is 20 ms instead of half a second."""
+    monkeypatch.setattr("myna.node.retry.FIRST_S", 0.02)
+
+
+@pytest.fixture
+async def local(
+    farm_site: FarmSite, tmp_path: Path, quick_retries: None, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[LocalNode]:
+    """A node with one slot in the process of the test."""
+    caplog.set_level(logging.INFO, "myna.node")
+    async with local_node(farm_site, tmp_path) as opened:
+        yield opened

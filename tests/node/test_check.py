@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from demo.tiny_voices import vits, zipvoice
+from myna.errors import ConfigError
+from myna.node.check import check
+from myna.node.config import load
+from myna.wire.farm import VOICES_MAX
 from tests.node.conftest import ONE_SLOT
-from tests.rig.compute_node import ComputeNode, NodeMaker
+from tests.node.local_node import FakeEngine, names, voice
+from tests.rig.compute_node import NodeMaker
 from tests.rig.farm_site import FarmSite
 from tests.rig.full_disk import on_full_disk
 
@@ -34,59 +39,31 @@ def sherpa(folder: Path, rest: str = "") -> str:
     return f'[[engine]]\nkind = "sherpa"\nfolder = "{folder}"\n{rest}'
 
 
-def test_without_node_toml_espeak_is_the_engine(make_node: NodeMaker) -> None:
-    ended = make_node().command("check", "--json")
-    (row,) = json.loads(ended.stdout)
-    assert (ended.code, row["engine"], row["ok"], len(row["voices"])) == (0, "espeak", True, 15)
-    assert row["voice"] == "zh-female-1"
-    assert row["speed"] > 1
-    assert row["seconds"] > 0
+# ---- node.toml
 
 
-def test_every_engine_is_measured_also_one_that_only_clones(make_node: NodeMaker, tmp_path: Path) -> None:
-    toml = ONE_SLOT + sherpa(vits(tmp_path / "vits"), VOICE) + sherpa(zipvoice(tmp_path / "zip"))
-    ended = make_node(toml).command("check", "--json")
-    assert ended.code == 0, ended
-    espeak, own, cloner = json.loads(ended.stdout)
-    assert espeak["ok"]
-    assert (own["voice"], own["voices"], own["clones"]) == ("zh-tiny-1", ["zh-tiny-1"], [])
-    assert (cloner["voice"], cloner["voices"]) == ("", [])
-    assert "zh" in cloner["clones"]
-    assert all(row["speed"] > 0 for row in (own, cloner))
-
-
-def test_a_failing_engine_is_reported_with_the_others(make_node: NodeMaker, tmp_path: Path) -> None:
-    broken = vits(tmp_path / "vits")
-    (broken / "model.onnx").write_bytes(b"no model")
-    ended = make_node(ONE_SLOT + sherpa(broken)).command("check")
-    assert ended.code == 1
-    _, espeak, failed = ended.stdout.splitlines()
-    assert re.match(r"espeak +yes +zh-female-1 +15 +[\d.]+ +[\d.]+ times real time", espeak)
-    assert re.match(rf"vits {re.escape(str(broken))} +no .*ended before it was ready", failed)
-    assert "times" not in failed
+def written(folder: Path, toml: str) -> Path:
+    path = folder / "node.toml"
+    path.write_text(toml, encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
         ("slots = 0\n", "slots: must be an integer from 1 to 64."),
-        ("slots = 65\n", "slots: must be an integer from 1 to 64."),
         ('slots = "two"\n', "slots: must be an integer, not a string."),
         ("shutdown_grace_s = nan\n", "shutdown_grace_s: must be a number from 0 to 3600."),
         ("slot = 1\n", "slot: is no key here; there are slots, shutdown_grace_s, engine."),
-        ("engine = []\n", "engine: must be an array of length >= 1."),
         ("engine = [5]\n", "engine[0]: must be an object, not an integer."),
         ('[[engine]]\nkind = "festival"\n', "engine[0].kind: must be espeak or kokoro or sherpa or openai."),
-        ("[[engine]]\nvoices = []\n", "engine[0].kind: must be espeak or kokoro or sherpa or openai."),
         (ESPEAK + ESPEAK + "voices = [5]\n", "engine[1].voices[0]: must be a string, not an integer."),
         (ESPEAK + 'voices = ["nobody"]\n', "engine[0]: voices: espeak has no 'nobody'; it has zh-female-1, "),
-        (ESPEAK + 'folder = "x"\n', "engine[0].folder: is no key here; there are kind, voices."),
         ('[[engine]]\nkind = "sherpa"\n', "engine[0].folder: is missing."),
         (
             sherpa(Path("/nowhere")),
             "engine[0]: folder: there is no /nowhere; unpack the model there, or name",
         ),
-        (SHERPA + "threads = 0\n", "engine[0].threads: must be an integer from 1 to 64."),
         (SHERPA, "engine[0]: / has no model in it: there is no file *.onnx."),
         (SHERPA + '[[engine.voice]]\nid = "a b"\n', f"engine[0].voice[0].id: {ID_WANTED}"),
         (SHERPA + VOICE.replace("zh-tiny-1", "clone-1"), f"engine[0].voice[0].id: {ID_WANTED}"),
@@ -116,87 +93,102 @@ def test_a_failing_engine_is_reported_with_the_others(make_node: NodeMaker, tmp_
         ("slots = \n", "is not valid TOML at line 1, column 9."),
     ],
 )
-def test_an_invalid_key_of_node_toml_is_named_with_the_fix(
-    make_node: NodeMaker, toml: str, said: str
-) -> None:
-    node = make_node(toml)
-    ended = node.command("check")
-    assert ended.code == 2
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith(f"myna: node.toml: {said}")
-    assert not node.data.exists()
+def test_an_invalid_key_of_node_toml_is_named_with_the_fix(tmp_path: Path, toml: str, said: str) -> None:
+    path = written(tmp_path, toml)
+    with pytest.raises(ConfigError) as refused:
+        load([path])
+    assert str(refused.value).startswith(f"{path}: {said}")
 
 
-def test_more_voices_than_the_maximum_are_refused(
-    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
-) -> None:
-    """Voices with the same id count once."""
+def test_only_the_voices_that_node_toml_names_are_offered(tmp_path: Path) -> None:
+    (engine,) = load([written(tmp_path, ESPEAK + 'voices = ["yue-male-1", "en-us-male-1"]\n')]).engines
+    assert [found.voice_id for found in engine.voices] == ["yue-male-1", "en-us-male-1"]
+
+
+def test_voices_with_the_same_id_count_once_towards_the_maximum(tmp_path: Path) -> None:
     model = vits(tmp_path / "vits")
-    node = make_node(sherpa(model, named(500)) + sherpa(model, named(3)))
-    assert node.command("check").code == 0
-    (node.folder / "node.toml").write_text(sherpa(model, named(500)) + ESPEAK, encoding="utf-8")
-    ended = node.join(farm_site.url, farm_site.token).command("run")
-    assert (ended.code, node.command("check").stderr) == (2, ended.stderr)
-    assert ended.stderr == (
-        "myna: node.toml: engine: 515 voices in all; a node may have 500: name fewer of them, or remove an"
-        " engine.\n"
-    )
-    assert farm_site.hellos == []
+    assert load([written(tmp_path, sherpa(model, named(500)) + sherpa(model, named(3)))])
+    said = "engine: 515 voices in all; a node may have 500: name fewer of them, or remove an engine."
+    with pytest.raises(ConfigError, match=said):
+        load([written(tmp_path, sherpa(model, named(500)) + ESPEAK)])
 
 
-def test_voices_of_a_model_without_names_count_towards_the_maximum(
-    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
-) -> None:
-    named_ones, unnamed = vits(tmp_path / "vits"), vits(tmp_path / "more")
-    node = make_node(sherpa(named_ones, named(499)) + sherpa(unnamed)).join(farm_site.url, farm_site.token)
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="slots: must be"):
+        load([written(tmp_path, "\N{BYTE ORDER MARK}slots = 0\n")])
+
+
+def test_a_model_folder_is_relative_to_node_toml(tmp_path: Path) -> None:
+    vits(tmp_path / "models" / "tiny")
+    (engine,) = load([written(tmp_path, sherpa(Path("models/tiny")))]).engines
+    assert engine.label == f"vits {tmp_path / 'models' / 'tiny'}"
+
+
+# ---- a check, with engines that speak nothing
+
+
+@pytest.mark.anyio
+async def test_a_failing_engine_is_reported_with_the_others(tmp_path: Path) -> None:
+    engines = [FakeEngine(voice("a")), FakeEngine(broken="there is no model"), FakeEngine(voice("b"))]
+    first, failed, last = await check(engines, tmp_path)
+    assert (first["ok"], first["voice"], last["ok"], last["voice"]) == (True, "a", True, "b")
+    assert (failed["ok"], failed["error"]) == (False, "fake: there is no model")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.anyio
+async def test_voices_that_are_known_only_after_a_start_count_towards_the_maximum(tmp_path: Path) -> None:
+    many = FakeEngine(*(voice(f"zh-{number}") for number in range(VOICES_MAX - 1)))
+    first, second = await check([many, FakeEngine(voice("a"), voice("b"), label="the other")], tmp_path)
     said = "501 voices in all; a node may have 500: name fewer of them, or remove an engine."
-    first, second = json.loads(node.command("check", "--json").stdout)
-    assert (first["ok"], second["ok"], second["error"]) == (True, False, f"vits {unnamed}: {said}")
-    ended = node.command("run")
-    assert (ended.code, ended.stderr.splitlines()[-1]) == (1, f"myna: {said}")
-    assert farm_site.hellos == []
+    assert (first["ok"], second["ok"], second["error"]) == (True, False, f"the other: {said}")
 
 
-def test_a_folder_whose_voice_ids_look_like_clones_is_refused(make_node: NodeMaker, tmp_path: Path) -> None:
-    ended = make_node(sherpa(vits(tmp_path / "clone-tiny"))).command("check", "--json")
-    (row,) = json.loads(ended.stdout)
-    assert (ended.code, row["ok"]) == (1, False)
-    assert f"a voice can't be offered: voice_id {ID_WANTED}" in row["error"]
+@pytest.mark.anyio
+async def test_a_voice_whose_id_looks_like_a_clone_is_refused(tmp_path: Path) -> None:
+    (row,) = await check([FakeEngine(voice("clone-tiny-0"))], tmp_path)
+    assert f"fake: a voice can't be offered: voice_id {ID_WANTED}" in str(row["error"])
 
 
-def test_a_byte_order_mark_is_ignored(make_node: NodeMaker) -> None:
-    ended = make_node("\N{BYTE ORDER MARK}slots = 0\n").command("check")
-    assert ended.stderr == "myna: node.toml: slots: must be an integer from 1 to 64.\n"
+# ---- the commands
+
+
+def test_every_engine_is_measured_also_one_that_only_clones(make_node: NodeMaker, tmp_path: Path) -> None:
+    node = make_node(ONE_SLOT + sherpa(vits(tmp_path / "vits"), VOICE) + sherpa(zipvoice(tmp_path / "zip")))
+    node.data.mkdir()
+    ended = node.command("check", "--json")
+    assert ended.code == 0, ended
+    espeak, own, cloner = json.loads(ended.stdout)
+    assert (espeak["ok"], espeak["voice"], len(espeak["voices"])) == (True, "zh-female-1", 15)
+    assert (own["voice"], own["voices"], own["clones"]) == ("zh-tiny-1", ["zh-tiny-1"], [])
+    assert (cloner["voice"], cloner["voices"]) == ("", [])
+    assert "zh" in cloner["clones"]
+    assert all(row["speed"] > 0 and row["seconds"] > 0 for row in (espeak, own, cloner))
+    assert list(node.data.iterdir()) == []
+
+
+def test_without_node_toml_espeak_is_the_engine(make_node: NodeMaker) -> None:
+    ended = make_node().command("check")
+    assert ended.code == 0, ended
+    _, row = ended.stdout.splitlines()
+    assert re.match(r"espeak +yes +zh-female-1 +15 +[\d.]+ +[\d.]+ times real time", row)
 
 
 def test_a_full_disk_at_the_first_sentence_is_one_line(make_node: NodeMaker, farm_site: FarmSite) -> None:
     node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
     ended = on_full_disk(0, ["node", "run"], node.env, node.folder)
     assert (ended.code, ended.stderr.splitlines()[-1]) == (1, "myna: espeak: File too large")
-    ended = on_full_disk(0, ["node", "check", "--json"], node.env, node.folder)
-    (row,) = json.loads(ended.stdout)
-    assert (ended.code, ended.stderr, row["error"]) == (1, "", "espeak: File too large")
+    assert farm_site.hellos == []
 
 
-def test_a_full_disk_at_the_reference_is_one_line(
-    make_node: NodeMaker, farm_site: FarmSite, tmp_path: Path
-) -> None:
+def test_a_full_disk_at_the_reference_is_one_line(make_node: NodeMaker, tmp_path: Path) -> None:
     """The mp3 of the first sentence fits the limit. The wav made of it, a reference for cloning, does not."""
     folder = zipvoice(tmp_path / "zip")
-    node = make_node(sherpa(folder)).join(farm_site.url, farm_site.token)
-    ended = on_full_disk(2**16, ["node", "run"], node.env, node.folder)
-    said = f"zipvoice {folder}: a sentence can't be kept: File too large."
-    assert (ended.code, ended.stderr.splitlines()[-1]) == (1, f"myna: {said}")
+    node = make_node(sherpa(folder))
     ended = on_full_disk(2**16, ["node", "check", "--json"], node.env, node.folder)
     (row,) = json.loads(ended.stdout)
+    said = f"zipvoice {folder}: a sentence can't be kept: File too large."
     assert (ended.code, ended.stderr, row["error"]) == (1, "", said)
-
-
-def test_a_check_leaves_no_files(make_node: NodeMaker, farm_site: FarmSite) -> None:
-    node = make_node(ONE_SLOT).join(farm_site.url, farm_site.token)
-    before = set(node.data.iterdir())
-    assert node.command("check").code == 0
-    assert set(node.data.iterdir()) == before
 
 
 def test_a_node_with_an_invalid_node_toml_does_not_run(make_node: NodeMaker, farm_site: FarmSite) -> None:
@@ -222,12 +214,3 @@ def test_node_toml_is_read_from_the_option_then_the_data_folder_then_this_folder
 def test_a_missing_config_file_is_an_error(make_node: NodeMaker) -> None:
     ended = make_node().command("check", "--config", "gone.toml")
     assert (ended.code, ended.stderr) == (2, "myna: --config: there is no file gone.toml.\n")
-
-
-def test_a_model_folder_is_relative_to_node_toml(make_node: NodeMaker, tmp_path: Path) -> None:
-    node: ComputeNode = make_node()
-    vits(node.folder / "etc" / "models" / "tiny")
-    (node.folder / "etc" / "node.toml").write_text(sherpa(Path("models/tiny")))
-    ended = node.command("check", "--json", "--config", "etc/node.toml")
-    assert ended.code == 0, ended
-    assert json.loads(ended.stdout)[0]["voices"] == ["tiny-0", "tiny-1"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from myna.errors import CommandError
 from myna.node.credentials import is_unencrypted, site_url
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.farm_site import FarmSite
@@ -85,7 +86,6 @@ def test_another_protocol_version_is_reported(farm_site: FarmSite, fresh: Comput
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("not-json", "The service's answer does not follow this protocol."),
         ("garbled", "The service's answer does not follow this protocol."),
         ("redirect", "The address redirects to https://elsewhere.example; use the service's own address."),
         ("cut", "closed the connection without an answer."),
@@ -103,10 +103,10 @@ def test_another_kind_of_service_is_reported(
     "url",
     ["", "box", "ftp://box", "https://user:secret@box", "https://box/v1", "https://box?x=1", "https://"],
 )
-def test_an_invalid_url_is_refused(fresh: ComputeNode, url: str) -> None:
-    said = refused(fresh, url)
-    assert said.startswith("URL must be the service's own address")
-    assert "secret" not in said
+def test_an_invalid_url_is_refused(url: str) -> None:
+    with pytest.raises(CommandError, match="URL must be the service's own address") as refused:
+        site_url(url)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_read_only_folder_uses_no_token(farm_site: FarmSite, fresh: ComputeNode, tmp_path: Path) -> None:
@@ -129,10 +129,8 @@ def test_an_incomplete_credential_is_reported(farm_site: FarmSite, fresh: Comput
     ("url", "clear"),
     [
         ("http://192.168.1.5:8080", True),
-        ("http://ai.example.com", True),
         ("http://127.0.0.9:8080", False),
         ("http://[::1]:8080", False),
-        ("http://localhost", False),
         ("https://ai.example.com", False),
     ],
 )

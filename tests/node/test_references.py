@@ -1,146 +1,150 @@
 """References of cloned voices on a node: fetched once, private, deleted on request."""
 
+import asyncio
 import io
-import itertools
-from collections.abc import Iterator
+import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import soundfile
 
 from demo.tiny_voices import zipvoice
-from myna.wire.farm import JobReference
-from tests.rig.commands import CommandLine
-from tests.rig.compute_node import ComputeNode
-from tests.rig.farm_site import FarmSite
+from myna.wire.farm import Job, JobReference
+from tests.node.conftest import NodeWith
+from tests.node.local_node import LocalNode, happens, local_node
+from tests.rig.farm_site import FarmSite, key_of
 from tests.rig.samples import write_voice
 
 TEXT = "你好，世界。"
-
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def farm_site() -> Iterator[FarmSite]:
-    """One service for all tests of this file. Each test has its own reference."""
-    site = FarmSite()
-    site.poll_max_s = 0.2
-    yield site
-    site.stop()
+WAV = b"a recording" * 100
+ZH = ("zh",)
 
 
-@pytest.fixture(scope="module")
-def cloner(
-    farm_site: FarmSite, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ComputeNode]:
-    """A running node that clones."""
-    folder = tmp_path_factory.mktemp("cloner")
-    toml = f'slots = 2\n[[engine]]\nkind = "sherpa"\nfolder = "{zipvoice(folder / "model")}"\n'
-    node = ComputeNode(folder / "node", commands, toml).join(farm_site.url, farm_site.token)
-    yield node.start()
-    node.kill()
+def test_a_reference_is_fetched_once_for_many_jobs_and_private(
+    farm_site: FarmSite, joined: NodeWith, tmp_path: Path
+) -> None:
+    """On a node that clones, whose processes may read the folder of the references."""
+    toml = f'slots = 2\n[[engine]]\nkind = "sherpa"\nfolder = "{zipvoice(tmp_path / "model")}"\n'
+    node = joined(toml).start()
+    assert "zh" in farm_site.hellos[-1].clones
+    wav = write_voice(tmp_path / "sample.wav", 4).read_bytes()
+    reference = farm_site.keep_reference(wav, "你好世界三点", "zh-CN")
+    jobs = [farm_site.order(TEXT, "vc_1", reference=reference) for _ in range(2)]
+    jobs.append(farm_site.order(TEXT, "vc_1", kind="clone", reference=reference))
+    for job in jobs:
+        assert soundfile.info(io.BytesIO(farm_site.wait_completed(job))).format == "MP3"
+    assert farm_site.fetched == [reference.sha256]
+    folder = node.data / "references"
+    path = folder / f"{reference.sha256}.wav"
+    assert (path.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+# ---- with an engine that speaks nothing
 
 
 @pytest.fixture
-def reference(farm_site: FarmSite, tmp_path: Path) -> JobReference:
-    seconds = 4 + next(_numbers) / 10
-    wav = write_voice(tmp_path / "sample.wav", seconds).read_bytes()
-    return farm_site.keep_reference(wav, "你好世界三点", "zh-CN")
+async def cloner(
+    farm_site: FarmSite, tmp_path: Path, quick_retries: None, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[LocalNode]:
+    """A node that clones Chinese voices."""
+    caplog.set_level(logging.INFO, "myna.node")
+    farm_site.poll_max_s = 0.1
+    async with local_node(farm_site, tmp_path, clones=ZH) as opened:
+        yield opened
 
 
-def kept(cloner: ComputeNode, reference: JobReference) -> bool:
-    return f"{reference.sha256}.wav" in cloner.files("references")
+@pytest.fixture
+def reference(farm_site: FarmSite) -> JobReference:
+    return farm_site.keep_reference(WAV, "你好世界三点", "zh-CN")
 
 
-def wait_reported(farm_site: FarmSite, reference: JobReference, reported: bool = True) -> None:
-    """Waits until a poll of the node reports the reference, or no longer does."""
-    names = farm_site.leases
-    farm_site.wait(lambda: (reference.sha256 in names[-1].references) is reported, "the reported references")
+async def spoken(site: FarmSite, reference: JobReference) -> None:
+    """Waits until a job in this voice is completed."""
+    job = site.order(TEXT, "vc_1", reference=reference)
+    await happens(lambda: key_of(job) in site.completed, "the job is completed")
 
 
-def test_a_reference_is_fetched_once_for_many_jobs(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
+async def failed(site: FarmSite, job: Job) -> bool:
+    """Waits until the failure of the job is reported. Whether it is final."""
+    await happens(lambda: bool(site.failures_of(job)), "the failure is reported")
+    return site.failures_of(job)[0].final
+
+
+async def reported(site: FarmSite, names: list[str]) -> None:
+    """Waits until a poll of the node reports these references."""
+    await happens(lambda: site.leases[-1].references == names, f"the node reports {names}")
+
+
+@pytest.mark.anyio
+async def test_a_reference_is_reported_and_kept_across_a_restart(
+    farm_site: FarmSite, cloner: LocalNode, reference: JobReference, tmp_path: Path
 ) -> None:
-    assert "zh" in farm_site.hellos[-1].clones
-    jobs = [farm_site.order(TEXT, "vc_1", reference=reference) for _ in range(3)]
-    for job in jobs:
-        assert soundfile.info(io.BytesIO(farm_site.wait_completed(job))).format == "MP3"
-    farm_site.wait_completed(farm_site.order(TEXT, "vc_1", kind="clone", reference=reference))
-    assert farm_site.fetched.count(reference.sha256) == 1
+    await spoken(farm_site, reference)
+    path = tmp_path / "references" / f"{reference.sha256}.wav"
+    assert cloner.engine.spoken[-1].reference is not None
+    assert cloner.engine.spoken[-1].reference.wav == path
+    assert path.read_bytes() == WAV
+    await reported(farm_site, [reference.sha256])
+
+    path.with_name(".half.part").write_bytes(b"of a crash")
+    cloner.signals.receive()
+    await cloner.running
+    await asyncio.to_thread(farm_site.stop)  # an open poll would take the next job
+    farm_site.start()
+    async with local_node(farm_site, tmp_path, clones=ZH) as again:
+        await spoken(farm_site, reference)
+        assert again.files("references") == [path.name]
+    assert farm_site.fetched == [reference.sha256]
 
 
-def test_a_reference_is_private_reported_and_kept_across_a_restart(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
+@pytest.mark.anyio
+async def test_a_reference_named_in_forget_is_deleted(
+    farm_site: FarmSite, cloner: LocalNode, reference: JobReference
 ) -> None:
-    farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
-    folder = cloner.data / "references"
-    path = folder / f"{reference.sha256}.wav"
-    assert path.read_bytes() == farm_site.references[reference.sha256]
-    assert (path.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
-    wait_reported(farm_site, reference)
-
-    (folder / ".half.part").write_bytes(b"of a crash")
-    assert cloner.stop() == 0
-    cloner.start()
-    farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
-    assert farm_site.fetched.count(reference.sha256) == 1
-    assert kept(cloner, reference)
-    assert ".half.part" not in cloner.files("references")
-
-
-def test_a_reference_named_in_forget_is_deleted(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
-) -> None:
-    farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
-    wait_reported(farm_site, reference)
+    await spoken(farm_site, reference)
+    await reported(farm_site, [reference.sha256])
     farm_site.forget = [reference.sha256]
-    cloner.wait(lambda: not kept(cloner, reference), "the reference is deleted")
-    wait_reported(farm_site, reference, False)
+    await happens(lambda: cloner.files("references") == [], "the reference is deleted")
+    await reported(farm_site, [])
 
 
-@pytest.mark.parametrize("fault", ["cut", "status:500"])
-def test_a_failed_fetch_of_a_reference_is_retried(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference, fault: str
+@pytest.mark.anyio
+async def test_a_failed_fetch_of_a_reference_is_retried(
+    farm_site: FarmSite, cloner: LocalNode, reference: JobReference
 ) -> None:
-    farm_site.faults["reference"] += [fault]
-    farm_site.wait_completed(farm_site.order(TEXT, "vc_1", reference=reference))
+    farm_site.faults["reference"] += ["cut", "status:500"]
+    await spoken(farm_site, reference)
+    assert farm_site.fetched == [reference.sha256]
 
 
-def test_a_reference_with_another_hash_is_rejected(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
+@pytest.mark.anyio
+@pytest.mark.parametrize("served", [WAV[:-1] + b"!", WAV * 2], ids=["another hash", "larger"])
+async def test_a_reference_that_is_not_as_announced_is_rejected(
+    farm_site: FarmSite, cloner: LocalNode, reference: JobReference, served: bytes
 ) -> None:
-    wav = farm_site.references[reference.sha256]
-    farm_site.references[reference.sha256] = wav[:-1] + bytes([wav[-1] ^ 1])
-    job = farm_site.order(TEXT, "vc_1", reference=reference)
-    assert not farm_site.wait_failed(job).final
-    assert not kept(cloner, reference)
+    farm_site.references[reference.sha256] = served
+    assert not await failed(farm_site, farm_site.order(TEXT, "vc_1", reference=reference))
+    assert cloner.files("references") == []
 
 
-def test_a_reference_larger_than_announced_is_rejected(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
-) -> None:
-    farm_site.references[reference.sha256] *= 2
-    job = farm_site.order(TEXT, "vc_1", reference=reference)
-    assert not farm_site.wait_failed(job).final
-    assert not kept(cloner, reference)
-
-
+@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["../../escaped", "a" * 63, ""])
-def test_a_reference_cannot_name_a_file_outside_the_folder(
-    farm_site: FarmSite, cloner: ComputeNode, name: str
+async def test_a_reference_cannot_name_a_file_outside_the_folder(
+    farm_site: FarmSite, cloner: LocalNode, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    said, before = len(cloner.messages("does not follow this protocol")), cloner.files("references")
     farm_site.order(
         TEXT, "vc_1", reference=JobReference(sha256=name, size_bytes=10, transcript="你好", language="zh")
     )
-    cloner.wait(lambda: len(cloner.messages("does not follow this protocol")) > said, "the node refuses it")
-    assert name not in farm_site.fetched
-    assert cloner.files("references") == before
+    said = "does not follow this protocol"
+    await happens(lambda: any(said in line for line in caplog.messages), "the node refuses it")
+    assert farm_site.fetched == []
+    assert cloner.files("references") == []
 
 
-def test_a_reference_in_an_unsupported_language_is_no_final_failure(
-    farm_site: FarmSite, cloner: ComputeNode, reference: JobReference
+@pytest.mark.anyio
+async def test_a_reference_in_an_unsupported_language_is_no_final_failure(
+    farm_site: FarmSite, cloner: LocalNode
 ) -> None:
-    wav = farm_site.references[reference.sha256]
-    job = farm_site.order(TEXT, "vc_1", reference=farm_site.keep_reference(wav, "hallo", "de"))
-    assert not farm_site.wait_failed(job).final
+    reference = farm_site.keep_reference(WAV, "hallo", "de")
+    assert not await failed(farm_site, farm_site.order(TEXT, "vc_1", reference=reference))

@@ -1,9 +1,10 @@
-"""The parts of one process, on each database or on PostgreSQL only."""
+"""The parts of one process, on the database of the test or on PostgreSQL."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.ledger.databases import database_url as database_url
 from tests.store.books import Books
 from tests.tasks.task_service import TaskService, task_service_on
 

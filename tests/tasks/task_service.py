@@ -25,10 +25,10 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
 from myna.store.queries.clones import NewClone
-from myna.wire.farm import Failure, Heartbeat, Hello, Job, LeaseProof, NodeVoice
+from myna.wire.farm import Failure, Heartbeat, Job, LeaseProof
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
-from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
+from tests.tasks.nodes import join_node
 
 VOICE = "a voice"
 TEXT = "你好，世界"
@@ -64,25 +64,11 @@ class TaskService:
         chars_per_s: float = 0.0,
     ) -> int:
         """Joins a node with these voices, or with VOICE if it has no voices and no clones. Returns its id."""
-        invited = await self.nodes.enroll(name or f"node-{new_id().hex()}", by=TESTER)
-        admitted = await self.nodes.join(invited.token, "1")
-        node = await self.nodes.verify(f"Bearer {admitted.credential}".encode())
-        offered = [
-            NodeVoice(voice_id=voice, name=voice, gender="female", language="zh-CN")
-            for voice in voices or ([] if clones else [VOICE])
-        ]
-        await self.nodes.hello(
-            node,
-            Hello(
-                voices=offered,
-                clones=clones,
-                slots=slots,
-                chars_per_s=chars_per_s,
-                version="1",
-                shutting_down=False,
-            ),
+        offered = voices or (() if clones else (VOICE,))
+        joined = join_node(
+            self.nodes, *offered, clones=clones, name=name, slots=slots, chars_per_s=chars_per_s
         )
-        return node.id
+        return (await joined)[0]
 
     async def ordered(
         self, customer: Customer, voice: str = VOICE, text: str = TEXT, **changes: Any
@@ -97,10 +83,7 @@ class TaskService:
     ) -> Call:
         """Admits a call for speech by a node, as POST /tts does. Its task is queued."""
         channels = Channels(
-            settings=Settings(speech="none"),
-            environ={},
-            http_client=HttpClient(connections_max=1),
-            local={},
+            settings=Settings(speech="none"), environ={}, http_client=HttpClient(connections_max=1), local={}
         )
         capacity = Capacity(self.db)
         planner = Planner(

@@ -8,21 +8,15 @@ from myna.errors import StaleLease
 from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.store.batch import CallState
 from myna.wire.farm import TRIES_MAX
+from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
-from tests.tasks.task_service import (
-    DEADLINE_MS,
-    FREE,
-    LEASE_MS,
-    TaskService,
-    failure,
-    proof_of,
-    task_service_on,
-)
+from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
 
+@each_database
 async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> None:
     node = await service.node()
     call, job = await service.lease_new(node)
@@ -37,16 +31,7 @@ async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> N
     assert (again.id, again.epoch) == (job.id, 2)
 
 
-async def test_beats_renew_a_lease(service: TaskService) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    for _ in range(5):
-        await service.books.move_clock(LEASE_MS - 5000)
-        assert await service.sweep_leases() == (0, 0)
-        assert await service.beats(node, proof_of(job))
-    assert await service.tasks.complete(node, proof_of(job), AUDIO)
-
-
+@each_database
 async def test_a_task_whose_tries_are_exhausted_is_refunded(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     call = await service.ordered(customer, idempotency_key=idempotency_key_of())
@@ -78,60 +63,7 @@ async def test_a_task_in_its_last_try_can_be_completed(service: TaskService) -> 
     assert await service.status(call) == 2
 
 
-async def test_failed_and_expired_tries_count_alike(service: TaskService) -> None:
-    node = await service.node()
-    call = await service.ordered(await service.books.customer())
-    await service.let_lease_expire(node)
-    await service.sweep_leases()
-    await service.tasks.fail(node, failure(await service.leased(node)))
-    await service.tasks.fail(node, failure(await service.leased(node), returned=True))
-    await service.tasks.fail(node, failure(await service.leased(node)))
-    assert await service.status(call) == 3
-
-
-async def test_a_queued_task_past_its_deadline_fails_and_is_refunded(service: TaskService) -> None:
-    customer = await service.books.customer()
-    call = await service.ordered(customer)
-    assert await service.ledger.sweep() == 0
-    await service.books.move_clock(DEADLINE_MS + 1)
-    assert await service.ledger.sweep() == 1
-    assert (await service.books.task(call.call_id))[::4] == (3, "not done in time")
-    assert await service.books.balance(customer) == 10
-
-
-async def test_a_leased_task_past_its_deadline_fails_and_is_refunded(service: TaskService) -> None:
-    """Between the deadline and the sweep its lease is stale, since no lease lasts past the deadline."""
-    customer, node = await service.books.customer(), await service.node()
-    call, job = await service.lease_new(node, customer, deadline_ms=LEASE_MS // 2)
-    await service.books.move_clock(LEASE_MS // 2 + 1)
-    assert not await service.beats(node, proof_of(job))
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(node, proof_of(job), AUDIO)
-    assert await service.ledger.sweep() == 1
-    assert await service.status(call) == 3
-    assert await service.books.balance(customer) == 10
-
-
-async def test_a_requeued_task_past_its_deadline_is_not_leased(service: TaskService) -> None:
-    node = await service.node()
-    call, _ = await service.lease_new(node, deadline_ms=LEASE_MS // 2)
-    await service.books.move_clock(LEASE_MS + 1)
-    assert await service.sweep_leases() == (1, 0)
-    assert await service.tasks.lease(node, 1, 0) == []
-    assert await service.ledger.sweep() == 1
-    assert await service.status(call) == 3
-
-
-async def test_many_expired_leases_are_requeued_together(service: TaskService) -> None:
-    customer, node = await service.books.customer(), await service.node()
-    for _ in range(8):
-        await service.ordered(customer)
-    await service.tasks.lease(node, 8, 0)
-    await service.books.move_clock(LEASE_MS + 1)
-    assert await service.sweep_leases() == (8, 0)
-    assert len(await service.tasks.lease(node, 9, 0)) == 8
-
-
+@each_database
 async def test_concurrent_sweeps_requeue_each_expired_lease_once(service: TaskService) -> None:
     node, customer = await service.node(), await service.books.customer(units=50)
     exhausted = await service.ordered(customer)
@@ -152,6 +84,7 @@ async def test_concurrent_sweeps_requeue_each_expired_lease_once(service: TaskSe
     assert await service.books.balance(customer) == 40
 
 
+@each_database
 async def test_a_restart_refunds_no_task_of_a_node(service: TaskService) -> None:
     customer, node = await service.books.customer(), await service.node()
     leased, job = await service.lease_new(node, customer)
@@ -190,6 +123,7 @@ async def test_speech_taken_over_by_nodes_is_queued(service: TaskService) -> Non
     assert await service.books.counters(customer) == (1, 1, 1)
 
 
+@each_database
 async def test_a_task_taken_over_by_nodes_has_a_new_deadline(service: TaskService) -> None:
     customer = await service.books.customer()
     call = await service.started_here(customer)
@@ -218,6 +152,7 @@ async def test_a_task_taken_over_by_nodes_stores_its_response(
     assert await service.books.answer(call.call_id) == [(whole,)]
 
 
+@each_database
 async def test_an_ended_call_is_not_taken_over_by_nodes(service: TaskService) -> None:
     customer = await service.books.customer()
     call = await service.started_here(customer)
@@ -241,23 +176,7 @@ async def test_a_leased_task_is_not_taken_over_again(service: TaskService) -> No
 # ---- voices of accounts
 
 
-async def test_a_completed_voice_is_ready_and_has_its_preview(service: TaskService) -> None:
-    node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
-    job = await service.leased(node)
-    assert [await service.tasks.complete(node, proof_of(job), AUDIO) for _ in range(2)] == [True, False]
-    assert await service.clone_row(voice_id) == (2, "", AUDIO.name)
-    assert await service.tasks.lease(node, 1, 0) == []
-
-
-async def test_a_voice_with_a_final_failure_has_failed(service: TaskService) -> None:
-    node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
-    job = await service.leased(node)
-    await service.tasks.fail(node, failure(job, final=True))
-    assert await service.clone_row(voice_id) == (3, "it was too loud", "")
-    with pytest.raises(StaleLease):
-        await service.tasks.complete(node, proof_of(job), AUDIO)
-
-
+@each_database
 async def test_a_voice_has_three_tries(service: TaskService) -> None:
     node, voice_id = await service.node(clones=["zh"]), await service.clone(await service.books.customer())
     await service.tasks.fail(node, failure(await service.leased(node), returned=True))

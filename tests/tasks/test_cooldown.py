@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.ledger.databases import each_database
 from tests.store.books import AUDIO
 from tests.tasks.task_service import TaskService, failure, proof_of
 
@@ -20,17 +21,7 @@ async def test_after_a_failure_another_node_gets_the_next_try(service: TaskServi
     assert await service.status(call) == 2
 
 
-async def test_a_node_gets_the_job_again_after_its_cooldown(service: TaskService) -> None:
-    await service.books.stop_clock()
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    await service.tasks.fail(node, failure(job))
-    await service.books.move_clock(1_999)
-    assert await service.tasks.lease(node, 1, 0) == []
-    await service.books.move_clock(1)
-    assert [again.id for again in await service.tasks.lease(node, 1, 0)] == [job.id]
-
-
+@each_database
 async def test_the_cooldown_doubles_with_each_failure_up_to_a_minute(service: TaskService) -> None:
     await service.books.stop_clock()
     node, customer = await service.node(), await service.books.customer(units=50)
@@ -59,14 +50,6 @@ async def test_returning_a_job_is_a_cooldown_of_a_second_and_no_failure(service:
         await service.tasks.fail(node, failure(job, returned=True))
         assert await cooldown_ms(service, node) == 1000
         job = await service.leased(node)
-
-
-async def test_a_final_failure_is_no_cooldown(service: TaskService) -> None:
-    node, customer = await service.node(), await service.books.customer()
-    _, job = await service.lease_new(node, customer)
-    await service.tasks.fail(node, failure(job, final=True))
-    await service.ordered(customer)
-    assert await service.tasks.lease(node, 1, 0)
 
 
 async def cooldown_ms(service: TaskService, node_id: int) -> int:

@@ -6,20 +6,18 @@ from typing import Any
 
 import pytest
 
+from myna.api.farm.auth import NodeAuth
 from myna.api.farm.handlers import FarmApi
 from myna.engines.inspector.inspector import Inspector
 from myna.farm.nodes import Nodes
 from myna.http.asgi import BodyLimits, Request
 from myna.http.body_limits import BodyBudget
 from myna.http.responses import Response
-from myna.key_throttle import KeyThrottle
-from myna.settings import Settings
-from myna.store.files.audio import AudioStore
-from myna.store.files.samples import SampleStore
-from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER, Hello, NodeVoice
-from tests.rig.actors import TESTER
+from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
+from tests.ledger.databases import each_database
 from tests.rig.waiting import SOON_S
 from tests.store.stalls import until
+from tests.tasks.nodes import farm_api, join_node
 from tests.tasks.task_service import FREE, VOICE, TaskService
 
 pytestmark = pytest.mark.anyio
@@ -57,37 +55,7 @@ class Client:
 
 @pytest.fixture
 def farm(service: TaskService) -> FarmApi:
-    folder, inspector = service.books.folder, Inspector()
-    audio, samples = AudioStore(folder / "audio"), SampleStore(folder / "samples")
-    return FarmApi(
-        settings=Settings(),
-        db=service.db,
-        nodes=service.nodes,
-        tasks=service.tasks,
-        audio=audio,
-        samples=samples,
-        inspector=inspector,
-        space=service.space,
-        throttle=KeyThrottle(),
-    )
-
-
-async def join_node(service: TaskService) -> tuple[int, str]:
-    """Joins a node with VOICE. Returns its id and its credential."""
-    admitted = await service.nodes.join((await service.nodes.enroll("it", by=TESTER)).token, "1")
-    node = await service.nodes.verify(f"Bearer {admitted.credential}".encode())
-    await service.nodes.hello(
-        node,
-        Hello(
-            voices=[NodeVoice(voice_id=VOICE, name=VOICE, gender="female", language="zh-CN")],
-            clones=[],
-            slots=1,
-            chars_per_s=0.0,
-            version="1",
-            shutting_down=False,
-        ),
-    )
-    return node.id, admitted.credential
+    return farm_api(service.db, service.tasks, Inspector(), service.books.folder)
 
 
 async def wait_requeued(service: TaskService) -> None:
@@ -103,7 +71,7 @@ async def wait_requeued(service: TaskService) -> None:
 async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
     service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(service)
+    _, credential = await join_node(service.nodes, VOICE)
     client, looking = Client(credential, WAIT_S), asyncio.Event()
     verify = Nodes.verify
 
@@ -125,7 +93,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_after_the_lease(
 async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
     service: TaskService, farm: FarmApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, credential = await join_node(service)
+    _, credential = await join_node(service.nodes, VOICE)
     client, lease = Client(credential, WAIT_S), service.tasks.lease
 
     async def leasing(node_id: int, jobs: int, wait_s: float) -> Sequence[Any]:
@@ -136,7 +104,7 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
 
     monkeypatch.setattr(service.tasks, "lease", leasing)
     monkeypatch.setattr(
-        farm._node_auth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
+        NodeAuth, "verify", known(await service.nodes.verify(b"Bearer " + credential.encode()))
     )
     await service.ordered(await service.books.customer())
     response: Response = await asyncio.wait_for(farm.lease(client.request()), LONG_S)
@@ -144,10 +112,10 @@ async def test_a_job_is_requeued_if_its_client_disconnects_during_the_lease(
     await wait_requeued(service)
 
 
-def known(node: Any) -> Callable[[Request], Awaitable[Any]]:
+def known(node: Any) -> Callable[[NodeAuth, Request], Awaitable[Any]]:
     """Replaces the authentication, which suspends, with one that does not."""
 
-    async def at_once(_: Request) -> Any:
+    async def at_once(_: NodeAuth, __: Request) -> Any:
         return node
 
     return at_once
@@ -174,6 +142,7 @@ async def test_a_job_is_requeued_if_its_poll_is_cancelled_as_it_is_leased(
 
 
 @pytest.mark.parametrize("committed", [True, False])
+@each_database
 async def test_a_job_is_requeued_if_its_lease_is_cancelled(
     service: TaskService, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +182,7 @@ async def test_a_slow_requeue_is_abandoned_at_its_timeout(
         await asyncio.wait_for(service.tasks.requeue(node, [job]), LONG_S)
 
 
+@each_database
 async def test_a_failed_requeue_is_logged(
     service: TaskService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

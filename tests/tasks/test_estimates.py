@@ -6,6 +6,7 @@ from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
 from myna.store.queries import config as config_store
 from myna.store.queries.farm.capacity import ONLINE_MS
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
@@ -19,12 +20,6 @@ async def wait_s(service: TaskService, customer: Customer, chars: int = 100, voi
     nodes = await capacity.nodes(config)
     able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
     return await capacity.wait_s(customer.account_id, chars, able, nodes, config)
-
-
-async def test_on_an_empty_queue_the_estimate_is_the_time_of_the_slowest_node(service: TaskService) -> None:
-    await service.node(slots=4, chars_per_s=50.0)
-    await service.node(slots=1, chars_per_s=20.0)
-    assert await wait_s(service, await service.books.customer()) == pytest.approx(5.0)
 
 
 async def test_an_unmeasured_node_has_the_default_speed(service: TaskService) -> None:
@@ -60,6 +55,7 @@ async def test_of_a_long_queue_one_task_is_ahead_of_another_accounts_first(servi
     assert await wait_s(service, newcomer) == pytest.approx((100 + 200) / 10 + 10)
 
 
+@each_database
 async def test_tasks_in_other_voices_are_ahead_only_on_nodes_with_both_voices(service: TaskService) -> None:
     await service.node(VOICE, slots=1, chars_per_s=10.0)
     await service.node(VOICE, "another voice", slots=1, chars_per_s=10.0)
@@ -71,6 +67,7 @@ async def test_tasks_in_other_voices_are_ahead_only_on_nodes_with_both_voices(se
     assert await wait_s(service, customer) == pytest.approx(100 / 20 + 10)
 
 
+@each_database
 async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskService) -> None:
     await service.books.stop_clock()
     node, customer = await service.node(), await service.books.customer()
@@ -81,14 +78,6 @@ async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskS
         await service.tasks.complete(node, proof_of(job), AUDIO)
         speeds += [row[0] for row in await service.books.sql("SELECT chars_per_s FROM nodes")]
     assert speeds == [pytest.approx(10, rel=0.1), pytest.approx(10 * 0.8 + 5 * 0.2, rel=0.1)]
-
-
-async def test_a_short_text_does_not_measure_the_speed(service: TaskService) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node, text="短")
-    await service.books.move_clock(10_000)
-    await service.tasks.complete(node, proof_of(job), AUDIO)
-    assert await service.books.sql("SELECT chars_per_s FROM nodes") == [(0.0,)]
 
 
 async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: TaskService) -> None:
@@ -117,6 +106,7 @@ async def test_tasks_ordered_since_the_last_query_are_ahead(service: TaskService
 # ---- refusals
 
 
+@each_database
 async def test_an_order_over_the_capacity_is_refused_and_another_accounts_first_is_not(
     service: TaskService,
 ) -> None:

@@ -351,8 +351,8 @@ def refused_by(job: Work) -> str:
 @pytest.mark.parametrize(
     "database, examples",
     [
-        ("sqlite", 15),
-        ("postgresql", 3),
+        ("sqlite", 8),
+        ("postgresql", 1),
         pytest.param("sqlite", 100, marks=pytest.mark.slow),
         pytest.param("postgresql", 15, marks=pytest.mark.slow),
     ],

@@ -11,6 +11,7 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Customer
 from tests.tasks.task_service import TaskService
@@ -102,14 +103,7 @@ async def test_speech_uses_the_current_voices_of_nodes(
         await service.admitted(customer, "new")
 
 
-async def test_the_first_node_is_used_by_the_next_call(service: TaskService) -> None:
-    customer = await service.books.customer()
-    await service.config.refresh()
-    assert service.config.current.nodes_version == 0
-    await service.node("first")
-    await service.admitted(customer, "first")
-
-
+@each_database
 async def test_changes_of_a_nodes_voices_are_rate_limited(service: TaskService) -> None:
     await service.node("voice-0", name="node")
     for number in range(1, CHANGES_AT_ONCE):

@@ -7,6 +7,7 @@ from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.tasks.task_service import TaskService, proof_of
@@ -59,9 +60,7 @@ async def test_a_pending_voice_is_unknown_to_its_account(service: TaskService) -
         await service.admitted(owner, await service.clone(owner))
 
 
-async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
-    service: TaskService,
-) -> None:
+async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(service: TaskService) -> None:
     node, owner = await service.node(clones=["zh"], name="the node"), await service.books.customer()
     voice_id = await ready(service, owner, node)
     await service.node(clones=["en"])
@@ -71,6 +70,7 @@ async def test_a_cloned_voice_without_an_online_node_is_refused_uncharged(
     assert await service.books.balance(owner) == 10
 
 
+@each_database
 async def test_a_cloned_voice_is_listed_while_an_online_node_clones_its_language(
     service: TaskService,
 ) -> None:

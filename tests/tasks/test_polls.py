@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
@@ -35,6 +36,12 @@ def queries(service: TaskService, monkeypatch: pytest.MonkeyPatch) -> Queries:
 
     monkeypatch.setattr(service.db, "fetch", noted)
     return found
+
+
+@pytest.fixture
+def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls of nodes that have changed are ended at once, not within a second."""
+    monkeypatch.setattr("myna.farm.polls.CHECK_EVERY_S", SHORT_S)
 
 
 def queue_queries(queries: Queries) -> int:
@@ -93,7 +100,7 @@ async def test_only_nodes_able_to_do_a_job_query_the_queue(service: TaskService,
     await cancel_all(polls)
 
 
-async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService) -> None:
+async def test_a_second_poll_of_a_node_ends_the_first(service: TaskService, quick_checks: None) -> None:
     node, customer = await service.node(), await service.books.customer()
     first, second = await start_polls(service, [node, node])
     await service.ordered(customer)
@@ -113,14 +120,19 @@ async def test_polls_get_jobs_in_the_order_of_their_arrival(service: TaskService
 
 
 @pytest.mark.parametrize("verb", ["disable", "drain", "remove"])
-async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(service: TaskService, verb: str) -> None:
+async def test_the_poll_of_a_disabled_draining_or_removed_node_ends(
+    service: TaskService, quick_checks: None, verb: str
+) -> None:
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
     await getattr(service.nodes, verb)("it", by=TESTER)
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
-async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, queries: Queries) -> None:
+@each_database
+async def test_the_poll_of_a_node_that_joins_again_ends(
+    service: TaskService, queries: Queries, quick_checks: None
+) -> None:
     await service.books.stop_clock()
     node = await service.node(name="it")
     (poll,) = await start_polls(service, [node])
@@ -135,6 +147,7 @@ async def test_the_poll_of_a_node_that_joins_again_ends(service: TaskService, qu
     assert await asyncio.wait_for(poll, LONG_S) == []
 
 
+@each_database
 async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,33 +177,7 @@ async def test_a_job_is_requeued_if_its_poll_ends_during_the_lease(
     assert await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
-async def test_a_poll_ends_at_its_timeout_if_its_lease_finds_nothing(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
-
-    async def nothing(_: Any) -> list[Any]:
-        started.set()
-        await resumed.wait()
-        return []
-
-    async def poll() -> list[Any]:
-        """Polls until one reaches its timeout during a lease."""
-        found: list[Any] = []
-        while not started.is_set():
-            found = await service.tasks.lease(node, 1, SHORT_S)
-        return found
-
-    await service.ordered(await service.books.customer())
-    with monkeypatch.context() as patched:
-        patched.setattr(service.db, "transaction", nothing)
-        polling = asyncio.create_task(poll())
-        await wait_for(started.is_set, "the job is being leased")
-        await asyncio.sleep(SHORT_S)  # past the timeout of the poll, which began before
-        resumed.set()
-        assert await asyncio.wait_for(polling, LONG_S) == []
-
-
+@each_database
 async def test_a_poll_raises_if_the_database_is_disconnected(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,33 +221,6 @@ async def test_a_poll_ends_at_its_timeout_while_its_lease_is_stalled(
         return rows == [(1, 0, 0)]
 
     await until(requeued, "the job is requeued")
-
-
-async def test_a_poll_that_ends_late_does_not_end_another(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node, started, resumed = await service.node(), asyncio.Event(), asyncio.Event()
-
-    async def nothing(_: Any) -> None:
-        started.set()
-        await resumed.wait()
-
-    async def poll() -> None:
-        while not started.is_set():
-            await service.tasks.lease(node, 1, SHORT_S)
-
-    (other,) = await start_polls(service, [await service.node("another voice")])
-    await service.ordered(await service.books.customer())
-    with monkeypatch.context() as patched:
-        patched.setattr(service.db, "transaction", nothing)
-        patched.setattr("myna.farm.polls.LATE_MAX_S", SHORT_S)
-        await asyncio.wait_for(poll(), LONG_S)
-        resumed.set()
-        await asyncio.sleep(SHORT_S)
-    assert not other.done()
-    await service.ordered(await service.books.customer(), "another voice")
-    service.tasks.notify_nodes()
-    assert len(await asyncio.wait_for(other, LONG_S)) == 1
 
 
 async def test_a_cancelled_query_does_not_end_later_polls(

@@ -12,6 +12,7 @@ from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
+from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Customer, keep_of
 from tests.store.postgres_proxy import proxy_to
@@ -51,6 +52,7 @@ async def test_below_the_disk_reserve_nothing_is_charged(service: TaskService) -
     assert await service.books.balance(customer) == 0
 
 
+@each_database
 async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other(
     service: TaskService,
 ) -> None:
@@ -74,27 +76,6 @@ async def test_an_account_at_its_quota_is_refused_before_the_charge_and_no_other
     assert "Wait" not in str(refused.value)
     assert await service.books.balance(full) == units
     await service.admitted(other)
-
-
-async def test_concurrent_orders_below_the_quota_are_delivered_and_later_ones_refused(
-    service: TaskService,
-) -> None:
-    """Calls in progress when the quota is reached are delivered."""
-    await service.node()
-    await config.change(service.db, "account_storage_mib", "1", by=TESTER)
-    customer = await service.books.customer(units=10)
-    await stores(service, customer, MIB - 1)
-    await service.config.refresh()
-    await service.quota.refresh()
-    await asyncio.gather(service.admitted(customer), service.admitted(customer))
-    assert await service.books.balance(customer) == 7
-    await stores(service, customer, MIB)
-    await service.quota.refresh()
-    refused = await asyncio.gather(
-        service.admitted(customer), service.admitted(customer), return_exceptions=True
-    )
-    assert [type(error) for error in refused] == [StorageQuotaReached] * 2
-    assert await service.books.balance(customer) == 6
 
 
 async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskService) -> None:
@@ -121,6 +102,7 @@ async def test_removed_audio_or_a_larger_quota_allows_new_orders(service: TaskSe
     await service.admitted(customer)
 
 
+@each_database
 async def test_samples_and_previews_count_until_their_voice_is_deleted(service: TaskService) -> None:
     customer = await service.books.customer()
     voice_id = await service.clone(customer)
@@ -136,12 +118,6 @@ async def test_a_slow_quota_query_runs_less_often(
     service: TaskService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await query_times_s(service, monkeypatch, takes_s=1.0, rounds=20) == [0.0, 51.0]
-
-
-async def test_a_stalled_quota_query_delays_the_next_by_at_most_ten_minutes(
-    service: TaskService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert await query_times_s(service, monkeypatch, takes_s=300.0, rounds=70) == [0.0, 600.0]
 
 
 async def query_times_s(
@@ -174,7 +150,7 @@ async def test_a_quota_query_on_a_dead_connection_ends(
     async with proxy_to(books.url) as proxy:
         db = await Postgresql.open(proxy.url)
         with monkeypatch.context() as brief:
-            brief.setattr(module, "QUERY_MAX_S", 1.0)
+            brief.setattr(module, "QUERY_MAX_S", 0.3)
             proxy.silence_after(b"HAVING sum(bytes)")
             async with asyncio.timeout(60):
                 with pytest.raises(db.unavailable):

@@ -1,0 +1,15 @@
+"""A serving process without its periodic jobs."""
+
+from pathlib import Path
+
+import pytest
+
+from myna.service import Service
+from tests.ledger.databases import database_url as database_url
+from tests.maintenance.serving import service_on
+from tests.store.books import Books
+
+
+@pytest.fixture
+async def service(books: Books, tmp_path: Path) -> Service:
+    return await service_on(books.db, tmp_path)

@@ -1,0 +1,53 @@
+"""Nodes that join without a connection, and the endpoints for them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from myna.api.farm.handlers import FarmApi
+from myna.engines.inspector.inspector import Inspector
+from myna.farm.nodes import Nodes
+from myna.farm.tasks import Tasks
+from myna.ids import new_id
+from myna.key_throttle import KeyThrottle
+from myna.settings import Settings
+from myna.store.database import Database
+from myna.store.files.audio import AudioStore
+from myna.store.files.free_space import FreeSpace
+from myna.store.files.samples import SampleStore
+from myna.wire.farm import Hello, NodeVoice
+from tests.rig.actors import TESTER
+
+
+async def join_node(
+    nodes: Nodes,
+    *voices: str | NodeVoice,
+    clones: Sequence[str] = (),
+    name: str | None = None,
+    slots: int = 4,
+    chars_per_s: float = 0.0,
+) -> tuple[int, str]:
+    """Joins a node with these voices. Returns its id and its credential."""
+    invited = await nodes.enroll(name or f"node-{new_id().hex()}", by=TESTER)
+    credential = (await nodes.join(invited.token, "1")).credential
+    node = await nodes.verify(f"Bearer {credential}".encode())
+    offered = [
+        voice if isinstance(voice, NodeVoice) else NodeVoice(voice, voice, "female", "zh-CN")
+        for voice in voices
+    ]
+    await nodes.hello(node, Hello(voices=offered, clones=list(clones), slots=slots, chars_per_s=chars_per_s))
+    return node.id, credential
+
+
+def farm_api(db: Database, tasks: Tasks, inspector: Inspector, folder: Path) -> FarmApi:
+    """The endpoints for nodes, with their files in the folder."""
+    return FarmApi(
+        settings=Settings(),
+        db=db,
+        nodes=Nodes(db),
+        tasks=tasks,
+        audio=AudioStore(folder / "audio"),
+        samples=SampleStore(folder / "samples"),
+        inspector=inspector,
+        space=FreeSpace(folder, 0),
+        throttle=KeyThrottle(),
+    )
