@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller
-from tests.conformance.conftest import CallerMaker
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
@@ -27,11 +26,6 @@ def responses_channel(service: Service, session_upstream: Upstream) -> Iterator[
     yield
     service.cli("route", "remove", RESPONDING)
     service.cli("channel", "remove", "large-responder")
-
-
-@pytest.fixture
-def fresh_caller(new_caller: CallerMaker, chat_upstream: Upstream) -> Caller:
-    return new_caller(units=1000)
 
 
 def chat(caller: Caller, text: str, **fields: Any) -> EventReader:
@@ -66,7 +60,7 @@ def test_a_long_event_is_translated(fresh_caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("fault", ["long", "unnamed"])
-@pytest.mark.parametrize("chars", [10, 10**5, LARGE_CHARS])
+@pytest.mark.parametrize("chars", [10, LARGE_CHARS])
 def test_a_large_response_is_passed_on(fresh_caller: Caller, fault: str, chars: int) -> None:
     with respond(fresh_caller, RESPONDING, f"fault={fault}:{chars}").rest() as answer:
         assert answer.ended and answer.chunks[-1]["type"] == "response.completed", answer.raw[-300:]
