@@ -6,7 +6,7 @@ import urllib.parse
 
 import pytest
 
-from tests.conformance.audio_urls import fetch, listen
+from tests.conformance.audio_urls import fetch
 from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import Answer, Wire, call
@@ -29,10 +29,6 @@ def test_an_audio_url_is_absolute_unguessable_and_needs_no_key(service: Service,
     assert answer.headers["content-type"] == "audio/mpeg"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert int(answer.headers["content-length"]) == len(answer.body) > 500
-
-
-def test_an_audio_url_serves_an_audible_mp3(service: Service, url: str) -> None:
-    assert 0.5 < listen(service, url).duration_s < 20
 
 
 def test_two_audio_urls_have_random_names(caller: Caller) -> None:

@@ -1,6 +1,5 @@
 """GET /me: the key, its scopes and its counters. GET /models and GET /voices."""
 
-import threading
 import time
 
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller, assert_shape
@@ -103,12 +102,3 @@ def test_listed_voices_can_be_used(caller: Caller) -> None:
 
 def test_without_a_speech_channel_the_list_and_its_default_are_empty(caller_without_speech: Caller) -> None:
     assert caller_without_speech.get("/voices").json == {"object": "list", "data": [], "default": ""}
-
-
-def test_the_list_does_not_wait_for_calls_in_progress(caller: Caller) -> None:
-    speaking = [threading.Thread(target=caller.speak, args=("一二三。" * 20,)) for _ in range(4)]
-    for thread in speaking:
-        thread.start()
-    assert caller.get("/voices", deadline_s=2).status == 200
-    for thread in speaking:
-        thread.join()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
-from tests.conformance.conftest import LIMITS, make_caller
+from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
@@ -101,6 +101,7 @@ def pair(
                 database_url=url,
                 chat_url=session_upstream.url,
                 chat_key=session_upstream.key,
+                speech=session_upstream.url,
                 env={**LIMITS, "MYNA_DATA": str(data)},
                 forks=forks,
             ).start()
@@ -165,6 +166,7 @@ def test_a_retry_at_the_other_process_waits_for_the_stored_response(
 
 def test_a_task_of_one_process_is_shown_by_the_other(pair: Pair) -> None:
     first, second = pair.callers()
+    wait_for_voices(first)
     assert first.speak("你好").status == 200
     [record] = second.get("/records").json["data"]
     assert second.get(f"/task?id={record['id']}").json["data"]["status"] == 2

@@ -175,17 +175,6 @@ def test_the_usage_of_a_whole_completion_is_counted_if_the_upstream_gives_none(
     assert answer.json["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
 
 
-def test_a_retry_of_a_whole_call_gets_the_stored_answer(fresh_caller: Caller) -> None:
-    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
-    first, second = (
-        send(fresh_caller, "POST", "/chat/completions", data, {"Idempotency-Key": "k"}) for _ in range(2)
-    )
-    assert first.body == second.body and second.headers["x-units-cost"] == "0"
-    other = send(fresh_caller, "POST", "/chat/completions", data | {"n": 2}, {"Idempotency-Key": "k"})
-    assert other.status == HTTPStatus.BAD_REQUEST
-    assert fresh_caller.stats() == DELIVERED
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_retry_gets_its_stored_answer_after_its_route_was_removed(
     service: Service, fresh_caller: Caller, streams: bool

@@ -76,7 +76,7 @@ def test_a_part_leaves_before_the_next_one_arrives(stream: Streams, chat_upstrea
 
 @pytest.mark.parametrize(
     ("fault", "text"),
-    [("bytes:7", None), ("no-done", None), ("whole", None), (f"long:{LONG_BYTES}", "x" * LONG_BYTES)],
+    [("no-done", None), ("open", None), ("cut-done", None), (f"long:{LONG_BYTES}", "x" * LONG_BYTES)],
 )
 def test_every_good_stream_ends_with_done_and_is_kept(
     stream: Streams, fresh_caller: Caller, fault: str, text: str | None
