@@ -130,7 +130,7 @@ def test_the_usage_of_a_whole_answer_is_counted_if_the_upstream_gives_none(
         assert (first.get("message") or first["delta"])["content"] == said
 
 
-@pytest.mark.parametrize("fault", ["cut-stream", "error-later"])
+@pytest.mark.parametrize("fault", ["no-end", "error-later"])
 def test_a_stream_that_breaks_ends_with_an_error_and_is_refunded_or_kept(
     stream: Streams, fresh_caller: Caller, broken_stream: str, fault: str
 ) -> None:
