@@ -1,10 +1,8 @@
 """Checks of an audio URL: it needs no key and serves an audible mp3."""
 
+import importlib
 import io
 from dataclasses import dataclass
-
-import numpy as np
-import soundfile
 
 from tests.rig.calls import Answer, call
 from tests.rig.service import Service
@@ -32,10 +30,11 @@ def listen(service: Service, url: str) -> Sound:
     answer = fetch(service, url)
     assert answer.status == 200
     assert answer.headers["content-type"] == "audio/mpeg"
+    soundfile = importlib.import_module("soundfile")
     with soundfile.SoundFile(io.BytesIO(answer.body)) as file:
         assert file.format in ("MP3", "MPEG"), file.format
         samples = file.read(dtype="float32", always_2d=True)
-        sound = Sound(len(samples) / file.samplerate, float(np.abs(samples).max()), file.channels)
+        sound = Sound(len(samples) / file.samplerate, float(abs(samples).max()), file.channels)
     assert sound.duration_s > 0.1
     assert sound.peak > 0.01
     return sound

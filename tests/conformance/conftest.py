@@ -1,32 +1,33 @@
-"""The services under test, on each database, and their callers."""
+"""The services under test and their callers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.conformance.caller import Caller
 from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
 from tests.rig.service import ALL_SCOPES, Service, ServiceMaker
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
-# Short, so that tests of timeouts are quick; long enough for a loaded machine.
-CALL_DEADLINE_S = 20
-BODY_TIMEOUT_S = 4
 BODY_MAX_BYTES = 200_000
-LIMITS = {
-    "MYNA_CALL_DEADLINE_S": str(CALL_DEADLINE_S),
-    "MYNA_BODY_TIMEOUT_S": str(BODY_TIMEOUT_S),
-    "MYNA_BODY_MAX_BYTES": str(BODY_MAX_BYTES),
-}
+LIMITS = {"MYNA_CALL_DEADLINE_S": "20", "MYNA_BODY_MAX_BYTES": str(BODY_MAX_BYTES)}
+BODY_TIMEOUT_S = 0.5
+HASTE = LIMITS | {"MYNA_CALL_DEADLINE_S": "1", "MYNA_BODY_TIMEOUT_S": str(BODY_TIMEOUT_S)}
+
+ON_BOTH_DATABASES = pytest.mark.parametrize(
+    "database", ["sqlite", "postgresql"], indirect=True, scope="session"
+)
+"""For tests of what is charged, repeated, interrupted and audited. The others run on SQLite."""
 
 CallerMaker = Callable[..., Caller]
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=["sqlite"])
 def database(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -37,50 +38,50 @@ def new_database(database: str, request: pytest.FixtureRequest) -> Callable[[], 
     if database == "sqlite":
         return lambda: None
     postgres: Postgres = request.getfixturevalue("postgres")
-    return postgres.fresh_database
+    return postgres.fresh_books
 
 
 @pytest.fixture(scope="session")
-def service(
+def serving(
     new_database: Callable[[], str | None],
     session_upstream: Upstream,
     commands: CommandLine,
+    forks: Forks | None,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Service]:
+) -> Callable[..., Any]:
+    """Runs a service with the shared chat upstream, for the tests of a module or of the session."""
+
+    @contextmanager
+    def run(name: str, **parameters: Any) -> Iterator[Service]:
+        chat = {"chat_url": session_upstream.url, "chat_key": session_upstream.key}
+        given = {"chat_model": session_upstream.model, "env": LIMITS, "forks": forks, **chat, **parameters}
+        folder = tmp_path_factory.mktemp(name)
+        running = Service(folder, commands, database_url=new_database(), **given).start()
+        yield running
+        assert running.stop() == 0
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def service(serving: Callable[..., Any]) -> Iterator[Service]:
     """A service with a chat upstream and the embedded voice, shared by all tests that do not stop it."""
-    running = Service(
-        tmp_path_factory.mktemp("service"),
-        commands,
-        database_url=new_database(),
-        chat_url=session_upstream.url,
-        chat_key=session_upstream.key,
-        chat_model=session_upstream.model,
-        env=LIMITS,
-    ).start()
-    yield running
-    assert running.stop() == 0
+    with serving("service") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
-def service_without_speech(
-    new_database: Callable[[], str | None],
-    session_upstream: Upstream,
-    commands: CommandLine,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Service]:
+def service_without_speech(serving: Callable[..., Any]) -> Iterator[Service]:
     """A service with a chat channel and without a speech channel."""
-    running = Service(
-        tmp_path_factory.mktemp("mute"),
-        commands,
-        database_url=new_database(),
-        chat_url=session_upstream.url,
-        chat_key=session_upstream.key,
-        chat_model=session_upstream.model,
-        speech="none",
-        env=LIMITS,
-    ).start()
-    yield running
-    assert running.stop() == 0
+    with serving("mute", speech="none") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hasty_service(serving: Callable[..., Any], session_upstream: Upstream) -> Iterator[Service]:
+    """A service with short deadlines, whose chat and speech channels are the upstream."""
+    with serving("hasty", speech=session_upstream.url, env=HASTE) as running:
+        yield running
 
 
 @pytest.fixture
@@ -146,6 +147,12 @@ def new_caller(service: Service) -> CallerMaker:
     return lambda **parameters: make_caller(service, **parameters)
 
 
+@pytest.fixture
+def fresh_caller(new_caller: CallerMaker, chat_upstream: Upstream) -> Caller:
+    """A caller with a new account of 1,000 units, and a reset upstream."""
+    return new_caller()
+
+
 @pytest.fixture(scope="session")
 def scoped(service: Service) -> dict[tuple[str, ...], Caller]:
     """Callers by their scopes: each scope alone, and all but each."""
@@ -166,8 +173,3 @@ def tts_max_chars(service: Service) -> Iterator[int]:
     service.cli("settings", "set", "tts_max_chars", "12")
     yield 12
     service.cli("settings", "set", "tts_max_chars", "1000")
-
-
-@pytest.fixture
-def data_folder(service: Service) -> Path:
-    return service.folder / "data"

@@ -7,10 +7,10 @@ STREAMING = "myna/relay/streaming.py"
 EVENTS = "myna/relay/events.py"
 ANSWERS = "myna/relay/answers.py"
 PLAN = "myna/relay/plan.py"
-STREAMS = "tests/conformance/test_17_streams.py::test_"
+STREAMS = "tests/conformance/test_streams.py::test_"
 GOOD = STREAMS + "every_good_stream_ends_with_done_and_is_kept"
 BREAKS = STREAMS + "a_stream_that_breaks_ends_with_an_error_and_is_refunded_or_kept"
-ODD = "tests/conformance/test_17_odd_answers.py::test_"
+ODD = "tests/conformance/test_odd_answers.py::test_"
 CASES = "tests/relay/test_events.py::test_"
 
 OF_THE_RELAY = (

@@ -1,5 +1,6 @@
 """Idempotency-Key: a retry is the same call."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,15 +8,17 @@ from typing import Any
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
-from tests.conformance.conftest import CallerMaker
+from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker
 from tests.rig.upstream import Upstream
+
+pytestmark = ON_BOTH_DATABASES
 
 
 def once(name: str) -> dict[str, str]:
     return {"Idempotency-Key": name}
 
 
-@pytest.mark.parametrize("name", ["one", "x" * 255, "a b", "~!@#$%^&*()"])
+@pytest.mark.parametrize("name", ["x" * 255, "~!@#$%^ &*()"], ids=len)
 def test_a_retry_gets_the_stored_response_and_is_charged_once(
     new_caller: CallerMaker, chat_upstream: Upstream, name: str
 ) -> None:
@@ -64,14 +67,13 @@ def test_another_body_or_path_with_the_same_idempotency_key_is_refused(new_calle
     assert caller.stats() == DELIVERED
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256], ids=["empty", "256 characters"])
-@pytest.mark.parametrize("path", ["/chat/completions", "/tts"])
-def test_an_idempotency_key_of_invalid_length_is_refused(caller: Caller, path: str, name: str) -> None:
+def test_an_idempotency_key_of_invalid_length_is_refused(new_caller: CallerMaker) -> None:
+    caller = new_caller()
     data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}], "text": "你好"}
-    before = caller.stats()
-    message = check_error(caller.post(path, data, headers=once(name)), 400, "invalid_request_error")
-    assert "idempotency-key" in message.lower()
-    assert caller.stats() - before == UNCHARGED
+    for path, name in itertools.product(("/chat/completions", "/tts"), ("", "x" * 256)):
+        message = check_error(caller.post(path, data, headers=once(name)), 400, "invalid_request_error")
+        assert "idempotency-key" in message.lower()
+    assert caller.stats() == UNCHARGED
 
 
 def test_an_answer_too_large_to_be_stored_is_charged_once_and_not_replayed(new_caller: CallerMaker) -> None:

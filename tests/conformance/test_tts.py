@@ -15,21 +15,14 @@ SYNC = {"ok": int, "mode": str, "audio_url": str, "chars": int, "cost": int}
 @pytest.mark.parametrize(
     "text",
     [
-        "你好，世界。",
-        "Hello, world 1.5!",
-        "混合 text 😀 𠀀",
-        "e\u0301 你",
-        "a\nb\tc",
-        'a "<&>\\',
-        "7",
-        "你\u0000好",
+        "你好，世界 1.5。",
+        "混合 text 😀 𠀀 e\u0301",
+        'a "<&>\\\n\t7',
     ],
 )
 def test_a_text_is_spoken(caller: Caller, text: str) -> None:
     before = caller.stats()
     answer = caller.speak(text)
-    if "\u0000" in text and answer.status == 400:
-        return  # a NUL may be refused, but must not be an internal error on either database
     assert answer.status == 200, answer
     assert_shape(answer.json, SYNC)
     assert (answer.json["ok"], answer.json["mode"], answer.json["cost"]) == (1, "sync", 1)
@@ -38,18 +31,17 @@ def test_a_text_is_spoken(caller: Caller, text: str) -> None:
     assert caller.stats() - before == DELIVERED
 
 
-@pytest.mark.parametrize("voice_id", [..., None, ""])
-def test_without_a_voice_the_first_of_the_list_speaks(caller: Caller, voice_id: Any) -> None:
-    fields = {} if voice_id is ... else {"voice_id": voice_id}
+def test_without_a_voice_the_first_of_the_list_speaks(caller: Caller) -> None:
     default = caller.get("/voices").json["default"]
-    by_default = caller.speak("你好", **fields).json["audio_url"]
     by_name = caller.speak("你好", voice_id=default).json["audio_url"]
     # Lengths vary between utterances, by far less than the speech rates of two voices differ.
     named = listen(caller.service, by_name).duration_s
-    assert listen(caller.service, by_default).duration_s == pytest.approx(named, rel=0.02)
+    for fields in ({}, {"voice_id": None}, {"voice_id": ""}):
+        by_default = caller.speak("你好", **fields).json["audio_url"]
+        assert listen(caller.service, by_default).duration_s == pytest.approx(named, rel=0.02)
 
 
-@pytest.mark.parametrize("voice_id", ["no-such-voice", " ", "../x", "a\u0000b", "v" * 10000, "😀"])
+@pytest.mark.parametrize("voice_id", ["no-such-voice", "../x", "a\u0000b", "v" * 10000], ids=len)
 def test_an_unknown_voice_is_refused(caller: Caller, voice_id: str) -> None:
     before = caller.stats()
     message = check_error(caller.speak("你好", voice_id=voice_id), 400, "invalid_request_error")
@@ -57,25 +49,12 @@ def test_an_unknown_voice_is_refused(caller: Caller, voice_id: str) -> None:
     assert caller.stats() - before == UNCHARGED
 
 
-@pytest.mark.parametrize("voice_id", [1, True, [], {}, ["x"]])
-def test_a_voice_that_is_not_a_string_is_refused(caller: Caller, voice_id: Any) -> None:
-    assert "voice_id" in check_error(caller.speak("你好", voice_id=voice_id), 400)
-
-
-@pytest.mark.parametrize("speed", ["0.25", "4.0", "1", "1.0", "0.5", "2", "4", "1.25", "", None])
+@pytest.mark.parametrize("speed", ["0.25", "4.0", "", None])
 def test_a_speed_in_its_range_is_accepted(caller: Caller, speed: Any) -> None:
     assert caller.speak("你", speed=speed).status == 200
 
 
-BAD_SPEEDS = [
-    *(1.0, 1, True, [], {}),
-    *("5", "0.24", "0.249999", "4.01", "4.0000001", "0", "-1", "100000000000000000000"),
-    *("abc", "１.0", "1e0", " 1", "1 ", "1\n", "+1", "1,0", "1_0", "0x1", ".", "1.", "--1", "1.0.0", "1.0x"),
-    *("nan", "NaN", "inf", "Infinity", "١", "一", "null", "1.0\u0000", "1" * 5000),
-]
-
-
-@pytest.mark.parametrize("speed", BAD_SPEEDS, ids=lambda speed: repr(speed)[:12])
+@pytest.mark.parametrize("speed", ["4.01", "１.0", "nan"])
 def test_any_other_speed_is_refused(caller: Caller, speed: Any) -> None:
     before = caller.stats()
     message = check_error(caller.speak("你好", speed=speed), 400, "invalid_request_error")
@@ -94,30 +73,7 @@ def test_a_faster_speech_is_shorter(caller: Caller) -> None:
     assert durations[1] > durations[2] * 1.3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ...,
-        None,
-        5,
-        True,
-        [],
-        {},
-        ["你好"],
-        "",
-        " ",
-        "\n\t",
-        "\u3000",
-        "😀",
-        "👩‍👩‍👧",
-        "。！？",
-        "...",
-        "—",
-        "\u200b",
-        "“”",
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("text", [..., 5, " ", "😀"], ids=repr)
 def test_a_text_with_nothing_to_speak_is_refused(caller: Caller, text: Any) -> None:
     before = caller.stats()
     answer = caller.post("/tts", {} if text is ... else {"text": text})
@@ -125,7 +81,7 @@ def test_a_text_with_nothing_to_speak_is_refused(caller: Caller, text: Any) -> N
     assert caller.stats() - before == UNCHARGED
 
 
-@pytest.mark.parametrize("character", ["字", "𠀀", "a", "e\u0301"])
+@pytest.mark.parametrize("character", ["𠀀", "e\u0301"])
 def test_the_limit_counts_code_points(caller: Caller, tts_max_chars: int, character: str) -> None:
     longest = character * (tts_max_chars // len(character))
     assert caller.speak(longest).json["chars"] == tts_max_chars
@@ -137,14 +93,6 @@ def test_the_limit_counts_code_points(caller: Caller, tts_max_chars: int, charac
 def test_the_default_limit_is_1000_characters(caller: Caller) -> None:
     assert caller.speak("好" + " " * 998 + "好").json["chars"] == 1000
     check_error(caller.speak("好" + " " * 999 + "好"), 400, "invalid_request_error")
-
-
-def test_without_units_nothing_is_spoken(new_caller: CallerMaker) -> None:
-    caller = new_caller(units=1)
-    assert caller.speak("你好").status == 200
-    check_error(caller.speak("你好"), 402, "insufficient_quota")
-    assert caller.stats() == DELIVERED
-    assert caller.get("/records").json["count"] == 1
 
 
 def test_a_validation_error_precedes_insufficient_units(new_caller: CallerMaker) -> None:
@@ -162,9 +110,9 @@ def test_without_a_speech_channel_it_is_503_and_uncharged(caller_without_speech:
     assert caller_without_speech.get("/records").json["data"] == []
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"text": 5}', b'{"text": ""}'])
-def test_a_missing_channel_precedes_a_validation_error(caller_without_speech: Caller, body: bytes) -> None:
-    check_error(caller_without_speech.post("/tts", body=body), 503)
+def test_a_missing_channel_precedes_a_validation_error(caller_without_speech: Caller) -> None:
+    for body in (b"{", b'{"text": ""}'):
+        check_error(caller_without_speech.post("/tts", body=body), 503)
 
 
 def test_scope_and_body_size_are_checked_before_the_channel(caller_without_speech: Caller) -> None:

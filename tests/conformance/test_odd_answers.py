@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.caller import DELIVERED, REFUNDED, Caller
-from tests.conformance.conftest import CallerMaker
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
@@ -29,11 +28,6 @@ def responses_channel(service: Service, session_upstream: Upstream) -> Iterator[
     service.cli("channel", "remove", "large-responder")
 
 
-@pytest.fixture
-def fresh_caller(new_caller: CallerMaker, chat_upstream: Upstream) -> Caller:
-    return new_caller(units=1000)
-
-
 def chat(caller: Caller, text: str, **fields: Any) -> EventReader:
     body = {"model": "svc-chat", "stream": True, "messages": [{"role": "user", "content": text}]} | fields
     url = f"{caller.service.root_url}/openai/v1/chat/completions"
@@ -45,16 +39,13 @@ def respond(caller: Caller, model: str, text: str) -> EventReader:
     return EventReader(f"{caller.service.root_url}/openai/v1/responses", caller.key.plain, body)
 
 
-@pytest.mark.parametrize("withheld", [False, True])
-def test_a_long_event_is_read_for_the_usage(
-    fresh_caller: Caller, chat_upstream: Upstream, withheld: bool
-) -> None:
-    chat_upstream.withholds_usage = withheld
+def test_a_long_event_is_read_for_the_usage(fresh_caller: Caller, chat_upstream: Upstream) -> None:
+    chat_upstream.withholds_usage = True
     options = {"include_usage": True}
     with chat(fresh_caller, f"fault=long:{LARGE_CHARS} 春眠", stream_options=options).rest() as answer:
         assert answer.is_done, answer.raw[-300:]
         assert "x" * LARGE_CHARS in answer.text
-        assert answer.chunks[-1]["usage"]["completion_tokens"] == (2 if withheld else 22)
+        assert answer.chunks[-1]["usage"]["completion_tokens"] == 2
     assert fresh_caller.stats() == DELIVERED
 
 
@@ -66,11 +57,10 @@ def test_a_long_event_is_translated(fresh_caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("fault", ["long", "unnamed"])
-@pytest.mark.parametrize("chars", [10, 10**5, LARGE_CHARS])
-def test_a_large_response_is_passed_on(fresh_caller: Caller, fault: str, chars: int) -> None:
-    with respond(fresh_caller, RESPONDING, f"fault={fault}:{chars}").rest() as answer:
+def test_a_large_response_is_passed_on(fresh_caller: Caller, fault: str) -> None:
+    with respond(fresh_caller, RESPONDING, f"fault={fault}:{LARGE_CHARS}").rest() as answer:
         assert answer.ended and answer.chunks[-1]["type"] == "response.completed", answer.raw[-300:]
-        assert answer.chunks[-1]["response"]["output"][0]["content"][0]["text"] == "x" * chars
+        assert answer.chunks[-1]["response"]["output"][0]["content"][0]["text"] == "x" * LARGE_CHARS
     assert fresh_caller.stats() == DELIVERED
 
 

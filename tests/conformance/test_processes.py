@@ -1,23 +1,73 @@
-"""Two serving processes. On PostgreSQL they are one service; on SQLite the second does not start."""
+"""Processes: the programs of an operator, and two that serve. On PostgreSQL these are one service; on SQLite
+the second does not start."""
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.caller import DELIVERED, Caller, Stats, check_error
-from tests.conformance.conftest import LIMITS, make_caller
+from tests.conformance.conftest import LIMITS, make_caller, wait_for_voices
+from tests.rig.calls import call
 from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 
 
-@pytest.fixture(scope="module", autouse=True)
-def the_audit_finds_nothing() -> None:
-    """Replaces the fixture of the folder: these tests have their own services and run once."""
+def run(service: Service, program: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*program, *arguments],
+        env=service.env,
+        cwd=service.folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+MODULE = [sys.executable, "-m", "myna"]
+SCRIPT = [str(Path(sys.executable).parent / "myna")]
+
+
+def test_a_key_issued_while_the_service_runs_works_at_once(service: Service) -> None:
+    assert run(service, SCRIPT, "account", "add", "by-programs", "--units", "3", "--json").returncode == 0
+    ended = run(service, MODULE, "key", "issue", "by-programs", "--name", "n", "--scope", "chat", "--json")
+    assert ended.returncode == 0, ended.stderr
+    issued = json.loads(ended.stdout)
+    assert set(issued) == {"id", "name", "key", "masked", "scopes", "expires_at"}
+    assert issued["scopes"] == ["chat"]
+    assert issued["expires_at"] == 0
+    assert call("GET", f"{service.base_url}/me", key=issued["key"]).status == 200
+
+
+def test_a_refused_command_exits_with_1_and_the_reason(service: Service) -> None:
+    arguments = ("account", "grant", "nobody-of-this-name", "5", "--json")
+    ended, forked = run(service, MODULE, *arguments), service.command(*arguments)
+    assert ended.returncode == 1
+    assert ended.stderr.strip()
+    assert "Traceback" not in ended.stderr
+    assert (forked.code, forked.stderr) == (ended.returncode, ended.stderr)
+
+
+def test_an_invalid_setting_exits_with_2_before_anything_starts(service: Service) -> None:
+    for name in ("MYNA_PORT", "MYNA_CALL_DEADLINE_S", "MYNA_BODY_MAX_BYTES", "MYNA_DATABASE_URL"):
+        ended = service.command("serve", env={name: "nonsense"})
+        assert ended.code == 2, name
+        assert name in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_readyz_needs_no_key(service: Service) -> None:
+    assert call("GET", f"{service.root_url}/readyz").status == 200
 
 
 @dataclass(frozen=True)
@@ -38,6 +88,7 @@ def pair(
     postgres: Postgres,
     session_upstream: Upstream,
     commands: CommandLine,
+    forks: Forks | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Pair]:
     url = postgres.fresh_database()
@@ -50,7 +101,9 @@ def pair(
                 database_url=url,
                 chat_url=session_upstream.url,
                 chat_key=session_upstream.key,
+                speech=session_upstream.url,
                 env={**LIMITS, "MYNA_DATA": str(data)},
+                forks=forks,
             ).start()
             for _ in range(2)
         )
@@ -113,6 +166,7 @@ def test_a_retry_at_the_other_process_waits_for_the_stored_response(
 
 def test_a_task_of_one_process_is_shown_by_the_other(pair: Pair) -> None:
     first, second = pair.callers()
+    wait_for_voices(first)
     assert first.speak("你好").status == 200
     [record] = second.get("/records").json["data"]
     assert second.get(f"/task?id={record['id']}").json["data"]["status"] == 2

@@ -1,11 +1,12 @@
 """Audio URLs: they need no key and cannot be guessed."""
 
+import itertools
 import re
 import urllib.parse
 
 import pytest
 
-from tests.conformance.audio_urls import fetch, listen
+from tests.conformance.audio_urls import fetch
 from tests.conformance.caller import Caller
 from tests.conformance.conftest import make_caller
 from tests.rig.calls import Answer, Wire, call
@@ -28,10 +29,6 @@ def test_an_audio_url_is_absolute_unguessable_and_needs_no_key(service: Service,
     assert answer.headers["content-type"] == "audio/mpeg"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert int(answer.headers["content-length"]) == len(answer.body) > 500
-
-
-def test_an_audio_url_serves_an_audible_mp3(service: Service, url: str) -> None:
-    assert 0.5 < listen(service, url).duration_s < 20
 
 
 def test_two_audio_urls_have_random_names(caller: Caller) -> None:
@@ -65,40 +62,35 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize("asked", RANGES)
-def test_a_range_is_206_with_its_bytes(service: Service, url: str, asked: str) -> None:
+def test_a_range_is_206_with_its_bytes(service: Service, url: str) -> None:
     whole = fetch(service, url).body
-    part = fetch(service, url, Range=asked)
-    expected = whole[RANGES[asked]]
-    assert part.status == 206
-    assert part.body == expected
-    first = len(whole) - len(expected) if RANGES[asked].stop is None else 0
-    assert part.headers["content-range"] == f"bytes {first}-{first + len(expected) - 1}/{len(whole)}"
-    assert part.headers["content-type"] == "audio/mpeg"
+    for asked, wanted in RANGES.items():
+        part, expected = fetch(service, url, Range=asked), whole[wanted]
+        assert part.status == 206
+        assert part.body == expected
+        first = len(whole) - len(expected) if wanted.stop is None else 0
+        assert part.headers["content-range"] == f"bytes {first}-{first + len(expected) - 1}/{len(whole)}"
+        assert part.headers["content-type"] == "audio/mpeg"
 
 
-@pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=99999999-999999999", "bytes=-0"])
-def test_a_range_past_the_end_is_416(service: Service, url: str, asked: str) -> None:
+def test_a_range_past_the_end_is_416(service: Service, url: str) -> None:
     length = len(fetch(service, url).body)
-    answer = fetch(service, url, Range=asked)
-    assert answer.status == 416
-    assert answer.headers["content-range"] == f"bytes */{length}"
-    assert answer.json["error"]["type"] == "invalid_request_error"
-    assert f"{length} bytes" in answer.json["error"]["message"]
+    for asked in ("bytes=99999999-", "bytes=99999999-999999999", "bytes=-0"):
+        answer = fetch(service, url, Range=asked)
+        assert answer.status == 416
+        assert answer.headers["content-range"] == f"bytes */{length}"
+        assert answer.json["error"]["type"] == "invalid_request_error"
+        assert f"{length} bytes" in answer.json["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
+def test_an_invalid_or_multiple_range_gets_the_whole_file(service: Service, url: str) -> None:
+    whole = fetch(service, url).body
+    for asked in (
         *("", "bytes", "bytes=", "bytes=a-b", "bytes=5-1", "bytes=--5", "lines=0-5", "bytes=-", "0-5"),
         *("bytes=0-" + "9" * 5000, "bytes=0-1,5-6", "bytes=" + "0-1," * 1000 + "0-1", "bytes=0-99 100"),
-    ],
-    ids=lambda asked: asked[:14],
-)
-def test_an_invalid_or_multiple_range_gets_the_whole_file(service: Service, url: str, asked: str) -> None:
-    answer = fetch(service, url, Range=asked)
-    assert answer.status == 200
-    assert answer.body == fetch(service, url).body
+    ):
+        answer = fetch(service, url, Range=asked)
+        assert (answer.status, answer.body) == (200, whole), asked[:20]
 
 
 def test_a_range_of_another_version_gets_the_whole_file(service: Service, url: str) -> None:
@@ -162,14 +154,11 @@ def raw_get(service: Service, target: str) -> Answer:
         return wire.answer("GET")
 
 
-@pytest.mark.parametrize("target", ["/uploads", "/uploads/", "/uploads/.", "/uploads//", "/uploads/?list"])
-def test_there_is_no_listing(service: Service, url: str, target: str) -> None:
-    answer = raw_get(service, target)
-    assert answer.status in (400, 404)
-    assert url.rsplit("/", 1)[1].encode() not in answer.body
-
-
-def test_parent_folders_have_no_listing(service: Service, url: str) -> None:
+def test_there_is_no_listing(service: Service, url: str) -> None:
+    for target in ("/uploads", "/uploads/", "/uploads/.", "/uploads//", "/uploads/?list"):
+        answer = raw_get(service, target)
+        assert answer.status in (400, 404)
+        assert url.rsplit("/", 1)[1].encode() not in answer.body
     path = urllib.parse.urlsplit(url).path
     while path.count("/") > 1:
         path = path.rsplit("/", 1)[0]
@@ -180,42 +169,27 @@ OUTSIDE = ["myna.db", "myna.sqlite3", "stderr", "stdout", "data", "etc/passwd"]
 UPWARDS = ["../", "../../", "../../../../../../../../", "%2e%2e/", "..%2f", "%2e%2e%2f", "..%5c", "....//"]
 
 
-@pytest.mark.parametrize("upwards", UPWARDS)
-def test_path_traversal_is_refused(service: Service, url: str, upwards: str) -> None:
+def test_path_traversal_is_refused(service: Service, url: str) -> None:
     folder = urllib.parse.urlsplit(url).path.rsplit("/", 1)[0]
     files = [file.relative_to(service.folder) for file in (service.folder / "data").rglob("*")]
     names = [str(file) for file in files if file.is_file()] + OUTSIDE
-    for name in {*names, *(name.rsplit("/", 1)[-1] for name in names)}:
-        if name.endswith(".mp3"):
-            continue
-        for start in ("/uploads/", f"{folder}/"):
+    every = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
+    for name in sorted(name for name in every if not name.endswith(".mp3")):
+        for start, upwards in itertools.product(("/uploads/", f"{folder}/"), UPWARDS):
             assert raw_get(service, start + upwards + name).status in (400, 404), start + upwards + name
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/etc/passwd",
-        "//etc/passwd",
-        "%00",
-        "a%00.mp3",
-        "%FF%FE",
-        "x" * 5000,
-        "CON",
-        ".",
-        "..",
-        "%2f",
+def test_an_unusual_name_is_not_found(service: Service) -> None:
+    for name in (
+        *("/etc/passwd", "//etc/passwd", "%00", "a%00.mp3", "%FF%FE", "x" * 5000, "CON", ".", "..", "%2f"),
         "~root",
-    ],
-    ids=lambda name: name[:15],
-)
-def test_an_unusual_name_is_not_found(service: Service, url: str, name: str) -> None:
-    assert raw_get(service, f"/uploads/{name}").status in (400, 404)
+    ):
+        assert raw_get(service, f"/uploads/{name}").status in (400, 404), name[:20]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_an_audio_url_is_read_only(service: Service, url: str, method: str) -> None:
-    assert call(method, url, body=b"x").status in (404, 405)
+def test_an_audio_url_is_read_only(service: Service, url: str) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert call(method, url, body=b"x").status in (404, 405)
     assert fetch(service, url).status == 200
 
 

@@ -1,0 +1,172 @@
+"""Streams of /openai/v1 whose channel fails or is silent: until when another channel is asked, and what keeps
+the client's connection open."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller
+from tests.conformance.conftest import make_caller
+from tests.rig.service import Service
+from tests.rig.sse import EventReader
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+CALLS = {"chat": "/chat/completions", "responses": "/responses"}
+KEEP_ALIVE = b": keep-alive"
+WITH_COMMENTS_SOON = (
+    "-c",
+    "from myna.relay import streaming\nstreaming.KEEP_ALIVE_EVERY_S = 0.1\n"
+    "from myna.cli import main; main(['serve'])",
+)
+LONG_BYTES = 2**20
+SILENT = "the channel was silent for too long"
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def two_channels(service: Service, first_url: str, second_url: str) -> Iterator[str]:
+    """A model with two channels. Their names are new, so that no circuit of them is open."""
+    number = next(_numbers)
+    name, first, second = f"model-{number}", f"first-{number}", f"second-{number}"
+    service.cli("channel", "add", "chat", first, first_url, "--priority", "1")
+    service.cli("channel", "add", "chat", second, second_url, "--priority", "2")
+    service.cli("route", "add", name, "--channel", first, "--channel", second, "--units", "1")
+    yield name
+    service.cli("route", "remove", name)
+    for channel in (first, second):
+        service.cli("channel", "remove", channel)
+
+
+@pytest.fixture
+def model(service: Service, upstream: Upstream, chat_upstream: Upstream) -> Iterator[str]:
+    """A model whose first channel is `upstream` and whose second one is `chat_upstream`."""
+    with two_channels(service, upstream.url, chat_upstream.url) as name:
+        yield name
+
+
+def stream(caller: Caller, model: str, call: str, text: str = "one two") -> EventReader:
+    said = {"messages": [{"role": "user", "content": text}]} if call == "chat" else {"input": text}
+    url = f"{caller.service.root_url}/openai/v1{CALLS[call]}"
+    return EventReader(url, caller.key.plain, {"model": model, "stream": True} | said)
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [("chat", "error-first"), ("chat", "unreachable"), ("responses", "status:503"), ("responses", "cut")],
+)
+def test_a_channel_that_fails_before_the_first_event_is_followed_by_the_next_one(
+    fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream, call: str, fault: str
+) -> None:
+    upstream.behave(fault)
+    if fault == "unreachable":
+        upstream.close()
+    with stream(fresh_caller, model, call).rest() as answer:
+        assert answer.status == 200 and answer.ended, answer.raw
+        assert answer.headers["x-myna-channel"].startswith("second-")
+        assert b"error" not in answer.raw.replace(b'"error":null', b"")
+        if call == "chat":
+            assert answer.text == "one two" and answer.is_done
+        else:
+            assert answer.chunks[-1]["response"]["output"][0]["content"][0]["text"] == "one two"
+    assert len(upstream.requests) == (0 if fault == "unreachable" else 1)
+    assert len(chat_upstream.requests) == 1
+    assert fresh_caller.stats() == DELIVERED
+
+
+@pytest.mark.parametrize(("call", "fault"), [("chat", "error-later"), ("responses", "cut-stream")])
+def test_a_channel_that_fails_after_the_first_event_is_followed_by_none(
+    fresh_caller: Caller, model: str, upstream: Upstream, chat_upstream: Upstream, call: str, fault: str
+) -> None:
+    """The client has a part of the first answer, to which another one would not fit."""
+    upstream.behave(fault)
+    with stream(fresh_caller, model, call).rest() as answer:
+        assert answer.status == 200 and not answer.ended
+        assert answer.headers["x-myna-channel"].startswith("first-")
+        assert b"[DONE]" not in answer.raw and b"response.completed" not in answer.raw
+        last = answer.chunks[-1]
+        assert "refunded" in (last if call == "chat" else last["response"])["error"]["message"]
+    assert (len(upstream.requests), len(chat_upstream.requests)) == (1, 0)
+    assert fresh_caller.stats() == REFUNDED
+
+
+@pytest.fixture(scope="module")
+def talkative_service(serving: Callable[..., Any]) -> Iterator[Service]:
+    """A service that keeps its streams open with a comment every 100 ms."""
+    with serving("talkative", speech="none", program=WITH_COMMENTS_SOON, forks=None) as service:
+        yield service
+
+
+@pytest.fixture
+def talkative(talkative_service: Service, chat_upstream: Upstream) -> Caller:
+    return make_caller(talkative_service)
+
+
+@pytest.fixture(scope="module")
+def impatient_service(serving: Callable[..., Any]) -> Iterator[Service]:
+    """A service whose channels may be silent for a second."""
+    with serving("impatient", speech="none", env={"MYNA_UPSTREAM_IDLE_S": "1"}) as service:
+        yield service
+        assert service.command("audit", "--json").code == 0
+
+
+@pytest.fixture
+def impatient(impatient_service: Service, chat_upstream: Upstream) -> Caller:
+    return make_caller(impatient_service)
+
+
+def test_a_silent_stream_has_comments_between_its_events_and_none_within_one(
+    talkative: Caller, chat_upstream: Upstream
+) -> None:
+    long = stream(talkative, "svc-chat", "chat", f"fault=half-pause:{LONG_BYTES} x")
+    with long, stream(talkative, "svc-chat", "chat", "fault=pause one two") as short:
+        assert b'"role"' in long.next_event() and long.next_event()
+        long.raw += long.response.read(LONG_BYTES // 4)
+        while short.raw.count(KEEP_ALIVE) < 10:
+            assert short.next_event()
+        chat_upstream.release()
+        assert short.rest().is_done and short.text == "fault=pause one two"
+        assert {event for event in short.events if event.startswith(b":")} == {KEEP_ALIVE}
+        assert b"x" * LONG_BYTES in long.rest().raw and long.is_done
+
+
+def test_nothing_is_sent_before_the_first_event(talkative: Caller, chat_upstream: Upstream) -> None:
+    """Else a channel that fails then could not be followed by another one."""
+    waiting = stream(talkative, "svc-chat", "chat", "fault=before one two")
+    with waiting, stream(talkative, "svc-chat", "chat", "fault=pause one") as clock:
+        while clock.raw.count(KEEP_ALIVE) < 3:
+            assert clock.next_event()
+        chat_upstream.release()
+        assert waiting.rest().is_done and waiting.raw.startswith(b"data: ")
+
+
+def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded(impatient: Caller) -> None:
+    with stream(impatient, "svc-chat", "chat", "fault=silent one two").rest() as answer:
+        assert answer.status == 200 and not answer.ended
+        assert b"[DONE]" not in answer.raw and len(answer.chunks) == 3
+        assert answer.error["type"] == "upstream_error"
+        assert SILENT in answer.error["message"] and "refunded" in answer.error["message"]
+    assert impatient.stats() == REFUNDED
+
+
+def test_a_response_that_is_silent_for_too_long_fails_and_is_refunded(impatient: Caller) -> None:
+    with stream(impatient, "svc-chat", "responses", "fault=silent one two").rest() as answer:
+        assert answer.status == 200 and not answer.ended
+        last = answer.chunks[-1]
+        assert last["type"] == "response.failed" and SILENT in last["response"]["error"]["message"]
+    assert impatient.stats() == REFUNDED
+
+
+def test_a_channel_that_is_silent_before_its_first_event_is_followed_by_the_next_one(
+    impatient: Caller, upstream: Upstream, chat_upstream: Upstream
+) -> None:
+    upstream.behave("before")
+    with two_channels(impatient.service, upstream.url, chat_upstream.url) as model:
+        with stream(impatient, model, "chat").rest() as answer:
+            assert answer.is_done and answer.text == "one two"
+            assert answer.headers["x-myna-channel"].startswith("second-")
+        wait_until(lambda: upstream.abandoned == 1, 20, "the first request has ended")
+    assert impatient.stats() == DELIVERED
