@@ -14,16 +14,12 @@ from myna.engines.interface import EngineFailed, Utterance
 from myna.engines.pool.pool import Pool
 from myna.sandbox.confinement import AllowedPaths, child_environ
 from tests.engines.process_child import Command, Word
-from tests.engines.test_pool import path
 from tests.rig.calls import call
 from tests.rig.processes import children, proc_file
 from tests.rig.service import ServiceMaker
 
-__all__ = ["path"]
-
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="of Linux")]
 DENIED = "PermissionError"
-ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +37,7 @@ async def pool(folders: Path) -> AsyncIterator[Pool[Word]]:
     """One process for all tests, which survives what they ask of it; it may read `readable` and write
     `writable`."""
     pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", ROOT)
-        await pool.start(AllowedPaths.of(reads=(folders / "readable",), writes=(folders / "writable",)))
+    await pool.start(AllowedPaths.of(reads=(folders / "readable",), writes=(folders / "writable",)))
     yield pool
     await pool.close()
 

@@ -40,6 +40,8 @@ _SENTENCES = {
     "en-GB": "The weather is lovely today, shall we go for a walk in the park?",
 }
 _PLAIN = VOICES[0].voice_id
+_ONE_OF_EACH = list({voice.language: voice for voice in VOICES}.values())
+"""A voice of each language."""
 
 
 async def _say(
@@ -56,7 +58,7 @@ def _decoded_seconds(path: Path) -> float:
     return float(len(sound) / rate_hz)
 
 
-@pytest.mark.parametrize("voice", VOICES, ids=lambda voice: voice.voice_id)
+@pytest.mark.parametrize("voice", _ONE_OF_EACH, ids=lambda voice: voice.voice_id)
 async def test_a_voice_speaks_at_the_requested_speed(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "said.mp3"
     text = _SENTENCES[voice.language]
@@ -64,12 +66,12 @@ async def test_a_voice_speaks_at_the_requested_speed(espeak: Espeak, tmp_path: P
     plain_s = _decoded_seconds(path)
     assert 2 < plain_s < 8
 
-    for speed in (0.25, 0.5, 0.75, 1.5, 2, 3, 4):
+    for speed in (0.25, 0.75, 1.5, 4):
         await _say(espeak, path, text, voice.voice_id, speed)
         assert _decoded_seconds(path) == pytest.approx(plain_s / speed, rel=0.05), speed
 
 
-@pytest.mark.parametrize("voice", VOICES, ids=lambda voice: voice.voice_id)
+@pytest.mark.parametrize("voice", _ONE_OF_EACH, ids=lambda voice: voice.voice_id)
 async def test_a_voice_has_the_loudness_of_all_voices(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
     for text in (_SENTENCES[voice.language], _SENTENCES[voice.language] * 6):
         await _say(espeak, tmp_path / "said.mp3", text, voice.voice_id)
@@ -79,14 +81,12 @@ async def test_a_voice_has_the_loudness_of_all_voices(espeak: Espeak, tmp_path: 
         assert 20 * np.log10(fine.max()) < PEAK_MAX_DBTP
 
 
-@pytest.mark.parametrize(
-    "text", ["你好", "好的，再见！", "一二三四五六七八九十" * 30, "Hello.", "OK，我用 Python 写。"]
-)
+@pytest.mark.parametrize("text", ["你好", "一二三四五六七八九十" * 20, "OK，我用 Python 写。"])
 async def test_short_and_long_texts_are_spoken_at_the_requested_speed(
     espeak: Espeak, tmp_path: Path, text: str
 ) -> None:
     plain = await _say(espeak, tmp_path / "plain.mp3", text)
-    for speed in (0.5, 0.75, 1.5, 2, 3):
+    for speed in (0.5, 2, 3):
         said = await _say(espeak, tmp_path / "said.mp3", text, speed=speed)
         assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.1), speed
 
@@ -107,13 +107,13 @@ async def test_the_result_has_the_length_size_and_hash_of_the_file(espeak: Espea
     assert _names(tmp_path) == ["said.mp3"]
 
 
-async def test_two_hundred_jobs_at_once_each_get_their_own_audio(espeak: Espeak, tmp_path: Path) -> None:
+async def test_many_jobs_at_once_each_get_their_own_audio(espeak: Espeak, tmp_path: Path) -> None:
     expected_s = [
         (await _say(espeak, tmp_path / "alone.mp3", "好" * (1 + number))).seconds for number in range(10)
     ]
 
     said = await asyncio.gather(
-        *(_say(espeak, tmp_path / f"{number}.mp3", "好" * (1 + number % 10)) for number in range(200))
+        *(_say(espeak, tmp_path / f"{number}.mp3", "好" * (1 + number % 10)) for number in range(60))
     )
 
     for number, result in enumerate(said):
@@ -122,18 +122,21 @@ async def test_two_hundred_jobs_at_once_each_get_their_own_audio(espeak: Espeak,
         assert hashlib.sha256(content).digest() == result.sha256
 
 
-@pytest.mark.parametrize("voice", [v for v in VOICES if v.language[:2] == "en"], ids=lambda v: v.voice_id)
+@pytest.mark.parametrize(
+    "voice", [v for v in _ONE_OF_EACH if v.language[:2] == "en"], ids=lambda v: v.voice_id
+)
 async def test_an_english_voice_speaks_han_with_a_chinese_voice(
     espeak: Espeak, tmp_path: Path, voice
 ) -> None:  # type: ignore[no-untyped-def]
     """Its own reading, "Chinese letter" ten times, takes some 9 s; ten Han characters take 2 to 4."""
+    voice = next(voice for voice in VOICES if voice.language == language)
     said = await _say(espeak, tmp_path / "han.mp3", "今天天气很好出去散步", voice.voice_id)
     assert 1.5 < said.seconds < 4.5
     mixed = await _say(espeak, tmp_path / "mixed.mp3", "She said 今天天气很好 to me.", voice.voice_id)
     assert 2 < mixed.seconds < 4.5
 
 
-@pytest.mark.parametrize("voice", VOICES, ids=lambda v: v.voice_id)
+@pytest.mark.parametrize("voice", _ONE_OF_EACH, ids=lambda v: v.voice_id)
 async def test_every_voice_speaks_digits_in_any_form(espeak: Espeak, tmp_path: Path, voice) -> None:  # type: ignore[no-untyped-def]
     for text in ("１２３", "①②", "٣٤", "ⅷ", "½", "¾", "⅛", "²", "❶", "〣", "⼀"):
         said = await _say(espeak, tmp_path / "said.mp3", text, voice.voice_id)
@@ -170,14 +173,23 @@ async def test_a_thousand_han_characters_are_all_spoken(espeak: Espeak, tmp_path
     assert many.seconds == pytest.approx(few.seconds * 1000 / 60, rel=0.1)
 
 
-@pytest.mark.parametrize("word", ["7", "1234567, ", "ж", "好", "supercalifragilistic", "fine "])
-@pytest.mark.parametrize("voice_id", [_PLAIN, "yue-male-1", "en-us-male-1"])
+@pytest.mark.parametrize(
+    ("word", "voice_id"),
+    [
+        ("7", _PLAIN),
+        ("1234567, ", "en-us-male-1"),
+        ("ж", _PLAIN),
+        ("好", "yue-male-1"),
+        ("supercalifragilistic", "en-us-male-1"),
+        ("fine ", _PLAIN),
+    ],
+)
 async def test_a_text_without_stops_is_spoken_to_its_end(
-    espeak: Espeak, tmp_path: Path, voice_id: str, word: str
+    espeak: Espeak, tmp_path: Path, word: str, voice_id: str
 ) -> None:
     few = await _say(espeak, tmp_path / "few.mp3", word * 10, voice_id)
-    many = await _say(espeak, tmp_path / "many.mp3", word * 100, voice_id)
-    assert many.seconds == pytest.approx(10 * few.seconds, rel=0.2)
+    many = await _say(espeak, tmp_path / "many.mp3", word * 50, voice_id)
+    assert many.seconds == pytest.approx(5 * few.seconds, rel=0.2)
 
 
 async def test_a_path_may_be_long_and_in_any_script(espeak: Espeak, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tests.rig.waiting import wait_until
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 _MIB = 2**20
-_MUTANTS = 400
+_MUTANTS = 120
 
 
 @pytest.fixture
@@ -361,9 +361,7 @@ def _mutant(seed: bytes, random: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-async def test_hundreds_of_damaged_files_are_each_accepted_or_refused(
-    inspector: Inspector, tmp_path: Path
-) -> None:
+async def test_many_damaged_files_are_each_accepted_or_refused(inspector: Inspector, tmp_path: Path) -> None:
     seeds, random = _seeds(tmp_path), np.random.default_rng(3)
     source, target = tmp_path / "upload", tmp_path / "sample.wav"
     refused = 0

@@ -4,8 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -17,28 +16,20 @@ from myna.engines.interface import (
     EngineUnavailable,
     NothingSpoken,
 )
-from myna.engines.pool.child_handle import Child, PendingJob
-from myna.engines.pool.child_main import JobDone, JobFailed
+from myna.engines.pool.child_handle import Child
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import until
+from tests.engines.pool_jobs import busy
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
 pytestmark = pytest.mark.anyio
 _CHILD = "tests.engines.process_child"
-_ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
     return "asyncio", {"use_uvloop": request.param}
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Makes the child importable: its working folder is not on its import path."""
-    monkeypatch.setenv("PYTHONPATH", _ROOT)
-    yield
 
 
 @pytest.fixture
@@ -48,22 +39,6 @@ async def pool() -> AsyncIterator[Pool[Word]]:
     await pool.start()
     yield pool
     await pool.close()
-
-
-async def _busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
-    """A job that the child has reported as started and that hangs."""
-    jobs: list[PendingJob] = []
-    run = Child.run
-
-    async def noted(child: Child, job: PendingJob) -> JobDone | JobFailed | None:
-        jobs.append(job)
-        return await run(child, job)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Command("hang"), 60))
-        await until(lambda: bool(jobs) and jobs[-1].started)
-    return task
 
 
 async def test_a_job_gets_its_result(pool: Pool[Word]) -> None:
@@ -109,7 +84,7 @@ async def test_a_child_that_dies_fails_its_job_and_the_next_works(pool: Pool[Wor
 
 
 async def test_a_child_killed_while_busy_fails_its_job_and_the_next_works(pool: Pool[Word]) -> None:
-    job = await _busy(pool)
+    job = await busy(pool)
     os.kill(pool.pids()[0], signal.SIGKILL)
     with pytest.raises(EngineCrashed):
         await job
@@ -235,7 +210,7 @@ async def test_a_stopped_child_is_ended_at_the_deadline(pool: Pool[Word]) -> Non
 
 
 async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None:
-    job = await _busy(pool)
+    job = await busy(pool)
     [pid] = pool.pids()
 
     job.cancel()
@@ -249,7 +224,7 @@ async def test_cancelling_a_job_ends_its_process_first(pool: Pool[Word]) -> None
 async def test_a_job_cancelled_twice_still_waits_for_its_process(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, kill, resumed = await _busy(pool), Child.kill, asyncio.Event()
+    job, kill, resumed = await busy(pool), Child.kill, asyncio.Event()
     [pid] = pool.pids()
 
     async def slow(child: Child) -> None:
@@ -269,7 +244,7 @@ async def test_a_job_cancelled_twice_still_waits_for_its_process(
 
 
 async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     before = pool.pids()
     waiting = asyncio.create_task(pool.run(Command("die"), 30))
     await until(lambda: len(pool._waiting) == 1)
@@ -283,7 +258,7 @@ async def test_cancelling_a_waiting_job_leaves_the_child_running(pool: Pool[Word
 
 
 async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     before = pool.pids()
     with pytest.raises(EngineTimedOut):
         await pool.run(Command("die"), 0.2)
@@ -294,7 +269,7 @@ async def test_a_job_whose_deadline_passes_in_the_queue_is_not_started(pool: Poo
 async def test_a_job_that_waited_for_most_of_its_time_is_not_started(
     pool: Pool[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     monkeypatch.setattr("myna.engines.pool.child_handle._QUEUE_SHARE_MAX", 0.0)
     waiting = asyncio.create_task(pool.run(Command("echo"), 60))
     await until(lambda: len(pool._waiting) == 1)
@@ -328,7 +303,7 @@ async def test_an_error_keeps_its_type_and_names_no_path(pool: Pool[Word]) -> No
 
 
 async def test_closing_fails_running_and_waiting_jobs(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     [pid] = pool.pids()
     waiting = asyncio.create_task(pool.run(Command("echo"), 30))
     await until(lambda: len(pool._waiting) == 1)

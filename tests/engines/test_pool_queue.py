@@ -10,11 +10,9 @@ from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUna
 from myna.engines.pool.child_handle import PendingJob
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import until
+from tests.engines.pool_jobs import busy
 from tests.engines.process_child import Command, StartMode, Word
-from tests.engines.test_pool import _busy, anyio_backend, path
 from tests.rig.processes import runs
-
-__all__ = ["anyio_backend", "path"]
 
 pytestmark = pytest.mark.anyio
 _CHILD = "tests.engines.process_child"
@@ -68,7 +66,7 @@ async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool
 
 
 async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     first = asyncio.create_task(pool.run(Command("echo", "first"), 60, queue_key="b"))
     second = asyncio.create_task(pool.run(Command("echo", "second"), 60, queue_key="b"))
     await until(lambda: len(pool._waiting) == 2)
@@ -163,7 +161,7 @@ async def test_long_jobs_leave_a_process_for_short_ones() -> None:
 
 
 async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     ended: list[str] = []
 
     async def one(word: str, *, long: bool) -> None:
@@ -179,7 +177,7 @@ async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) ->
 
 @pytest.mark.parametrize("long", [False, True])
 async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[Word], long: bool) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
     disconnect = asyncio.Event()
 
     async def disconnected() -> None:
@@ -197,7 +195,7 @@ async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[W
 
 
 async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Word]) -> None:
-    running = await _busy(pool)
+    running = await busy(pool)
 
     async def disconnected() -> None:
         await until(lambda: pool._last_number == 2 and not pool._waiting)

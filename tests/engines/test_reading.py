@@ -197,7 +197,7 @@ def test_nothing_around_a_number_is_lost(before: str, after: str) -> None:
     assert spoken_form(f"{before}。3个。{after}") == f"{before}。三个。{after}"
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(_NUMERIC)
 @example("5000元/日公里")
 @example("_" + "1" * 5000 + "/" + "2" * 5000)

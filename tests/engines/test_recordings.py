@@ -76,7 +76,7 @@ async def _refused(inspector: Inspector, folder: Path, data: bytes, says: str) -
     assert _names(folder) == ["upload"]
 
 
-@pytest.mark.parametrize("rate_hz", [8_000, 24_000, 44_100])
+@pytest.mark.parametrize("rate_hz", [8_000, 44_100])
 @pytest.mark.parametrize(
     ("name", "subtype"),
     [
@@ -272,7 +272,7 @@ async def test_a_valid_header_before_garbage_is_refused(
     await _refused(inspector, tmp_path, head + _NOISE.bytes(9_999), _DAMAGED)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
+@pytest.mark.parametrize("share", [0.3, 0.97])
 @pytest.mark.parametrize("name", ["WAV", "FLAC", "OGG", "MP3"])
 async def test_a_truncated_file_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
@@ -281,7 +281,7 @@ async def test_a_truncated_file_is_refused(
     await _refused(inspector, tmp_path, data[: int(len(data) * share) + 1], _DAMAGED)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
+@pytest.mark.parametrize("share", [0.3, 0.97])
 @pytest.mark.parametrize("name", [name for name in FFMPEG_SHAPES if name != "webm that states no length"])
 async def test_a_truncated_m4a_or_webm_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float

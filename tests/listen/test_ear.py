@@ -8,6 +8,7 @@ import pytest
 
 from listen import ear
 
+pytestmark = pytest.mark.release
 HALVES = (b"first half, ", b"second half")
 OTHERS = {"config.json": b"{}", "tokenizer.json": b"[]", "vocabulary.txt": b"words"}
 

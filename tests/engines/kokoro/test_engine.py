@@ -39,6 +39,7 @@ pytestmark = pytest.mark.anyio
 
 VOICE_IDS = ["zf_xiaobei", "af_heart"]
 LIMITS = EngineLimits(processes=2, queue_max=4, job_deadline_s=60)
+ONE = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 SENTENCES = "你好，世界。今天天气很好！我们去公园吧。"
 DEADLINE_S = 60.0
 
@@ -100,7 +101,7 @@ def _stripped(pcm: bytes) -> bytes:
     return pcm.rstrip(b"\0")
 
 
-@pytest.mark.parametrize("speed", [0.25, 0.5, 1.25, 2.0, 4.0])
+@pytest.mark.parametrize("speed", [0.25, 1.25, 4.0])
 async def test_the_speed_changes_the_duration(engine: Kokoro, tmp_path: Path, speed: float) -> None:
     plain = await engine.speak(said(), tmp_path / "plain.mp3", DEADLINE_S)
     changed = await engine.speak(said(speed=speed), tmp_path / "changed.mp3", DEADLINE_S)
@@ -136,10 +137,15 @@ async def test_characters_that_no_voice_can_speak_are_logged_and_counted(
     engine: Kokoro, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    before = UNSPOKEN_CHARACTERS._value.get()
+    before = counted()
     await engine.speak(said("你好 ภาษา 🎉"), tmp_path / "a.mp3", DEADLINE_S)
     assert "5 characters were not spoken, of: Emoji, Thai" in caplog.text
-    assert UNSPOKEN_CHARACTERS._value.get() - before == 5
+    assert counted() - before == 5
+
+
+def counted() -> float:
+    """The characters that were not spoken, by the process's metrics."""
+    return UNSPOKEN_CHARACTERS.collect()[0].samples[0].value
 
 
 @pytest.mark.parametrize("text", ["ภาษาไทย", "🎉🎉", "..."])
@@ -161,7 +167,7 @@ async def test_an_unknown_voice_fails(engine: Kokoro, tmp_path: Path) -> None:
 
 
 async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, tmp_path: Path) -> None:
-    engine = KokoroConfig(str(model)).build(EngineLimits(processes=1, queue_max=4, job_deadline_s=60), Path())
+    engine = KokoroConfig(str(model)).build(ONE, Path())
     await engine.start()
     try:
         pid = engine.pids()[0]
@@ -199,11 +205,11 @@ async def test_closing_ends_all_processes(model: Path) -> None:
     assert not any(map(runs, pids))
 
 
-@pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x08" + bytes(1000)])
+@pytest.mark.parametrize("content", [b"", b"\x08\x08" + bytes(1000)])
 async def test_a_damaged_model_is_unavailable(model: Path, tmp_path: Path, content: bytes) -> None:
     damaged = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (damaged / "model.onnx").write_bytes(content)
-    engine = KokoroConfig(str(damaged)).build(LIMITS, Path())
+    engine = KokoroConfig(str(damaged)).build(ONE, Path())
     with pytest.raises(EngineUnavailable, match="get it again: myna models get kokoro"):
         await engine.start()
     assert not engine.up()
@@ -214,7 +220,7 @@ async def test_without_onnxruntime_the_engine_is_unavailable(
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('libstdc++.so.6: version not found')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    engine = KokoroConfig(str(model)).build(ONE, Path())
     with pytest.raises(EngineUnavailable, match=r"^onnxruntime can't be loaded; it has wheels for"):
         await engine.start()
     assert not engine.up() and not engine.pids()
@@ -223,7 +229,7 @@ async def test_without_onnxruntime_the_engine_is_unavailable(
 async def test_a_damaged_voice_fails_alone(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (model / "voices" / "af_heart.bin").write_bytes(b"short")
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    engine = KokoroConfig(str(model)).build(ONE, Path())
     await engine.start()
     try:
         with pytest.raises(EngineFailed, match="the voice af_heart is missing or damaged"):
@@ -255,7 +261,7 @@ async def test_a_full_piece_at_the_lowest_speed_is_spoken(engine: Kokoro, tmp_pa
 async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
     model: Path, tmp_path: Path
 ) -> None:
-    engine = KokoroConfig(str(model)).build(EngineLimits(processes=1, queue_max=4, job_deadline_s=60), Path())
+    engine = KokoroConfig(str(model)).build(ONE, Path())
     await engine.start()
     left = asyncio.Event()
     try:
@@ -278,7 +284,7 @@ async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
 async def test_a_model_that_returns_no_numbers_fails_the_text(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     np.full((510, 1, 256), np.nan, "<f4").tofile(model / "voices" / "zf_xiaobei.bin")
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    engine = KokoroConfig(str(model)).build(ONE, Path())
     await engine.start()
     try:
         with pytest.raises(EngineFailed, match="not finite"):
