@@ -122,12 +122,10 @@ async def test_many_jobs_at_once_each_get_their_own_audio(espeak: Espeak, tmp_pa
         assert hashlib.sha256(content).digest() == result.sha256
 
 
-@pytest.mark.parametrize(
-    "voice", [v for v in _ONE_OF_EACH if v.language[:2] == "en"], ids=lambda v: v.voice_id
-)
+@pytest.mark.parametrize("language", ["en-US", "en-GB"])
 async def test_an_english_voice_speaks_han_with_a_chinese_voice(
-    espeak: Espeak, tmp_path: Path, voice
-) -> None:  # type: ignore[no-untyped-def]
+    espeak: Espeak, tmp_path: Path, language: str
+) -> None:
     """Its own reading, "Chinese letter" ten times, takes some 9 s; ten Han characters take 2 to 4."""
     voice = next(voice for voice in VOICES if voice.language == language)
     said = await _say(espeak, tmp_path / "han.mp3", "今天天气很好出去散步", voice.voice_id)
