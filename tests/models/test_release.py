@@ -210,7 +210,7 @@ def test_a_file_that_is_far_too_long_is_refused(
 def test_a_server_that_sends_nothing_is_given_up(
     server: FileServer, model: Model, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "IDLE_S", 0.3)
+    monkeypatch.setattr(fetch, "IDLE_S", 0.2)
     server.faults[MODEL_PATH] = [Fault(cut=300_000, hold=True)] + [Fault(cut=0, hold=True)] * fetch.TRIES
     assert "the connection broke (no answer in time)" in refused(model, target, report)
     assert left_beside(target) == [".tiny.fetching"]
