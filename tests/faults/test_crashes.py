@@ -1,8 +1,9 @@
-"""The server process is killed, and the audit finds nothing afterwards."""
+"""The server process is killed, and the audit finds nothing afterwards; a key is revoked under load."""
 
 import http.client
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.conformance.caller import REFUNDED, Caller
@@ -122,3 +123,31 @@ def test_a_server_killed_under_load_has_every_delivered_answer(
     account_row = service.cli("account", "show", caller.account.name)
     assert account_row["balance"] == 1_000_000 - caller.stats().ok_calls
     assert audited(service)
+
+
+def test_a_revocation_is_effective_in_both_processes_when_it_returns(
+    two_services: tuple[Service, Service],
+) -> None:
+    caller = new_caller(two_services[0], units=1_000_000)
+    answered: list[tuple[float, int]] = []
+    refused: list[int] = []
+
+    def ask(number: int) -> None:
+        mine = at(two_services[number % 2], caller)
+        while len(refused) < 50:
+            began = time.monotonic()
+            status = mine.chat("hello").status if number % 4 else mine.get("/me").status
+            answered.append((began, status))
+            if status == 401:
+                refused.append(number)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        asking = [pool.submit(ask, number) for number in range(CLIENTS)]
+        wait_until(lambda: len(answered) > 50, 60, "calls go through")
+        two_services[0].revoke(caller.key)
+        returned = time.monotonic()
+        for asked in asking:
+            asked.result(30)
+    assert {status for began, status in answered if began > returned} == {401}
+    assert {status for _, status in answered} == {200, 401}
+    assert audited(two_services[0])

@@ -138,11 +138,6 @@ def farm(service: Service, make_node: NodeMaker, voices: VoicesOf) -> Iterator[F
         service.cli("node", "remove", name)
 
 
-def test_an_order_is_spoken_by_a_node_and_served(farm: Farm) -> None:
-    farm.node("box").start()
-    farm.check_delivered(farm.order())
-
-
 def test_the_job_of_a_killed_node_is_completed_by_another(farm: Farm) -> None:
     """The other node completes it within the length of the lease and five seconds."""
     dying = farm.node("dying").start()
