@@ -77,6 +77,7 @@ FAULTS = {
     "close": "closed the connection without an answer.",
     "garbage": "is not HTTP/1.1.",
     "not-chat": "the answer is no chat completion.",
+    "no-choices": "the answer has no choices.",
     "empty": "the answer is empty.",
 }
 

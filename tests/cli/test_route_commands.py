@@ -38,6 +38,7 @@ REFUSED = {
     "route set svc-chat --units 1": "svc-chat is built in; its price is the site setting chat_units.",
     "route set taken --channel up --any-channel": "not both",
     "route remove nothing": "There is no route 'nothing'; there are 'taken'.",
+    "channel add chat up parrot:": "There already is a channel 'up'",
     "channel remove up": "Routes name the channel 'up': taken",
     "key issue ann --route nothing": "There is no route 'nothing'",
     "key routes 1": "Give either --route",
