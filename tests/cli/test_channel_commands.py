@@ -61,6 +61,7 @@ def test_a_channel_with_a_login_or_the_name_of_a_node_is_refused(cli: Cli) -> No
 def test_an_available_speech_channel_is_added_with_its_number_of_voices(cli: Cli, upstream: Upstream) -> None:
     upstream.behave("status:404")
     assert "6" in add(cli, "speech", upstream.url).splitlines()[-1]
+    cli.lines("channel", "set", "up", "--priority", "3", **LOGIN)  # asks for the voices again
     assert len(cli.lines("voice", "list")) == 7
     upstream.behave("status:401")
     assert failure(cli) == "The speech server answered 401."
