@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.cli.site import Site, furnished
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.postgres import Postgres
 from tests.rig.service import Service, ServiceMaker
 
 SAID_DATABASE = "myna: database: "
@@ -65,14 +63,6 @@ def sqlite_original(commands: CommandLine, tmp_path_factory: pytest.TempPathFact
     return furnished(Service(tmp_path_factory.mktemp("sqlite-site"), commands, chat_url="parrot:"))
 
 
-@pytest.fixture(scope="session")
-def postgresql_original(
-    commands: CommandLine, tmp_path_factory: pytest.TempPathFactory, postgres: Postgres
-) -> Site:
-    folder, url = tmp_path_factory.mktemp("postgresql-site"), postgres.fresh_database()
-    return furnished(Service(folder, commands, chat_url="parrot:", database_url=url))
-
-
 @pytest.fixture
 def sqlite_site(sqlite_original: Site, make_service: ServiceMaker) -> Site:
     """A site on SQLite whose service doesn't run."""
@@ -80,19 +70,10 @@ def sqlite_site(sqlite_original: Site, make_service: ServiceMaker) -> Site:
 
 
 @pytest.fixture
-def postgresql_site(
-    postgresql_original: Site, make_service: ServiceMaker, postgres: Postgres
-) -> Iterator[Site]:
-    """The same on PostgreSQL."""
-    url = postgres.fresh_database(urlsplit(postgresql_original.service.env["MYNA_DATABASE_URL"]).path[1:])
-    service = make_service(chat_url="parrot:", speech="none", database_url=url)
-    yield postgresql_original.copied_to(service)
+def postgresql_site(sqlite_site: Site, postgres_url: str) -> Iterator[Site]:
+    """The same on PostgreSQL, to which it was moved."""
+    service = sqlite_site.service
+    service.cli("move", "--to", postgres_url)
+    service.env["MYNA_DATABASE_URL"] = postgres_url
+    yield sqlite_site
     service.kill()
-    postgres.drop(url)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def site(request: pytest.FixtureRequest) -> Site:
-    """The same on each database."""
-    made: Site = request.getfixturevalue(f"{request.param}_site")
-    return made

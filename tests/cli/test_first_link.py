@@ -4,8 +4,7 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,9 +14,8 @@ import pytest
 
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
-from tests.rig.postgres import Postgres
+from tests.rig.forks import Forks
 from tests.rig.service import Service, ServiceMaker
-from tests.rig.tether import tethered
 from tests.rig.waiting import SOON_S, wait_until
 
 LINK = re.compile(r"http://\S+/office/welcome\?token=(mynalink_[0-9a-f]{64})\b")
@@ -26,8 +24,9 @@ LINK = re.compile(r"http://\S+/office/welcome\?token=(mynalink_[0-9a-f]{64})\b")
 class Terminal:
     """`myna serve` with its standard output at a terminal, and the log in a file."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, forks: Forks) -> None:
         self.service = service
+        self._forks = forks
         self.printed = ""
         self._log = service.folder / "log"
 
@@ -38,24 +37,18 @@ class Terminal:
     @contextmanager
     def serving(self) -> Iterator["Terminal"]:
         ours, theirs = pty.openpty()
-        with self._log.open("wb") as log:
-            process = subprocess.Popen(
-                tethered([sys.executable, "-m", "myna", "serve"]),
-                stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=log,
-                env=self.service.env,
-                cwd=self.service.folder,
-            )
-        os.close(theirs)
+        self._log.write_text("")
+        place, service = Path(os.ttyname(theirs)), self.service
+        process = self._forks.start(["serve"], service.env, service.folder, place, self._log)
         reader = threading.Thread(target=self._read, args=(ours,))
         reader.start()
         try:
             wait_until(self._ready, SOON_S, "the service is ready")
             yield self
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait(SOON_S)
+            os.close(theirs)
             reader.join()
             os.close(ours)
 
@@ -74,8 +67,8 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path, commands: CommandLine) -> Terminal:
-    return Terminal(Service(tmp_path, commands, chat_url="parrot:", speech="none"))
+def terminal(tmp_path: Path, commands: CommandLine, forks: Forks) -> Terminal:
+    return Terminal(Service(tmp_path, commands, chat_url="parrot:", speech="none"), forks)
 
 
 def test_a_terminal_gets_a_link_until_an_operator_can_sign_in(terminal: Terminal) -> None:
@@ -94,16 +87,21 @@ def test_a_terminal_gets_a_link_until_an_operator_can_sign_in(terminal: Terminal
     assert "mynalink_" not in "\n".join(terminal.service.command("activity").stdout)
 
 
-def test_several_workers_print_one_link(tmp_path: Path, commands: CommandLine, postgres: Postgres) -> None:
-    url = postgres.fresh_database()
+def test_several_workers_print_one_link(
+    tmp_path: Path, commands: CommandLine, forks: Forks, postgres_url: str
+) -> None:
     service = Service(
-        tmp_path, commands, database_url=url, chat_url="parrot:", speech="none", env={"MYNA_WORKERS": "2"}
+        tmp_path,
+        commands,
+        database_url=postgres_url,
+        chat_url="parrot:",
+        speech="none",
+        env={"MYNA_WORKERS": "2"},
     )
-    with Terminal(service).serving() as terminal:
+    with Terminal(service, forks).serving() as terminal:
         assert len(terminal.links()) == 1
     assert "mynalink_" not in terminal.log
     assert all(json.loads(line) for line in terminal.log.splitlines())
-    postgres.drop(url)
 
 
 def test_without_a_terminal_the_log_names_the_command_and_no_link_is_made(make_service: ServiceMaker) -> None:

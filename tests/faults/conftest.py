@@ -1,5 +1,10 @@
-"""Services that a test may kill, with a controlled upstream. Their files are on a disk and synced."""
+"""Services that a test may kill, with a controlled upstream. Their files are on a disk and synced.
 
+With MYNA_TEST_ROUNDS=50, which `make campaigns` sets, campaigns have that length, and every test runs on both
+databases with all its seeds. Without it PostgreSQL has one campaign and the tests of two processes.
+"""
+
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +18,8 @@ from tests.rig.service import Service, ServiceMaker
 from tests.rig.upstream import Upstream
 
 ServiceOn = Callable[..., Service]
+RELEASE = "MYNA_TEST_ROUNDS" in os.environ
+DATABASES = ("sqlite", "postgresql") if RELEASE else ("sqlite",)
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +42,7 @@ def tmp_path() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest) -> str | None:
     """The URL of a database, or None for SQLite in the service's data folder."""
     if request.param == "sqlite":

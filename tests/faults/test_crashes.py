@@ -1,13 +1,12 @@
-"""The server process is killed, and the audit finds nothing afterwards."""
+"""The server process is killed, and the audit finds nothing afterwards; a key is revoked under load."""
 
 import http.client
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller
+from tests.conformance.caller import REFUNDED, Caller
 from tests.faults.conftest import ServiceOn, at, audited, new_caller
 from tests.rig.calls import Answer
 from tests.rig.service import Service
@@ -31,7 +30,7 @@ def ask(caller: Caller, text: str, order: str | None = None) -> Answer | None:
 def test_sqlite_refunds_open_calls_of_a_killed_process_at_startup(
     service_on: ServiceOn, upstream: Upstream
 ) -> None:
-    """Neither the deadline nor a periodic sweep comes within the test."""
+    """Neither the deadline nor a periodic sweep comes within the test. A command writes in between."""
     service = service_on(None, MYNA_CALL_DEADLINE_S="3600", MYNA_SWEEP_EVERY_S=NEVER_S).start()
     caller = new_caller(service, units=1)
     with ThreadPoolExecutor(1) as pool:
@@ -39,9 +38,11 @@ def test_sqlite_refunds_open_calls_of_a_killed_process_at_startup(
         upstream.wait_for_requests(1)
         service.kill()
         assert asked.result(60) is None
+    caller.account.grant(5)
     service.start()
     assert caller.stats() == REFUNDED
     assert caller.chat("the unit is back").status == 200
+    assert service.cli("account", "show", caller.account.name)["balance"] == 5
     assert audited(service)
 
 
@@ -124,20 +125,29 @@ def test_a_server_killed_under_load_has_every_delivered_answer(
     assert audited(service)
 
 
-@pytest.mark.parametrize("moment", ["begin", "end"])
-def test_sqlite_survives_a_kill_during_a_command(service_on: ServiceOn, moment: str) -> None:
-    """The command line and the server write the same file, and the server is killed."""
-    service = service_on(None).start()
-    caller = new_caller(service, units=1)
-    if moment == "begin":
-        service.kill()
-        caller.account.grant(5)
-        service.start()
-    else:
-        caller.account.grant(5)
-        service.kill()
-        service.start()
-    assert caller.chat("hello").status == 200
-    assert caller.stats() == DELIVERED
-    assert service.cli("account", "show", caller.account.name)["balance"] == 5
-    assert audited(service)
+def test_a_revocation_is_effective_in_both_processes_when_it_returns(
+    two_services: tuple[Service, Service],
+) -> None:
+    caller = new_caller(two_services[0], units=1_000_000)
+    answered: list[tuple[float, int]] = []
+    refused: list[int] = []
+
+    def ask(number: int) -> None:
+        mine = at(two_services[number % 2], caller)
+        while len(refused) < 50:
+            began = time.monotonic()
+            status = mine.chat("hello").status if number % 4 else mine.get("/me").status
+            answered.append((began, status))
+            if status == 401:
+                refused.append(number)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        asking = [pool.submit(ask, number) for number in range(CLIENTS)]
+        wait_until(lambda: len(answered) > 50, 60, "calls go through")
+        two_services[0].revoke(caller.key)
+        returned = time.monotonic()
+        for asked in asking:
+            asked.result(30)
+    assert {status for began, status in answered if began > returned} == {401}
+    assert {status for _, status in answered} == {200, 401}
+    assert audited(two_services[0])

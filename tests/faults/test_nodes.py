@@ -20,7 +20,7 @@ from myna.clones import PREVIEW
 from myna.wire.farm import TRIES_MAX
 from tests.conformance.caller import DELIVERED, Caller, Stats
 from tests.farm.node_client import Job, NodeSite, mp3, open_poll
-from tests.faults.conftest import audited, new_caller
+from tests.faults.conftest import DATABASES, audited, new_caller
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker, Voices, VoicesOf
@@ -114,7 +114,7 @@ class Farm:
         assert self.service.command("audit", "--audio").code == 0
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=DATABASES)
 def service(
     request: pytest.FixtureRequest, commands: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
@@ -136,11 +136,6 @@ def farm(service: Service, make_node: NodeMaker, voices: VoicesOf) -> Iterator[F
     yield farm
     for name in farm.names:
         service.cli("node", "remove", name)
-
-
-def test_an_order_is_spoken_by_a_node_and_served(farm: Farm) -> None:
-    farm.node("box").start()
-    farm.check_delivered(farm.order())
 
 
 def test_the_job_of_a_killed_node_is_completed_by_another(farm: Farm) -> None:

@@ -2,11 +2,14 @@
 
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
 
+from myna.errors import CommandError
+from myna.models import install
 from myna.models.catalog import Model
 from tests.models import stand_in
 from tests.models.file_server import FileServer
@@ -69,6 +72,36 @@ def model(server: FileServer) -> Model:
 def target(tmp_path: Path) -> Path:
     """The folder for the model."""
     return tmp_path / "models" / "tiny"
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """A model, its server, the folder for it, and what was reported."""
+
+    server: FileServer
+    model: Model
+    target: Path
+    report: Recorded
+
+    def get(self, source: str = install.RELEASE) -> install.Got:
+        return install.get(self.model, self.target, source, self.report)
+
+    def refused(self, error: type[Exception] = CommandError) -> str:
+        """The message of the error, in one line."""
+        with pytest.raises(error) as failure:
+            self.get()
+        assert "\n" not in str(failure.value)
+        return str(failure.value)
+
+    def check_there(self) -> None:
+        """Checks that the folder has the model, and that nothing else is left."""
+        assert stand_in.contents(self.target) == stand_in.INSTALLED
+        assert left_beside(self.target) == []
+
+
+@pytest.fixture
+def fetching(server: FileServer, model: Model, target: Path, report: Recorded) -> Fetching:
+    return Fetching(server, model, target, report)
 
 
 def left_beside(target: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""myna models get, list and remove, as processes that are interrupted, killed, or two at once."""
+"""myna models get, list and remove; also as processes that are interrupted, killed, or two at once."""
 
 import json
 import os
@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from myna.cli import main
 from myna.engines.sherpa.known_models import KNOWN
+from myna.models.catalog import Model
+from myna.models.installed import MODELS
 from tests.models.conftest import left_beside
 from tests.models.file_server import Fault, FileServer
 from tests.models.stand_in import INSTALLED, MODEL, contents
@@ -22,6 +25,28 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 100
 Process = subprocess.Popen[str]
 Starter = Callable[..., Process]
+Runner = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Runner]:
+    """Runs `myna models …` in this process with the data folder `data`; its exit code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MYNA_DATA", str(tmp_path / "data"))
+    monkeypatch.setitem(MODELS, "tiny", model)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def models(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main(["models", *arguments])
+        assert isinstance(end.value.code, int)
+        return end.value.code, *capsys.readouterr()
+
+    yield models
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -61,16 +86,9 @@ def ended(process: Process) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def error_line(process: Process) -> str:
-    """The last line of a command that must fail."""
-    code, out, err = ended(process)
-    assert (code, out) == (1, ""), err
-    return err.splitlines()[-1].removeprefix("myna: ")
-
-
-def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> None:
+def test_get_list_and_remove(run: Runner, target: Path) -> None:
     def listed() -> dict[str, object]:
-        code, out, err = ended(start("list", "--json"))
+        code, out, err = run("list", "--json")
         assert code == 0, err
         (row,) = [row for row in json.loads(out) if row["name"] == "tiny"]
         assert isinstance(row, dict)
@@ -81,7 +99,7 @@ def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> No
         "state": "absent", "folder": str(target), "get": "myna models get tiny",
     }  # fmt: skip
 
-    code, out, err = ended(start("get", "tiny"))
+    code, out, err = run("get", "tiny")
     assert code == 0, err
     assert f"folder   {target}\nsource   release\n" in out
     assert "myna: model-v1.onnx (2 MB)" in err
@@ -91,42 +109,45 @@ def test_get_list_and_remove(start: Starter, target: Path, tmp_path: Path) -> No
 
     (target / "voices/zf_one.bin").write_bytes(b"short")
     assert listed()["state"] == "incomplete"
-    code, out, err = ended(start("get", "tiny", "--json"))
+    code, out, err = run("get", "tiny", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["source"] == "release"
     assert listed()["state"] == "installed"
 
-    assert ended(start("remove", "tiny"))[:2] == (0, f"model    tiny\nremoved  {target}\n")
+    assert run("remove", "tiny")[:2] == (0, f"model    tiny\nremoved  {target}\n")
     assert not target.exists() and left_beside(target) == []
-    assert error_line(start("remove", "tiny")).startswith(f"tiny is not in {target}: nothing was removed.")
+    code, out, err = run("remove", "tiny")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"myna: tiny is not in {target}: nothing was removed.")
 
 
-def test_to_names_another_folder(start: Starter, tmp_path: Path) -> None:
-    assert ended(start("get", "tiny", "--to", "here/it"))[0] == 0
+def test_to_names_another_folder(run: Runner, tmp_path: Path) -> None:
+    assert run("get", "tiny", "--to", "here/it")[0] == 0
     assert contents(tmp_path / "here/it") == INSTALLED
     assert not (tmp_path / "data").exists()
 
 
-def test_an_unknown_model_is_refused(start: Starter) -> None:
+def test_what_cannot_be_fetched_is_refused_in_one_line(run: Runner, tmp_path: Path) -> None:
+    unknown = "myna: There is no model 'nothing' to fetch; there is: kokoro, whisper, tiny.\n"
     for command in ("get", "remove"):
-        code, _, err = ended(start(command, "nothing"))
-        assert (code, err) == (
-            2,
-            "myna: There is no model 'nothing' to fetch; there is: kokoro, whisper, tiny.\n",
-        )
-
-
-def test_the_error_of_a_model_of_sherpa_onnx_says_where_it_is(start: Starter) -> None:
+        assert run(command, "nothing") == (2, "", unknown)
     known = KNOWN[0]
-    code, _, err = ended(start("get", known.name))
+    code, _, err = run("get", known.name)
     assert (code, err.startswith(f"myna: {known.name} is a model of sherpa-onnx")) == (2, True)
     assert known.url in err
     assert "myna models add FOLDER" in err
+    code, _, err = run("get", "tiny", "--from", "")
+    assert (code, "--from: is empty" in err) == (1, True)
+    code, _, err = run("get", "tiny", "--to", "/proc/tiny")  # no lock can be made there
+    assert (code, "waiting" in err) == (1, False)
+    (tmp_path / "data").write_text("a file")
+    said = f"myna: MYNA_DATA: {tmp_path}/data can't be written to: File exists.\n"
+    assert run("get", "tiny") == (2, "", said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_download_is_continued(
-    start: Starter, server: FileServer, target: Path, number: signal.Signals
+    start: Starter, run: Runner, server: FileServer, target: Path, number: signal.Signals
 ) -> None:
     server.faults[MODEL_PATH] = [Fault(cut=900_000, hold=True)]
     command = start("get", "tiny")
@@ -140,12 +161,14 @@ def test_an_interrupted_download_is_continued(
     assert contents(target.with_name(".tiny.fetching")).keys() == {"download/model-v1.onnx.part"}
     have = part.stat().st_size
 
-    assert ended(start("get", "tiny"))[0] == 0
+    assert run("get", "tiny")[0] == 0
     assert server.ranges(MODEL_PATH) == ["", f"bytes={have}-"]
     assert contents(target) == INSTALLED and left_beside(target) == []
 
 
-def test_a_killed_command_does_not_hinder_the_next(start: Starter, server: FileServer, target: Path) -> None:
+def test_a_killed_command_does_not_hinder_the_next(
+    start: Starter, run: Runner, server: FileServer, target: Path
+) -> None:
     server.faults["/files/voices-v1.bin"] = [Fault(cut=100_000, hold=True)]
     command = start("get", "tiny")
     wait_until(lambda: bool(server.ranges("/files/voices-v1.bin")), DEADLINE_S, "the model is there")
@@ -155,7 +178,7 @@ def test_a_killed_command_does_not_hinder_the_next(start: Starter, server: FileS
     staged.mkdir()
     (staged / "model.onnx").write_bytes(b"of a command that was killed while it copied")
 
-    assert ended(start("get", "tiny"))[0] == 0
+    assert run("get", "tiny")[0] == 0
     assert server.ranges(MODEL_PATH) == [""]
     assert contents(target) == INSTALLED and left_beside(target) == []
 
@@ -177,34 +200,14 @@ def test_two_commands_at_once_fetch_it_once(start: Starter, server: FileServer, 
     assert contents(target) == INSTALLED and left_beside(target) == []
 
 
-def test_a_full_disk_is_named_and_nothing_but_the_download_is_left(start: Starter, target: Path) -> None:
-    said = error_line(start("get", "tiny", "--from", "release", MYNA_TEST_FILE_MAX="1000000"))
-    assert said.endswith("File too large; make space, or name a folder on another disk with --to.")
+def test_a_full_disk_is_named_and_remove_removes_the_interrupted_download(
+    start: Starter, run: Runner, target: Path
+) -> None:
+    code, out, err = ended(start("get", "tiny", "--from", "release", MYNA_TEST_FILE_MAX="1000000"))
+    assert (code, out) == (1, ""), err
+    assert err.endswith("File too large; make space, or name a folder on another disk with --to.\n")
     assert not target.exists()
     kept = contents(target.with_name(".tiny.fetching"))
     assert kept == {"download/model-v1.onnx.part": MODEL[:1_000_000]}
-
-
-def test_remove_also_removes_an_interrupted_download(start: Starter, target: Path) -> None:
-    error_line(start("get", "tiny", "--from", "release", MYNA_TEST_FILE_MAX="1000000"))
-    assert ended(start("remove", "tiny"))[0] == 0
+    assert run("remove", "tiny")[0] == 0
     assert left_beside(target) == []
-
-
-def test_a_data_folder_that_cannot_be_made_is_named(start: Starter, tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file")
-    code, _, err = ended(start("get", "tiny"))
-    assert (code, err) == (2, f"myna: MYNA_DATA: {tmp_path}/data can't be written to: File exists.\n")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_a_folder_that_cannot_be_locked_is_not_waited_for(start: Starter) -> None:
-    code, _, err = ended(start("get", "tiny", "--to", "/proc/tiny"))
-    assert code == 1
-    assert "waiting" not in err
-
-
-def test_an_empty_source_is_refused(start: Starter) -> None:
-    code, _, err = ended(start("get", "tiny", "--from", ""))
-    assert code == 1
-    assert "--from: is empty" in err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from myna.errors import CommandError
-from myna.models import install, material
+from myna.models import install
 from tests.models.conftest import Recorded, left_beside
 from tests.models.stand_in import HALF, INSTALLED, MODEL, TINY, VOICES, contents, npz, tarball, wheels
 
@@ -140,16 +140,18 @@ def test_a_path_that_is_not_there_is_named(tmp_path: Path, target: Path, report:
     )
 
 
-def test_a_folder_of_very_many_files_is_refused(
-    tmp_path: Path, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_or_archive_of_very_many_files_is_refused(
+    tmp_path: Path, target: Path, report: Recorded
 ) -> None:
-    monkeypatch.setattr(material, "_ENTRIES_MAX", 5)
-    source = write(tmp_path / "copied", {f"{number}.txt": b"" for number in range(6)})
-    assert refused(source, target, report) == (
-        f"{source} has over 5 files, too many to search. {OTHER_FILES}"
+    names = [f"{number}.txt" for number in range(20_001)]
+    (tmp_path / "copied").mkdir()
+    for name in names:
+        (tmp_path / "copied" / name).touch()
+    assert refused(tmp_path / "copied", target, report) == (
+        f"{tmp_path / 'copied'} has over 20000 files, too many to search. {OTHER_FILES}"
     )
-    many = zipped(tmp_path / "many.zip", {f"{number}.txt": b"" for number in range(6)})
-    assert "has over 5 files" in refused(many, target, report)
+    many = zipped(tmp_path / "many.zip", dict.fromkeys(names, b""))
+    assert "has over 20000 files" in refused(many, target, report)
 
 
 def test_a_name_in_an_archive_never_becomes_a_path(tmp_path: Path, target: Path, report: Recorded) -> None:

@@ -18,12 +18,15 @@ _LIMITED: Final = (
 
 
 def on_full_disk(file_max_bytes: int, arguments: list[str], env: Mapping[str, str], cwd: Path) -> Ended:
-    """Runs `myna ARGUMENTS…`; neither it nor its children can make a file longer than this."""
+    """Runs `myna ARGUMENTS…`; neither it nor its children can make a file longer than this.
+
+    They cache no compiled modules, which would be cut at the limit and fail every later process.
+    """
     ended = subprocess.run(
         tethered([sys.executable, "-c", _LIMITED, str(file_max_bytes), *arguments]),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env=dict(env),
+        env={**env, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=cwd,
         timeout=COMMAND_DEADLINE_S,
         text=True,

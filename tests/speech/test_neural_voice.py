@@ -1,4 +1,4 @@
-"""The embedded neural voice in a running service, with the tiny model."""
+"""The embedded neural voices and models in a running service, with tiny models."""
 
 import io
 import json
@@ -6,185 +6,251 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
 from demo import tiny_voices
-from tests.rig.calls import Answer, Wire, call
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
+from tests.rig.calls import Wire, call
+from tests.rig.commands import CommandLine
 from tests.rig.disks import BlockedFile
+from tests.rig.forks import Forks
 from tests.rig.office import People
 from tests.rig.processes import children, proc_file
 from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import SOON_S, wait_until
+from tests.speech.conftest import NewCaller, balance, voice_ids
 
-VOICE_IDS = ["zf_xiaobei", "af_heart"]
-MANDARIN, ENGLISH = VOICE_IDS
+VOICES = ["zf_xiaobei", "zf_xiaoxiao", "zf_xiaoni", "af_heart"]
+MANDARIN, OTHER, SPOKEN_ONCE, ENGLISH = VOICES
+BLEND, RECIPE = "xiao", f"{OTHER}:3+{MANDARIN}:1"
 TEXT = "你好，世界。"
 VOICE_FIELDS = {"voice_id", "name", "gender", "language", "source"}
-UNITS = 20
 
 
-class Site:
-    """A service with the tiny model in its data folder, not started, and a client of it."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.model = tiny_voices.neural(service.folder / "data" / "models" / "kokoro", VOICE_IDS)
-        self._key = ""
-
-    def start(self) -> "Site":
-        self.service.start()
-        self._key = self.service.account(units=UNITS).key().plain
-        return self
-
-    def get(self, path: str) -> Answer:
-        return call("GET", self.service.base_url + path, key=self._key)
-
-    def speak(self, text: str, voice_id: str) -> Answer:
-        url = f"{self.service.base_url}/tts"
-        return call("POST", url, key=self._key, data={"text": text, "voice_id": voice_id})
-
-    def order_and_disconnect(self, text: str, voice_id: str) -> None:
-        """Sends a request and closes the connection."""
-        body = json.dumps({"text": text, "voice_id": voice_id}).encode()
-        with Wire(self.service.root_url) as wire:
-            lines = f"Authorization: Bearer {self._key}", f"Content-Length: {len(body)}"
-            wire.head("POST /v1/tts HTTP/1.1", *lines, "Content-Type: application/json")
-            wire.send(body)
-
-    def voice_ids(self) -> list[str]:
-        return [voice["voice_id"] for voice in self.get("/voices").json["data"]]
-
-    def balance(self) -> int:
-        ((account,)) = self.service.cli("account", "list")
-        return int(account["balance"])
-
-    def model_processes(self) -> list[int]:
-        """The child processes that have loaded the model."""
-        program = "\0myna.engines.kokoro.child\0"
-        return [pid for pid in children(self.service.pid) if program in proc_file(pid, "cmdline")]
+@pytest.fixture(scope="module")
+def site(commands: CommandLine, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the default MYNA_SPEECH, auto, and the tiny model in its data folder. Its books are
+    audited at the end."""
+    service = Service(tmp_path_factory.mktemp("site"), commands, chat_url="parrot:", forks=forks)
+    tiny_voices.neural(model_of(service), VOICES)
+    yield service.start()
+    assert service.stop() == 0
+    assert service.command("audit", "--audio").code == 0
 
 
 @pytest.fixture
-def site(make_service: ServiceMaker) -> Iterator[Site]:
-    """A site with the default MYNA_SPEECH, auto. Its books are audited at the end."""
-    site = Site(make_service(chat_url="parrot:"))
-    yield site
-    assert site.service.stop() == 0
-    assert site.service.command("audit", "--audio").code == 0
+def caller(site: Service, new_caller: NewCaller) -> Caller:
+    return new_caller(site)
 
 
-@pytest.mark.parametrize("voice_id", VOICE_IDS)
-def test_a_text_is_spoken_in_a_neural_voice(site: Site, voice_id: str) -> None:
-    site.start()
-    assert site.voice_ids()[: len(VOICE_IDS)] == VOICE_IDS
-    answer = site.speak(TEXT, voice_id)
-    assert (answer.status, answer.json["mode"]) == (200, "sync")
+def model_of(service: Service) -> Path:
+    return service.folder / "data" / "models" / "kokoro"
+
+
+def model_processes(service: Service) -> list[int]:
+    """The child processes that have loaded the model."""
+    program = "\0myna.engines.kokoro.child\0"
+    return [pid for pid in children(service.pid) if program in proc_file(pid, "cmdline")]
+
+
+def order_and_disconnect(caller: Caller, text: str) -> None:
+    """Sends a request and closes the connection."""
+    body = json.dumps({"text": text, "voice_id": MANDARIN}).encode()
+    with Wire(caller.service.root_url) as wire:
+        lines = f"Authorization: Bearer {caller.key.plain}", f"Content-Length: {len(body)}"
+        wire.head("POST /v1/tts HTTP/1.1", *lines, "Content-Type: application/json")
+        wire.send(body)
+
+
+def pitch_hz(caller: Caller, voice_id: str) -> float:
+    """The mean pitch of a text in this voice: the tiny model adds 2,000 Hz for each place in VOICES."""
+    answer = caller.speak(TEXT, voice_id=voice_id)
+    assert (answer.status, answer.json["mode"]) == (200, "sync"), answer
     audio = call("GET", answer.json["audio_url"])
     assert (audio.status, audio.headers["content-type"]) == (200, "audio/mpeg")
-    assert site.balance() == UNITS - 1
+    samples, rate_hz = soundfile.read(io.BytesIO(audio.body))
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
 
 
-def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(site: Site) -> None:
-    (site.model / "model.onnx").write_bytes(b"damaged")
-    site.start()
-    assert "default-kokoro does not start, so only espeak speaks" in site.service.stderr
-    voices = site.voice_ids()
-    assert voices and not set(voices) & set(VOICE_IDS)
-    assert site.speak(TEXT, voices[0]).status == 200
+def test_a_text_is_spoken_in_each_voice_and_in_a_blend_from_the_next_call_on(caller: Caller) -> None:
+    site = caller.service
+    assert voice_ids(caller)[: len(VOICES)] == VOICES
+    low, higher, english = (pitch_hz(caller, voice_id) for voice_id in (MANDARIN, OTHER, ENGLISH))
+    assert [higher - low, english - low] == pytest.approx([2000, 6000], rel=0.1)
+
+    site.cli("voice", "blend", BLEND, RECIPE, "--name", "小")
+    (voice,) = (one for one in caller.get("/voices").json["data"] if one["voice_id"] == BLEND)
+    assert (voice["name"], voice["source"], voice["gender"], voice["language"]) == (
+        *("小", "public", "female", "zh-CN"),
+    )
+    assert pitch_hz(caller, BLEND) - low == pytest.approx(1500, rel=0.05)
+    assert balance(caller) == 16
+
+    site.cli("voice", "delete", BLEND)
+    assert BLEND not in voice_ids(caller)
+    assert caller.speak(TEXT, voice_id=BLEND).status == 400
+    message = check_error(caller.speak(TEXT, voice_id=RECIPE), 400)
+    assert message.startswith("voice_id: there is no")
+    assert balance(caller) == 16
 
 
-def test_emoji_alone_are_400_before_the_charge(site: Site) -> None:
-    site.start()
-    answer = site.speak("🎉🎉", MANDARIN)
-    assert answer.status == 400
-    assert answer.json["error"]["message"].startswith("text: holds nothing that can be spoken")
-    assert site.get("/me").json["stats"]["calls"] == 0
-    assert site.balance() == UNITS
+@pytest.mark.parametrize(
+    ("text", "said", "stats"),
+    [("🎉🎉", "text: holds nothing that can be spoken", UNCHARGED),
+     ("ภาษาไทย", "text: holds nothing that this voice can speak", REFUNDED)],
+)  # fmt: skip
+def test_a_text_without_letters_of_the_voice_is_400(
+    caller: Caller, text: str, said: str, stats: object
+) -> None:
+    assert check_error(caller.speak(text, voice_id=MANDARIN), 400).startswith(said)
+    assert caller.stats() == stats
+    assert balance(caller) == 20
 
 
-def test_letters_that_the_neural_voice_cannot_speak_are_400_and_refunded(site: Site) -> None:
-    site.start()
-    answer = site.speak("ภาษาไทย", MANDARIN)
-    assert answer.status == 400
-    assert answer.json["error"]["message"].startswith("text: holds nothing that this voice can speak")
-    assert site.get("/me").json["stats"]["calls"] == 1
-    assert site.balance() == UNITS
-
-
-def test_a_text_is_refunded_if_its_process_is_killed_and_the_next_one_is_spoken(site: Site) -> None:
-    site.start()
-    voice = BlockedFile(site.model / "voices" / f"{MANDARIN}.bin")
+def test_a_text_is_refunded_if_its_process_is_killed_and_the_next_one_is_spoken(caller: Caller) -> None:
+    voice = BlockedFile(model_of(caller.service) / "voices" / f"{SPOKEN_ONCE}.bin")
     with ThreadPoolExecutor(1) as thread:
-        answering = thread.submit(site.speak, TEXT, MANDARIN)
+        answering = thread.submit(caller.speak, TEXT, voice_id=SPOKEN_ONCE)
         wait_until(voice.blocks, SOON_S, "a process speaks the text")
-        for pid in site.model_processes():
+        for pid in model_processes(caller.service):
             os.kill(pid, signal.SIGKILL)
         answer = answering.result()
     voice.release()
-    assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
-    assert "the units were refunded" in answer.json["error"]["message"]
-    assert site.balance() == UNITS
-    wait_until(lambda: MANDARIN in site.voice_ids(), SOON_S, "the processes are replaced")
-    assert site.speak(TEXT, MANDARIN).status == 200
-    assert site.balance() == UNITS - 1
+    assert "the units were refunded" in check_error(answer, 500, "upstream_error")
+    assert balance(caller) == 20
+    wait_until(lambda: MANDARIN in voice_ids(caller), SOON_S, "the processes are replaced")
+    assert caller.speak(TEXT, voice_id=MANDARIN).status == 200
+    assert balance(caller) == 19
 
 
-def test_a_text_is_refunded_if_its_processes_hang_and_the_next_one_is_spoken(
-    make_service: ServiceMaker,
-) -> None:
-    """Each sentence has a process, so that none of the stopped ones is left for the next text."""
-    site = Site(make_service(chat_url="parrot:", env={"MYNA_UPSTREAM_IDLE_S": "5"})).start()
-    for pid in site.model_processes():
-        os.kill(pid, signal.SIGSTOP)
-    answer = site.speak("你好。" * len(site.model_processes()), MANDARIN)
-    assert (answer.status, answer.json["error"]["type"]) == (500, "upstream_error")
-    assert "the units were refunded" in answer.json["error"]["message"]
-    assert site.balance() == UNITS
-    wait_until(lambda: MANDARIN in site.voice_ids(), SOON_S, "the processes are replaced")
-    assert site.speak(TEXT, MANDARIN).status == 200
-    assert site.balance() == UNITS - 1
-
-
-def test_clients_that_disconnect_harm_no_other(site: Site) -> None:
-    site.start()
+def test_clients_that_disconnect_harm_no_other(caller: Caller) -> None:
     speaking = TEXT * 5
     with ThreadPoolExecutor(6) as threads:
-        answers = [threads.submit(site.speak, speaking, MANDARIN) for _ in range(6)]
+        answers = [threads.submit(caller.speak, speaking, voice_id=MANDARIN) for _ in range(6)]
         for _ in range(4):
-            site.order_and_disconnect(speaking, MANDARIN)
+            order_and_disconnect(caller, speaking)
         assert [answer.result().status for answer in answers] == [200] * 6
-    assert site.speak(TEXT, MANDARIN).status == 200
-    assert UNITS - 11 <= site.balance() <= UNITS - 7
+    assert caller.speak(TEXT, voice_id=MANDARIN).status == 200
+    assert 9 <= balance(caller) <= 13
 
 
-def test_a_preview_of_a_neural_voice_can_be_heard(site: Site) -> None:
-    site.start()
-    visitor = People(site.service).signed_in("listener", units=0)
-    for voice_id in VOICE_IDS:
-        assert f"/voices/{voice_id}/preview" in visitor.get("/voices").body.decode()
-        heard = visitor.get(f"/voices/{voice_id}/preview")
-        assert (heard.status, heard.headers["content-type"]) == (200, "audio/mpeg")
-        assert soundfile.info(io.BytesIO(heard.body)).duration > 1
-    assert all(voice.keys() == VOICE_FIELDS for voice in site.get("/voices").json["data"])
+def test_a_preview_of_a_neural_voice_can_be_heard(caller: Caller) -> None:
+    visitor = People(caller.service).signed_in("listener", units=0)
+    assert f"/voices/{MANDARIN}/preview" in visitor.get("/voices").body.decode()
+    heard = visitor.get(f"/voices/{MANDARIN}/preview")
+    assert (heard.status, heard.headers["content-type"]) == (200, "audio/mpeg")
+    assert soundfile.info(io.BytesIO(heard.body)).duration > 1
+    assert all(voice.keys() == VOICE_FIELDS for voice in caller.get("/voices").json["data"])
 
 
-def test_kokoro_alone_has_no_fallback(make_service: ServiceMaker) -> None:
-    site = Site(make_service(chat_url="parrot:", speech="kokoro")).start()
-    assert site.voice_ids() == VOICE_IDS
-    site.service.stop()
-    (site.model / "model.onnx").unlink()
-    refused = site.service.command("serve")
+def test_espeak_alone_speaks_if_the_neural_voice_does_not_start(
+    make_service: ServiceMaker, new_caller: NewCaller
+) -> None:
+    service = make_service(chat_url="parrot:")
+    tiny_voices.neural(model_of(service), [MANDARIN])
+    (model_of(service) / "model.onnx").write_bytes(b"damaged")
+    caller = new_caller(service.start())
+    assert "default-kokoro does not start, so only espeak speaks" in service.stderr
+    voices = voice_ids(caller)
+    assert voices and MANDARIN not in voices
+    assert caller.speak(TEXT, voice_id=voices[0]).status == 200
+
+
+def test_texts_are_refunded_if_their_processes_hang_and_refused_if_they_are_too_long(
+    make_service: ServiceMaker, new_caller: NewCaller, tmp_path: Path
+) -> None:
+    """Each sentence has a process, so that none of the stopped ones is left for the next text."""
+    model = tiny_voices.neural(tmp_path / "model", [MANDARIN, ENGLISH])
+    env = {"MYNA_UPSTREAM_IDLE_S": "1"}
+    service = make_service(chat_url="parrot:", speech=f"kokoro:{model}", env=env).start()
+    caller = new_caller(service)
+    assert voice_ids(caller) == [MANDARIN, ENGLISH]  # without espeak's
+    answer = caller.speak("好" * 1000, voice_id=MANDARIN)
+    assert check_error(answer, 503).startswith("This text takes longer to speak than a call may take")
+    assert "retry-after" not in answer.headers
+
+    for pid in model_processes(service):
+        os.kill(pid, signal.SIGSTOP)
+    answer = caller.speak("你好。" * len(model_processes(service)), voice_id=MANDARIN)
+    assert "the units were refunded" in check_error(answer, 500, "upstream_error")
+    assert balance(caller) == 20
+    wait_until(
+        lambda: caller.speak(TEXT, voice_id=MANDARIN).status == 200,
+        SOON_S, "the processes are replaced, and speak within the second", every_s=0.2,
+    )  # fmt: skip
+    assert balance(caller) == 19
+
+
+def test_kokoro_alone_does_not_start_without_its_model(make_service: ServiceMaker) -> None:
+    refused = make_service(chat_url="parrot:", speech="kokoro").command("serve")
     assert refused.code == 2
     assert "MYNA_SPEECH: folder: there is no model.onnx in" in refused.stderr
     assert "myna models get kokoro" in refused.stderr
 
 
-def test_a_text_that_takes_longer_than_a_call_is_503_without_a_retry(make_service: ServiceMaker) -> None:
-    site = Site(make_service(chat_url="parrot:", env={"MYNA_UPSTREAM_IDLE_S": "0.5"})).start()
-    answer = site.speak("好" * 1000, MANDARIN)
-    assert answer.status == 503
-    assert answer.json["error"]["message"].startswith("This text takes longer to speak than a call may take")
-    assert "retry-after" not in answer.headers
-    assert site.balance() == UNITS
+def test_a_site_speaks_with_a_model_in_a_folder(
+    make_service: ServiceMaker, new_caller: NewCaller, tmp_path: Path
+) -> None:
+    folder = tiny_voices.vits(tmp_path / "tiny")
+    caller = new_caller(make_service(chat_url="parrot:", speech=f"sherpa:{folder}").start())
+    assert voice_ids(caller) == ["tiny-0", "tiny-1"]
+    answer = caller.speak("你好", voice_id="tiny-1")
+    assert (answer.status, answer.json["mode"]) == (200, "sync")
+    assert call("GET", answer.json["audio_url"]).status == 200
+    assert caller.stats() == DELIVERED
+
+
+def test_a_folder_without_a_model_is_refused_in_one_line(make_service: ServiceMaker, tmp_path: Path) -> None:
+    ended = make_service(speech=f"sherpa:{tmp_path}").command("serve")
+    assert (ended.code, len(ended.stderr.splitlines())) == (2, 1)
+    assert f"MYNA_SPEECH: {tmp_path} has no model in it" in ended.stderr
+
+
+@pytest.fixture
+def blending(make_service: ServiceMaker, tmp_path: Path) -> Service:
+    """A site whose service doesn't run, with the voices that a blend is made of."""
+    model = tiny_voices.neural(tmp_path / "model", [MANDARIN, OTHER])
+    service = make_service(speech=f"kokoro:{model}")
+    service.cli("migrate")
+    return service
+
+
+def test_the_command_line_makes_lists_replaces_and_deletes_a_blend(blending: Service) -> None:
+    service = blending
+    made = service.cli("voice", "blend", BLEND, RECIPE)
+    described = {"name": "晓晓 + 晓北", "gender": "female", "language": "zh-CN", "recipe": RECIPE}
+    assert made == {"voice_id": BLEND, **described}
+    assert service.cli("voice", "blend", BLEND, RECIPE) == made
+    equal = f"{MANDARIN}+{OTHER}"
+    assert service.cli("voice", "blend", BLEND, equal)["name"] == "晓北 + 晓晓"
+    rows = {row["voice_id"]: row for row in service.cli("voice", "list")}
+    assert (rows[BLEND]["recipe"], rows[BLEND]["by"]) == (equal, ["channel default-speech"])
+    assert (rows[MANDARIN]["recipe"], rows[BLEND]["source"]) == ("", "public")
+
+    refused = service.command("voice", "blend", "other", f"{MANDARIN}:2+zf_nobody:1")
+    assert (refused.code, refused.stdout) == (1, "")
+    said = "The channel 'default-speech' has no voice 'zf_nobody'; see 'myna voice list'.\n"
+    assert refused.stderr.endswith(said)
+    deleted = service.cli("voice", "delete", BLEND)
+    assert deleted == {"voice_id": BLEND, "deleted": True, "tasks_refunded": 0}
+    again = service.command("voice", "delete", BLEND)
+    assert again.stderr.endswith("There is no blend or cloned voice 'xiao'.\n")
+
+
+def test_a_moved_site_and_a_backup_of_it_have_its_blends(
+    blending: Service, postgres_url: str, tmp_path: Path
+) -> None:
+    blending.cli("voice", "blend", BLEND, RECIPE)
+    blending.cli("move", "--to", postgres_url)
+    archive, there = str(tmp_path / "site.tar"), {"MYNA_DATABASE_URL": postgres_url}
+    assert blending.command("backup", archive, env=there).code == 0
+    elsewhere = {"MYNA_DATA": str(tmp_path / "elsewhere")}
+    assert blending.command("restore", archive, env=elsewhere).code == 0
+    for env in (there, elsewhere):
+        rows = json.loads(blending.command("voice", "list", "--json", env=env).stdout)
+        assert [(row["voice_id"], row["recipe"]) for row in rows if row["recipe"]] == [(BLEND, RECIPE)]

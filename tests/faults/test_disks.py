@@ -1,0 +1,179 @@
+"""A full disk, one with less free space than its reserve, and an account at its storage quota.
+
+Calls that would be stored are refused uncharged, and are served again when there is space.
+"""
+
+import http.client
+import json
+import resource
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, check_error
+from tests.faults.conftest import ServiceOn, audited, new_caller
+from tests.rig.calls import Answer, call
+from tests.rig.service import Service, ServiceMaker
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import wait_until
+
+
+def fill_disk(service: Service) -> None:
+    """Limits the size of files of the process, so that every write fails as on a full disk. The process must
+    not cache modules, which would be cut."""
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def empty_disk(service: Service) -> None:
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def stored(service: Service) -> bool:
+    """The state of the storage in GET /readyz, which may be a second old."""
+    answer = call("GET", f"{service.root_url}/readyz")
+    storage = answer.json["checks"]["storage"]
+    assert answer.status == (200 if storage else 503)
+    return bool(storage)
+
+
+def test_on_a_full_disk_calls_are_refused_uncharged_and_reads_are_served(service_on: ServiceOn) -> None:
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
+    caller = new_caller(service, units=5)
+    fill_disk(service)
+    check_error(caller.chat("hello"), 503, "service_unavailable")
+    assert caller.stats() == UNCHARGED
+    assert caller.get("/models").status == 200
+    wait_until(lambda: not stored(service), 60, "readiness tells of the disk")
+    assert not list((service.folder / "data").rglob("probe-*"))
+    empty_disk(service)
+    wait_until(lambda: stored(service), 60, "the service is ready again")
+
+    def writable() -> bool:
+        return caller.chat("hello").status == 200
+
+    wait_until(writable, 60, "calls go through again")
+    wait_until(lambda: caller.stats() == DELIVERED, 60, "only one call costs")
+    assert service.cli("account", "show", caller.account.name)["balance"] == 4
+    assert audited(service)
+    assert service.stop() == 0
+
+
+def test_a_call_that_fails_on_a_full_disk_is_refunded_when_there_is_space(
+    service_on: ServiceOn, upstream: Upstream
+) -> None:
+    """A 500 states the refund, so there is no answer while the refund cannot be written."""
+    service = service_on(None, MYNA_CHARGE_WAIT_S="0.5", PYTHONDONTWRITEBYTECODE="1").start()
+    caller = new_caller(service, units=1)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(caller.chat, "fault=block:500")
+        upstream.wait_for_requests(1)
+        fill_disk(service)
+        upstream.release()
+        with pytest.raises(http.client.RemoteDisconnected):
+            asked.result(30)
+    empty_disk(service)
+    wait_until(lambda: caller.stats() == REFUNDED, 60, "the refund arrives")
+    wait_until(lambda: stored(service), 60, "the service is ready")
+    assert audited(service)
+
+
+RESERVE = "MYNA_DISK_RESERVE_BYTES"
+MORE_THAN_ANY_DISK = str(2**50)
+
+
+def capabilities(service: Service) -> tuple[dict[str, bool], dict[str, str]]:
+    answer = call("GET", f"{service.root_url}/readyz")
+    assert answer.status == 200
+    return answer.json["capabilities"], answer.json["reasons"]
+
+
+def logged(service: Service) -> list[str]:
+    """The levels of the log messages about the reserve."""
+    lines = [json.loads(line) for line in service.stderr.splitlines()]
+    return [line["level"] for line in lines if line["logger"] == "myna.store.files.free_space"]
+
+
+@pytest.mark.parametrize("path", ["/tts", "/chat/completions"])
+def test_below_the_disk_reserve_speech_is_refused_uncharged_and_chat_is_served(
+    make_service: ServiceMaker, path: str
+) -> None:
+    service = make_service(chat_url="parrot:", env={RESERVE: MORE_THAN_ANY_DISK}).start()
+    caller = new_caller(service, units=1)
+    answer = caller.speak("你好") if path == "/tts" else caller.chat("配音：你好")
+    message = check_error(answer, 503, "service_unavailable")
+    assert "nothing was charged" in message
+    assert answer.headers["retry-after"] == "60"
+    assert caller.stats() == UNCHARGED
+    assert caller.get("/records").json["count"] == 0
+    check_error(caller.speak(""), 503, "service_unavailable")  # precedes a validation error
+    assert caller.chat("hello").status == 200
+    assert caller.stats() == DELIVERED
+    can, why = capabilities(service)
+    assert can == {"chat": True, "speech": False}
+    assert RESERVE in why["speech"]
+    free = next(
+        line.split()[1]
+        for line in call("GET", f"{service.root_url}/metrics").body.decode().splitlines()
+        if line.startswith("myna_disk_free_bytes ")
+    )
+    assert 0 < float(free) < float(MORE_THAN_ANY_DISK)
+    assert logged(service) == ["error"]
+    assert audited(service)
+    assert service.stop() == 0
+
+    service.env[RESERVE] = "1"
+    service.start()
+    assert capabilities(service)[0] == {"chat": True, "speech": True}
+    check_error(caller.speak("你好"), 402, "insufficient_quota")  # only units are missing
+    assert logged(service) == []
+
+
+def test_below_the_disk_reserve_the_command_line_stores_no_sample(service_on: ServiceOn) -> None:
+    service = service_on(None, **{RESERVE: MORE_THAN_ANY_DISK}).start()
+    sample = service.folder / "sample.wav"
+    sample.write_bytes(b"never listened to")
+    named = ("--name", "Ann", "--language", "en", "--transcript", "Hello.")
+    ended = service.command(
+        "voice", "clone", service.account().name, *named, "--sample", str(sample), "--consent"
+    )
+    assert ended.code == 1
+    assert RESERVE in ended.stderr
+    assert service.cli("voice", "list") == []
+
+
+QUOTA = "account_storage_mib"
+OVER_A_MEBIBYTE = {"text": "你好世界" * 75, "speed": "0.25"}
+
+
+def test_speech_over_the_storage_quota_is_refused_uncharged(
+    make_service: ServiceMaker, database_url: str | None
+) -> None:
+    env = {"MYNA_SWEEP_EVERY_S": "0.2"}
+    service = make_service(database_url=database_url, chat_url="parrot:", env=env).start()
+    service.cli("settings", "set", QUOTA, "1")
+    caller, other = new_caller(service, units=100), new_caller(service, units=1)
+    assert caller.speak(**OVER_A_MEBIBYTE).status == 200
+    answers: list[Answer] = []
+
+    def refused() -> bool:
+        answers.append(caller.speak("你"))
+        return answers[-1].status != 200
+
+    wait_until(refused, 60, "the quota is reached")
+    before, records = caller.stats(), caller.get("/records").json["count"]
+    assert records == len(answers)
+
+    for answer in (answers[-1], caller.speak("你"), caller.chat("配音：你")):
+        message = check_error(answer, 402, "insufficient_quota")
+        assert "nothing was charged" in message
+        assert "may store 1" in message
+    assert caller.stats() - before == UNCHARGED
+    assert caller.get("/records").json["count"] == records
+    assert caller.chat("hello").status == 200
+    assert caller.stats() - before == DELIVERED
+    assert other.speak("你").status == 200
+
+    service.cli("settings", "set", QUOTA, "0")
+    assert caller.speak("你").status == 200
+    assert audited(service)
+    assert service.stop() == 0
