@@ -2,7 +2,7 @@
 
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.chat.han import han_count
@@ -31,11 +31,13 @@ def test_code_points_of_the_han_script_are_counted(text: str, count: int) -> Non
     assert han_count(text) == count
 
 
+@settings(max_examples=50)
 @given(st.text("你a，𠮷 1\n々あ"), st.text("好b。🀄"))
 def test_counts_of_two_texts_add_up(left: str, right: str) -> None:
     assert han_count(left + right) == han_count(left) + han_count(right)
 
 
+@settings(max_examples=50)
 @given(st.text(st.characters()))
 def test_the_count_is_the_sum_over_the_characters(text: str) -> None:
     assert 0 <= han_count(text) <= len(text)

@@ -1,9 +1,6 @@
 """Which instructions ask for speech, and which of their words are spoken."""
 
-import time
-
-import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from myna.chat.intent import KEYWORDS, speech_text
@@ -97,39 +94,23 @@ SPOKEN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("instruction", "text"), SPOKEN, ids=[repr(instruction) for instruction, _ in SPOKEN]
-)
-def test_an_instruction_with_a_keyword_is_spoken(instruction: str, text: str) -> None:
-    assert speech_text(instruction) == text
+def test_an_instruction_with_a_keyword_is_spoken() -> None:
+    assert {instruction: speech_text(instruction) for instruction, _ in SPOKEN} == dict(SPOKEN)
 
 
-@pytest.mark.parametrize(
-    "instruction",
-    [
-        "",
-        " \n",
-        "你好",
-        "请朗讀：你好",
-        "請配 音：你好",
-        "语音：你好",
-        "文字转 语音",
-        "念：出来",
-        "合成语音",
-        "read this aloud: hello",
-        "转成音频：“你好”",
-        "读出来",
-        "TTS：你好",
-    ],
-)
-def test_an_instruction_without_a_keyword_is_chat(instruction: str) -> None:
-    assert speech_text(instruction) is None
+def test_an_instruction_without_a_keyword_is_chat() -> None:
+    for instruction in (
+        *("", " \n", "你好", "请朗讀：你好", "請配 音：你好", "语音：你好", "文字转 语音", "念：出来"),
+        *("合成语音", "read this aloud: hello", "转成音频：“你好”", "读出来", "TTS：你好"),
+    ):
+        assert speech_text(instruction) is None, instruction
 
 
-@pytest.mark.parametrize("keyword", ["配音", "朗读", "旁白", "语音合成", "文字转语音", "转成语音", "念出来"])
-def test_each_of_the_seven_keywords_asks_for_speech(keyword: str) -> None:
-    assert keyword in KEYWORDS and len(KEYWORDS) == 7
-    assert speech_text(f"请{keyword}：你好") == "你好"
+def test_each_of_the_seven_keywords_asks_for_speech() -> None:
+    keywords = ("配音", "朗读", "旁白", "语音合成", "文字转语音", "转成语音", "念出来")
+    assert sorted(KEYWORDS) == sorted(keywords)
+    for keyword in keywords:
+        assert speech_text(f"请{keyword}：你好") == "你好"
 
 
 _PIECES = st.lists(
@@ -144,12 +125,14 @@ _PIECES = st.lists(
 ).map("".join)
 
 
+@settings(max_examples=50)
 @given(_PIECES | st.text(st.characters()))
 def test_an_instruction_asks_for_speech_if_and_only_if_it_has_a_keyword(instruction: str) -> None:
     text = speech_text(instruction)
     assert (text is None) == (not any(keyword in instruction for keyword in KEYWORDS))
 
 
+@settings(max_examples=50)
 @given(_PIECES, st.sampled_from(KEYWORDS), _PIECES)
 @example("0\f，", "配音", "")
 def test_the_spoken_text_is_a_subsequence_of_the_instruction(before: str, keyword: str, after: str) -> None:
@@ -159,23 +142,15 @@ def test_the_spoken_text_is_a_subsequence_of_the_instruction(before: str, keywor
     assert all(char in rest for char in text)
 
 
+@settings(max_examples=50)
 @given(_PIECES, st.sampled_from(KEYWORDS))
 def test_all_that_follows_the_colon_is_spoken(text: str, keyword: str) -> None:
     text = "一" + text.strip() + "一"
     assert speech_text(f"请{keyword}：{text}") == text
 
 
+@settings(max_examples=50)
 @given(st.text("甲乙丙丁ab ,，。", min_size=1), st.sampled_from(["“”", '""', "「」", "『』", "‘’", "''"]))
 def test_the_text_in_quotes_is_spoken(text: str, marks: str) -> None:
     text = "一" + text + "一"
     assert speech_text(f"请朗读{marks[0]}{text}{marks[1]}") == text
-
-
-@pytest.mark.parametrize(
-    "mark", ["“", "'", '"', "请", "帮我", "的", "用", "，", "：", " ", "a'", "这", "“”", "可以"]
-)
-def test_a_long_instruction_is_parsed_in_linear_time(mark: str) -> None:
-    begin = time.monotonic()
-    for instruction in ("朗读" + mark * 200_000, mark * 200_000 + "朗读", mark * 200_000 + "x朗读x"):
-        assert speech_text(instruction)
-    assert time.monotonic() - begin < 10

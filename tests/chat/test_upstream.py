@@ -1,25 +1,28 @@
 """Requests to upstreams, tested in process; other tests check the answers of /v1 over HTTP."""
 
 import gc
+import json
 import logging
+from typing import Any
 
 import pytest
 
 from myna.channels import FAILURES_MAX, PARROT, Channel, Channels
-from myna.chat import upstream as asking
+from myna.chat.complete import conversation_of
 from myna.chat.failover import FailedAttempt
-from myna.chat.upstream import ModelAnswer, ask
+from myna.chat.upstream import TOOL_CALLS_MAX_BYTES, ModelAnswer, ask
 from myna.errors import UpstreamFailed
 from myna.http_client import ClientResponse
 from myna.http_client.client import HttpClient
 from myna.settings import Settings
+from myna.wire.body import decode
+from myna.wire.v1 import ChatRequest
 from tests.rig.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("others", [0, 1])
-@pytest.mark.parametrize("fault", ["status:500", "close", "broken"])
+@pytest.mark.parametrize(("fault", "others"), [("status:500", 0), ("close", 1), ("broken", 0)])
 async def test_a_failed_call_leaves_no_reference_cycle(
     upstream: Upstream, caplog: pytest.LogCaptureFixture, fault: str, others: int
 ) -> None:
@@ -67,13 +70,13 @@ async def ask_two(upstream: Upstream, *, times: int = 1, fair_try_s: float, idle
 
 
 async def test_after_a_timeout_the_next_channel_is_asked_if_time_is_left(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=0.1, idle_s=1.0)
+    await ask_two(upstream, fair_try_s=0.1, idle_s=0.3)
     upstream.wait_for_requests(2)
     assert len(upstream.requests) == 2
 
 
 async def test_a_timed_out_generation_is_not_repeated_without_enough_time(upstream: Upstream) -> None:
-    await ask_two(upstream, fair_try_s=60, idle_s=1.0)
+    await ask_two(upstream, fair_try_s=60, idle_s=0.3)
     upstream.wait_for_requests(1)
     assert len(upstream.requests) == 1
 
@@ -86,37 +89,52 @@ async def test_a_timeout_counts_as_a_failure_if_the_channel_had_enough_time(
     assert channels.circuits.open("one") == opened
 
 
-def read(body: str) -> ModelAnswer:
-    return asking._read(
-        ClientResponse(200, (), body.encode()),
-        Channel(kind="chat", name="one", url="http://h/v1", model="", key=""),
-    )
+class Answering:
+    """A client whose every answer is this body."""
+
+    def __init__(self, body: str) -> None:
+        self._body = body.encode()
+
+    async def request(self, *_: object, **__: object) -> ClientResponse:
+        return ClientResponse(200, (), self._body)
+
+
+async def read(body: str) -> ModelAnswer:
+    """What a channel's answer is read as."""
+    client: Any = Answering(body)
+    channels = Channels(settings=Settings(speech="none"), environ={}, http_client=client, local={})
+    channel = Channel(kind="chat", name="one", url="http://h/v1", model="", key="")
+    return await ask(
+        client, channels, [channel], "svc-chat", b'{"messages":[]}', "",
+        seconds=60, fair_try_s=5, answer_max_bytes=1000,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("tool_calls", "taken"),
-    [("null", None), ("[]", []), ('[{"id":"a"}]', [{"id": "a"}])],
+    ("tool_calls", "taken"), [("null", None), ("[]", []), ('[{"id":"a"}]', [{"id": "a"}])]
 )
-def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -> None:
+async def test_of_several_choices_the_first_is_taken(tool_calls: str, taken: object) -> None:
     first = f'{{"message":{{"content":"x","tool_calls":{tool_calls}}},"finish_reason":"length"}}'
-    assert read(f'{{"choices":[{first},{{"message":1}}]}}') == ModelAnswer("x", taken, "length")  # type: ignore[arg-type]
+    assert await read(f'{{"choices":[{first},{{"message":1}}]}}') == ModelAnswer("x", taken, "length")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("tool_calls", "kind"),
+    ("tool_calls", "said"),
     [
-        ('[{"a":"%s"}]' % ("x" * asking.TOOL_CALLS_MAX_BYTES), "LargeToolCalls"),
-        ("[%s{}]" % ("{}," * 60_000), "LargeToolCalls"),
-        ("[1]", "NoCompletion"),
-        ('{"a":1}', "NoCompletion"),
-        ("[]", "EmptyAnswer"),
+        ('[{"a":"%s"}]' % ("x" * TOOL_CALLS_MAX_BYTES), "tool calls are too large"),
+        ("[%s{}]" % ("{}," * 60_000), "tool calls are too large"),
+        ("[1]", "no chat completion"),
+        ('{"a":1}', "no chat completion"),
+        ("[]", "the answer is empty"),
     ],
     ids=["long", "many", "numbers", "an object", "none"],
 )
-def test_invalid_or_too_large_tool_calls_are_a_failure(tool_calls: str, kind: str) -> None:
-    with pytest.raises(FailedAttempt) as raised:
-        read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
-    assert raised.value.kind == kind
+async def test_invalid_or_too_large_tool_calls_are_a_failure(
+    tool_calls: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UpstreamFailed):
+        await read(f'{{"choices":[{{"message":{{"tool_calls":{tool_calls}}}}}]}}')
+    assert said in caplog.text
 
 
 async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: Upstream) -> None:
@@ -134,3 +152,19 @@ async def test_an_empty_answer_caused_by_the_request_opens_no_circuit(upstream: 
     await outbound.close()
     assert len(upstream.requests) == FAILURES_MAX
     assert not channels.circuits.open("one")
+
+
+def test_an_open_call_keeps_its_conversation_as_the_json_that_is_sent_upstream() -> None:
+    """Bytes, and not a tree of objects."""
+    body = {
+        "model": "svc-agent",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "你好"}], "x": None}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+        "temperature": 0.5,
+        "stream": True,
+        "user": "nobody",
+    }
+    fields, _ = decode(json.dumps(body).encode(), ChatRequest)
+    conversation = conversation_of(fields)
+    assert not gc.is_tracked(conversation)
+    assert json.loads(conversation) == {name: body[name] for name in ("messages", "tools", "temperature")}

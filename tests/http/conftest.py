@@ -1,13 +1,17 @@
 """One service process, shared by all tests that do not stop it."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from tests.rig.calls import Wire
+from tests.rig.calls import Answer, Wire
 from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.service import Service
+from tests.rig.waiting import wait_until
 
 ANSWER_WAIT_S = 60
 
@@ -28,7 +32,24 @@ class Edge:
 
 
 @pytest.fixture(scope="session")
-def edge(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    service = Service(tmp_path_factory.mktemp("edge"), commands, chat_url="parrot:", speech="none").start()
+def edge(
+    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Edge]:
+    folder = tmp_path_factory.mktemp("edge")
+    service = Service(folder, commands, chat_url="parrot:", speech="none", forks=forks).start()
     yield Edge(service, service.account().key().plain)
     assert service.stop() == 0
+
+
+def line_of(service: Service, answer: Answer) -> dict[str, Any]:
+    """Waits for the line of the access log with the request id of this answer."""
+    found: list[dict[str, Any]] = []
+
+    def written() -> bool:
+        records = [json.loads(line) for line in service.log_lines if '"logger":"access"' in line]
+        found[:] = [one for one in records if one["request_id"] == answer.headers["x-request-id"]]
+        return bool(found)
+
+    wait_until(written, ANSWER_WAIT_S, "the access log has the request")
+    (line,) = found
+    return line

@@ -106,9 +106,7 @@ async def test_written_lines_leave_no_objects_behind(monkeypatch: pytest.MonkeyP
     assert max(more.values(), default=0) < flushes / 2, more.most_common(3)
 
 
-async def test_of_many_refusals_all_are_counted_and_some_are_logged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_of_many_refusals_all_are_counted_and_some_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSALS_LOGGED_MAX", 3)
     stream = io.BytesIO()
     access = AccessLog(stream.write)

@@ -2,16 +2,19 @@
 
 import ipaddress
 import json
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myna.addresses import networks
 from myna.http.client_address import HOPS_MAX, UNCLEAR, TrustedProxies
 from tests.rig.calls import call
+from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.office import PASSWORD, People
-from tests.rig.service import ServiceMaker
+from tests.rig.service import Service, ServiceMaker
 from tests.rig.waiting import wait_until
 
 PROXY = "10.0.0.1"
@@ -35,17 +38,17 @@ def found(headers: Headers, peer: str = PROXY) -> str:
     return PROXIES.client_address(peer, headers)
 
 
-@pytest.mark.parametrize("peer", [CLIENT, "fe80::1%eth0", "unix", "", "::ffff:203.0.113.7"])
-def test_headers_of_a_peer_that_is_not_trusted_are_ignored(peer: str) -> None:
-    assert found(x_forwarded_for(OTHER), peer) == peer
-    assert found(forwarded(f"for={OTHER}"), peer) == peer
+def test_headers_of_a_peer_that_is_not_trusted_are_ignored() -> None:
+    for peer in (CLIENT, "fe80::1%eth0", "unix", "", "::ffff:203.0.113.7"):
+        assert found(x_forwarded_for(OTHER), peer) == peer
+        assert found(forwarded(f"for={OTHER}"), peer) == peer
     assert TrustedProxies([]).client_address(PROXY, x_forwarded_for(OTHER)) == PROXY
 
 
-@pytest.mark.parametrize("peer", [PROXY, "fd00::1", "fd00::1%eth0", "127.0.0.1", "::ffff:10.9.9.9"])
-def test_a_trusted_peer_without_a_header_counts_itself(peer: str) -> None:
-    assert found([(b"x-real-ip", OTHER.encode())], peer) == peer
-    assert found(x_forwarded_for(CLIENT), peer) == CLIENT
+def test_a_trusted_peer_without_a_header_counts_itself() -> None:
+    for peer in (PROXY, "fd00::1", "fd00::1%eth0", "127.0.0.1", "::ffff:10.9.9.9"):
+        assert found([(b"x-real-ip", OTHER.encode())], peer) == peer
+        assert found(x_forwarded_for(CLIENT), peer) == CLIENT
 
 
 @pytest.mark.parametrize(
@@ -64,13 +67,10 @@ def test_a_trusted_peer_without_a_header_counts_itself(peer: str) -> None:
         ([f"{OTHER}", CLIENT, "10.1.1.1"], CLIENT),
         (["10.2.2.2, 10.1.1.1"], "10.2.2.2"),
         ([f"{CLIENT}, unknown"], PROXY),
-        ([f"{CLIENT}, unknown, 10.1.1.1"], "10.1.1.1"),
         ([f"{CLIENT},, 10.1.1.1"], "10.1.1.1"),
         ([f"{CLIENT},"], PROXY),
         ([""], PROXY),
         (["203.0.113.300"], PROXY),
-        (["203.0.113"], PROXY),
-        (["0203.0.113.7"], PROXY),
         ([f"{CLIENT}:"], PROXY),
         ([f"{CLIENT}:123456"], PROXY),
         (["[2001:db8::7"], PROXY),
@@ -96,10 +96,7 @@ def test_x_forwarded_for_is_read_from_the_right(values: list[str], client: str) 
         ([f'for="{CLIENT}:_port"'], CLIENT),
         (['for="[2001:db8::7]"'], "2001:db8::7"),
         (['for="[2001:db8::7]:443";host="x.example:8080"'], "2001:db8::7"),
-        ([f"for={OTHER}, for={CLIENT}"], CLIENT),
         ([f"for={OTHER}", f"for={CLIENT}", 'for="[fd00::5]"'], CLIENT),
-        ([f"for={CLIENT}, for=unknown"], PROXY),
-        ([f"for={CLIENT}, for=_hidden"], PROXY),
         ([f'for={CLIENT}, for="_hidden:_p";proto=http, for=10.1.1.1'], "10.1.1.1"),
         ([f"for={CLIENT}, proto=https"], PROXY),
         ([f"for={CLIENT};for={OTHER}"], PROXY),
@@ -126,6 +123,7 @@ def test_two_headers_that_name_two_clients_are_not_believed() -> None:
     assert found(forwarded(f"for={CLIENT}") + x_forwarded_for(f"{OTHER}, {CLIENT}")) == CLIENT
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=200))
 def test_what_precedes_the_clients_address_does_not_count(written: bytes) -> None:
     for separator in (b",", b", "):
@@ -137,6 +135,7 @@ def test_what_precedes_the_clients_address_does_not_count(written: bytes) -> Non
     assert found(lines) == CLIENT
 
 
+@settings(max_examples=50)
 @given(st.text(alphabet='for=",;\\ 198.5106host', max_size=60))
 def test_a_host_that_a_proxy_quotes_names_no_client(host: str) -> None:
     """A proxy may repeat the Host header of its client: a quoted text that looks like another element."""
@@ -155,11 +154,20 @@ def test_a_long_header_is_read_up_to_a_limit() -> None:
         assert found(forwarded('for="' + filler * 60_000)) == PROXY
 
 
+@pytest.fixture(scope="module")
+def behind_a_proxy(
+    commands: CommandLine, forks: Forks | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    folder, env = tmp_path_factory.mktemp("proxied"), {"MYNA_TRUSTED_PROXIES": "127.0.0.0/8"}
+    made = Service(folder, commands, chat_url="parrot:", speech="none", env=env, forks=forks).start()
+    yield made
+    assert made.stop() == 0
+
+
 def test_sign_ins_are_recorded_and_throttled_by_the_address_that_a_trusted_proxy_names(
-    make_service: ServiceMaker,
+    behind_a_proxy: Service,
 ) -> None:
-    service = make_service(chat_url="parrot:", speech="none", env={"MYNA_TRUSTED_PROXIES": "127.0.0.1"})
-    people = People(service.start())
+    people = People(behind_a_proxy)
     people.signed_in("ada")
     visitor, neighbour = people.visitor(), people.visitor()
     visitor.headers["x-forwarded-for"] = f"10.0.0.1, {CLIENT}"
@@ -170,13 +178,13 @@ def test_sign_ins_are_recorded_and_throttled_by_the_address_that_a_trusted_proxy
     answer = visitor.post("/sign-in", name="ada", password=PASSWORD)
     assert b"try again in" in answer.body
     assert neighbour.post("/sign-in", name="ada", password=PASSWORD).status == 303
-    assert OTHER in json.dumps(service.cli("account", "sessions", "ada"))
+    assert OTHER in json.dumps(behind_a_proxy.cli("account", "sessions", "ada"))
 
 
-def test_a_refusal_is_found_by_the_address_of_its_client(make_service: ServiceMaker) -> None:
-    service = make_service(chat_url="parrot:", speech="none", env={"MYNA_TRUSTED_PROXIES": "127.0.0.0/8"})
-    visitor = People(service.start()).signed_in("ada")
-    key = service.cli("key", "issue", "ada", "--name", "new", "--scope", "chat")["id"]
+def test_a_refusal_is_found_by_the_address_of_its_client(behind_a_proxy: Service) -> None:
+    service = behind_a_proxy
+    visitor = People(service).signed_in("bea")
+    key = service.cli("key", "issue", "bea", "--name", "new", "--scope", "chat")["id"]
     url = f"{service.root_url}/v1/me"
     assert call("GET", url, key="myna_" + "0" * 40, headers={"x-forwarded-for": CLIENT}).status == 401
     assert call("GET", url, headers={"x-forwarded-for": OTHER}).status == 401

@@ -1,6 +1,7 @@
 """Unknown API keys are limited per address; keys that are in use are not affected."""
 
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from myna.errors import TooManyFailures
 from myna.key_throttle import ADDRESSES_MAX, BURST_MAX, KEYS_MAX, KeyThrottle
 from myna.wire.farm import PREFIX, PROTOCOL, PROTOCOL_HEADER
 from tests.rig.calls import Answer, call
-from tests.rig.service import Key, Service, ServiceMaker
+from tests.rig.commands import CommandLine
+from tests.rig.service import Key, Service
 
 ATTACKED = "203.0.113.7"
 OTHER = "198.51.100.9"
@@ -125,45 +127,53 @@ def unknown() -> str:
     return "myna_" + secrets.token_hex(20)
 
 
+@pytest.fixture(scope="module")
+def attacked(commands: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A site behind a proxy, whose throttle forgives no failure: each test has an address of its own."""
+    folder, env = tmp_path_factory.mktemp("attacked"), {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
+    made = Service(folder, commands, chat_url="parrot:", speech="none", env=env, program=WITHOUT_REFILL)
+    yield made.start()
+    assert made.stop() == 0
+
+
 @pytest.fixture
-def attacked(make_service: ServiceMaker) -> Service:
-    """A site behind a proxy, whose throttle forgives no failure."""
-    env = {"MYNA_TRUSTED_PROXIES": "127.0.0.1"}
-    return make_service(chat_url="parrot:", speech="none", env=env, program=WITHOUT_REFILL).start()
+def client() -> str:
+    """An address that no other test uses."""
+    return f"203.0.{secrets.randbelow(256)}.{secrets.randbelow(256)}"
 
 
-def exhaust(service: Service) -> None:
+def exhaust(service: Service, address: str) -> None:
     """Sends unknown keys, as GET and POST, until the address is refused."""
     statuses = [
-        ask(service, unknown(), ATTACKED, chat=bool(number % 2)).status for number in range(BURST_MAX + 2)
+        ask(service, unknown(), address, chat=bool(number % 2)).status for number in range(BURST_MAX + 2)
     ]
     assert statuses == [401] * BURST_MAX + [429] * 2
 
 
-def used(service: Service, *, chat: bool) -> Key:
+def used(service: Service, address: str, *, chat: bool) -> Key:
     """A key that the process has verified, by a query or by a charge."""
     key = service.account().key()
-    assert ask(service, key.plain, ATTACKED, chat=chat).status == 200
+    assert ask(service, key.plain, address, chat=chat).status == 200
     return key
 
 
-def test_unknown_keys_exhaust_their_address_and_no_key_in_use(attacked: Service) -> None:
-    queried, charged = used(attacked, chat=False), used(attacked, chat=True)
+def test_unknown_keys_exhaust_their_address_and_no_key_in_use(attacked: Service, client: str) -> None:
+    queried, charged = used(attacked, client, chat=False), used(attacked, client, chat=True)
     new = attacked.account().key()
-    exhaust(attacked)
+    exhaust(attacked, client)
     assert ask(attacked, unknown(), OTHER).status == 401
     for key in (queried, charged):
         for chat in (False, True):
-            assert ask(attacked, key.plain, ATTACKED, chat=chat).status == 200
-    assert ask(attacked, new.plain, ATTACKED).status == 429
+            assert ask(attacked, key.plain, client, chat=chat).status == 200
+    assert ask(attacked, new.plain, client).status == 429
     assert ask(attacked, new.plain, OTHER, chat=True).status == 200
-    assert ask(attacked, new.plain, ATTACKED).status == 200
+    assert ask(attacked, new.plain, client).status == 200
 
 
-def test_the_refusal_says_when_to_retry_and_charges_nothing(attacked: Service) -> None:
+def test_the_refusal_says_when_to_retry_and_charges_nothing(attacked: Service, client: str) -> None:
     new = attacked.account().key()
-    exhaust(attacked)
-    answer = ask(attacked, new.plain, ATTACKED, chat=True)
+    exhaust(attacked, client)
+    answer = ask(attacked, new.plain, client, chat=True)
     assert answer.status == 429
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json["error"]["type"] == "rate_limit_error"
@@ -171,24 +181,24 @@ def test_the_refusal_says_when_to_retry_and_charges_nothing(attacked: Service) -
     assert "myna_" not in answer.body.decode()
 
 
-def test_a_revoked_key_that_was_in_use_is_still_refused_as_revoked(attacked: Service) -> None:
-    key = used(attacked, chat=True)
-    exhaust(attacked)
+def test_a_revoked_key_that_was_in_use_is_still_refused_as_revoked(attacked: Service, client: str) -> None:
+    key = used(attacked, client, chat=True)
+    exhaust(attacked, client)
     attacked.revoke(key)
-    answer = ask(attacked, key.plain, ATTACKED)
+    answer = ask(attacked, key.plain, client)
     assert answer.status == 401
     assert "revoked" in answer.json["error"]["message"]
 
 
-def test_only_unknown_keys_count(attacked: Service) -> None:
+def test_only_unknown_keys_count(attacked: Service, client: str) -> None:
     account = attacked.account()
     revoked, without_scope = account.key(), account.key(scopes=("records",))
     attacked.revoke(revoked)
     for _ in range(BURST_MAX + 1):
-        assert ask(attacked, revoked.plain, ATTACKED).status == 401
-        assert ask(attacked, without_scope.plain, ATTACKED, chat=True).status == 401
-        assert ask(attacked, "no key", ATTACKED).status == 401
-    assert ask(attacked, unknown(), ATTACKED).status == 401
+        assert ask(attacked, revoked.plain, client).status == 401
+        assert ask(attacked, without_scope.plain, client, chat=True).status == 401
+        assert ask(attacked, "no key", client).status == 401
+    assert ask(attacked, unknown(), client).status == 401
 
 
 HELLO = {"voices": [], "clones": [], "slots": 1}
@@ -200,20 +210,20 @@ def node_request(service: Service, client: str, path: str, credential: str, data
     return call("POST", f"{service.root_url}{PREFIX}{path}", key=credential, data=data, headers=headers)
 
 
-def test_unknown_credentials_and_join_tokens_of_nodes_count_too(attacked: Service) -> None:
+def test_unknown_credentials_and_join_tokens_of_nodes_count_too(attacked: Service, client: str) -> None:
     token = attacked.cli("node", "enroll", "box")["token"]
     second = attacked.cli("node", "enroll", "new")["token"]
-    joined = node_request(attacked, ATTACKED, "/join", "", {"token": token})
+    joined = node_request(attacked, client, "/join", "", {"token": token})
     credential = joined.json["credential"]
     statuses = [
-        node_request(attacked, ATTACKED, "/join", "", {"token": "mynajoin_" + secrets.token_hex(20)}).status
+        node_request(attacked, client, "/join", "", {"token": "mynajoin_" + secrets.token_hex(20)}).status
         if number % 2
-        else node_request(attacked, ATTACKED, "/hello", "mynanode_" + secrets.token_hex(20), {}).status
+        else node_request(attacked, client, "/hello", "mynanode_" + secrets.token_hex(20), {}).status
         for number in range(BURST_MAX + 2)
     ]
     assert statuses == [401] * BURST_MAX + [429] * 2
-    assert node_request(attacked, ATTACKED, "/join", "", {"token": second}).status == 429
-    assert ask(attacked, attacked.account().key().plain, ATTACKED).status == 429
+    assert node_request(attacked, client, "/join", "", {"token": second}).status == 429
+    assert ask(attacked, attacked.account().key().plain, client).status == 429
     assert node_request(attacked, OTHER, "/join", "", {"token": second}).status == 200
     assert node_request(attacked, OTHER, "/hello", credential, HELLO).status == 200
-    assert node_request(attacked, ATTACKED, "/hello", credential, HELLO).status == 200
+    assert node_request(attacked, client, "/hello", credential, HELLO).status == 200

@@ -2,43 +2,19 @@
 
 import asyncio
 import contextlib
-import json
 
 import pytest
 
 from myna.http.asgi import Request
 from myna.http.asgi_types import BODY_COMPLETE, Message
 from myna.http.body_limits import SMALL_BODY_BYTES, BodyBudget, BodyLimits
-from tests.rig import processes
-from tests.rig.calls import Wire
-from tests.rig.service import ServiceMaker
-from tests.rig.waiting import wait_until
+from myna.http.responses import Response
+from tests.http.local_server import LocalServer, local_server, until
 
-LARGE = SMALL_BODY_BYTES + 1
+pytestmark = pytest.mark.anyio
+
+LARGE = SMALL_BODY_BYTES + 1000
 COUNT = 8
-NOTE_DECODES = """
-from asyncio import get_running_loop
-from myna.chat import complete
-from myna.cli import main
-
-iteration = 0
-decode = complete.decode
-
-def count():
-    global iteration
-    iteration += 1
-    get_running_loop().call_soon(count)
-
-def noted(body, shape):
-    if not iteration:
-        count()
-    print(iteration, flush=True)
-    return decode(body, shape)
-
-complete.decode = noted
-main(['serve'])
-"""
-"""Prints the number of the loop's iteration in which a body is decoded."""
 
 
 class Iterations:
@@ -68,20 +44,17 @@ async def read_at(sizes_bytes: list[int]) -> list[int]:
     return await asyncio.gather(*map(read, sizes_bytes))
 
 
-@pytest.mark.anyio
 async def test_large_bodies_are_returned_in_order_one_per_loop_iteration() -> None:
     found = await read_at([LARGE] * COUNT)
     assert len(set(found)) == COUNT
     assert found == sorted(found)
 
 
-@pytest.mark.anyio
 async def test_a_small_body_does_not_wait_for_large_ones() -> None:
     *large, small = await read_at([*[LARGE] * COUNT, SMALL_BODY_BYTES])
     assert small == min(large)
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_request_does_not_block_later_large_bodies() -> None:
     limits = BodyLimits(2**20, 1.0, BodyBudget(2**24))
     waiting = [asyncio.create_task(limits.pacer.wait()) for _ in range(COUNT)]
@@ -95,25 +68,26 @@ async def test_a_cancelled_request_does_not_block_later_large_bodies() -> None:
         await limits.pacer.wait()
 
 
-def test_large_chats_that_arrive_together_are_decoded_one_per_loop_iteration(
-    make_service: ServiceMaker,
+async def test_large_bodies_that_arrive_together_are_handled_one_per_loop_iteration(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service = make_service(chat_url="parrot:", speech="none", program=("-c", NOTE_DECODES)).start()
-    key = service.account().key().plain
-    message = {"role": "user", "content": "h" * LARGE}
-    body = json.dumps({"model": "svc-chat", "messages": [message]}).encode()
-    head = (f"Authorization: Bearer {key}", f"Content-Length: {len(body)}", "Expect: 100-continue")
-    with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(Wire(service.root_url)) for _ in range(COUNT)]
-        for wire in wires:
-            wire.head("POST /v1/chat/completions HTTP/1.1", *head)
-            assert wire.socket.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        service.pause()
-        wait_until(lambda: processes.state(service.pid) == "T", 60, "the service is stopped")
-        for wire in wires:
-            wire.send(body)
-        service.resume()
-        assert [wire.answer().status for wire in wires] == [200] * COUNT
-    decoded_at = service.stdout.split()
-    assert len(decoded_at) == len(set(decoded_at)) == COUNT
-    assert service.stop() == 0
+    handled_at: list[int] = []
+
+    async def handle(local: LocalServer, request: Request) -> Response:
+        local.started += 1
+        await request.body()
+        handled_at.append(iterations.number)
+        return Response(b"done")
+
+    monkeypatch.setattr(LocalServer, "block", handle)
+    async with local_server() as local:
+        clients = [await local.connect() for _ in range(COUNT)]
+        for client in clients:
+            client.ask("/blocked", "POST", b"Content-Length: %d\r\n" % LARGE)
+            client.send(b"x" * (LARGE - 1))
+        await until(lambda: local.budget.in_use_bytes == COUNT * (LARGE - 1))
+        iterations = Iterations()
+        for client in clients:
+            client.send(b"x")
+        assert [await client.answer() for client in clients] == [(200, b"done")] * COUNT
+    assert len(set(handled_at)) == COUNT

@@ -1,4 +1,5 @@
-"""Every test of the client runs on both event loops; servers and clients are closed after it."""
+"""A test of the client runs on the event loop of a service, and one marked so with `on_both_loops` on that of
+a compute node too; servers and clients are closed after it."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -7,18 +8,16 @@ import pytest
 from myna.http_client import HttpClient
 from tests.http_client.faulty_server import Behaviour, FaultyServer
 
-LOOPS = [
-    pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
-    pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
-]
+UVLOOP = ("asyncio", {"use_uvloop": True})
+ASYNCIO = ("asyncio", {"use_uvloop": False})
+on_both_loops = pytest.mark.parametrize("anyio_backend", [UVLOOP, ASYNCIO], ids=["uvloop", "asyncio"])
 
 Serve = Callable[[Behaviour], "FaultyServer"]
 
 
-@pytest.fixture(params=LOOPS)
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    backend: tuple[str, dict[str, bool]] = request.param
-    return backend
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return UVLOOP
 
 
 @pytest.fixture(autouse=True)

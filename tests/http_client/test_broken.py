@@ -103,10 +103,8 @@ async def test_a_connection_closed_within_the_answer_is_broken(
 )
 async def test_bytes_that_are_not_http_are_broken(outbound: HttpClient, serve: Serve, data: bytes) -> None:
     server = serve(once(data))
-
     with pytest.raises(ConnectionBroken):
         await post(outbound, server.url)
-
     await server.until(lambda: server.open == 0)
 
 
@@ -117,11 +115,9 @@ async def test_bytes_after_an_answer_never_become_part_of_the_next_one(
     outbound: HttpClient, serve: Serve, extra: bytes
 ) -> None:
     server = serve(answering(answer(b"first") + extra))
-
     for _ in range(3):
         got = await post(outbound, server.url)
         assert (got.body, got.headers) == (b"first", {"content-length": "5"})
-
     assert server.accepted == 3
 
 
@@ -137,5 +133,4 @@ async def test_an_answer_before_the_body_was_read_closes_the_connection(
         # The client sees either the answer or the end of the connection; both are right, and both close it.
         [got] = await asyncio.gather(post(outbound, server.url, b"x" * 8_000_000), return_exceptions=True)
         assert isinstance(got, ConnectionBroken) or (isinstance(got, ClientResponse) and got.status == 413)
-
     assert server.accepted == 2

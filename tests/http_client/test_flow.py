@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from myna.http_client import ClientResponse, Flow, HttpClient, IdleTimedOut
-from tests.http_client.conftest import Serve
+from tests.http_client.conftest import Serve, on_both_loops
 from tests.http_client.faulty_server import PeerConnection
 from tests.rig.waiting import SOON_S
 
-pytestmark = pytest.mark.anyio
-BODY_BYTES = 32 * 2**20
+pytestmark = [pytest.mark.anyio, on_both_loops]
+BODY_BYTES = 16 * 2**20
 """More than the buffers of both sockets."""
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % BODY_BYTES
 PART = b"x" * 65536
@@ -67,7 +67,7 @@ async def test_a_pause_is_no_silence_of_the_server(serve: Serve) -> None:
     server, reader = serve(send_all), Reader()
     call = requested(outbound, server.url, reader)
     await reader.began.wait()
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.4)
     assert not call.done()
     reader.flow.resume()
     assert (await call).status == 200

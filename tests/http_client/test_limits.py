@@ -22,7 +22,6 @@ async def test_an_answer_of_the_limit_is_accepted_and_one_byte_more_is_not(
     outbound: HttpClient, serve: Serve
 ) -> None:
     framed, bare = answer(KB), b"HTTP/1.1 200 OK\r\n\r\n" + KB
-
     for data in (framed, bare):
         server = serve(once(data))
         assert (await post(outbound, server.url, answer_max_bytes=1024)).body == KB
@@ -48,10 +47,8 @@ async def test_an_endless_answer_fails_and_its_connection_is_closed(
     outbound: HttpClient, serve: Serve, behaviour: Behaviour
 ) -> None:
     server = serve(behaviour)
-
     with pytest.raises(AnswerTooLarge):
         await post(outbound, server.url, answer_max_bytes=50_000)
-
     await server.until(lambda: server.open == 0)
 
 
@@ -91,14 +88,12 @@ async def test_a_download_reaches_the_sink_piece_by_piece_and_whole(
 ) -> None:
     data = random.Random(1).randbytes(3_000_000)
     server = serve(answering(answer(data, "200 OK", "Content-Type: audio/mpeg")))
-
     for _ in range(2):
         pieces: list[bytes] = []
         got = await download(outbound, server.url, pieces)
         assert (got.status, got.body) == (200, b"")
         assert len(pieces) > 1
         assert hashlib.sha256(b"".join(pieces)).digest() == hashlib.sha256(data).digest()
-
     assert server.accepted == 1
 
 
@@ -107,10 +102,8 @@ async def test_a_download_over_its_limit_writes_no_more_than_the_limit(
 ) -> None:
     pieces: list[bytes] = []
     server = serve(endless(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", KB))
-
     with pytest.raises(AnswerTooLarge):
         await download(outbound, server.url, pieces, max_bytes=1_000_000)
-
     assert 0 < sum(map(len, pieces)) <= 1_000_000
 
 
@@ -121,9 +114,7 @@ async def test_an_answer_that_is_not_accepted_is_truncated_to_64_kib(
     pieces: list[bytes] = []
     head = f"HTTP/1.1 200 OK\r\n{length}Content-Type: audio/mpeg\r\n\r\n".encode()
     server = serve(once(head + b"e" * 1_000_000))
-
     got = await download(outbound, server.url, pieces, wanted=False, max_bytes=100)
-
     assert (got.body, pieces) == (b"e" * 65_536, [])
 
 
@@ -131,10 +122,8 @@ async def test_a_short_answer_that_is_not_accepted_keeps_its_connection(
     outbound: HttpClient, serve: Serve
 ) -> None:
     server = serve(answering(answer(b"why", "200 OK", "Content-Type: audio/mpeg")))
-
     for _ in range(2):
         assert (await download(outbound, server.url, [], wanted=False)).body == b"why"
-
     assert server.accepted == 1
 
 
@@ -205,21 +194,17 @@ async def test_no_answer_blocks_the_event_loop(
     """A callback takes one or two microseconds; the limit is 50 ms."""
     again = again * max(1, 1_000_000 // len(again))
     server, steps = serve(endless(start, again)), Steps(monkeypatch)
-
     with pytest.raises(AnswerTooLarge):
         await post(outbound, server.url, answer_max_bytes=8 * 2**20, deadline_s=60)
-
     steps.stop()
     assert 0 < steps.most <= 25_000
 
 
 async def test_a_short_answer_may_come_in_chunks_of_a_byte(outbound: HttpClient, serve: Serve) -> None:
     server = serve(once(CHUNKED + b"1\r\n.\r\n" * 10_000 + b"0\r\n\r\n"))
-
     assert (await post(outbound, server.url)).body == b"." * 10_000
 
 
 async def test_many_duplicate_headers_are_joined_once(outbound: HttpClient, serve: Serve) -> None:
     server = serve(once(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + b"a:b\r\n" * 10_000 + b"\r\n"))
-
     assert (await post(outbound, server.url)).headers["a"] == ", ".join(["b"] * 10_000)

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_request_arrives_unchanged(outbound: HttpClient, serve: Serve) -> None:
     server = serve(answering(answer(b"fine")))
-
     got = await post(outbound, f"{server.url}?a=1&b=2", headers={**HEADERS, "X-Trace": "7"})
-
     assert (got.status, got.body) == (200, b"fine")
     [request] = server.requests
     assert (request.line, request.body) == ("POST /v1/things?a=1&b=2 HTTP/1.1", BODY)
@@ -29,10 +27,8 @@ async def test_a_get_has_no_body_and_an_empty_post_has_content_length_0(
     outbound: HttpClient, serve: Serve
 ) -> None:
     server = serve(answering(answer()))
-
     await get(outbound, server.url)
     await outbound.request("POST", server.url, headers={}, body=None, deadline_s=5, answer_max_bytes=10)
-
     assert [request.header("content-length") for request in server.requests] == [None, "0"]
 
 
@@ -42,9 +38,7 @@ async def test_header_names_are_lower_case_and_duplicates_are_joined(
     server = serve(
         answering(answer(b"", "404 Not Found", "X-One: a", "x-one: b", "Content-Type: text/PLAIN"))
     )
-
     got = await get(outbound, server.url)
-
     assert got.status == 404
     assert got.headers == {"content-length": "0", "x-one": "a, b", "content-type": "text/PLAIN"}
 
@@ -73,7 +67,6 @@ async def test_header_names_are_lower_case_and_duplicates_are_joined(
 )
 async def test_every_body_framing_is_read(outbound: HttpClient, serve: Serve, data: bytes) -> None:
     got = await post(outbound, serve(once(data)).url)
-
     assert (got.status, got.body) == (200, b"hello")
     assert "x-t" not in got.headers
     assert "x-e" not in got.headers
@@ -90,10 +83,8 @@ async def test_successive_calls_reuse_a_connection(outbound: HttpClient, serve: 
 
 async def test_connection_close_is_honoured(outbound: HttpClient, serve: Serve) -> None:
     server = serve(answering(answer(b"ok", "200 OK", "Connection: close")))
-
     for _ in range(3):
         assert (await post(outbound, server.url)).status == 200
-
     assert server.accepted == 3
 
 
@@ -102,10 +93,8 @@ async def test_a_login_in_the_address_is_sent_as_a_header_and_not_shown(
 ) -> None:
     server = serve(disconnecting)
     url = f"http://anna:p%40ss@127.0.0.1:{server.port}/private/path"
-
     with pytest.raises(ConnectionBroken) as failed:
         await post(outbound, url, headers={"X-Secret": "hush"})
-
     [request] = server.requests
     assert request.header("authorization") == "Basic " + base64.b64encode(b"anna:p@ss").decode()
     assert request.line == "POST /private/path HTTP/1.1"
@@ -116,9 +105,7 @@ async def test_a_login_in_the_address_is_sent_as_a_header_and_not_shown(
 async def test_a_redirect_is_returned_and_not_followed(outbound: HttpClient, serve: Serve) -> None:
     elsewhere = serve(answering(answer(b"wrong place")))
     server = serve(answering(answer(b"", "307 Temporary Redirect", f"Location: {elsewhere.url}")))
-
     got = await post(outbound, server.url)
-
     assert (got.status, got.headers["location"]) == (307, elsewhere.url)
     assert (len(server.requests), elsewhere.accepted) == (1, 0)
 
@@ -129,30 +116,24 @@ async def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-
     fresh = HttpClient(connections_max=1)
     got = await post(fresh, server.url)
     await fresh.close()
-
     assert got.body == b"direct"
     assert proxy.accepted == 0
 
 
 async def test_a_cookie_is_not_sent_back(outbound: HttpClient, serve: Serve) -> None:
     server = serve(answering(answer(b"", "200 OK", "Set-Cookie: a=b; Path=/")))
-
     await get(outbound, server.url)
     await get(outbound, server.url)
-
     assert [request.header("cookie") for request in server.requests] == [None, None]
 
 
 async def test_compression_is_not_requested_and_not_decoded(outbound: HttpClient, serve: Serve) -> None:
     bomb = b"\x1f\x8b\x08\x00not looked into"
     server = serve(answering(answer(bomb, "200 OK", "Content-Encoding: gzip")))
-
     got = await get(outbound, server.url)
-
     assert got.body == bomb
     assert server.requests[0].header("accept-encoding") == "identity"
 

@@ -44,19 +44,18 @@ async def test_no_slot_is_lost_and_no_answer_is_mixed_up(outbound: HttpClient, s
 
 
 async def storm(outbound: HttpClient, servers: list[FaultyServer], chance: random.Random) -> bool:
-    """Makes 600 concurrent calls. Returns whether enough were answered for a meaningful check."""
+    """Makes 300 concurrent calls. Returns whether enough were answered for a meaningful check."""
     calls: list[asyncio.Future[ClientResponse]] = []
-    for number in range(600):
+    for number in range(300):
         url = servers[number % 3].url
-        calls.append(asyncio.ensure_future(post(outbound, url, b"%d" % number, deadline_s=2)))
-    for call in chance.sample(calls, 100):
+        calls.append(asyncio.ensure_future(post(outbound, url, b"%d" % number, deadline_s=0.5)))
+    for call in chance.sample(calls, 50):
         asyncio.get_running_loop().call_later(chance.random() / 5, call.cancel)
     done = await asyncio.gather(*calls, return_exceptions=True)
-
     answered = [number for number, got in enumerate(done) if isinstance(got, ClientResponse)]
     assert all(done[number].body == b"%d" % number for number in answered)  # type: ignore[union-attr]
     assert all(isinstance(got, (ClientResponse, RequestFailed, asyncio.CancelledError)) for got in done)
-    return len(answered) > 100
+    return len(answered) > 50
 
 
 async def _echo(peer: PeerConnection) -> None:

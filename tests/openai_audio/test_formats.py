@@ -100,10 +100,6 @@ def test_a_name_means_a_voice(name: str, voice_id: str) -> None:
     assert openai_voices.voice_id_of(name, MAPPING, LISTED) == voice_id
 
 
-def test_the_default_names_all_thirteen_voices() -> None:
-    assert len(openai_voices.read(openai_voices.DEFAULT)) == 13
-
-
 @pytest.mark.parametrize("text", ["alloy", "alloy=", "=x", "alloy=a,alloy=b", "Alloy=x", "a=b c", "a=b=c"])
 def test_a_mapping_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be NAME=VOICE_ID"):

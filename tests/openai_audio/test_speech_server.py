@@ -33,8 +33,17 @@ class Server(SpeechUpstream):
         super().__init__()
         self._script: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.speech = self._send
+        self.open = 0
+        """How many requests have no whole answer."""
         self.disconnected = 0
-        """How many requests their client has ended."""
+        """How many of them their client has ended."""
+
+    def forget(self) -> None:
+        """No request has arrived, and nothing is to be sent."""
+        self.requests.clear()
+        self.disconnected = 0
+        while not self._script.empty():
+            self._script.get_nowait()
 
     def send(self, *parts: bytes | None) -> None:
         for part in parts:
@@ -42,6 +51,7 @@ class Server(SpeechUpstream):
 
     async def _send(self, peer: PeerConnection) -> None:
         head = f"HTTP/1.1 200 OK\r\n{AUDIO_MPEG}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        self.open += 1
         await peer.send(head.encode())
         ended = asyncio.ensure_future(peer.until_the_client_disconnects())
         while True:
@@ -53,20 +63,36 @@ class Server(SpeechUpstream):
             if part == self.END:
                 break
         self.disconnected += ended.done()
+        self.open -= 1
         following.cancel()
         ended.cancel()
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
+@pytest.fixture(scope="module")
+async def shared_server() -> AsyncIterator[Server]:
     server = Server()
     yield server
     await server.close()
 
 
 @pytest.fixture
-async def visitor(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Visitor]:
-    async with scripted_site(tmp_path, monkeypatch, speech=server.base) as visitor:
+async def server(shared_server: Server) -> AsyncIterator[Server]:
+    shared_server.forget()
+    yield shared_server
+    await until(lambda: shared_server.open == 0)
+
+
+@pytest.fixture(scope="module")
+async def site(shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Visitor]:
+    with pytest.MonkeyPatch.context() as patched:
+        folder = tmp_path_factory.mktemp("site")
+        async with scripted_site(folder, patched, speech=shared_server.base) as site:
+            yield site
+
+
+@pytest.fixture
+async def visitor(site: Visitor, server: Server) -> AsyncIterator[Visitor]:
+    async with site.newcomer() as visitor:
         yield visitor
 
 
@@ -97,7 +123,7 @@ async def test_nothing_leaves_before_the_first_sound(visitor: Visitor, server: S
     answer = await visitor.speak(response_format="mp3")
     server.send(tag, ONE[:100])
     head = asyncio.ensure_future(answer.head())
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     assert not head.done()
     server.send(ONE[100:], Server.END)
     await head
@@ -195,7 +221,7 @@ async def test_a_server_that_always_breaks_off_opens_its_circuit(
 async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripted_site(tmp_path, monkeypatch, speech=server.base, call_deadline_s=4.0) as visitor:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base, call_deadline_s=1.0) as visitor:
         await visitor.set("broken_stream", "keep")
         await visitor.set("tts_max_chars", "9000")
         await visitor.set("tts_max_sound_s", "9000")
@@ -210,7 +236,7 @@ async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
 async def test_a_silent_server_ends_at_the_deadline_with_its_sound_kept_if_the_site_says_so(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripted_site(tmp_path, monkeypatch, speech=server.base, upstream_idle_s=1.0) as visitor:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base, upstream_idle_s=0.5) as visitor:
         await visitor.set("broken_stream", "keep")
         answer = await visitor.speak(response_format="mp3")
         server.send(ONE)
@@ -247,7 +273,7 @@ async def test_another_format_is_made_of_the_whole_mp3(visitor: Visitor, server:
     answer = await visitor.speak(response_format="wav")
     server.send(ONE, TWO)
     head = asyncio.ensure_future(answer.head())
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     assert not head.done()
     server.send(THREE, Server.END)
     await head

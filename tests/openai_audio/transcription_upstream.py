@@ -59,6 +59,13 @@ class TranscriptionUpstream:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
+    def forget(self) -> None:
+        """As it was made, without a request."""
+        self.status, self.media_type, self.body = 200, "application/json", b'{"text":"heard elsewhere"}'
+        self.cut = self.hang = False
+        self.abandoned = 0
+        self.received = []
+
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()

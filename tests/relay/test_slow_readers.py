@@ -13,12 +13,12 @@ from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 from tests.rig.waiting import SOON_S, wait_until
 
-SLOW = 24
+SLOW = 12
 SENT_KB = 20 * 1024
 """Of each slow stream: more than the buffers of its sockets, which take up to 16 MB."""
 MEMORY_MAX_BYTES = 256 * 1024
 """Of a stream whose client does not read."""
-WORDS = 300
+WORDS = 100
 
 
 def stream(caller: Caller, text: str, receive_bytes: int = 0) -> EventReader:
