@@ -4,9 +4,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
 
-from tests.rig.browser import OpenContext, signed_in_page
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service, ServiceMaker
@@ -38,14 +36,6 @@ def enroll(operator: Visitor, name: str, **more: str) -> str:
     token = re.search(r"mynajoin_[0-9a-f]{40}", answer.body.decode())
     assert token
     return token[0]
-
-
-def test_others_find_no_page_of_nodes(people: People) -> None:
-    owner = people.signed_in("no-node-operator")
-    for path in (PATH, f"{PATH}/live", f"{PATH}/one?name=x", f"{PATH}/one/live?name=x"):
-        assert owner.get(path).status == 404
-    for action in ("enroll", "drain", "enable", "disable", "remove"):
-        assert owner.post(f"{PATH}/{action}", name="x").status == 404
 
 
 def test_a_join_token_is_shown_once_and_recorded_without_it(operator: Visitor, site: Service) -> None:
@@ -83,29 +73,6 @@ def test_a_node_is_drained_disabled_and_enabled(operator: Visitor, site: Service
     operator.submit(f"{PATH}/drain", name="worker")
     assert "Enable" in operator.page(f"{PATH}/one?name=worker")
     operator.submit(f"{PATH}/remove", name="worker", typed="worker")
-
-
-def test_a_node_joins_and_the_page_shows_it_live(
-    site: Service, people: People, open_context: OpenContext, make_node: NodeMaker
-) -> None:
-    visitor = people.signed_in("node-watcher", operator=True)
-    page = signed_in_page(open_context(), visitor)
-    page.goto(f"{site.root_url}/office{PATH}")
-    page.get_by_label("Name").fill("garage")
-    page.get_by_role("button", name="Make a join token").click()
-    line = page.locator("#join").inner_text()
-    url, token = line.split()[3:5]
-    steps = page.locator("[data-live]")
-    expect(steps).to_contain_text("Waiting for the machine to use its token")
-    node = make_node(NODE_TOML).join(url, token)
-    expect(steps).to_contain_text("The token is used, the machine has joined")
-    node.start()
-    expect(steps).to_contain_text("online", timeout=60_000)
-    expect(steps).to_contain_text(re.compile(r"\d+ voices"))
-    expect(steps).to_contain_text(re.compile(r"\d+ characters per second"))
-    node.stop()
-    expect(steps).to_contain_text("offline", timeout=60_000)
-    site.cli("node", "remove", "garage")
 
 
 def test_a_node_says_its_name_in_a_call_of_the_operator(
