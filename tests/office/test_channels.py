@@ -13,7 +13,7 @@ from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import SOON_S, wait_until
 
 KEY = "sk-typed-in-a-browser-0815"
 HOSTILE = '<b>"up"</b> & co'
@@ -162,7 +162,7 @@ def test_an_open_circuit_says_until_when_and_why(
     def shown() -> str:
         return operator.page(PATH)
 
-    wait_until(lambda: "status 500" in shown(), 30, "the page has the last error")
+    wait_until(lambda: "status 500" in shown(), SOON_S, "the page has the last error", every_s=0.1)
     assert re.search("circuit (half-)?open", shown())
 
 
@@ -173,7 +173,8 @@ def test_the_times_of_a_channels_calls_are_a_histogram_with_its_figures(
     body = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
     assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=body).status == 200
 
-    wait_until(lambda: "Time of a call, last 24 hours" in operator.page(PATH), 10, "the call is folded")
+    folded = "Time of a call, last 24 hours"
+    wait_until(lambda: folded in operator.page(PATH), SOON_S, "the call is folded", every_s=0.1)
     page = operator.get(PATH).body.decode()
     span = r"(?:&lt; 1 ms|\d+ ms(?: – \d+ ms)?)"
     assert re.search(rf"<title>{span}: [\d,]+</title>", page)

@@ -12,12 +12,11 @@ from myna.models.progress import Progress, ProgressFile, read
 from tests.office.conftest import MakeSite
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import SOON_S, wait_until
 
 PATH = "/site/models"
 NOWHERE = "http://127.0.0.1:1"
 SECRET = "sk-of-a-channel-5309"
-DEADLINE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +51,9 @@ def test_a_fetch_that_fails_says_why(operator: Visitor, offline: Service, folder
     operator.submit(f"{PATH}/get", name="kokoro")
     wait_until(
         lambda: "kokoro can't be fetched." in html.unescape(operator.page(PATH)),
-        DEADLINE_S,
+        SOON_S,
         "the page says why",
+        every_s=0.2,
     )
     assert offline.cli("activity", "--limit", "1")[0]["command"] == "myna models get kokoro"
     assert SECRET not in offline.stderr + operator.page(PATH)

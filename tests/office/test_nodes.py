@@ -5,10 +5,11 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.office.conftest import MakeSite
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
-from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import wait_until
+from tests.rig.service import Service
+from tests.rig.waiting import SOON_S, wait_until
 
 PATH = "/site/nodes"
 HOSTILE = "<img src=x> & 'box'/.."
@@ -75,15 +76,15 @@ def test_a_node_is_drained_disabled_and_enabled(operator: Visitor, site: Service
     operator.submit(f"{PATH}/remove", name="worker", typed="worker")
 
 
-def test_a_node_says_its_name_in_a_call_of_the_operator(
-    make_service: ServiceMaker, make_node: NodeMaker
-) -> None:
-    site: Service = make_service(speech="none", chat_url="parrot:").start()
+def test_a_node_says_its_name_in_a_call_of_the_operator(make_site: MakeSite, make_node: NodeMaker) -> None:
+    site = make_site()
     visitor = People(site).signed_in("speaking-operator", operator=True)
     token = enroll(visitor, "garage")
     make_node(NODE_TOML).join(site.root_url, token).start()
     page = f"{PATH}/one?name=garage"
-    wait_until(lambda: "Let it say its name" in visitor.page(page), 60, "the node can be heard")
+    wait_until(
+        lambda: "Let it say its name" in visitor.page(page), SOON_S, "the node can be heard", every_s=0.1
+    )
     form = visitor.get(page).body.decode().partition('action="/office/try/speech"')[2]
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.partition("</form>")[0]))
     assert fields["text"] == "This is garage."
@@ -91,8 +92,10 @@ def test_a_node_says_its_name_in_a_call_of_the_operator(
     assert ordered.status == 200, text_of(ordered)
     task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', ordered.body.decode())
     assert task, text_of(ordered)
-    wait_until(lambda: b"<audio" in visitor.get(task[1]).body, 60, "the sentence can be heard")
-    wait_until(lambda: strip(visitor), 10, "the call is in the hours of the node")
+    wait_until(
+        lambda: b"<audio" in visitor.get(task[1]).body, SOON_S, "the sentence can be heard", every_s=0.1
+    )
+    wait_until(lambda: strip(visitor), SOON_S, "the call is in the hours of the node", every_s=0.1)
     assert "node:garage" in visitor.page("/site/channels")
 
 
