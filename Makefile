@@ -106,7 +106,7 @@ test-browser: .venv/dev.stamp .venv/chromium.stamp
 	$(PYTEST) -m "browser and not release"
 
 test-release: .venv/listen.stamp .venv/chromium.stamp
-	MYNA_TEST_EXAMPLES=100 $(PYTEST) -m release
+	$(PYTEST) -m release
 
 test-clients: .venv/dev.stamp .venv/chromium.stamp
 	$(PYTEST) -m clients
@@ -140,7 +140,7 @@ campaigns: .venv/dev.stamp
 
 # Any order of events against the model of the queue: MODEL=2000 looks at so many.
 model: .venv/dev.stamp
-	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m slow tests/tasks/test_model.py
+	MYNA_TEST_EXAMPLES=$(or $(MODEL),1000) $(BIN)/python -m pytest --numprocesses 2 -m release tests/tasks/test_model.py
 
 # Into the user's cache, which `make clean` does not remove.
 model-kokoro: .venv/run.stamp

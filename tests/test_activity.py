@@ -19,7 +19,8 @@ async def recorded(books: Books, actor: Actor, *command: str, account_id: int = 
     await books.db.transaction(lambda connection: activity.record(connection, actor, command, account_id))
 
 
-async def test_a_change_has_its_time_its_actor_its_command_and_its_account(books: Books) -> None:
+async def test_a_change_has_its_time_its_actor_its_command_and_its_account(sqlite_books: Books) -> None:
+    books = sqlite_books
     await books.stop_clock()
     ann = await books.customer()
     await recorded(
@@ -45,7 +46,8 @@ async def test_a_change_that_is_rolled_back_leaves_no_row(books: Books) -> None:
     assert await activity.page(books.db, prefix="key") == []
 
 
-async def test_changes_are_listed_newest_first_in_pages(books: Books) -> None:
+async def test_changes_are_listed_newest_first_in_pages(sqlite_books: Books) -> None:
+    books = sqlite_books
     for n in range(5):
         await recorded(books, ROOT, "node", "drain", str(n))
     first = await activity.page(books.db, limit=2, prefix="node")
@@ -72,9 +74,17 @@ async def test_changes_are_selected_by_actor_account_and_command(books: Books) -
     assert await found(account_id=bob.account_id, actor_id=0) == ["b"]
 
 
-@pytest.mark.parametrize("name", ["ann", "-ann", "--json", "--", "a 'b' $c", "-5"])
-@pytest.mark.parametrize("memo", ["thanks", "", "-1", "--json", "a\\b"])
-@pytest.mark.parametrize("units", [5, -5])
+@pytest.mark.parametrize(
+    ("name", "memo", "units"),
+    [
+        ("ann", "thanks", 5),
+        ("-ann", "", -5),
+        ("--json", "-1", 5),
+        ("--", "--json", -5),
+        ("a 'b' $c", "a\\b", 5),
+        ("-5", "", 5),
+    ],
+)
 async def test_words_parse_again_to_the_same_call(name: str, memo: str, units: int) -> None:
     line = shlex.join(words("account", "grant", name, units, memo=memo))
     command, bound, _ = build().parse_args(line, exit_on_error=False, print_error=False)

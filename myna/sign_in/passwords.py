@@ -49,7 +49,7 @@ LANES: Final = 1
 DUMMY_HASH: Final = f"$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${'A' * 22}${'A' * 43}"
 """The hash of no known password. It is verified where there is none, so that both take as long."""
 
-_hasher = argon2.PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
+HASHER: Final = argon2.PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
 
 
 class _HashThreads:
@@ -93,7 +93,7 @@ async def check(plain: str, *, name: str, email: str) -> None:
 
 async def hash_of(plain: str) -> str:
     """The argon2id hash of a password, with a new salt."""
-    return await _threads.run(lambda: _hasher.hash(_encoded(plain)))
+    return await _threads.run(lambda: HASHER.hash(_encoded(plain)))
 
 
 async def set(db: Database, account_id: int, plain: str, by: Actor) -> None:  # noqa: A001
@@ -178,7 +178,7 @@ async def _matches(password_hash: str, plain: str) -> bool:
 
 async def _rehashed(db: Database, found: store.Candidate, plain: str) -> store.Candidate:
     """Hashes the verified password again if its hash has other parameters than today's."""
-    if not _hasher.check_needs_rehash(found.hash):
+    if not HASHER.check_needs_rehash(found.hash):
         return found
     after = await hash_of(plain)
     await db.transaction(lambda connection: store.rehash(connection, found.account.id, found.hash, after))
@@ -187,7 +187,7 @@ async def _rehashed(db: Database, found: store.Candidate, plain: str) -> store.C
 
 def _verified(password_hash: str, plain: str) -> bool:
     try:
-        return _hasher.verify(password_hash, _encoded(plain if len(plain) <= CHARS_MAX else ""))
+        return HASHER.verify(password_hash, _encoded(plain if len(plain) <= CHARS_MAX else ""))
     except (VerificationError, InvalidHashError):
         return False
 

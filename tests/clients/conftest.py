@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.conftest import make_caller, wait_for_voices
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.commands import CommandLine
+from tests.rig.forks import Forks
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
 
@@ -35,6 +36,7 @@ def service(
     speech_upstream: Upstream,
     transcription_upstream: TranscriptionUpstream,
     commands: CommandLine,
+    forks: Forks | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     """A service with upstreams for chat, speech and recordings, shared by all clients."""
@@ -46,6 +48,7 @@ def service(
         chat_model=session_upstream.model,
         speech=speech_upstream.url,
         env={"MYNA_SPEECH_KEY": speech_upstream.key},
+        forks=forks,
     ).start()
     running.cli("channel", "add", "chat", "hears", transcription_upstream.url)
     for name, kind, channel in (("vectors", "embeddings", "default"), ("hear-1", "transcription", "hears")):

@@ -10,6 +10,7 @@ from tests.rig.commands import CommandLine
 from tests.rig.llm import Llm
 from tests.rig.service import Service
 
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 MESSAGES: Any = [{"role": "user", "content": "What do you do?"}]
 MODEL = "svc-chat"
 UNITS = 100

@@ -12,6 +12,7 @@ from tests.audio.test_encoders import heard
 from tests.openai_audio.transcription_upstream import TranscriptionUpstream
 from tests.rig.node_client import CLIENTS, NodeJsClient
 
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 HELLO = "hello 世界"
 
 

@@ -19,7 +19,11 @@ EVERYTHING = {
     "conversation": "again",
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.clients,
+    pytest.mark.timeout(INSTALL_DEADLINE_S + RUN_DEADLINE_S),
+]
 
 
 def returned(script: str, requirements: list[str], env: Mapping[str, str], folder: Path) -> Any:

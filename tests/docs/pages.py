@@ -1,4 +1,4 @@
-"""The documentation as tests read it: fenced blocks, tables, links."""
+"""The documentation as tests read it: fenced blocks and tables."""
 
 import re
 import shlex
@@ -13,7 +13,6 @@ PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<'(\w+)'([^\n]*)\n.*?^\1$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`]*)`")
 
 
@@ -69,14 +68,3 @@ def table(page: Path, head: str) -> list[list[str]]:
 def code(cell: str) -> list[str]:
     """The texts in backquotes."""
     return _CODE.findall(cell)
-
-
-def links(page: Path) -> list[str]:
-    """Links to files of the repository."""
-    return [to for to in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in to]
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives to the headings of a page."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

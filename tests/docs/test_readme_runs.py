@@ -12,6 +12,7 @@ from tests.docs.pages import DOCS, README, Command, Fence, commands, fences
 from tests.rig.compute_node import ComputeNode, NodeMaker
 from tests.rig.service import Account, Service, ServiceMaker
 
+pytestmark = pytest.mark.slow
 RUN_DEADLINE_S = 60
 
 

@@ -274,8 +274,8 @@ def without_task(outcome: ChargeOutcome) -> ChargeOutcome:
     [
         ("sqlite", 6),
         ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.slow),
-        pytest.param("postgresql", 15, marks=pytest.mark.slow),
+        pytest.param("sqlite", 100, marks=pytest.mark.release),
+        pytest.param("postgresql", 15, marks=pytest.mark.release),
     ],
 )
 def test_the_books_match_the_model_after_any_events(

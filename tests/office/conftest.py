@@ -1,13 +1,17 @@
-"""One service for all tests of the back office that need no service for themselves."""
+"""Sites of the back office: one for all tests that need none for themselves, and others for a module."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tests.rig.commands import CommandLine
 from tests.rig.forks import Forks
 from tests.rig.office import People
+from tests.rig.oidc_provider import OidcProvider, Plan
 from tests.rig.service import Service
+
+MakeSite = Callable[..., Service]
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +30,44 @@ def site(
 def people(site: Service) -> People:
     """The people of that site."""
     return People(site)
+
+
+@pytest.fixture(scope="module")
+def make_site(
+    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
+) -> Iterator[MakeSite]:
+    """Starts sites that end with the module. Without an argument one has neither chat nor voices."""
+    made: list[Service] = []
+
+    def make(**options: Any) -> Service:
+        options.setdefault("speech", "none")
+        made.append(Service(tmp_path_factory.mktemp("site"), commands, forks=forks, **options))
+        return made[-1].start()
+
+    yield make
+    for service in made:
+        service.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_provider() -> Iterator[OidcProvider]:
+    made = OidcProvider()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def provider(shared_provider: OidcProvider) -> OidcProvider:
+    """The provider of the site, without faults."""
+    shared_provider.plan = Plan()
+    return shared_provider
+
+
+@pytest.fixture(scope="module")
+def oidc_site(make_site: MakeSite, shared_provider: OidcProvider) -> Service:
+    return make_site(env=shared_provider.env(MYNA_OIDC_SCOPES="openid email", MYNA_OIDC_LINK_BY_EMAIL="on"))
+
+
+@pytest.fixture
+def oidc_people(oidc_site: Service) -> People:
+    return People(oidc_site)

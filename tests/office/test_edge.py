@@ -1,13 +1,30 @@
 """The rules of every page: sessions, who may open what, where forms may come from, headers, errors."""
 
 import re
+import sqlite3
+from contextlib import closing
 from urllib.parse import quote
 
 import pytest
+from starlette.requests import Request
 
-from tests.rig.calls import Wire
-from tests.rig.office import PASSWORD, People, text_of
-from tests.rig.service import ServiceMaker
+from myna.errors import Forbidden
+from myna.office.page import Who
+from myna.office.pages import ALL_PAGES
+from myna.office.web_security import check_same_origin
+from tests.office.conftest import MakeSite
+from tests.rig.calls import Answer, Wire
+from tests.rig.office import PASSWORD, People, Visitor, text_of
+from tests.rig.service import Service
+
+PUBLIC_URL = "https://ai.example.org"
+NEW_PASSWORD = "quiet lantern over 9 hills"
+COOKIE = "myna"
+ASKED = "Confirm with your password"
+HOSTILE = '"><script>alert(1)</script>=1+1'
+
+
+# ---- sessions
 
 
 def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) -> None:
@@ -21,71 +38,11 @@ def test_a_page_without_a_session_leads_to_the_sign_in_and_back(people: People) 
     assert "Keys" in visitor.page("/keys")
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["https://example.org/", "//example.org", "/office/../x\\y", "/office\nx", "/officeful", "javascript:1"],
-)
-def test_a_sign_in_leads_to_no_other_site(people: People, target: str) -> None:
-    name = f"bea-{abs(hash(target))}"
-    people.signed_in(name)
-    other = people.visitor()
-    answer = other.post(f"/sign-in?next={quote(target)}", name=name, password=PASSWORD)
-    assert answer.status == 303
-    assert answer.headers["location"] == "/office"
-
-
-def test_pages_of_operators_do_not_exist_for_others(people: People) -> None:
-    visitor = people.signed_in("carl")
-    assert visitor.get("/site/activity").status == 404
-    assert people.signed_in("olga", operator=True).get("/site/activity").status == 200
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-        {"sec-fetch-site": "none"},
-        {"origin": "http://example.org"},
-        {"origin": "null"},
-        {"origin": "http://["},
-        {"origin": ""},
-    ],
-)
-def test_a_form_of_another_site_is_refused(people: People, headers: dict[str, str]) -> None:
-    visitor = people.visitor()
-    answer = visitor.post("/sign-in", headers, name="x", password="y")
-    assert answer.status == 403
-    assert re.search(r"Request [0-9a-f]{32}", text_of(answer))
-
-
-def test_a_form_without_an_origin_is_refused(people: People) -> None:
-    visitor = people.visitor()
-    answer = visitor._send(
-        "POST", "/sign-in", b"name=x", {"content-type": "application/x-www-form-urlencoded"}
-    )
-    assert answer.status == 403
-
-
-def test_a_form_from_the_host_of_the_request_is_accepted(people: People) -> None:
-    """As on a LAN: the public URL names another host than the one that the browser uses."""
-    visitor = people.visitor()
-    headers = {"host": "192.168.1.20:8080", "origin": "http://192.168.1.20:8080"}
-    assert visitor.post("/sign-in", headers, name="x", password="y").status == 400
-
-
-def test_responses_have_the_security_headers(people: People) -> None:
-    visitor = people.signed_in("dora")
-    for path in ("/keys", "/sign-in", "/no-such-page", "/static/office.css"):
-        headers = visitor.get(path).headers
-        if path == "/no-such-page":
-            continue
-        assert "default-src 'none'" in headers["content-security-policy"]
-        assert "unsafe-inline" not in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cross-origin-opener-policy"] == "same-origin"
-    assert visitor.get("/keys").headers["cache-control"] == "no-store"
-    assert "immutable" in visitor.get("/static/office.css").headers["cache-control"]
+def test_a_sign_in_leads_to_no_other_site(people: People) -> None:
+    people.signed_in("bea")
+    for target in ("https://example.org/", "//example.org", "/office/../x\\y", "/office\nx", "/officeful"):
+        answer = people.visitor().post(f"/sign-in?next={quote(target)}", name="bea", password=PASSWORD)
+        assert (answer.status, answer.headers["location"]) == (303, "/office"), target
 
 
 def test_the_session_cookie_is_for_this_site_alone(people: People) -> None:
@@ -107,17 +64,106 @@ def test_sign_out_ends_the_session_for_copies_of_the_cookie_too(people: People) 
     assert copy.get("/keys").status == 303
 
 
-def test_a_form_that_is_too_large_is_refused(people: People) -> None:
-    answer = people.visitor().post("/sign-in", name="x" * 70_000, password="y")
-    assert answer.status == 413
+def test_the_page_says_that_a_password_is_wrong_in_the_language_of_the_browser(people: People) -> None:
+    people.signed_in("gil")
+    answer = people.visitor().post("/sign-in", name="gil", password="wrong")
+    assert answer.status == 400
+    assert "The name or the password is wrong." in text_of(answer)
+    visitor = people.visitor()
+    visitor.headers["accept-language"] = "de, zh-CN;q=0.9, en;q=0.8"
+    assert "登录" in visitor.page("/sign-in")
+    assert "名称或密码错误。" in text_of(visitor.post("/sign-in", name="gil", password="wrong"))
 
 
-def test_a_form_that_arrives_too_slowly_is_refused(make_service: ServiceMaker) -> None:
-    service = make_service(speech="none", env={"MYNA_BODY_TIMEOUT_S": "0.5"}).start()
-    with Wire(service.root_url) as wire:
+# ---- who may open a page
+
+
+def test_every_page_of_the_site_is_for_operators() -> None:
+    others = [page.path for page in ALL_PAGES if page.who is not Who.OPERATOR]
+    assert [path for path in others if path.startswith(("/site", "/start"))] == []
+
+
+def test_pages_of_operators_do_not_exist_for_others(people: People) -> None:
+    visitor, operator = people.signed_in("carl"), people.signed_in("olga", operator=True)
+    for path in (
+        "accounts",
+        "accounts/new",
+        "accounts/1",
+        "codes",
+        "calls",
+        "settings",
+        "health",
+        "activity",
+    ):
+        assert visitor.get(f"/site/{path}").status == 404, path
+        assert operator.get(f"/site/{path}").status == 200, path
+    for path in ("/start", "/site/accounts/1/grant", "/site/channels/key", "/site/nodes/enroll"):
+        assert visitor.post(path, name="x", units="1").status == 404, path
+
+
+# ---- where a form comes from
+
+
+def request(**headers: str) -> Request:
+    fields = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "headers": fields})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"sec_fetch_site": "none"},
+        {"sec_fetch_site": "cross-site", "origin": PUBLIC_URL},
+        {"origin": "http://example.org"},
+        {"origin": "http://ai.example.org"},
+        {"origin": "null"},
+        {"origin": "http://["},
+        {"origin": ""},
+        {},
+    ],
+)
+def test_a_form_of_another_site_is_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(Forbidden):
+        check_same_origin(request(**headers, host="localhost"), PUBLIC_URL)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec_fetch_site": "same-origin"},
+        {"origin": PUBLIC_URL},
+        {"origin": "http://192.168.1.20:8080", "host": "192.168.1.20:8080"},
+    ],
+    ids=["as the browser says", "the public URL", "on a LAN, which has another host than the public URL"],
+)
+def test_a_form_of_this_site_is_accepted(headers: dict[str, str]) -> None:
+    check_same_origin(request(**headers), PUBLIC_URL)
+
+
+def test_no_form_is_accepted_from_another_site(people: People) -> None:
+    operator = people.signed_in("eva", operator=True)
+    for page in ALL_PAGES:
+        if page.submit is not None:
+            answer = operator.post(address(page.path), {"origin": "https://evil.example"})
+            assert answer.status == 403, page.path
+    check(answer)
+    assert re.search(r"Request [0-9a-f]{32}", text_of(answer))
+
+
+def address(path: str) -> str:
+    """An address of a page; its object does not exist."""
+    return re.sub(r"\{.*?\}", "none", path.replace("{id:int}", "999999999").replace("{id}", "0" * 32))
+
+
+def test_a_form_that_is_too_large_or_too_slow_is_refused(people: People, make_site: MakeSite) -> None:
+    assert people.visitor().post("/sign-in", name="x" * 70_000, password="y").status == 413
+    slow = make_site(env={"MYNA_BODY_TIMEOUT_S": "0.5"})
+    with Wire(slow.root_url) as wire:
         wire.head(
             "POST /office/sign-in HTTP/1.1",
-            f"Origin: {service.root_url}",
+            f"Origin: {slow.root_url}",
             "Content-Type: application/x-www-form-urlencoded",
             "Content-Length: 100",
         )
@@ -125,14 +171,114 @@ def test_a_form_that_arrives_too_slowly_is_refused(make_service: ServiceMaker) -
         assert wire.answer().status == 400
 
 
-def test_the_page_says_that_a_password_is_wrong(people: People) -> None:
-    people.signed_in("gil")
-    answer = people.visitor().post("/sign-in", name="gil", password="wrong")
-    assert answer.status == 400
-    assert "The name or the password is wrong." in text_of(answer)
+# ---- headers, and text of strangers
 
 
-def test_the_language_is_that_of_the_browser(people: People) -> None:
-    visitor = people.visitor()
-    visitor.headers["accept-language"] = "de, zh-CN;q=0.9, en;q=0.8"
-    assert "登录" in visitor.page("/sign-in")
+def check(answer: Answer) -> None:
+    headers = answer.headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_page_has_the_headers_with_and_without_a_session(people: People) -> None:
+    visitor = people.signed_in("dora")
+    for answer in (
+        visitor.get("/keys"),
+        visitor.get("/usage.csv"),
+        people.visitor().get("/keys"),
+        people.visitor().get("/sign-in"),
+        visitor.get("/no-such-page"),
+        visitor.get("/calls/" + "0" * 32),
+    ):
+        check(answer)
+    style = visitor.get("/static/office.css").headers
+    assert style["x-content-type-options"] == "nosniff"
+    assert "immutable" in style["cache-control"]
+
+
+def test_every_page_opens_or_says_why_not(people: People) -> None:
+    operator = people.signed_in("hanna", operator=True)
+    for page in ALL_PAGES:
+        if page.show is not None and not page.path.endswith("/live"):
+            assert operator.get(address(page.path)).status < 500, page.path
+
+
+def test_a_hostile_text_in_a_field_of_a_key_is_text(people: People) -> None:
+    visitor = people.signed_in("hostile")
+    for field in ("name", "cap_units", "cap_period", "rpm", "concurrent", "units_per_day", "route"):
+        fields = {"name": "laptop", "scope": "chat", "cap_units": "5" if field == "cap_period" else ""}
+        answer = visitor.post("/keys/new", **{**fields, field: HOSTILE})
+        assert "<script>alert" not in answer.body.decode()
+        assert answer.status == (200 if field == "name" else 400), text_of(answer)
+
+
+# ---- a recent password
+
+
+def forget_passwords(site: Service) -> None:
+    """As if all passwords had been entered long ago."""
+    change(site, "UPDATE sessions SET verified_at = 0")
+
+
+def forget_password(site: Service, name: str) -> None:
+    """As if the account's password had been entered long ago."""
+    of_account = "account_id = (SELECT id FROM accounts WHERE name = ?)"
+    change(site, f"UPDATE sessions SET verified_at = 0 WHERE {of_account}", name)
+
+
+def change(site: Service, statement: str, *values: object) -> None:
+    """Changes the database of a site as no page does."""
+    with closing(sqlite3.connect(site.folder / "data" / "myna.sqlite", timeout=30)) as db, db:
+        db.execute(statement, values)
+
+
+def is_signed_in(visitor: Visitor) -> bool:
+    return visitor.get("/me").status == 200
+
+
+def test_what_needs_a_password_asks_for_it_and_replaces_the_token(site: Service, people: People) -> None:
+    visitor = people.signed_in("step-up")
+    forget_passwords(site)
+    before = visitor.cookies[COOKIE]
+    assert ASKED in visitor.post("/me/second-factor").body.decode()
+    refused = visitor.post("/me/second-factor", current_password="wrong")
+    assert refused.status == 400 and "The password is wrong." in refused.body.decode()
+    assert visitor.cookies[COOKIE] == before
+    assert "otpauth" not in refused.body.decode()
+    shown = visitor.post("/me/second-factor", current_password=PASSWORD)
+    assert shown.status == 200 and ASKED not in shown.body.decode()
+    after = visitor.cookies[COOKIE]
+    assert after != before and is_signed_in(visitor)
+    assert not is_signed_in(Visitor(site, cookies={COOKIE: before}))
+    assert ASKED not in visitor.post("/me/second-factor").body.decode()
+
+
+def test_a_form_that_fails_after_the_password_does_not_end_the_session(site: Service, people: People) -> None:
+    visitor = people.signed_in("step-up-error", operator=True)
+    forget_passwords(site)
+    before = visitor.cookies[COOKIE]
+    failed = visitor.post("/site/accounts/999999999/reset", current_password=PASSWORD)
+    assert failed.status == 404
+    assert visitor.cookies[COOKIE] != before and is_signed_in(visitor)
+
+
+def test_a_new_password_after_the_old_one_keeps_this_browser_signed_in(site: Service, people: People) -> None:
+    visitor = people.signed_in("step-up-password")
+    elsewhere = Visitor(site)
+    elsewhere.submit("/sign-in", name="step-up-password", password=PASSWORD)
+    forget_passwords(site)
+    visitor.submit("/me/password", password=NEW_PASSWORD, current_password=PASSWORD)
+    assert is_signed_in(visitor) and not is_signed_in(elsewhere)
+    assert people.visitor().post("/sign-in", name="step-up-password", password=PASSWORD).status == 400
+    elsewhere.submit("/sign-in", name="step-up-password", password=NEW_PASSWORD)
+
+
+def test_a_sign_in_ends_the_session_that_the_browser_had(site: Service, people: People) -> None:
+    visitor = people.signed_in("step-up-twice")
+    before = visitor.cookies[COOKIE]
+    visitor.submit("/sign-in", name="step-up-twice", password=PASSWORD)
+    assert visitor.cookies[COOKIE] != before and is_signed_in(visitor)
+    assert not is_signed_in(Visitor(site, cookies={COOKIE: before}))

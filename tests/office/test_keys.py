@@ -10,12 +10,11 @@ import pytest
 from tests.rig.calls import Answer, call
 from tests.rig.office import People, Visitor
 from tests.rig.service import Service
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import SOON_S, wait_until
 
 HOSTILE = '<script>alert(1)</script> & "co"'
 CHAT = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}).encode()
 SPEECH = json.dumps({"text": "Hello"}).encode()
-DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,8 @@ def send(service: Service, path: str, body: bytes, key: str) -> Answer:
 
 def page_says(visitor: Visitor, path: str, text: str) -> None:
     """Waits until the page says this: a refusal is stored within seconds."""
-    wait_until(lambda: text in html.unescape(visitor.page(path)), DEADLINE_S, f"{path} says {text!r}")
+    says = f"{path} says {text!r}"
+    wait_until(lambda: text in html.unescape(visitor.page(path)), SOON_S, says, every_s=0.1)
 
 
 def test_a_key_is_shown_once_and_works(site: Service, owner: Visitor) -> None:
@@ -103,16 +103,15 @@ def test_a_key_is_revoked_when_its_name_was_typed(site: Service, owner: Visitor)
     assert change["by"] == "key-owner"
 
 
-@pytest.mark.parametrize("path", ["", "/live", "/revoke"])
-def test_keys_of_others_are_not_found(owner: Visitor, poor: Visitor, path: str) -> None:
-    key_id, _ = make(owner)
-    assert poor.get(f"/keys/{key_id}{path}").status == 404
-
-
-def test_keys_of_others_cannot_be_revoked(site: Service, owner: Visitor, poor: Visitor) -> None:
+def test_keys_of_others_are_neither_found_nor_changed(site: Service, owner: Visitor, poor: Visitor) -> None:
     key_id, plain = make(owner)
-    assert poor.post(f"/keys/{key_id}/revoke", name="laptop").status == 404
+    for path in ("", "/live", "/revoke"):
+        assert poor.get(f"/keys/{key_id}{path}").status == 404
+    for action in ("revoke", "rename", "roll", "limits", "cap"):
+        assert poor.post(f"/keys/{key_id}/{action}", name="laptop", grace="1h").status == 404
     assert send(site, "/chat/completions", CHAT, plain).status == 200
+    (kept,) = [one for one in site.cli("key", "list", "key-owner") if one["id"] == key_id]
+    assert (kept["name"], kept["expires_at"]) == ("laptop", 0)
 
 
 def test_the_numbers_of_the_list_are_those_of_the_command_line(site: Service, owner: Visitor) -> None:
@@ -198,20 +197,16 @@ def test_a_base_url_without_v1_is_explained(site: Service, owner: Visitor) -> No
 # ---- rename and roll
 
 
-def test_a_key_is_renamed(site: Service, owner: Visitor, poor: Visitor) -> None:
+def test_a_key_is_renamed(site: Service, owner: Visitor) -> None:
     key_id, _ = make(owner, "before")
     assert "after" in owner.submit(f"/keys/{key_id}/rename", name="after")
     assert owner.post(f"/keys/{key_id}/rename", name=" ").status == 400
-    assert poor.post(f"/keys/{key_id}/rename", name="theirs").status == 404
     (key,) = [one for one in site.cli("key", "list", "key-owner") if one["id"] == key_id]
     assert key["name"] == "after"
 
 
-def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(
-    site: Service, owner: Visitor, poor: Visitor
-) -> None:
+def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(site: Service, owner: Visitor) -> None:
     key_id, plain = make(owner, "rolled")
-    assert poor.post(f"/keys/{key_id}/roll", grace="1h").status == 404
     answer = owner.post(f"/keys/{key_id}/roll", grace="1h")
     new = re.search(r"myna_[0-9a-f]{40}", answer.body.decode())
     assert answer.status == 200 and new and new[0] != plain
@@ -258,7 +253,7 @@ def key_of(answer: Answer) -> tuple[int, str]:
 # ---- limits and routes
 
 
-def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visitor, poor: Visitor) -> None:
+def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visitor) -> None:
     assert "Models it may use" not in owner.page("/keys/new"), "only the operator's routes need a choice"
     site.cli("route", "add", "gpt-*", "--units", "1")
     answer = owner.post("/keys/new", name="limited", scope=["chat"], rpm="7", route=["gpt-*", "tts-1"])
@@ -270,7 +265,6 @@ def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visi
     assert "whisper-1" not in page, "it is not installed"
     assert 'value="7"' in page
     assert page.count(" checked") == 2
-    assert poor.post(f"{path}/limits", rpm="9").status == 404
     assert owner.post(f"{path}/limits", rpm="many").status == 400
     said = owner.submit(f"{path}/limits", concurrent="2", units_per_day="none", route=["svc-chat"])
     assert "The limits are set." in said
@@ -284,7 +278,7 @@ def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visi
 # ---- caps
 
 
-def test_a_cap_refuses_and_the_page_says_so(site: Service, owner: Visitor, poor: Visitor) -> None:
+def test_a_cap_refuses_and_the_page_says_so(site: Service, owner: Visitor) -> None:
     answer = owner.post("/keys/new", name="capped", scope=["chat"], cap_units="1", cap_period="day")
     plain = re.search(r"myna_[0-9a-f]{40}", answer.body.decode())
     number = re.search(r'href="/office/keys/(\d+)"', answer.body.decode())
@@ -298,7 +292,6 @@ def test_a_cap_refuses_and_the_page_says_so(site: Service, owner: Visitor, poor:
     assert "Change the cap of this key" in text and "1 of 1" in text
     assert "1 / 1" in owner.page("/keys")
 
-    assert poor.post(f"{path}/cap", cap_units="9").status == 404
     assert owner.post(f"{path}/cap", cap_units="0", cap_period="day").status == 400
     assert "The cap is set." in owner.submit(f"{path}/cap", cap_units="5", cap_period="day")
     assert send(site, "/chat/completions", CHAT, plain[0]).status == 200

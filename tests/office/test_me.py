@@ -1,13 +1,14 @@
-"""One's own account: password, second factor, sessions, preferences."""
+"""One's own account: password, second factor, sessions, preferences; and refusals in its language."""
 
 import re
 import time
 
 import pyotp
+import pytest
 
+from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
-
-ANOTHER = "a cupboard of purple kettles 7"
+from tests.rig.service import Account, Service
 
 
 def sign_in(people: People, name: str, password: str = PASSWORD) -> Visitor:
@@ -15,25 +16,6 @@ def sign_in(people: People, name: str, password: str = PASSWORD) -> Visitor:
     visitor = people.visitor()
     assert visitor.post("/sign-in", name=name, password=password).status == 303
     return visitor
-
-
-def test_a_new_password_ends_all_other_sessions(people: People) -> None:
-    visitor = people.signed_in("pia")
-    other = sign_in(people, "pia")
-    assert "The password is changed." in visitor.submit("/me/password", password=ANOTHER)
-    assert other.get("/me").status == 303
-    assert visitor.get("/me").status == 200
-    assert people.visitor().post("/sign-in", name="pia", password=PASSWORD).status == 400
-    sign_in(people, "pia", ANOTHER)
-
-
-def test_a_weak_password_is_refused_with_the_reason(people: People) -> None:
-    visitor = people.signed_in("quin")
-    for password, reason in (("short", "at least 12 characters"), ("passwordpassword", "easy to guess")):
-        answer = visitor.post("/me/password", password=password)
-        assert answer.status == 400
-        assert reason in text_of(answer)
-    sign_in(people, "quin")
 
 
 def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None:
@@ -91,3 +73,75 @@ def test_the_language_is_that_of_the_account(people: People) -> None:
     assert "偏好设置" in visitor.submit("/me", language="zh", low_balance="50")
     assert visitor.post("/me", language="fr", low_balance="50").status == 400
     assert visitor.post("/me", language="en", low_balance="-1").status == 400
+
+
+# ---- refused forms in Chinese
+
+
+@pytest.fixture(scope="module")
+def reader(site: Service) -> Visitor:
+    """An operator whose browser asks for Chinese."""
+    visitor = People(site).signed_in("reader-of-chinese", operator=True)
+    visitor.headers["accept-language"] = "zh-CN"
+    return visitor
+
+
+@pytest.mark.parametrize(
+    ("password", "language", "said"),
+    [
+        ("short", "en", "at least 12 characters"),
+        ("passwordpassword", "en", "easy to guess"),
+        ("passwordpassword", "zh-CN", "此密码容易被猜到；请使用几个互不相关的词。"),
+    ],
+)
+def test_a_weak_password_is_refused_with_the_reason(
+    reader: Visitor, password: str, language: str, said: str
+) -> None:
+    answer = reader.post("/me/password", {"accept-language": language}, password=password)
+    assert answer.status == 400
+    assert said in text_of(answer)
+    assert password not in text_of(answer)
+
+
+def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
+    hostile = "{chars}<b>{name!r}"
+    answer = reader.post("/site/accounts/new", name=hostile + "x" * 200)
+    assert answer.status == 400
+    assert "账户名称需要 1 到 100 个可打印字符。" in text_of(answer)
+    codes = reader.post("/site/codes", units="5", count="1000000", uses="1")
+    assert "兑换码数量必须是 1 到" in text_of(codes)
+    cap = reader.post("/keys/new", name="laptop", scopes="chat", cap_units=hostile)
+    assert "&#39;{chars}&lt;b&gt;{name!r}/month&#39; 不是有效的限额" in text_of(cap)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "said"),
+    [
+        ("/me", {"low_balance": "many"}, "低余额提醒必须是整数。"),
+        ("/site/codes", {"units": "0"}, "单位不能小于 1。"),
+    ],
+)
+def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
+    answer = reader.post(path, **fields)
+    assert answer.status == 400
+    assert said in text_of(answer)
+
+
+def test_a_page_that_does_not_exist_says_so(reader: Visitor) -> None:
+    assert "没有此页面。" in text_of(reader.get("/no-such-page"))
+
+
+def test_the_rules_of_the_audit_are_in_the_language_of_the_page(reader: Visitor) -> None:
+    page = reader.page("/site/health")
+    assert "账户余额等于其账本条目之和，且不低于 0" in page
+    assert "ledger" not in page
+
+
+def test_the_api_answers_in_english(site: Service, people: People) -> None:
+    people.signed_in("zh-api", units=0)
+    key = Account(site, "zh-api").key(name="laptop")
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
+    url = f"{site.base_url}/chat/completions"
+    answer = call("POST", url, key=key.plain, data=data, headers={"accept-language": "zh"})
+    assert answer.status == 402
+    assert "The account has 0 units and this call costs 1" in answer.body.decode()

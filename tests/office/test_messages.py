@@ -39,9 +39,9 @@ def _name(function: ast.expr) -> str:
 
 
 def test_every_text_is_translated() -> None:
-    translated = set(messages.read("zh"))
-    assert sorted(used() - translated) == []
-    assert sorted(translated - used()) == []
+    translated, texts = set(messages.read("zh")), used()
+    assert sorted(texts - translated) == []
+    assert sorted(translated - texts) == []
 
 
 def test_a_text_is_translated_in_one_file() -> None:

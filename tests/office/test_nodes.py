@@ -4,13 +4,12 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
 
-from tests.rig.browser import OpenContext, signed_in_page
+from tests.office.conftest import MakeSite
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
-from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import wait_until
+from tests.rig.service import Service
+from tests.rig.waiting import SOON_S, wait_until
 
 PATH = "/site/nodes"
 HOSTILE = "<img src=x> & 'box'/.."
@@ -38,14 +37,6 @@ def enroll(operator: Visitor, name: str, **more: str) -> str:
     token = re.search(r"mynajoin_[0-9a-f]{40}", answer.body.decode())
     assert token
     return token[0]
-
-
-def test_others_find_no_page_of_nodes(people: People) -> None:
-    owner = people.signed_in("no-node-operator")
-    for path in (PATH, f"{PATH}/live", f"{PATH}/one?name=x", f"{PATH}/one/live?name=x"):
-        assert owner.get(path).status == 404
-    for action in ("enroll", "drain", "enable", "disable", "remove"):
-        assert owner.post(f"{PATH}/{action}", name="x").status == 404
 
 
 def test_a_join_token_is_shown_once_and_recorded_without_it(operator: Visitor, site: Service) -> None:
@@ -85,38 +76,15 @@ def test_a_node_is_drained_disabled_and_enabled(operator: Visitor, site: Service
     operator.submit(f"{PATH}/remove", name="worker", typed="worker")
 
 
-def test_a_node_joins_and_the_page_shows_it_live(
-    site: Service, people: People, open_context: OpenContext, make_node: NodeMaker
-) -> None:
-    visitor = people.signed_in("node-watcher", operator=True)
-    page = signed_in_page(open_context(), visitor)
-    page.goto(f"{site.root_url}/office{PATH}")
-    page.get_by_label("Name").fill("garage")
-    page.get_by_role("button", name="Make a join token").click()
-    line = page.locator("#join").inner_text()
-    url, token = line.split()[3:5]
-    steps = page.locator("[data-live]")
-    expect(steps).to_contain_text("Waiting for the machine to use its token")
-    node = make_node(NODE_TOML).join(url, token)
-    expect(steps).to_contain_text("The token is used, the machine has joined")
-    node.start()
-    expect(steps).to_contain_text("online", timeout=60_000)
-    expect(steps).to_contain_text(re.compile(r"\d+ voices"))
-    expect(steps).to_contain_text(re.compile(r"\d+ characters per second"))
-    node.stop()
-    expect(steps).to_contain_text("offline", timeout=60_000)
-    site.cli("node", "remove", "garage")
-
-
-def test_a_node_says_its_name_in_a_call_of_the_operator(
-    make_service: ServiceMaker, make_node: NodeMaker
-) -> None:
-    site: Service = make_service(speech="none", chat_url="parrot:").start()
+def test_a_node_says_its_name_in_a_call_of_the_operator(make_site: MakeSite, make_node: NodeMaker) -> None:
+    site = make_site()
     visitor = People(site).signed_in("speaking-operator", operator=True)
     token = enroll(visitor, "garage")
     make_node(NODE_TOML).join(site.root_url, token).start()
     page = f"{PATH}/one?name=garage"
-    wait_until(lambda: "Let it say its name" in visitor.page(page), 60, "the node can be heard")
+    wait_until(
+        lambda: "Let it say its name" in visitor.page(page), SOON_S, "the node can be heard", every_s=0.1
+    )
     form = visitor.get(page).body.decode().partition('action="/office/try/speech"')[2]
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.partition("</form>")[0]))
     assert fields["text"] == "This is garage."
@@ -124,8 +92,10 @@ def test_a_node_says_its_name_in_a_call_of_the_operator(
     assert ordered.status == 200, text_of(ordered)
     task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', ordered.body.decode())
     assert task, text_of(ordered)
-    wait_until(lambda: b"<audio" in visitor.get(task[1]).body, 60, "the sentence can be heard")
-    wait_until(lambda: strip(visitor), 10, "the call is in the hours of the node")
+    wait_until(
+        lambda: b"<audio" in visitor.get(task[1]).body, SOON_S, "the sentence can be heard", every_s=0.1
+    )
+    wait_until(lambda: strip(visitor), SOON_S, "the call is in the hours of the node", every_s=0.1)
     assert "node:garage" in visitor.page("/site/channels")
 
 

@@ -3,22 +3,18 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pyotp
 import pytest
 
-from tests.office.test_pages import check
-from tests.office.test_step_up import ASKED, forget_passwords, is_signed_in
-from tests.rig.browser import OpenContext
+from tests.office.conftest import MakeSite
+from tests.office.test_edge import ASKED, forget_passwords, is_signed_in
 from tests.rig.calls import Answer
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.oidc_provider import CLIENT_SECRET, DROP, WELL_KNOWN, OidcProvider, Plan
-from tests.rig.service import Service, ServiceMaker
+from tests.rig.service import Service
 from tests.rig.waiting import SOON_S, wait_until
 
 CALLBACK = "/sign-in/oidc/callback"
@@ -28,40 +24,6 @@ FROM_ELSEWHERE = {
     "referer": "https://idp.example/",
 }
 SESSION = "myna"
-
-
-@pytest.fixture(scope="module")
-def shared_provider() -> Iterator[OidcProvider]:
-    made = OidcProvider()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def provider(shared_provider: OidcProvider) -> OidcProvider:
-    """The provider of the site, without faults."""
-    shared_provider.plan = Plan()
-    return shared_provider
-
-
-@pytest.fixture(scope="module")
-def oidc_site(
-    tmp_path_factory: pytest.TempPathFactory,
-    commands: CommandLine,
-    forks: Forks | None,
-    shared_provider: OidcProvider,
-) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("oidc")
-    env = shared_provider.env(MYNA_OIDC_SCOPES="openid email", MYNA_OIDC_LINK_BY_EMAIL="on")
-    made = Service(folder, commands, speech="none", env=env, forks=forks)
-    made.start()
-    yield made
-    made.kill()
-
-
-@pytest.fixture
-def oidc_people(oidc_site: Service) -> People:
-    return People(oidc_site)
 
 
 def begin(visitor: Visitor, path: str = "/sign-in/oidc", **fields: str) -> str:
@@ -130,16 +92,14 @@ def test_a_sign_in_leads_to_the_page_that_was_asked_for(oidc_people: People, pro
     assert go(other, provider, f"/sign-in/oidc{asked}").headers["location"] == "/office/keys?state=active"
 
 
-@pytest.mark.parametrize("target", ["https://example.org/", "//example.org", "/office/../x\\y", "/officeful"])
 def test_a_sign_in_at_the_provider_leads_to_no_other_site(
-    oidc_people: People, provider: OidcProvider, target: str
+    oidc_people: People, provider: OidcProvider
 ) -> None:
-    name = f"cyd-{abs(hash(target))}"
-    visitor = linked(oidc_people, provider, name)
-    assert go(oidc_people.visitor(), provider, f"/sign-in/oidc?next={quote(target)}").headers["location"] == (
-        "/office"
-    )
-    assert go(visitor, provider, "/me/oidc/confirm", page=target).headers["location"] == "/office"
+    visitor = linked(oidc_people, provider, "cyd")
+    for target in ("//example.org", "/office/../x\\y"):
+        answer = go(oidc_people.visitor(), provider, f"/sign-in/oidc?next={quote(target)}")
+        assert answer.headers["location"] == "/office"
+        assert go(visitor, provider, "/me/oidc/confirm", page=target).headers["location"] == "/office"
 
 
 def test_a_form_of_another_site_begins_nothing(oidc_people: People, provider: OidcProvider) -> None:
@@ -307,10 +267,10 @@ def test_the_log_has_the_reason_and_no_secret(
 
 
 def test_a_provider_that_is_down_at_the_start_stops_no_other_sign_in(
-    make_service: ServiceMaker, provider: OidcProvider
+    make_site: MakeSite, provider: OidcProvider
 ) -> None:
     provider.plan = Plan(statuses={WELL_KNOWN: 500})
-    people = People(make_service(speech="none", env=provider.env()).start())
+    people = People(make_site(env=provider.env()))
     people.signed_in("ned")
     visitor = people.visitor()
     assert visitor.post("/sign-in/oidc").status == 503
@@ -330,47 +290,18 @@ def test_a_site_without_a_provider_does_not_import_the_library() -> None:
     subprocess.run([sys.executable, "-c", probe], check=True)
 
 
-@pytest.mark.parametrize(("mode", "wrong"), [(0o600, ""), (0o640, "it must be 0600")])
 def test_the_secret_comes_from_a_file_that_others_cannot_read(
-    make_service: ServiceMaker, provider: OidcProvider, tmp_path: Path, mode: int, wrong: str
+    make_site: MakeSite, provider: OidcProvider, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text(CLIENT_SECRET + "\n")
-    file.chmod(mode)
+    file.chmod(0o600)
     env = provider.env(MYNA_OIDC_CLIENT_SECRET="", MYNA_OIDC_CLIENT_SECRET_FILE=str(file))
-    service = make_service(speech="none", env=env)
-    if wrong:
-        ended = subprocess.run(
-            [sys.executable, "-m", "myna", "serve"], env=service.env, capture_output=True, text=True
-        )
-        assert ended.returncode == 2 and wrong in ended.stderr and CLIENT_SECRET not in ended.stderr
-        return
-    people = People(service.start())
+    service = make_site(env=env)
+    people = People(service)
     linked(people, provider, "pia")
     assert go(people.visitor(), provider).status == 303
-
-
-@pytest.mark.slow
-def test_a_browser_signs_in_by_the_button(
-    oidc_people: People, provider: OidcProvider, oidc_site: Service, open_context: OpenContext
-) -> None:
-    linked(oidc_people, provider, "quin")
-    provider.plan = Plan(asks=True)
-    page = open_context().new_page()
-    page.goto(f"{oidc_site.root_url}/office/keys")
-    page.get_by_role("button", name="Sign in with Keystone").click()
-    page.get_by_role("button", name="Let me in").click()
-    page.wait_for_url("**/office/keys")
-    assert page.get_by_role("heading", name="Keys").is_visible()
-    page.goto(f"{oidc_site.root_url}/office/me")
-    page.get_by_role("button", name="Unlink").click()
-    page.get_by_role("button", name="Sign in with Keystone").click()
-    page.get_by_role("button", name="Let me in").click()
-    page.wait_for_url("**/office/me")
-    faults = check(page, f"{oidc_site.root_url}/office/me")
-    page.get_by_role("button", name="Unlink").click()
-    page.wait_for_url("**/office/me")
-    assert page.get_by_text("The link is removed.").is_visible()
-    page.get_by_role("button", name="Sign out").click()
-    faults += check(page, f"{oidc_site.root_url}/office/sign-in")
-    assert not faults, faults
+    service.stop()
+    file.chmod(0o640)
+    ended = service.command("serve")
+    assert ended.code == 2 and "it must be 0600" in ended.stderr and CLIENT_SECRET not in ended.stderr

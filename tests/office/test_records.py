@@ -1,11 +1,18 @@
-"""The pages of speech records and of one call."""
+"""What an account did: records, calls, usage and the ledger, as the API and the command line say it."""
 
+import csv
+import html
+import io
 import re
 from typing import Any
 
+from tests.office.test_edge import change
 from tests.rig.calls import call
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Account, Key
+
+CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}
+FROM_A_NODE = "libsndfile: {can't} write <x>"
 
 
 def speak(people: People, key: Key, text: str) -> dict[str, Any]:
@@ -93,3 +100,119 @@ def test_an_address_that_is_no_call_is_not_found(people: People) -> None:
     for path in ("/calls/1", "/calls/" + "0" * 32, "/calls/" + "G" * 32):
         assert visitor.get(path).status == 404
     assert visitor.get("/records?before=x").status == 400
+
+
+# ---- why a call was refunded, or why its answer is incomplete
+
+
+def chat_of(people: People, name: str) -> tuple[Visitor, str]:
+    """A new account holder, and the id of a chat that was kept."""
+    visitor, key = with_key(people, name)
+    chat(people, key)
+    return visitor, people.service.cli("calls", "--account", name)[0]["call"]
+
+
+def set_call(people: People, call_id: str, assignment: str, value: object) -> None:
+    change(people.service, f"UPDATE calls SET {assignment} WHERE id = ?", value, bytes.fromhex(call_id))
+
+
+def page_of(visitor: Visitor, path: str) -> str:
+    return html.unescape(visitor.page(path))
+
+
+def test_an_incomplete_answer_that_was_kept_says_why(people: People) -> None:
+    operator = people.signed_in("reader-of-calls", operator=True)
+    visitor, call_id = chat_of(people, "kept")
+    path = f"/calls/{call_id}"
+    shown = page_of(visitor, path)
+    assert "Delivered: the units are kept" in shown and "incomplete" not in shown
+    assert "delivered" in page_of(operator, "/site/calls?q=kept")
+    for reason, english in (
+        ("StreamFailed", "the channel broke off its answer"),
+        ("ClientDisconnected", "the client disconnected"),
+        ("StreamUnread", "the client did not read it in time"),
+    ):
+        set_call(people, call_id, "reason = ?", reason)
+        shown = page_of(visitor, path)
+        assert f"The answer is incomplete: {english}" in shown
+        assert "The units are kept" in shown and "Delivered" not in shown
+    assert "incomplete" in page_of(operator, "/site/calls?q=kept")
+    visitor.headers["accept-language"] = "zh"
+    assert "应答不完整：客户端未能及时读取" in page_of(visitor, path)
+
+
+def test_another_reason_is_shown_to_operators_as_it_is_stored(people: People) -> None:
+    """It may be the message of a compute node."""
+    operator = people.signed_in("reader-of-reasons", operator=True)
+    visitor, call_id = chat_of(people, "of-a-node")
+    set_call(people, call_id, "reason = ?", FROM_A_NODE)
+    shown = page_of(visitor, f"/calls/{call_id}")
+    assert "libsndfile" not in shown
+    assert "another error, which the operator can see" in shown
+    assert f"The answer is incomplete: {FROM_A_NODE}" in page_of(operator, f"/site/calls/{call_id}")
+
+
+def test_a_refunded_call_is_listed_with_the_units_that_were_kept(people: People) -> None:
+    operator = people.signed_in("reader-of-units", operator=True)
+    _, call_id = chat_of(people, "refunded-units")
+    listing = "/site/calls?q=refunded-units"
+    assert '<td class="number">1</td>' in operator.get(listing).body.decode()
+    set_call(people, call_id, "state = ?", 2)
+    listed = operator.get(listing).body.decode()
+    set_call(people, call_id, "state = ?", 1)
+    assert '<td class="number">0</td>' in listed and '<td class="number">1</td>' not in listed
+
+
+# ---- usage and the ledger
+
+
+def chat(people: People, key: Key) -> None:
+    url = f"{people.service.base_url}/chat/completions"
+    assert call("POST", url, key=key.plain, data=CHAT).status == 200
+
+
+def rows_of(visitor: Visitor, path: str) -> list[dict[str, str]]:
+    answer = visitor.get(path)
+    assert answer.headers["content-type"].startswith("text/csv")
+    return list(csv.DictReader(io.StringIO(answer.body.decode("utf-8-sig"))))
+
+
+def test_usage_is_that_of_the_key_by_the_api(people: People) -> None:
+    visitor, key = with_key(people, "yara")
+    assert "No calls in this period" in visitor.page("/usage")
+    chat(people, key)
+    chat(people, key)
+    speak(people, key, "Count me")
+    cost = call("GET", f"{people.service.base_url}/me", key=key.plain).json["stats"]["cost"]
+    for period in ("24h", "7d", "30d", "90d", "365d"):
+        assert "a key" in visitor.page(f"/usage?period={period}")
+        rows = rows_of(visitor, f"/usage.csv?period={period}")
+        assert {row["rate"]: int(row["calls"]) for row in rows} == {"chat": 2, "tts": 1}
+        assert sum(int(row["units"]) for row in rows) == cost
+
+
+def test_the_ledger_is_that_of_the_command_line(people: People) -> None:
+    visitor, key = with_key(people, "zoe")
+    chat(people, key)
+    people.service.cli("account", "grant", "zoe", "77", "--memo", "=a gift")
+    rows = rows_of(visitor, "/ledger.csv")
+    listed = people.service.cli("ledger", "zoe")
+    assert [(row["call"], int(row["units"]), int(row["balance"])) for row in rows] == [
+        (entry["entry"].split("-")[0], entry["units"], entry["balance"]) for entry in listed
+    ]
+    assert rows[0]["memo"] == "'=a gift"
+    page = visitor.page("/ledger")
+    assert "=a gift" in page
+    assert "the sum of 3 entries" in page
+    assert "opening grant" not in visitor.page("/ledger?kind=charge")
+    assert "No entries in this month" in visitor.page("/ledger?month=2024-02")
+
+
+def test_a_code_is_redeemed_once(people: People) -> None:
+    visitor = people.signed_in("alan", units=5)
+    (made,) = people.service.cli("code", "add", "--units", "100")
+    code = made["code"]
+    assert "100 units added. The balance is 105 units." in visitor.submit("/ledger", code=code.lower())
+    assert visitor.post("/ledger", code=code).status == 400
+    assert visitor.post("/ledger", code="<b>").status == 400
+    assert people.service.cli("account", "show", "alan")["balance"] == 105

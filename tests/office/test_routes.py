@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.office.test_channels import activity, forget_password
+from tests.office.conftest import MakeSite
+from tests.office.test_channels import activity
+from tests.office.test_edge import forget_password
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Account, Service
 from tests.rig.upstream import Upstream
@@ -20,14 +20,9 @@ HOSTILE = '<b>"r"</b>&*'
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
-) -> Iterator[Service]:
+def site(make_site: MakeSite) -> Service:
     """A site without routes: those of the other tests' site are limits of its keys."""
-    folder = tmp_path_factory.mktemp("routes")
-    made = Service(folder, commands, chat_url="parrot:", speech="espeak", forks=forks).start()
-    yield made
-    made.kill()
+    return make_site(chat_url="parrot:", speech="espeak")
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +43,6 @@ def channel(site: Service, upstream: Upstream) -> Iterator[str]:
 
 def routes(site: Service) -> dict[str, Any]:
     return {row["name"]: row for row in site.cli("route", "list")}
-
-
-def test_others_find_no_page_of_routes(people: People) -> None:
-    owner = people.signed_in("no-route-operator")
-    for path in (PATH, f"{PATH}/new", f"{PATH}/change?name=a"):
-        assert owner.get(path).status == 404
-    for action in ("new", "change", "remove"):
-        assert owner.post(f"{PATH}/{action}", name="a", typed="a", units="1").status == 404
 
 
 def test_without_a_route_the_page_has_the_built_in_names_and_the_next_step(operator: Visitor) -> None:

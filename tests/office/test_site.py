@@ -7,17 +7,12 @@ import pytest
 from tests.office.test_records import speak, with_key
 from tests.rig.calls import call
 from tests.rig.office import PASSWORD, People, Visitor, text_of
-
-SITE_PAGES = ("accounts", "accounts/new", "accounts/1", "codes", "calls", "settings", "health", "activity")
-SITE_FORMS = (
-    "accounts/new", "accounts/1/grant", "accounts/1/limits", "accounts/1/switch", "accounts/1/invite",
-    "accounts/1/reset", "codes", "codes/1/disable", "settings",
-)  # fmt: skip
+from tests.rig.service import Service
 
 
-@pytest.fixture
-def operator(people: People, request: pytest.FixtureRequest) -> Visitor:
-    return people.signed_in(f"operator-{request.node.name[:60]}", operator=True)
+@pytest.fixture(scope="module")
+def operator(site: Service) -> Visitor:
+    return People(site).signed_in("site-operator", operator=True)
 
 
 def account_page(operator: Visitor, name: str) -> str:
@@ -33,18 +28,6 @@ def last_command(operator: Visitor) -> str:
     found = re.search(r'<td class="mono">(myna [^<]*)</td>', html)
     assert found
     return found[1]
-
-
-@pytest.mark.parametrize("page", SITE_PAGES)
-def test_operators_alone_have_these_pages(people: People, operator: Visitor, page: str) -> None:
-    assert operator.get(f"/site/{page}").status == 200
-    assert people.signed_in(f"not-{page.replace('/', '-')}").get(f"/site/{page}").status == 404
-
-
-@pytest.mark.parametrize("form", SITE_FORMS)
-def test_operators_alone_can_send_these_forms(people: People, form: str) -> None:
-    visitor = people.signed_in(f"form-{form.replace('/', '-')}")
-    assert visitor.post(f"/site/{form}", name="x", units="1", value="1").status == 404
 
 
 def test_a_grant_is_in_the_ledger_and_in_the_activity(people: People, operator: Visitor) -> None:
@@ -134,16 +117,11 @@ def test_an_account_offers_the_link_that_it_can_have(people: People, operator: V
     assert "/reset" in operator.get(page).body.decode()
 
 
-def test_the_hidden_key_of_the_page_try_is_not_counted(people: People, operator: Visitor) -> None:
-    visitor, _ = with_key(people, "one-key")
-    page = account_page(operator, "one-key")
-    assert visitor.post("/try", text="Hello", model="svc-chat", once="5" * 32).status == 200
-    assert "Keys 1 Sessions" in operator.page(page)
-
-
 def test_a_disabled_account_is_out_at_once(people: People, operator: Visitor) -> None:
     visitor, key = with_key(people, "shut-out")
     page = account_page(operator, "shut-out")
+    assert visitor.post("/try", text="Hello", model="svc-chat", once="5" * 32).status == 200
+    assert "Keys 1 Sessions" in operator.page(page), "the hidden key of the page Try is not counted"
     assert operator.post(f"{page}/switch", name="wrong").status == 400
     operator.submit(f"{page}/switch", name="shut-out")
     assert visitor.get("/keys").status == 303

@@ -1,15 +1,13 @@
-"""An operator's first minute: a chat server, units and a first key."""
+"""An operator's first minutes: the way to the first operator, a chat server, units and a first key."""
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
+from tests.office.conftest import MakeSite
 from tests.rig.calls import call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.office import People, Visitor
+from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
 from tests.rig.upstream import SECRET, Upstream
 from tests.rig.waiting import free_port
@@ -17,15 +15,14 @@ from tests.rig.waiting import free_port
 CHAT = json.dumps({"model": "svc-chat", "messages": [{"role": "user", "content": "Hello"}]}).encode()
 
 
+RESTART = "Restart the service in a terminal"
+ADD = "myna account add NAME --operator"
+
+
 @pytest.fixture(scope="module")
-def fresh(
-    tmp_path_factory: pytest.TempPathFactory, commands: CommandLine, forks: Forks | None
-) -> Iterator[Service]:
+def fresh(make_site: MakeSite) -> Service:
     """A site without a chat channel and without a voice."""
-    made = Service(tmp_path_factory.mktemp("start"), commands, speech="none", forks=forks)
-    made.start()
-    yield made
-    made.kill()
+    return make_site()
 
 
 def operator(service: Service, name: str, *, units: int = 0) -> Visitor:
@@ -36,11 +33,19 @@ def balance(service: Service, name: str) -> int:
     return int(next(one["balance"] for one in service.cli("account", "list") if one["name"] == name))
 
 
-def test_the_page_is_only_for_operators(fresh: Service) -> None:
-    owner = People(fresh).signed_in("owner")
-    assert owner.get("/start").status == 404
-    assert owner.post("/start", url="parrot:").status == 404
-    assert owner.post("/start/key", name="key", units="5").status == 404
+def test_the_way_to_the_first_operator_is_said_until_there_is_one(make_site: MakeSite) -> None:
+    people = People(make_site())
+    visitor = people.visitor()
+    expired = visitor.get("/welcome?token=used")
+    assert expired.status == 410
+    for text in (text_of(expired), visitor.page("/sign-in")):
+        assert RESTART in text
+        assert ADD in text
+        assert "Ask the operator" not in text
+    people.signed_in("first", operator=True)
+    for text in (text_of(visitor.get("/welcome?token=used")), visitor.page("/sign-in")):
+        assert RESTART not in text
+        assert "Ask the operator" in text
 
 
 def test_a_wrong_url_is_refused_with_the_message_of_the_command_line(fresh: Service) -> None:

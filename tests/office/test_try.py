@@ -1,26 +1,30 @@
-"""The page Try: chat and speech with one's own units."""
+"""The page Try: chat and speech with one's own units, whole and as a stream, charged as by the API."""
 
+import ast
 import html
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
+from http.client import IncompleteRead
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
-from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
-from tests.rig.browser import OpenContext
-from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.office import PASSWORD, People, Visitor
+from tests.farm.node_client import NodeSite, mp3, new_voice
+from tests.office.conftest import MakeSite
+from tests.rig.calls import Answer, Wire, call
+from tests.rig.office import People, Visitor
 from tests.rig.service import Service
 from tests.rig.upstream import Upstream
+from tests.rig.waiting import SOON_S, wait_until
 
+CHARGED = [("charge", -1)]
+REFUNDED = [("charge", -1), ("refund", 1)]
 HOSTILE = '<img src=x onerror=alert(1)> & "you"'
 ONCE = "0123456789abcdef0123456789abcdef"
+SAID = 'He said: "你好"\r\n& left'
 
 
 @pytest.fixture
@@ -92,33 +96,30 @@ def test_hostile_text_is_text(visitor: Visitor) -> None:
 
 
 def test_an_instruction_to_speak_is_answered_with_a_player(site: Service, visitor: Visitor) -> None:
-    answer = visitor.post("/try", text="请朗读：你好")
+    shown = html.unescape(visitor.get("/try").body.decode())
+    hint = re.search(r'placeholder="[^"]*: (朗读：[^"]*)"', shown)
+    assert hint
+    answer = visitor.post("/try", text=hint[1], model="svc-chat")
     audio = re.search(r'<audio controls src="(/uploads/[0-9a-f]{32}\.mp3)"', answer.body.decode())
     assert audio
     assert call("GET", site.root_url + audio[1]).headers["content-type"] == "audio/mpeg"
+    streamed = visitor.post("/try/stream", text="请朗读：你好")
+    (address,) = re.findall(r'"content":"(http[^"]+)"', streamed.body.decode())
+    page = ended(visitor, streamed, text="请朗读：你好", answer=address)
+    assert re.search(r'<audio controls src="/uploads/[0-9a-f]{32}\.mp3"', page)
 
 
-def test_too_few_units_are_said_in_the_words_of_the_api(site: Service, people: People) -> None:
-    poor = people.signed_in("try-without-units", units=0)
-    answer = poor.post("/try", text="Hello")
-    assert answer.status == 402
+@pytest.mark.parametrize("path", ["/try", "/try/stream"])
+def test_too_few_units_are_said_in_the_words_of_the_api(site: Service, people: People, path: str) -> None:
+    name = f"without-units{path.replace('/', '-')}"
+    answer = people.signed_in(name, units=0).post(path, text="Hello")
+    assert (answer.status, answer.headers["content-type"]) == (402, "text/html; charset=utf-8")
     text = html.unescape(answer.body.decode())
     assert "The account has 0 units and this call costs 1; ask the operator for more." in text
     assert "Nothing was charged." in text
     assert answer.headers["x-request-id"] in text
     assert ">\nHello</textarea>" in text
-    assert entries(site, "try-without-units") == []
-
-
-def test_the_text_of_the_empty_field_is_spoken_as_it_says(site: Service, visitor: Visitor) -> None:
-    shown = html.unescape(visitor.get("/try").body.decode())
-    hint = re.search(r'placeholder="[^"]*: (朗读：[^"]*)"', shown)
-    assert hint
-    assert "<audio" in visitor.post("/try", text=hint[1], model="svc-chat", once=ONCE).body.decode()
-
-
-def test_a_form_of_another_site_is_refused(visitor: Visitor) -> None:
-    assert visitor.post("/try", text="Hello", headers={"origin": "https://other.example"}).status == 403
+    assert entries(site, name) == []
 
 
 # ---- the key
@@ -184,102 +185,203 @@ def code_of(answer: Answer, client: str) -> str:
     return html.unescape(found[1])
 
 
-@pytest.mark.parametrize("client", ["curl", "openai-python"])
 @pytest.mark.parametrize(
     ("path", "expected"), [("/try", 'He said: "你好"\n& left'), ("/try/speech", "audio_url")]
 )
-def test_the_code_works(
-    site: Service, visitor: Visitor, tmp_path: Path, client: str, path: str, expected: str
+def test_the_code_for_curl_works(
+    site: Service, visitor: Visitor, tmp_path: Path, path: str, expected: str
 ) -> None:
-    key = re.search(
-        r"myna_[0-9a-f]{40}", visitor.post("/keys/new", name="code", scope=["chat", "tts"]).body.decode()
-    )
+    made = visitor.post("/keys/new", name="code", scope=["chat", "tts"])
+    key = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
     assert key
-    answer = visitor.post(path, text='He said: "你好"\r\n& left', voice_id="zh-female-1")
-    code = code_of(answer, client).replace("YOUR_KEY", key[0])
+    answer = visitor.post(path, text=SAID, voice_id="zh-female-1")
     program = tmp_path / "code"
-    program.write_text(code, encoding="utf-8")
-    shell = ["bash", str(program)] if client == "curl" else [sys.executable, str(program)]
-    ended = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    program.write_text(code_of(answer, "curl").replace("YOUR_KEY", key[0]), encoding="utf-8")
+    ended = subprocess.run(["bash", str(program)], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
-    said = ended.stdout
-    if client == "curl" and path == "/try":
-        said = json.loads(said)["choices"][0]["message"]["content"]
+    said = json.loads(ended.stdout)["choices"][0]["message"]["content"] if path == "/try" else ended.stdout
     assert expected in said
+
+
+def test_the_code_for_openai_python_has_the_text_and_the_address(site: Service, visitor: Visitor) -> None:
+    for path in ("/try", "/try/speech"):
+        parsed = ast.parse(code_of(visitor.post(path, text=SAID, voice_id="zh-female-1"), "openai-python"))
+        texts = {node.value for node in ast.walk(parsed) if isinstance(node, ast.Constant)}
+        assert SAID.replace("\r\n", "\n") in texts
+        assert any(str(text).startswith(f"{site.root_url}/") for text in texts)
 
 
 # ---- an upstream that fails, and compute nodes
 
 
 @pytest.fixture(scope="module")
-def node_site(
-    tmp_path_factory: pytest.TempPathFactory,
-    commands: CommandLine,
-    forks: Forks | None,
-    session_upstream: Upstream,
-) -> Iterator[NodeSite]:
+def node_site(make_site: MakeSite, session_upstream: Upstream) -> Iterator[NodeSite]:
     """A site whose chat channel fails on request, and that only compute nodes speak for."""
-    folder = tmp_path_factory.mktemp("try")
-    service = Service(folder, commands, chat_url=session_upstream.url, speech="none", forks=forks).start()
+    service = make_site(chat_url=session_upstream.url)
     yield NodeSite(service)
     assert service.command("audit", "--audio", "--json").code == 0
-    service.kill()
 
 
-def test_a_failed_call_is_refunded_and_the_page_says_so(node_site: NodeSite) -> None:
-    visitor = People(node_site.service).signed_in("try-refunded", units=10)
-    answer = visitor.post("/try", text="fault=status:500 Hello")
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The account of this test at that site."""
+    return f"at-{name_of(request)}"
+
+
+@pytest.fixture
+def streaming(node_site: NodeSite, session_upstream: Upstream, name: str) -> Visitor:
+    """The owner of that account."""
+    session_upstream.forget()
+    return People(node_site.service).signed_in(name, units=10)
+
+
+@pytest.mark.parametrize("path", ["/try", "/try/stream"])
+def test_a_failed_call_is_refunded_and_the_page_says_so(
+    node_site: NodeSite, streaming: Visitor, name: str, path: str
+) -> None:
+    answer = streaming.post(path, text="fault=status:500 Hello")
     assert answer.status == 500
     text = html.unescape(answer.body.decode())
     assert "The units of this call were refunded." in text
     assert re.search(r"<dt>Cost</dt><dd>0 units</dd>.*<dt>Balance</dt><dd>10</dd>", text, re.DOTALL)
-    assert entries(node_site.service, "try-refunded") == [("charge", -1), ("refund", 1)]
+    assert entries(node_site.service, name) == REFUNDED
     (refunded,) = node_site.service.cli("calls", "--call", call_of(answer))
     assert refunded["state"] == "refunded"
 
 
-def test_without_a_voice_the_page_says_so(node_site: NodeSite) -> None:
-    visitor = People(node_site.service).signed_in("try-without-voice")
-    assert "Nothing can speak now" in visitor.page("/try/speech")
-    answer = visitor.post("/try/speech", text="Hello")
-    assert answer.status == 503
-    assert "nothing was charged" in answer.body.decode()
+def test_a_task_of_a_node_is_followed_and_is_not_found_by_others(
+    node_site: NodeSite, streaming: Visitor
+) -> None:
+    assert "Nothing can speak now" in streaming.page("/try/speech")
+    refused = streaming.post("/try/speech", text="Hello")
+    assert (refused.status, b"nothing was charged" in refused.body) == (503, True)
 
-
-@pytest.fixture
-def node(node_site: NodeSite) -> Iterator[NodeClient]:
     node = node_site.node(new_voice())
-    yield node
+    other = People(node_site.service).signed_in("try-other")
+    page = streaming.post("/try/speech", text="Hello").body.decode()
+    task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', page)
+    assert task
+    assert "queued" in streaming.page(task[1])
+    job = node.take()
+    node.ask("beat", {"beats": [{"held": job.proof, "progress": 0.4}]})
+    assert "processing 40%" in streaming.page(task[1])
+    node.complete(job, mp3())
+    assert "/uploads/" in streaming.get(task[1]).body.decode()
+    for path in (task[1], f"{task[1]}/live"):
+        assert other.get(path).status == 404
     node_site.service.cli("node", "remove", node.name)
 
 
-def test_a_task_of_others_is_not_found(node_site: NodeSite, node: NodeClient) -> None:
-    owner = People(node_site.service).signed_in("try-owner")
-    other = People(node_site.service).signed_in("try-other")
-    page = owner.post("/try/speech", text="Hello").body.decode()
-    task = re.search(r'data-live="/office(/try/tasks/\d+)/live"', page)
-    assert task
-    node.complete(node.take(), mp3())
-    assert "/uploads/" in owner.get(task[1]).body.decode()
-    for path in (task[1], f"{task[1]}/live"):
-        assert other.get(path).status == 404
+# ---- a stream
 
 
-def test_a_task_is_followed_in_a_browser(
-    node_site: NodeSite, node: NodeClient, open_context: OpenContext
+def ended(visitor: Visitor, streamed: Answer, **fields: str) -> str:
+    """The page that the browser asks for after this stream."""
+    form = {"text": "Hello", "call": streamed.headers["x-myna-call"], "waited_ms": "1234", **fields}
+    after = visitor.post("/try/ended", **form)
+    assert after.status == 200
+    return html.unescape(after.body.decode())
+
+
+def test_a_stream_is_that_of_the_api_with_the_headers_of_a_page(
+    node_site: NodeSite, streaming: Visitor, name: str
 ) -> None:
-    People(node_site.service).signed_in("try-browser")
-    page = open_context(base_url=node_site.service.root_url).new_page()
-    page.goto("/office/sign-in?next=/office/try/speech")
-    page.fill("#name", "try-browser")
-    page.fill("#password", PASSWORD)
-    page.click("button.main")
-    page.fill("#text", "A text that a compute node speaks")
-    page.click("button.main")
-    page.wait_for_selector("text=queued")
-    job = node.take()
-    node.ask("beat", {"beats": [{"held": job.proof, "progress": 0.4}]})
-    page.wait_for_selector("text=processing 40%")
-    node.complete(job, mp3())
-    page.wait_for_selector("[data-live] audio")
-    assert page.locator("[data-live] a[download]").count() == 1
+    answer = streaming.post("/try/stream", text="one two three")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert b'"content":"two' in answer.body.replace(b" ", b"")
+    assert entries(node_site.service, name) == CHARGED
+    (charged,) = node_site.service.cli("calls", "--call", answer.headers["x-myna-call"])
+    assert (charged["state"], charged["request_id"]) == ("kept", answer.headers["x-request-id"])
+
+
+def test_the_page_after_a_stream_has_its_cost_and_times(streaming: Visitor) -> None:
+    answer = streaming.post("/try/stream", text="Hello")
+    page = ended(streaming, answer, answer=f"Well: {HOSTILE}", first_ms="56")
+    facts = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page[page.index('<dl class="run">') :]))
+    assert "Cost 1 unit First words 56 ms Time 1.2 s Balance 9 Call " in facts
+    assert answer.headers["x-request-id"] in facts
+    assert page.count("Well: ") == 2, "in the conversation and in the form of the next message"
+    raw = streaming.post("/try/ended", text=HOSTILE, answer=HOSTILE).body.decode()
+    assert "<img src=x" not in raw
+    assert 'id="lines-curl"' in raw
+
+
+def test_what_came_of_a_broken_stream_stays_in_the_conversation(
+    node_site: NodeSite, streaming: Visitor, name: str
+) -> None:
+    with pytest.raises(IncompleteRead) as cut:
+        streaming.post("/try/stream", text="fault=error-later one two three")
+    assert b'"message":"The answer is incomplete' in cut.value.partial
+    assert entries(node_site.service, name) == REFUNDED
+    call_id = node_site.service.cli("ledger", name)[0]["call"]
+    form = {"text": "Hello", "answer": "one", "error": "The answer is incomplete.", "call": call_id}
+    page = html.unescape(streaming.post("/try/ended", **form).body.decode())
+    assert re.search(r'<li class="assistant">.*?<div class="said">one</div>', page, re.DOTALL)
+    assert "The answer is incomplete." in page
+    assert "The units of this call were refunded." in page
+    assert "Refunded: the channel broke off its answer" in streaming.page(f"/calls/{call_id}")
+
+
+def test_only_a_page_of_this_site_and_a_session_can_stream(node_site: NodeSite, streaming: Visitor) -> None:
+    for path in ("/try/stream", "/try/ended"):
+        assert streaming.post(path, {"origin": "https://other.example"}, text="Hello").status == 403
+        anonymous = People(node_site.service).visitor().post(path, text="Hello")
+        assert anonymous.headers["location"] == "/office/sign-in"
+
+
+def test_the_call_of_another_account_is_not_shown(node_site: NodeSite, streaming: Visitor) -> None:
+    answer = streaming.post("/try/stream", text="Hello")
+    other = People(node_site.service).signed_in("stream-of-another")
+    page = ended(other, answer, answer="mine?")
+    assert answer.headers["x-request-id"] not in page
+    assert "/office/calls/" not in page
+    assert other.post("/try/ended", text="Hello", call="../../x").status == 400
+
+
+def test_a_stream_is_in_the_access_log_with_its_units(node_site: NodeSite, streaming: Visitor) -> None:
+    answer = streaming.post("/try/stream", text="Hello")
+    request_id = answer.headers["x-request-id"]
+
+    def line() -> str:
+        return next((one for one in node_site.service.stderr.splitlines() if request_id in one), "")
+
+    wait_until(lambda: bool(line()), 10, "the request is logged")
+    assert '"status":200' in line() and '"units":1' in line()
+
+
+def begin(wire: Wire, visitor: Visitor, text: str) -> None:
+    """Sends the form of a stream on a connection that the test ends."""
+    body = urlencode({"text": text}).encode()
+    wire.head(
+        "POST /office/try/stream HTTP/1.1",
+        f"Origin: {visitor.service.root_url}",
+        f"Cookie: myna={visitor.cookies['myna']}",
+        "Content-Type: application/x-www-form-urlencoded",
+        f"Content-Length: {len(body)}",
+    )
+    wire.send(body)
+
+
+def test_a_stream_that_ends_before_its_answer_is_refunded_and_one_with_words_is_kept(
+    node_site: NodeSite, streaming: Visitor, name: str
+) -> None:
+    service = node_site.service
+    with Wire(service.root_url) as wire:
+        begin(wire, streaming, "fault=hang Hello")
+        wait_until(lambda: entries(service, name) == CHARGED, SOON_S, "the call is charged")
+    wait_until(lambda: entries(service, name) == REFUNDED, SOON_S, "the call is refunded")
+    with Wire(service.root_url) as wire:
+        begin(wire, streaming, "fault=silent one two")
+        heard = b""
+        while b"fault=silent" not in heard:
+            heard += wire.socket.recv(4096)
+
+    def states() -> list[str]:
+        return [row["state"] for row in service.cli("calls", "--account", name)]
+
+    wait_until(lambda: states() == ["kept", "refunded"], SOON_S, "the call is kept")
+    assert entries(service, name) == REFUNDED + CHARGED

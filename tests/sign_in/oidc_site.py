@@ -2,6 +2,8 @@
 
 import time
 
+from msgspec import structs
+
 from myna.http_client import HttpClient
 from myna.sign_in import sessions
 from myna.sign_in.oidc import identities
@@ -17,21 +19,24 @@ from tests.store.books import Books
 COOKIE = "mynaoidc_" + "b" * 64
 
 
+CLIENT = Client(
+    issuer="",
+    client_id=CLIENT_ID,
+    secret=CLIENT_SECRET,
+    name="Keystone",
+    scopes="openid email",
+    link_by_email=False,
+    redirect_uri=f"https://ai.example.org{CALLBACK_PATH}",
+)
+
+
 class OidcSite:
     """The flow on books, with a real HTTP client. `client` has the settings."""
 
     def __init__(self, books: Books, provider: OidcProvider, http_client: HttpClient) -> None:
         self.books = books
         self.provider = provider
-        self.client = Client(
-            issuer=provider.issuer,
-            client_id=CLIENT_ID,
-            secret=CLIENT_SECRET,
-            name="Keystone",
-            scopes="openid email",
-            link_by_email=False,
-            redirect_uri=f"https://ai.example.org{CALLBACK_PATH}",
-        )
+        self.client = structs.replace(CLIENT, issuer=provider.issuer)
         self.oidc = Oidc(self.client, http_client)
 
     async def begin(self, purpose: Purpose = Purpose.SIGN_IN, browser: str = COOKIE) -> str:

@@ -2,23 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from myna import key_throttle
-from myna.http_client import HttpClient
+from myna.http_client import ClientResponse, HttpClient
 from myna.sign_in.oidc import attempts, provider
 from myna.sign_in.oidc.attempts import LIFE_MS, Purpose
 from myna.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
-from tests.sign_in.oidc_site import COOKIE, OidcSite
-from tests.sign_in.people import ADDRESS, at_once
+from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
+from tests.sign_in.people import ADDRESS, at_once, both
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
 TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
+ELSEWHERE = "https://provider.example"
 
 
 @pytest.fixture
@@ -44,6 +46,7 @@ async def refusal(site: OidcSite, answer: Answer, browser: str = COOKIE) -> Fail
     return refused.value.failure
 
 
+@both
 async def test_of_twenty_uses_of_an_answer_one_is_accepted(site: OidcSite) -> None:
     answer = await site.answer()
     done, failed = await at_once(site.finish(answer) for _ in range(20))
@@ -66,6 +69,7 @@ async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
     assert await refusal(site, answer) is Failure.EXPIRED
 
 
+@both
 async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     await site.begin()
     await attempts.remove_expired(site.books.db)
@@ -75,6 +79,7 @@ async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
 
 
+@both
 async def test_a_network_has_a_limited_number_of_attempts(
     site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,10 +107,10 @@ async def test_an_address_that_begins_too_often_is_refused_before_a_write(
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(key_throttle.BURST_MAX,)]
 
 
-@pytest.mark.parametrize("state", ["", "mynaoidc_" + "0" * 64, "\ud800", "x" * 100_000])
-async def test_an_unknown_state_is_refused(sqlite_site: OidcSite, state: str) -> None:
+async def test_an_unknown_state_is_refused(sqlite_site: OidcSite) -> None:
     answer = await sqlite_site.answer()
-    assert await refusal(sqlite_site, msgspec.structs.replace(answer, state=state)) is Failure.EXPIRED
+    for state in ("", "mynaoidc_" + "0" * 64, "\ud800", "x" * 100_000):
+        assert await refusal(sqlite_site, msgspec.structs.replace(answer, state=state)) is Failure.EXPIRED
     assert TOKEN_PATH not in sqlite_site.provider.asked
 
 
@@ -165,17 +170,40 @@ async def test_metadata_that_is_wrong_is_not_used(sqlite_site: OidcSite, metadat
     assert refused.value.failure is Failure.PROVIDER
 
 
-async def test_a_provider_elsewhere_is_asked_over_https_only(
-    sqlite_site: OidcSite, http_client: HttpClient
-) -> None:
-    client = msgspec.structs.replace(sqlite_site.client, issuer="https://provider.example")
-    asks = provider.Provider(client, http_client)
-    assert asks._may_be_asked("https://login.provider.example/token?tenant=1")
-    assert not asks._may_be_asked("http://127.0.0.1/token")
+class Elsewhere:
+    """An HTTP client whose every answer is this metadata."""
+
+    def __init__(self, **metadata: str) -> None:
+        self._body = msgspec.json.encode({"issuer": ELSEWHERE, **metadata})
+
+    async def request(self, *_: object, **__: object) -> ClientResponse:
+        return ClientResponse(200, (), self._body)
 
 
-@pytest.mark.parametrize("path", [WELL_KNOWN, KEYS_PATH, TOKEN_PATH])
-@pytest.mark.parametrize("fault", ["500", "redirect", "not JSON", "too large", "slow"])
+@pytest.mark.parametrize(
+    ("token_endpoint", "may_be_asked"),
+    [("https://login.provider.example/token?tenant=1", True), ("http://127.0.0.1/token", False)],
+)
+async def test_a_provider_elsewhere_is_asked_over_https_only(token_endpoint: str, may_be_asked: bool) -> None:
+    others = {"authorization_endpoint": f"{ELSEWHERE}/authorize", "jwks_uri": f"{ELSEWHERE}/keys"}
+    client = msgspec.structs.replace(CLIENT, issuer=ELSEWHERE)
+    answers: Any = Elsewhere(token_endpoint=token_endpoint, **others)
+    asks = provider.Provider(client, answers)
+    if may_be_asked:
+        assert (await asks.metadata()).token_endpoint == token_endpoint
+    else:
+        with pytest.raises(OidcRefused, match="not an https URL"):
+            await asks.metadata()
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        *((KEYS_PATH, fault) for fault in ("500", "redirect", "not JSON", "too large", "slow")),
+        (WELL_KNOWN, "500"),
+        (TOKEN_PATH, "500"),
+    ],
+)
 async def test_a_provider_that_fails_opens_no_session(
     sqlite_site: OidcSite, path: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from myna.sign_in.oidc.identities import Identity
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from tests.rig.oidc_provider import OidcProvider
 from tests.sign_in.oidc_site import OidcSite
-from tests.sign_in.people import ADDRESS, OPERATOR, person
+from tests.sign_in.people import ADDRESS, OPERATOR, both, person
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +46,7 @@ async def test_the_identity_is_issuer_and_subject(site: OidcSite) -> None:
     assert await failure_of(site) is Failure.NOT_LINKED
 
 
+@both
 async def test_an_identity_is_linked_to_one_account(site: OidcSite) -> None:
     ann, bob = await person(site.books), await person(site.books, "bob")
     await site.link(ann)
@@ -80,6 +81,7 @@ async def test_an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing
     assert await failure_of(site, "\x00") is Failure.NOT_LINKED
 
 
+@both
 async def test_an_email_address_does_not_link_again_what_was_unlinked(site: OidcSite) -> None:
     ann = await person(site.books, email=EMAIL)
     await site.sign_in(EMAIL)

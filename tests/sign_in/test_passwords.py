@@ -2,16 +2,18 @@
 
 import asyncio
 import threading
-from unittest.mock import patch
 
 import argon2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from myna import accounts, activity
 from myna.errors import CommandError
 from myna.sign_in import passwords, sessions
 from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from tests.rig.waiting import SOON_S, wait_until
+from tests.sign_in.conftest import FAST
 from tests.sign_in.people import (
     ADDRESS,
     BROWSER,
@@ -20,6 +22,7 @@ from tests.sign_in.people import (
     OTHER_PASSWORD,
     PASSWORD,
     at_once,
+    both,
     person,
 )
 from tests.store.books import Books
@@ -28,11 +31,42 @@ pytestmark = pytest.mark.anyio
 
 WEAK = argon2.PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 TODAYS = (argon2.Type.ID, 19456, 2, 1)
+WORDS = st.lists(
+    st.sampled_from(
+        ["password", "2020-01-01", "qwerty", "aaaa", "ann", "@$!|0", "é", "\0", "🦜", " ", "1" * 9]
+    ),
+    max_size=20,
+).map("".join)
+TEXTS = st.text(max_size=140) | WORDS
 
 
 def parameters(password_hash: str) -> tuple[argon2.Type, int, int, int]:
     found = argon2.extract_parameters(password_hash)
     return found.type, found.memory_cost, found.time_cost, found.parallelism
+
+
+class WatchedHasher:
+    """Remembers the parameters of each hash that is verified."""
+
+    def __init__(self) -> None:
+        self.verified: list[tuple[argon2.Type, int, int, int]] = []
+
+    def verify(self, password_hash: str, plain: bytes) -> bool:
+        self.verified.append(parameters(password_hash))
+        return bool(FAST.verify(password_hash, plain))
+
+
+class BlockedHasher:
+    """Hashes nothing until the gate is opened. `begun` are the threads that hash."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.gate = threading.Event()
+
+    def hash(self, plain: bytes) -> str:
+        self.begun.append(threading.get_ident())
+        self.gate.wait(SOON_S)
+        return plain.decode()
 
 
 async def stored(books: Books) -> str:
@@ -61,6 +95,18 @@ async def test_a_password_is_refused_with_what_to_change(plain: str, reason: str
     name = "annabelletoo" if reason == "no passwords" else "annabelle"
     with pytest.raises(CommandError, match=reason):
         await passwords.check(plain, name=name, email="annabelle.too@example.com")
+
+
+@settings(max_examples=40)
+@given(plain=TEXTS, name=st.text(min_size=1, max_size=100), email=st.text(max_size=50))
+def test_any_text_is_accepted_or_refused_with_a_sentence(plain: str, name: str, email: str) -> None:
+    try:
+        asyncio.run(passwords.check(plain, name=name, email=email))
+    except CommandError as refused:
+        assert str(refused).endswith(".")
+        assert not plain.strip() or plain not in str(refused) or len(plain) < passwords.CHARS_MIN
+    else:
+        assert passwords.CHARS_MIN <= len(plain) <= passwords.CHARS_MAX
 
 
 @pytest.mark.parametrize(
@@ -94,7 +140,7 @@ async def test_a_password_of_128_characters_counts_to_its_end(books: Books) -> N
     assert await passwords.verify(books.db, "ann", plain, ADDRESS)
 
 
-async def test_only_a_salted_argon2id_hash_is_stored(books: Books) -> None:
+async def test_only_a_salted_argon2id_hash_is_stored(real_hashes: None, books: Books) -> None:
     await person(books)
     await person(books, "bob")
     hashes = [row[0] for row in await books.sql("SELECT hash FROM passwords")]
@@ -103,7 +149,10 @@ async def test_only_a_salted_argon2id_hash_is_stored(books: Books) -> None:
     assert not any(PASSWORD in one for one in hashes)
 
 
-async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(books: Books) -> None:
+@both
+async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(
+    real_hashes: None, books: Books
+) -> None:
     ann = await person(books)
     session = await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
     await books.sql("UPDATE passwords SET hash = $1", WEAK.hash(PASSWORD))
@@ -116,7 +165,9 @@ async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(book
     assert await sessions.find(books.db, session) is not None
 
 
-async def test_every_reason_has_the_same_words_and_the_same_work(books: Books) -> None:
+async def test_every_reason_has_the_same_words_and_the_same_work(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else an attacker could find out which accounts exist."""
     await person(books)
     await person(books, "nopassword", password="")
@@ -124,20 +175,14 @@ async def test_every_reason_has_the_same_words_and_the_same_work(books: Books) -
     await accounts.set_enabled(books.db, "disabled", False, by=OPERATOR)
     names = [("ann", OTHER_PASSWORD), ("nobody", PASSWORD), ("nopassword", PASSWORD), ("disabled", PASSWORD)]
     names += [("", PASSWORD), ("ann", ""), ("ann", "x" * 100_000), ("\ud800", PASSWORD), ("\0", PASSWORD)]
-    said, work = [], []
-    verified = passwords._verified
-
-    def watched(password_hash: str, plain: str) -> bool:
-        work.append(parameters(password_hash))
-        return verified(password_hash, plain)
-
-    with patch.object(passwords, "_verified", watched):
-        for number, (name, plain) in enumerate(names):
-            with pytest.raises(SignInRefused) as refused:
-                await passwords.verify(books.db, name, plain, f"192.0.2.{number}")
-            said.append((str(refused.value), refused.value.retry_after_s))
+    said, watched = [], WatchedHasher()
+    monkeypatch.setattr(passwords, "HASHER", watched)
+    for number, (name, plain) in enumerate(names):
+        with pytest.raises(SignInRefused) as refused:
+            await passwords.verify(books.db, name, plain, f"192.0.2.{number}")
+        said.append((str(refused.value), refused.value.retry_after_s))
     assert {*said} == {(WRONG, 0)}
-    assert work == [TODAYS] * len(names)
+    assert watched.verified == [parameters(FAST.hash(PASSWORD))] * len(names)
 
 
 async def test_a_person_signs_in_with_the_name_or_with_an_email_address_that_one_account_has(
@@ -172,24 +217,19 @@ async def test_setting_a_password_is_recorded_without_it(books: Books) -> None:
         await passwords.set(books.db, ann.id, OTHER_PASSWORD, OPERATOR)
 
 
-async def test_at_most_two_passwords_are_hashed_at_once_and_a_limited_number_waits() -> None:
-    begun: list[int] = []
-    gate = threading.Event()
-
-    def watched(plain: str) -> bytes:
-        begun.append(threading.get_ident())
-        gate.wait(60)
-        return plain.encode()
-
-    with patch.object(passwords, "_encoded", watched):
-        tries = [asyncio.create_task(passwords.hash_of(PASSWORD)) for _ in range(passwords.WAITING_MAX + 3)]
-        await asyncio.to_thread(wait_until, lambda: len(begun) == 2, SOON_S, "two are hashed")
-        await asyncio.wait(tries[passwords.WAITING_MAX :])
-        assert len(begun) == 2
-        gate.set()
-        done, failed = await at_once(tries)
+async def test_at_most_two_passwords_are_hashed_at_once_and_a_limited_number_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocked = BlockedHasher()
+    monkeypatch.setattr(passwords, "HASHER", blocked)
+    tries = [asyncio.create_task(passwords.hash_of(PASSWORD)) for _ in range(passwords.WAITING_MAX + 3)]
+    await asyncio.to_thread(wait_until, lambda: len(blocked.begun) == 2, SOON_S, "two are hashed")
+    await asyncio.wait(tries[passwords.WAITING_MAX :])
+    assert len(blocked.begun) == 2
+    blocked.gate.set()
+    done, failed = await at_once(tries)
     assert (len(done), [type(error) for error in failed]) == (passwords.WAITING_MAX, [TooManyAttempts] * 3)
-    assert len({*begun}) == passwords.AT_ONCE == 2
+    assert len({*blocked.begun}) == passwords.AT_ONCE == 2
 
 
 async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(books: Books) -> None:

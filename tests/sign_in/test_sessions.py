@@ -1,24 +1,18 @@
-"""Sessions: how they begin, and everything that ends them."""
+"""Sessions: how they begin, and everything that ends them; and the preferences that they carry."""
 
 import asyncio
 
 import pytest
 
-from myna import accounts
+from myna import accounts, activity
 from myna.errors import CommandError
-from myna.sign_in import passwords, sessions, tokens
+from myna.sign_in import passwords, preferences, sessions, tokens
+from myna.sign_in.preferences import Changes
 from myna.sign_in.refusal import SignInRefused
 from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
+from myna.store.queries.preferences import Preferences
 from tests.rig.actors import TESTER
-from tests.sign_in.people import (
-    ADDRESS,
-    BROWSER,
-    ELSEWHERE,
-    OPERATOR,
-    OTHER_PASSWORD,
-    PASSWORD,
-    person,
-)
+from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, both, person
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -46,11 +40,11 @@ async def test_a_session_has_a_random_token_of_which_only_the_hash_is_stored(boo
     assert not any(token.removeprefix(tokens.SESSION_PREFIX) in str(value) for row in rows for value in row)
 
 
-@pytest.mark.parametrize("token", ["", "x", tokens.SESSION_PREFIX, "\ud800", "é" * 9999])
-async def test_an_unknown_token_has_no_session(books: Books, token: str) -> None:
+async def test_an_unknown_token_has_no_session(books: Books) -> None:
     await person(books)
     await signed_in(books)
-    assert await sessions.find(books.db, token) is None
+    for token in ("", "x", tokens.SESSION_PREFIX, "\ud800", "é" * 9999):
+        assert await sessions.find(books.db, token) is None
 
 
 async def test_a_session_ends_when_it_is_not_used(books: Books) -> None:
@@ -76,6 +70,7 @@ async def test_a_session_ends_however_often_it_is_used(books: Books) -> None:
     assert await sessions.find(books.db, token) is None
 
 
+@both
 async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -89,6 +84,7 @@ async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> No
     assert (await found(books, token)).seen_at == began + SEEN_EVERY_MS
 
 
+@both
 async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> None:
     await person(books)
     token = await signed_in(books)
@@ -98,6 +94,7 @@ async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> 
     assert await sessions.find(books.db, token) is None
 
 
+@both
 async def test_a_session_of_an_account_that_is_disabled_in_the_database_ends(books: Books) -> None:
     """As by a process of an earlier version, which knows no sessions."""
     ann = await person(books)
@@ -117,6 +114,7 @@ async def test_a_new_password_ends_all_sessions(books: Books) -> None:
     await found(books, of_bob)
 
 
+@both
 async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +139,7 @@ async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     assert await sessions.of_account(books.db, ann.id) == []
 
 
+@both
 async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: Books) -> None:
     ann, bob = await person(books), await person(books, "bob")
     mine, other, third = [await signed_in(books) for _ in range(3)]
@@ -179,6 +178,7 @@ async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(
         await sessions.verified(books.db, after)
 
 
+@both
 async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None:
     ann = await person(books)
     every = [await sessions.open(books.db, ann.id, ADDRESS, BROWSER) for _ in range(SESSIONS_MAX + 1)]
@@ -187,6 +187,7 @@ async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None
     await found(books, every[1])
 
 
+@both
 async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -203,3 +204,26 @@ async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -
     await sessions.open(books.db, ann.id, ADDRESS, "a\x1b[2J\n" + "b" * 999)
     (row,) = await sessions.of_account(books.db, ann.id)
     assert row.user_agent == ("a[2J" + "b" * 999)[:200]
+
+
+@both
+async def test_preferences_change_one_by_one_and_a_session_has_the_language(books: Books) -> None:
+    ann = await person(books)
+    assert await preferences.of_account(books.db, ann.id) == Preferences(language="", low_balance=0)
+    await preferences.change(books.db, ann, Changes(language="zh"), OPERATOR)
+    await preferences.change(books.db, ann, Changes(low_balance=50), OPERATOR)
+    assert await preferences.of_account(books.db, ann.id) == Preferences(language="zh", low_balance=50)
+    session = await sessions.find(
+        books.db, await sessions.sign_in(books.db, "ann", PASSWORD, ADDRESS, BROWSER)
+    )
+    assert session is not None and session.language == "zh"
+    said = [row.command for row in await activity.page(books.db, limit=2)]
+    assert said == ["myna account set ann --low-balance 50", "myna account set ann --language zh"]
+
+
+async def test_a_preference_that_is_not_possible_is_refused(books: Books) -> None:
+    ann = await person(books)
+    for changes in (Changes(language="fr"), Changes(low_balance=-1), Changes(low_balance=2**53)):
+        with pytest.raises(CommandError):
+            await preferences.change(books.db, ann, changes, OPERATOR)
+    assert await preferences.of_account(books.db, ann.id) == Preferences()

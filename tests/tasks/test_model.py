@@ -353,8 +353,8 @@ def refused_by(job: Work) -> str:
     [
         ("sqlite", 8),
         ("postgresql", 1),
-        pytest.param("sqlite", 100, marks=pytest.mark.slow),
-        pytest.param("postgresql", 15, marks=pytest.mark.slow),
+        pytest.param("sqlite", 100, marks=pytest.mark.release),
+        pytest.param("postgresql", 15, marks=pytest.mark.release),
     ],
 )
 def test_the_queue_equals_the_model_after_any_steps(

@@ -1,0 +1,157 @@
+"""What operators look up in the documentation is that of the code: settings, metrics, units, examples."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from msgspec import NODEFAULT, Struct, structs
+from prometheus_client.metrics import MetricWrapperBase
+
+from demo import tiny_voices
+from myna import config, settings
+from myna.engines.config import VoiceConfig
+from myna.engines.registry import KINDS
+from myna.node.config import FILE, NodeFile, load
+from myna.settings import PREFIX, Settings
+from myna.telemetry import metrics
+from tests.docs.pages import DOCS, README, ROOT, code, fences, rows, table
+
+CONFIGURATION = DOCS / "configuration.md"
+NODES = DOCS / "nodes.md"
+SYSTEMD = (DOCS / "systemd.md").read_text(encoding="utf-8")
+EMPTY = "(empty)"
+IN_WORDS = {"slots": "as many as cores", "engine": "one `espeak`", "key_env": "none"}
+"""Defaults of node.toml that are described in words."""
+
+
+def documented_defaults() -> dict[str, str]:
+    """Every row of the configuration page: the name and its default."""
+    found: dict[str, str] = {}
+    for name, default, *_ in rows(CONFIGURATION):
+        if name.startswith("`"):
+            assert code(name)[0] not in found, name
+            found[code(name)[0]] = "" if default == EMPTY else code(default)[0]
+    return found
+
+
+def test_the_configuration_page_has_every_setting_with_its_default_and_no_other() -> None:
+    process = {PREFIX + name.upper(): str(value) for name, value in structs.asdict(Settings()).items()}
+    of_site = {name: str(value) for name, value in structs.asdict(config.SiteSettings()).items()}
+    assert documented_defaults() == process | of_site
+    assert {name: str(config.SETTINGS[name].parse(value)) for name, value in of_site.items()} == of_site
+    assert all(setting.meaning for setting in settings.SETTINGS.values())
+
+
+def test_the_readme_names_settings_that_exist_with_their_defaults() -> None:
+    documented = documented_defaults()
+    shown = [row for row in rows(README) if row[0].startswith(f"`{PREFIX}")]
+    assert shown
+    for names, default, *_ in shown:
+        assert set(code(names)) <= documented.keys()
+        assert set(code(default)) == {documented[name] for name in code(names)} - {""}
+
+
+def test_the_operations_page_has_every_metric_and_no_other() -> None:
+    ours = {}
+    for value in vars(metrics).values():
+        if isinstance(value, MetricWrapperBase):
+            (described,) = value.describe()
+            suffix = "_total" if described.type == "counter" else ""
+            ours[described.name + suffix] = described.type
+    documented = {
+        code(row[0])[0]: row[1] for row in rows(DOCS / "operations.md") if row[0].startswith("`myna_")
+    }
+    assert documented == ours
+
+
+# ---- compute nodes
+
+
+def test_the_node_toml_of_the_page_is_valid(tmp_path: Path) -> None:
+    (example,) = [fence.text for fence in fences(NODES) if fence.language == "toml"]
+    (tmp_path / FILE).write_text(example, encoding="utf-8")
+    own, cloner = re.findall('folder = "(.*)"', example)
+    tiny_voices.vits(tmp_path / own)
+    (tiny_voices.zipvoice(tmp_path / cloner) / "lexicon-en-us.txt").touch()
+    config = load([tmp_path / FILE])
+    assert (config.slots, config.shutdown_grace_s) == (2, 20)
+    embedded, named, clones = config.engines
+    assert [voice.voice_id for voice in embedded.voices] == ["yue-female-1", "yue-male-1"]
+    assert [voice.name for voice in named.voices] == ["林"]
+    assert (clones.voices, clones.clones) == ((), ("zh", "en"))
+
+
+@pytest.mark.parametrize(
+    ("head", "kind", "besides"),
+    [
+        ("key", NodeFile, {"engine.kind": ""}),
+        *((f"key of kind `{kind}`", config, {}) for kind, config in KINDS.items()),
+        ("key of a `voice`", VoiceConfig, {}),
+    ],
+)
+def test_every_key_of_node_toml_is_documented_with_its_default(
+    head: str, kind: type[Struct], besides: dict[str, str]
+) -> None:
+    documented = {code(row[0])[0]: row[1] for row in table(NODES, head)}
+    assert documented == {field.name: default(field) for field in structs.fields(kind)} | besides
+
+
+def default(field: structs.FieldInfo) -> str:
+    if field.name in IN_WORDS:
+        return IN_WORDS[field.name]
+    if field.default_factory is not NODEFAULT:
+        return "none"
+    if field.default is NODEFAULT:
+        return ""
+    return "all" if field.default is None else f"`{field.default}`"
+
+
+# ---- systemd
+
+
+def here_document(mark: str) -> str:
+    """The text of the page between `<<'MARK'` and `MARK`."""
+    (found,) = re.findall(rf"<<'{mark}'\n(.*?)^{mark}$", SYSTEMD, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
+    """`verify` requires that the program exists, so the test replaces it by another one."""
+    unit = tmp_path / "myna.service"
+    unit.write_text(here_document("UNIT").replace("/opt/myna/.venv/bin/myna", "/bin/true"), encoding="utf-8")
+    ended = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
+
+
+def test_the_configuration_uses_settings_that_exist() -> None:
+    assert set(tomllib.loads(here_document("TOML"))) <= set(structs.asdict(Settings()))
+
+
+def test_service_and_commands_read_one_configuration() -> None:
+    assert "Environment=MYNA_CONFIG=/etc/myna/myna.toml" in here_document("UNIT")
+    assert "MYNA_CONFIG=/etc/myna/myna.toml" in here_document("SH")
+
+
+# ---- security
+
+
+def test_a_rule_of_the_security_page_names_tests_that_exist() -> None:
+    absent = []
+    for rule, _, tests in table(DOCS / "security.md", "rule"):
+        assert code(tests), rule
+        for named in code(tests):
+            path, _, name = named.partition("::")
+            file = ROOT / "tests" / path
+            if not file.exists() or f"def test_{name}(" not in file.read_text("utf-8"):
+                absent.append(named)
+    assert absent == []

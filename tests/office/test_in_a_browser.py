@@ -1,0 +1,326 @@
+"""Paths of people through the pages in a real browser: keys, sign-ins, and every page's accessibility."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyotp
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from demo.first_link import first_link
+from myna.settings import load
+from tests.office.conftest import MakeSite
+from tests.office.test_oidc import linked
+from tests.office.test_records import speak
+from tests.rig.browser import OpenContext, signed_in_page
+from tests.rig.calls import call
+from tests.rig.office import PASSWORD, People, Visitor
+from tests.rig.oidc_provider import OidcProvider, Plan
+from tests.rig.service import Account, Service
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+WAIT_MS = 60_000
+ANOTHER = "a cupboard of purple kettles 7"
+PATHS = (
+    "", "/keys", "/keys/new", "/try", "/voices", "/voices/new", "/records", "/usage", "/ledger", "/me",
+    "/start", "/site/accounts", "/site/accounts/new", "/site/codes", "/site/channels", "/site/routes",
+    "/site/routes/new", "/site/routes/change?name=any-*", "/site/nodes", "/site/voices", "/site/models",
+    "/site/calls", "/site/settings", "/site/health", "/site/activity",
+)  # fmt: skip
+VIEWS: dict[str, dict[str, Any]] = {
+    "en-1280-light": {"locale": "en-US", "color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
+    "zh-1280-dark": {"locale": "zh-CN", "color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
+    "zh-360-light": {"locale": "zh-CN", "color_scheme": "light", "viewport": {"width": 360, "height": 700}},
+    "en-360-dark": {"locale": "en-US", "color_scheme": "dark", "viewport": {"width": 360, "height": 700}},
+}
+HOSTILE = "<img src=x onerror=alert(1)>\"'&"
+SERIOUS = ("serious", "critical")
+
+
+def sign_in(page: Page, site: Service, name: str, password: str = PASSWORD) -> None:
+    """Signs in, on the page of the sign-in or on another one."""
+    if "/sign-in" not in page.url:
+        page.goto(f"{site.root_url}/office/sign-in")
+    page.get_by_label("Name or e-mail").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+
+
+# ---- keys
+
+
+def link_to(service: Service) -> str:
+    """The link that the demo prints. In another thread, since the browser's driver has an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(first_link, load(service.env)[0]).result()
+
+
+def run_python(source: str) -> subprocess.CompletedProcess[str]:
+    """Runs the lines of the page as a person does who has openai installed."""
+    return subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def lines_for_python(page: Page) -> str:
+    page.get_by_text("openai-python").click()
+    return page.locator("#lines-openai-python").inner_text()
+
+
+def test_the_first_minute(make_site: MakeSite, open_context: OpenContext) -> None:
+    fresh = make_site()
+    page = open_context().new_page()
+    page.goto(link_to(fresh))
+    page.get_by_label("Name").fill("ann")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("heading", name="Where do chats go?")).to_be_visible()
+
+    page.get_by_role("button", name="Use the parrot").click()
+    expect(page.get_by_text("Chats go to parrot now.")).to_be_visible()
+    page.get_by_label("Units for your account").fill("10")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.get_by_text("Waiting for the first request")).to_be_visible()
+
+    ended = run_python(lines_for_python(page))
+    assert ended.returncode == 0, ended.stderr
+    assert "Hello" in ended.stdout
+    expect(page.get_by_text("✓ first request")).to_be_visible(timeout=WAIT_MS)
+    expect(page.get_by_text("1 unit, ")).to_be_visible()
+    assert link_to(fresh) == ""  # there is a first operator
+
+    page.get_by_role("link", name="Home").click()
+    expect(page.get_by_text("the sum of 2 entries")).to_be_visible()
+
+
+def test_a_refused_request_is_explained_while_one_looks(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    people.signed_in("without-units", units=0)
+    page = open_context().new_page()
+    page.goto(f"{site.root_url}/office/keys/new")
+    sign_in(page, site, "without-units")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name="Make the key").click()
+    ended = run_python(lines_for_python(page))
+    assert "402" in ended.stderr
+    expect(page.get_by_text("has 0 units and this call costs 1")).to_be_visible(timeout=WAIT_MS)
+    expect(page.get_by_text("Waiting for a request that succeeds.")).to_be_visible()
+
+    site.cli("account", "grant", "without-units", "5")
+    assert run_python(page.locator("#lines-openai-python").inner_text()).returncode == 0
+    expect(page.get_by_text("✓ first request")).to_be_visible(timeout=WAIT_MS)
+    expect(page.get_by_text("Waiting")).to_have_count(0)
+
+
+def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    visitor = people.signed_in("no-scripts")
+    page = open_context(java_script_enabled=False).new_page()
+    page.goto(f"{site.root_url}/office/keys/new")
+    sign_in(page, site, "no-scripts")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_role("button", name="Make the key").dblclick()
+    expect(page.locator("#plain-key")).to_be_visible()
+    assert len(set(re.findall(r'href="/office/keys/(\d+)"', visitor.get("/keys").body.decode()))) == 1
+    assert run_python(lines_for_python(page)).returncode == 0
+    page.get_by_role("link", name="To the page of this key").click()
+    expect(page.get_by_text("Waiting")).to_have_count(0)
+    expect(page.get_by_role("button", name="Copy")).to_have_count(0)
+
+    page.goto(f"{site.root_url}/office/try")
+    assert not page.get_by_role("button", name="Stop").is_visible()
+    page.fill("#text", "Hello without scripts")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("dl.run")).to_contain_text("1 unit")
+    expect(page.locator(".turns .assistant .said")).to_contain_text("Hello without scripts")
+
+
+# ---- sign-ins
+
+
+def test_a_second_factor_is_turned_on_and_asked_for_and_a_sign_out_ends_every_tab(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    people.signed_in("two-factors")
+    context = open_context()
+    page, tab = context.new_page(), context.new_page()
+    sign_in(page, site, "two-factors")
+    page.wait_for_url(re.compile(r"/office/?$"))
+    page.goto(f"{site.root_url}/office/me")
+    page.get_by_role("button", name="Turn on").click()
+    secret = page.locator("#secret").inner_text()
+    page.get_by_role("textbox", name="Code").fill("000000")
+    page.get_by_role("button", name="Turn on").click()
+    expect(page.get_by_role("alert")).to_contain_text("The code is wrong")
+    expect(page.locator("#secret")).to_have_text(secret)
+    page.get_by_role("textbox", name="Code").fill(pyotp.TOTP(secret).now())
+    page.get_by_role("button", name="Turn on").click()
+    page.wait_for_load_state()
+    recovery = re.findall(r"\b[a-z0-9-]{20,}\b", page.locator("main").inner_text())
+    assert len(set(recovery)) == 10
+
+    tab.goto(f"{site.root_url}/office/keys")
+    expect(tab.get_by_role("heading", name="Keys")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+    tab.reload()
+    expect(tab.get_by_label("Password")).to_be_visible()
+
+    sign_in(page, site, "two-factors")
+    expect(page.get_by_role("heading", name="Second factor")).to_be_visible()
+    tab.goto(f"{site.root_url}/office/keys")
+    expect(tab.get_by_role("textbox", name="Code").or_(tab.get_by_label("Password"))).to_be_visible()
+    page.get_by_role("textbox", name="Code").fill(recovery[0])
+    page.get_by_role("button", name="Continue").click()
+    page.goto(f"{site.root_url}/office/keys")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+
+
+def test_a_reset_ends_old_sessions_and_the_old_password(
+    site: Service, people: People, open_context: OpenContext
+) -> None:
+    operator = signed_in_page(open_context(), people.signed_in("reset-operator", operator=True))
+    old = signed_in_page(open_context(), people.signed_in("reset-owner"))
+    old.goto(f"{site.root_url}/office/ledger")
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()
+
+    operator.goto(f"{site.root_url}/office/site/accounts")
+    operator.get_by_role("link", name="reset-owner").click()
+    operator.get_by_role("button", name="Start a reset").click()
+    link = operator.locator("#link").inner_text()
+
+    owner = open_context().new_page()
+    owner.goto(link)
+    old.reload()
+    expect(old.get_by_role("heading", name="Ledger")).to_be_visible()  # a link that is opened changes nothing
+    owner.get_by_label("Password").fill("passwordpassword")
+    owner.get_by_role("button", name="Continue").click()
+    expect(owner.get_by_role("alert")).to_contain_text("easy to guess")
+    owner.get_by_label("Password").fill(ANOTHER)
+    owner.get_by_role("button", name="Continue").click()
+    expect(
+        owner.get_by_role("link", name="Sign out").or_(owner.get_by_role("button", name="Sign out"))
+    ).to_be_attached()
+
+    old.reload()
+    expect(old.get_by_role("button", name="Sign in")).to_be_visible()
+    sign_in(old, site, "reset-owner")
+    expect(old.get_by_role("alert")).to_contain_text("wrong")
+    sign_in(old, site, "reset-owner", ANOTHER)
+    expect(old.get_by_role("heading", level=1)).not_to_have_text("Sign in")
+    expect(old).not_to_have_url(f"{site.root_url}/office/sign-in")
+
+    late = open_context().new_page()
+    late.goto(link)
+    expect(late.get_by_role("heading", name="This link has expired")).to_be_visible()
+
+
+def test_a_browser_signs_in_by_the_button(
+    oidc_people: People, provider: OidcProvider, oidc_site: Service, open_context: OpenContext
+) -> None:
+    linked(oidc_people, provider, "quin")
+    provider.plan = Plan(asks=True)
+    page = open_context().new_page()
+    page.goto(f"{oidc_site.root_url}/office/keys")
+    page.get_by_role("button", name="Sign in with Keystone").click()
+    page.get_by_role("button", name="Let me in").click()
+    page.wait_for_url("**/office/keys")
+    assert page.get_by_role("heading", name="Keys").is_visible()
+    page.goto(f"{oidc_site.root_url}/office/me")
+    page.get_by_role("button", name="Unlink").click()
+    page.get_by_role("button", name="Sign in with Keystone").click()
+    page.get_by_role("button", name="Let me in").click()
+    page.wait_for_url("**/office/me")
+    faults = check(page, f"{oidc_site.root_url}/office/me")
+    page.get_by_role("button", name="Unlink").click()
+    page.wait_for_url("**/office/me")
+    assert page.get_by_text("The link is removed.").is_visible()
+    page.get_by_role("button", name="Sign out").click()
+    faults += check(page, f"{oidc_site.root_url}/office/sign-in")
+    assert not faults, faults
+
+
+# ---- all pages
+
+
+@pytest.fixture(scope="module")
+def operator(site: Service) -> Visitor:
+    """An operator with keys, calls and a record, all of them with hostile names."""
+    people = People(site)
+    name = f"operator {HOSTILE}"
+    visitor = people.signed_in(name, operator=True)
+    key = Account(site, name).key(name=f"key {HOSTILE}")
+    speak(people, key, f"Hello {HOSTILE}")
+    data = {"model": "svc-chat", "messages": [{"role": "user", "content": HOSTILE}]}
+    assert call("POST", f"{site.base_url}/chat/completions", key=key.plain, data=data).status == 200
+    site.cli("code", "add", "--units", "5", "--memo", HOSTILE)
+    site.cli("route", "add", "any-*", "--units", "5", "--upstream-model", HOSTILE)
+    return visitor
+
+
+@pytest.fixture(params=VIEWS)
+def view(request: pytest.FixtureRequest, open_context: OpenContext, operator: Visitor) -> Iterator[Page]:
+    """A page of a signed-in browser in one of the four views."""
+    yield signed_in_page(open_context(**VIEWS[request.param]), operator)
+
+
+def check(page: Page, url: str) -> list[str]:
+    """The serious faults of a page, and whether it is wider than its window, its commands shown."""
+    answer = page.goto(url)
+    assert answer
+    if answer.status != 200:
+        return [f"{url}: status {answer.status}"]
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    found = Axe().run(page).response["violations"]
+    faults = [
+        f"{url}: {one['id']}: {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
+    ]
+    page.evaluate("for (const one of document.querySelectorAll('details.command')) one.open = true")
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if wide > 0:
+        faults.append(f"{url}: {wide} px wider than the window")
+    if page.locator("img[src=x]").count():
+        faults.append(f"{url}: a hostile text became an element")
+    return faults
+
+
+def test_no_page_has_a_serious_fault(view: Page, operator: Visitor) -> None:
+    root = operator.service.root_url + "/office"
+    paths = list(PATHS)
+    html = operator.get("/records").body.decode() + operator.get("/keys").body.decode()
+    paths += sorted(set(re.findall(r'href="/office(/calls/[0-9a-f]{32}|/keys/\d+)"', html)))[:4]
+    accounts = operator.get("/site/accounts").body.decode()
+    paths += re.findall(r'href="/office(/site/accounts/\d+)"', accounts)[:1]
+    faults = [fault for path in paths for fault in check(view, root + path)]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_pages_before_the_sign_in_have_none_either(open_context: OpenContext, site: Service) -> None:
+    for options in VIEWS.values():
+        page = open_context(**options).new_page()
+        faults = check(page, f"{site.root_url}/office/sign-in")
+        assert not faults, "\n".join(faults)
+
+
+def test_every_part_of_a_form_can_be_reached_by_keyboard(open_context: OpenContext, site: Service) -> None:
+    People(site).signed_in("keyboard")
+    page = open_context().new_page()
+    sign_in(page, site, "keyboard")
+    page.wait_for_url(re.compile(r"/office/?$"))
+    page.goto(f"{site.root_url}/office/records")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "q"
+    page.goto(f"{site.root_url}/office/keys/new")
+    page.locator("#name").focus()
+    page.keyboard.type("by keyboard")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("pre")
+    assert "by keyboard" in page.content()
