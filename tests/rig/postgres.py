@@ -8,6 +8,8 @@ syncs nothing to a disk, except for the tests of faults and for the benchmark: `
 
 import asyncio
 import atexit
+import contextlib
+import fcntl
 import importlib
 import os
 import shutil
@@ -32,6 +34,9 @@ from tests.rig.tether import tethered
 from tests.rig.waiting import free_port, wait_until
 
 START_DEADLINE_S = 120
+PREFIX = "myna-postgres-"
+OWNER = "owner"
+"""A file in the folder of a server, locked as long as the test process lives."""
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -162,8 +167,11 @@ def start(shared_buffers: str = "64MB", *, durable: bool = True) -> Postgres:
     given = os.environ.get("MYNA_TEST_DATABASE_URL")
     if given:
         return Postgres(given)
+    above = Path(tempfile.gettempdir()) if durable else temporary.folder()
+    remove_leftovers(above)
     # A new folder: the wheel loosens the mode of the folder above the data when root runs it.
-    folder = Path(tempfile.mkdtemp(prefix="myna-postgres-", dir=None if durable else temporary.folder()))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+    owned(folder)
     try:
         started = _start_in(folder, shared_buffers, DURABLE if durable else NOT_DURABLE)
         server = Postgres(*started, durable=durable)
@@ -172,6 +180,24 @@ def start(shared_buffers: str = "64MB", *, durable: bool = True) -> Postgres:
         raise
     atexit.register(server.close)
     return server
+
+
+def owned(folder: Path) -> int:
+    """Locks the folder's OWNER for the life of this process, or until the descriptor is closed."""
+    descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def remove_leftovers(above: Path) -> None:
+    """Removes the folders of servers whose test process was killed; its servers ended with it."""
+    for owner in above.glob(f"{PREFIX}*/{OWNER}"):
+        with contextlib.suppress(
+            BlockingIOError, FileNotFoundError
+        ):  # it lives, or another process is faster
+            descriptor = owned(owner.parent)
+            shutil.rmtree(owner.parent, ignore_errors=True)
+            os.close(descriptor)
 
 
 def _start_in(

@@ -175,15 +175,7 @@ class Books:
     async def audit(self) -> list[audit.Breach]:
         """Every rule, from the first entry on, in one snapshot and without a checkpoint."""
 
-        async def read(db: Queries) -> list[audit.Breach]:
-            known: dict[int, Any] = {}
-            page = (db, 0, audit.ID_MAX, audit.FIRST, known)
-            found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
-            found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
-            found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
-            return found + await broken_reports(db, {breach.rule for breach in found})
-
-        return await self.db.snapshot(read)
+        return await self.db.snapshot(broken_rules)
 
 
 @contextlib.asynccontextmanager
@@ -219,6 +211,16 @@ async def _migrated() -> bytes:
         await db.close()
         assert [found.name for found in file.parent.glob("myna.sqlite*")] == [file.name]
         return file.read_bytes()
+
+
+async def broken_rules(db: Queries) -> list[audit.Breach]:
+    """Every rule that is broken, as this transaction sees the books."""
+    known: dict[int, Any] = {}
+    page = (db, 0, audit.ID_MAX, audit.FIRST, known)
+    found = await audit.broken_in(db, audit.FIRST, audit.LAST) + await audit.broken_now(db)
+    found += audit.breach_of(audit.BALANCE_RULE, await audit.wrong_balances(*page, stored=False))
+    found += audit.breach_of(audit.USAGE_RULE, await audit.wrong_counters(*page, stored=False))
+    return found + await broken_reports(db, {breach.rule for breach in found})
 
 
 async def broken_reports(db: Queries, broken: set[str]) -> list[audit.Breach]:
@@ -291,3 +293,5 @@ async def break_refunds(books: Books) -> None:
 
 async def mend_refunds(books: Books) -> None:
     await books.sql("DROP TRIGGER no_refund" + (" ON ledger" if books.url else ""))
+    if books.url:
+        await books.sql("DROP FUNCTION no_refund")

@@ -1,24 +1,43 @@
-"""Fresh books, on each of the two databases or on one."""
+"""Books, on each of the two databases or on one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.rig.postgres import Postgres
 from tests.store.books import Books, books_of
+from tests.store.reused import ReusedBooks
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Empty for SQLite; a PostgreSQL database has the schema."""
-    if request.param == "sqlite":
-        return ""
-    return str(request.getfixturevalue("postgres_books_url"))
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-async def books(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
-    async with books_of(database_url, tmp_path) as opened:
+def database_url(dialect: str, request: pytest.FixtureRequest) -> str:
+    """Empty for SQLite; a new PostgreSQL database has the schema."""
+    return "" if dialect == "sqlite" else str(request.getfixturevalue("postgres_books_url"))
+
+
+@pytest.fixture(scope="module")
+async def reused_postgres(anyio_backend: str, postgres: Postgres) -> AsyncIterator[ReusedBooks]:
+    reused = ReusedBooks(postgres)
+    await reused.open()
+    yield reused
+    await reused.close()
+
+
+@pytest.fixture
+def reused_books(dialect: str, request: pytest.FixtureRequest) -> ReusedBooks | None:
+    return None if dialect == "sqlite" else request.getfixturevalue("reused_postgres")
+
+
+@pytest.fixture
+async def books(reused_books: ReusedBooks | None, tmp_path: Path) -> AsyncIterator[Books]:
+    """Equal to new ones, but PostgreSQL's database and pool may have been another test's."""
+    async with books_of("", tmp_path) if reused_books is None else reused_books.lent(tmp_path) as opened:
         yield opened
 
 
@@ -29,6 +48,13 @@ async def sqlite_books(tmp_path: Path) -> AsyncIterator[Books]:
 
 
 @pytest.fixture
-async def postgres_books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]:
+async def postgres_books(reused_postgres: ReusedBooks, tmp_path: Path) -> AsyncIterator[Books]:
+    async with reused_postgres.lent(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def new_postgres_books(postgres_books_url: str, tmp_path: Path) -> AsyncIterator[Books]:
+    """For tests that count pages or plans, or change the settings of the database or of its sessions."""
     async with books_of(postgres_books_url, tmp_path) as opened:
         yield opened

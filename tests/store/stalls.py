@@ -22,6 +22,7 @@ CREATE CONSTRAINT TRIGGER stalls AFTER INSERT ON ledger DEFERRABLE INITIALLY DEF
 FOR EACH ROW EXECUTE FUNCTION wait_in_commit();
 INSERT INTO stall VALUES (1);
 """
+END_STALL = "DROP TRIGGER stalls ON ledger; DROP FUNCTION wait_in_commit; DROP TABLE stall"
 """A deferred trigger runs in the COMMIT, after everything else of the transaction."""
 STALLED = "SELECT pid FROM pg_stat_activity WHERE application_name = 'myna-writer' AND wait_event = 'PgSleep'"
 
@@ -83,6 +84,7 @@ async def _stalled_postgresql(url: str) -> AsyncIterator[Callable[[], Awaitable[
 
     yield stopped
     await other.execute("DELETE FROM stall")
+    await other.execute(END_STALL)
     await other.close()
 
 

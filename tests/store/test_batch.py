@@ -223,9 +223,9 @@ async def scans(books: Books) -> dict[str, tuple[int, int]]:
     return {name: (asked, read) for name, asked, read in rows}
 
 
-async def test_a_batch_never_reads_all_open_calls(postgres_books: Books) -> None:
+async def test_a_batch_never_reads_all_open_calls(new_postgres_books: Books) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
-    books = postgres_books
+    books = new_postgres_books
     customer = await books.customer(units=2000)
     for _ in range(5):
         calls = [charge_of(customer) for _ in range(300)]
@@ -238,12 +238,12 @@ async def test_a_batch_never_reads_all_open_calls(postgres_books: Books) -> None
 
 
 async def test_a_batch_does_not_use_plans_made_for_empty_tables(
-    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+    new_postgres_books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For empty tables a scan of a whole index is the cheapest plan."""
     monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", 0.0)
-    books = postgres_books
-    batches, size = 300, 10
+    books = new_postgres_books
+    batches, size = 100, 10
     customer = await books.customer(units=batches * size)
     await books.sql("ANALYZE")
     before: list[Charge] = []

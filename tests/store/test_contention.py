@@ -71,7 +71,8 @@ async def test_a_locked_account_delays_no_other_account(
     books = postgres_books
     stuck, free = await books.customer(), await books.customer(units=CALLS)
     call = await ordered(books, stuck)
-    commits = GroupCommit(books.db, queue_max=2000)
+    db = await books.open_again()
+    commits = GroupCommit(db, queue_max=2000)
     commits.start()
     async with locked(books, call, what):
         ending = asyncio.ensure_future(commits.end(refund_of(call), None))
@@ -79,6 +80,7 @@ async def test_a_locked_account_delays_no_other_account(
         assert not ending.done()
     assert await asyncio.wait_for(ending, SOON_S) is EndOutcome.DONE
     await commits.close(SOON_S)
+    await db.close()
     assert await books.balance(stuck) == 10
 
 

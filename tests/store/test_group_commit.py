@@ -91,9 +91,9 @@ def batches(books: Books, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("database_url", "gather_max_s", "first"),
+    ("dialect", "gather_max_s", "first"),
     [("sqlite", SOON_S, ARRIVING), ("sqlite", 0.0, 2), ("postgresql", SOON_S, 2)],
-    indirect=["database_url"],
+    indirect=["dialect"],
 )
 async def test_a_batch_gathers_operations_on_sqlite_for_a_limited_time(
     books: Books,
@@ -108,7 +108,7 @@ async def test_a_batch_gathers_operations_on_sqlite_for_a_limited_time(
     assert batches[0] == first
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 async def test_a_single_operation_is_committed_at_once(
     books: Books, commits: GroupCommit, batches: list[int]
 ) -> None:

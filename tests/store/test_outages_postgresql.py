@@ -252,9 +252,9 @@ async def test_charges_wait_for_a_table_lock(postgres_books: Books) -> None:
     await other.close()
 
 
-async def test_charges_wait_for_a_read_only_server(postgres_books: Books) -> None:
+async def test_charges_wait_for_a_read_only_server(new_postgres_books: Books) -> None:
     """As after a failover, while the old primary still answers."""
-    books = postgres_books
+    books = new_postgres_books
     customer = await books.customer()
     name = books.url.rsplit("/", 1)[1]
     other = await asyncpg.connect(books.url)
@@ -307,7 +307,7 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
             proxy.silence()
             await until(notified, "notifications arrive again")
         await stop()
-        db._pool.terminate()
+        await db.close()
     await teller.close()
 
 
