@@ -42,12 +42,14 @@ class Subjects(Struct, frozen=True):
 
 
 async def of_sign_in(db: Queries, account_id: int | None, name: str, address: str) -> Subjects:
-    """The subjects of an attempt with a name, by which an account was found or not."""
-    if account_id is None:
-        return Subjects(_subject("name", name.casefold()), _of_address(address))
-    if await sessions.known_address(db, account_id, address):
+    """The subjects of an attempt with a name, by which an account was found or not.
+
+    Attempts count for the name as it was entered, in any case, not for the account: a wait must not tell
+    which names and e-mail addresses are of one account, or of any.
+    """
+    if account_id is not None and await sessions.known_address(db, account_id, address):
         return Subjects(_subject("account at", f"{account_id} {address}"), b"")
-    return Subjects(_subject("account", str(account_id)), _of_address(address))
+    return Subjects(_subject("name", name.casefold()), _of_address(address))
 
 
 def of_account(what: str, account_id: int) -> Subjects:

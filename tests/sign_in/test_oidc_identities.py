@@ -6,13 +6,14 @@ import pytest
 from myna import accounts, activity
 from myna.errors import CommandError
 from myna.http_client import HttpClient
-from myna.sign_in import second_factor, sessions
+from myna.sign_in import passwords, second_factor, sessions
 from myna.sign_in.oidc import identities
 from myna.sign_in.oidc.identities import Identity
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
+from myna.sign_in.refusal import SignInRefused
 from tests.rig.oidc_provider import OidcProvider
 from tests.sign_in.oidc_site import OidcSite
-from tests.sign_in.people import ADDRESS, OPERATOR, both, person
+from tests.sign_in.people import ADDRESS, OPERATOR, PASSWORD, both, person
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,17 @@ async def test_an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing
     await person(site.books, "eve", email=shared.upper())
     assert await failure_of(site, shared) is Failure.NOT_LINKED
     assert await failure_of(site, "\x00") is Failure.NOT_LINKED
+
+
+@both
+async def test_an_email_address_that_only_looks_alike_links_and_signs_in_nobody(site: OidcSite) -> None:
+    """PostgreSQL's `lower` maps the Kelvin sign to k and a dotted capital I to i."""
+    await person(site.books, email="kim@example.org")
+    for alike in ("\u212aim@example.org", "K\u0130M@example.org", "kim\u200b@example.org"):
+        assert await failure_of(site, alike) is Failure.NOT_LINKED
+        with pytest.raises(SignInRefused):
+            await passwords.verify(site.books.db, alike, PASSWORD, ADDRESS)
+    assert (await passwords.verify(site.books.db, "KIM@example.org", PASSWORD, ADDRESS)).name == "ann"
 
 
 @both

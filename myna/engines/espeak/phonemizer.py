@@ -57,7 +57,9 @@ class Phonemizer:
         return unicodedata.normalize("NFD", " ".join(clauses))
 
     def _words(self, text: str) -> str:
-        rest = ctypes.c_char_p(text.encode())
+        # At the end of a text without final white space the library reads one character ahead, keeps it in a
+        # static variable, and speaks it at the beginning of the next text.
+        rest = ctypes.c_char_p(f"{text}\n".encode())
         phonemes = []
         while rest.value:
             sounds: bytes | None = self._sounds(ctypes.byref(rest), _TEXT_IS_UTF8, _PHONEMES_ARE_IPA)

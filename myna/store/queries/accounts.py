@@ -43,11 +43,20 @@ async def search(db: Queries, prefix: str, before: int, limit: int) -> list[Acco
     """Accounts whose name or e-mail address begins with `prefix`, in any case, and with ids below `before`,
     newest first."""
     rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr(lower(name), 1, length($2)) = $2"
-        " OR substr(lower(email), 1, length($2)) = $2) ORDER BY id DESC LIMIT $3",
-        before, prefix.lower(), limit,
+        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr(lower(name), 1, length($2)) = lower($2)"
+        " OR substr(lower(email), 1, length($2)) = lower($2)) ORDER BY id DESC LIMIT $3",
+        before, prefix, limit,
     )  # fmt: skip
     return [AccountRow(*row) for row in rows]
+
+
+def same_email(one: str, other: str) -> bool:
+    """Whether two e-mail addresses are equal: ASCII letters in any case, everything else exactly.
+
+    PostgreSQL's `lower` maps other characters to ASCII letters too, such as the Kelvin sign to k, so what a
+    query finds by it is compared again.
+    """
+    return one.encode().lower() == other.encode().lower()
 
 
 async def insert(db: Transaction, name: str, email: str, operator: bool) -> int | None:

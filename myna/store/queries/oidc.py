@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.accounts import AccountRow
+from myna.store.queries.accounts import AccountRow, same_email
 
 
 class IdentityRow(Struct, frozen=True):
@@ -49,12 +49,12 @@ async def by_subject(db: Queries, issuer: str, subject: str) -> IdentityRow | No
 
 
 async def accounts_by_email(db: Queries, email: str) -> list[AccountRow]:
-    """The accounts with this e-mail address, in any case; at most two."""
+    """The accounts with this e-mail address, by `same_email`."""
     rows = await db.fetch(
-        f"SELECT {columns(AccountRow)} FROM accounts WHERE email <> '' AND lower(email) = lower($1) LIMIT 2",
-        email,
+        f"SELECT {columns(AccountRow)} FROM accounts WHERE email <> '' AND lower(email) = lower($1)", email
     )
-    return [AccountRow(*row) for row in rows]
+    found = [AccountRow(*row) for row in rows]
+    return [account for account in found if same_email(account.email, email)]
 
 
 async def link(db: Transaction, account_id: int, issuer: str, subject: str) -> bool:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.queries.accounts import AccountRow
+from myna.store.queries.accounts import AccountRow, same_email
 
 
 class Candidate(Struct, frozen=True):
@@ -24,18 +24,17 @@ FROM accounts a LEFT JOIN passwords p ON p.account_id = a.id
 
 
 async def candidate(db: Queries, name_or_email: str) -> Candidate | None:
-    """The account of this name; else the account with this e-mail address, if it is the only one."""
+    """The account of this name; else the account with this e-mail address, by `same_email`, if it is the only
+    one."""
     if not name_or_email.isprintable():  # no account has such a name, and PostgreSQL refuses some characters
         return None
     rows = await db.fetch(
-        f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))"
-        " ORDER BY CASE WHEN a.name = $1 THEN 0 ELSE 1 END LIMIT 2",
-        name_or_email,
+        f"{_CANDIDATE} WHERE a.name = $1 OR (a.email <> '' AND lower(a.email) = lower($1))", name_or_email
     )
     found = [Candidate(AccountRow(*account), password_hash) for password_hash, *account in rows]
-    if found and (len(found) == 1 or found[0].account.name == name_or_email):
-        return found[0]
-    return None
+    named = [one for one in found if one.account.name == name_or_email]
+    matching = named or [one for one in found if same_email(one.account.email, name_or_email)]
+    return matching[0] if len(matching) == 1 else None
 
 
 async def of_account(db: Queries, account_id: int) -> Candidate | None:
