@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.test_mutations import GUARDS
-
 ROOT = Path(__file__).parents[1]
 LOCKS = (
     "requirements.lock", "requirements-extras.lock", "requirements-demo.lock", "requirements-dev.lock",
@@ -216,20 +214,3 @@ def test_a_struct_filled_from_a_row_uses_its_own_columns() -> None:
             if isinstance(one, ast.Name)
         }
         assert filled <= listed, f"{path.name}: {filled - listed}"
-
-
-def test_each_guard_is_in_the_source_once_and_its_test_exists() -> None:
-    """The slow tests remove the guards one by one; a change that has moved one is noticed here."""
-    wrong = [
-        f"{name}: {change.file}"
-        for name, guard in GUARDS.items()
-        for change in guard.changes
-        if source(ROOT / change.file).count(change.old) != 1
-    ]
-    without_test = [
-        f"{name}: {guard.test}"
-        for name, guard in GUARDS.items()
-        for file, _, test in [guard.test.partition("::")]
-        if not re.search(rf"def {test.partition('[')[0]}\(", source(ROOT / file))
-    ]
-    assert wrong + without_test == []
