@@ -114,7 +114,7 @@ def test_no_leftover_markers_and_no_paths_of_a_machine() -> None:
     assert not offenders(TEXTS, lambda path: MACHINE_PATHS.findall(source(path)))
 
 
-READS_PROC = {"tests/rig/processes.py", "tests/rig/test_processes.py", "bench/processes.py"}
+READS_PROC = {"tests/rig/processes.py", "bench/processes.py"}
 """A process may end between two reads of /proc; these files expect it."""
 
 
