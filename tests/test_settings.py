@@ -129,23 +129,10 @@ def test_the_error_of_a_value_of_another_type_in_the_file_names_it(name: str) ->
     ("name", "value", "error"),
     [
         ("PORT", "abc", "must be a whole number from 1 to 65535; it is 'abc'."),
-        ("PORT", "0", "must be a whole number from 1 to 65535; it is '0'."),
         ("LEASE_S", "soon", "must be a number of seconds greater than 0 and at most 600; it is 'soon'."),
         ("LOG_LEVEL", "loud", "must be debug, info, warning or error; it is 'loud'."),
         ("HOST", " ", "must not be blank; it is ' '."),
         ("CHAT_URL", "parrot", "must be parrot:, http://… or https://…, without a query; it is 'parrot'."),
-        (
-            "SPEECH",
-            "festival",
-            "must be auto, kokoro, espeak, none, sherpa:/FOLDER, http://… or https://…, without a query;"
-            " it is 'festival'.",
-        ),
-        (
-            "PUBLIC_URL",
-            f"http://u:{SECRET}@x",
-            "must be http://HOST or https://HOST, with a port or without.",
-        ),
-        ("CHAT_KEY", f"{SECRET} x", "contains a character that can't be sent in a header."),
     ],
 )
 def test_the_error_of_a_value_has_the_expected_form_and_the_value(name: str, value: str, error: str) -> None:
@@ -278,18 +265,7 @@ def test_only_the_login_is_removed_from_a_url(url: str, bare: str) -> None:
 
 def test_a_base_url_is_an_http_url_with_a_host_and_no_query() -> None:
     assert all(map(is_base_url, ["http://h", "https://h:1/v1/", "HTTP://h", "http://[::1]:8/x"]))
-    wrong = [
-        "",
-        "h",
-        "//h",
-        "http:h",
-        "ftp://h",
-        "http://:80",
-        "http://h:0",
-        "http://h:x",
-        "http://h?a",
-        "http://é",
-    ]
+    wrong = ["", "h", "//h", "http:h", "ftp://h", "http://:80", "http://h:0", "http://h:x", "http://h?a"]
     assert not any(map(is_base_url, wrong))
 
 
@@ -322,9 +298,3 @@ def test_a_setting_of_an_earlier_version_is_refused_with_its_replacement(name: s
         load({})
     for raised in (from_environment, from_file):
         assert all(replacement in str(raised.value) for replacement in names)
-
-
-def test_the_call_deadline_allows_two_upstream_timeouts() -> None:
-    defaults = Settings()
-    assert defaults.upstream_idle_s > 70
-    assert defaults.call_deadline_s > 2 * defaults.upstream_idle_s

@@ -71,13 +71,6 @@ def test_a_model_that_stops_at_a_limit_says_so(model: openai.OpenAI, llm: Llm) -
     assert chunks[-1].finish_reason == "length"
 
 
-def test_a_model_answers_whole_with_its_own_usage(model: openai.OpenAI, llm: Llm) -> None:
-    completion = model.chat.completions.create(model=MODEL, messages=MESSAGES, temperature=0)
-    assert completion.choices[0].message.content == llm.sentence
-    assert completion.usage is not None
-    assert completion.usage.completion_tokens > 3
-
-
 def test_a_model_streams_a_response(model: openai.OpenAI, llm: Llm) -> None:
     with model.responses.stream(model=MODEL, input="What do you do?", temperature=0) as stream:
         deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
@@ -86,10 +79,3 @@ def test_a_model_streams_a_response(model: openai.OpenAI, llm: Llm) -> None:
     assert len(deltas) > 3
     assert response.usage is not None
     assert response.usage.output_tokens > 3
-
-
-def test_a_model_completes_a_prompt(model: openai.OpenAI, llm: Llm) -> None:
-    stream = model.completions.create(
-        model=MODEL, prompt="What do you do?", temperature=0, max_tokens=20, stream=True
-    )
-    assert "".join(each.choices[0].text for each in stream if each.choices).strip()

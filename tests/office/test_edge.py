@@ -239,6 +239,17 @@ def is_signed_in(visitor: Visitor) -> bool:
     return visitor.get("/me").status == 200
 
 
+def test_what_changes_a_sign_in_or_the_site_needs_a_recent_password() -> None:
+    needed = {page.path for page in ALL_PAGES if page.recent}
+    assert needed >= {
+        "/me/password",
+        "/me/second-factor",
+        "/me/oidc",
+        "/me/oidc/remove",
+        "/site/channels/key",
+    }
+
+
 def test_what_needs_a_password_asks_for_it_and_replaces_the_token(site: Service, people: People) -> None:
     visitor = people.signed_in("step-up")
     forget_passwords(site)

@@ -73,7 +73,7 @@ def test_a_ledger_without_entries_has_no_chart(site: Service, module_people: Peo
     assert '<svg class="chart"' in visitor.get("/ledger").body.decode()
 
 
-def test_a_low_balance_is_said(site: Service, module_people: People) -> None:
+def test_a_low_balance_and_one_below_the_limit_are_said(site: Service, module_people: People) -> None:
     visitor = module_people.signed_in("nearly-empty", units=4)
     _, plain = make(visitor)
     assert send(site, "/chat/completions", CHAT, plain).status == 200
@@ -81,34 +81,23 @@ def test_a_low_balance_is_said(site: Service, module_people: People) -> None:
     for _ in range(2):
         assert send(site, "/chat/completions", CHAT, plain).status == 200
     assert "balance is low" in visitor.page("")
-
-
-def test_a_balance_below_the_limit_is_said(site: Service, module_people: People) -> None:
-    visitor = module_people.signed_in("careful", units=500)
-    _, plain = make(visitor)
-    assert send(site, "/chat/completions", CHAT, plain).status == 200
-    site.cli("account", "set", "careful", "--low-balance", "499")
+    site.cli("account", "set", "nearly-empty", "--low-balance", "1")
     assert "below your limit" not in visitor.page("")
-    site.cli("account", "set", "careful", "--low-balance", "500")
-    assert "The balance is below your limit of 500 units." in visitor.page("")
+    site.cli("account", "set", "nearly-empty", "--low-balance", "2")
+    assert "The balance is below your limit of 2 units." in visitor.page("")
 
 
-def test_the_last_entries_link_their_calls(site: Service, module_people: People) -> None:
+def test_the_last_entries_link_their_calls_and_the_chart_has_a_table(
+    site: Service, module_people: People
+) -> None:
     visitor = module_people.signed_in("linker")
     _, plain = make(visitor, name="linked")
-    assert send(site, "/chat/completions", CHAT, plain).status == 200
-    found = re.search(r'href="/office(/calls/[0-9a-f]+)"', visitor.get("").body.decode())
-    assert found
-    assert "linked" in visitor.page(found[1])
-
-
-def test_the_figures_of_the_chart_stand_in_a_table(site: Service, module_people: People) -> None:
-    visitor = module_people.signed_in("charted")
-    _, plain = make(visitor)
     assert '<svg class="chart"' not in visitor.get("").body.decode()
     assert send(site, "/chat/completions", CHAT, plain).status == 200
     page = html.unescape(visitor.get("").body.decode())
+    found = re.search(r'href="/office(/calls/[0-9a-f]+)"', page)
+    assert found
+    assert "linked" in visitor.page(found[1])
     assert '<svg class="chart"' in page
-    assert re.search(
-        r'<tr><td>\d{4}-\d\d-\d\d</td><td class="number">1</td><td class="number">1</td></tr>', page
-    )
+    row = r'<tr><td>\d{4}-\d\d-\d\d</td><td class="number">1</td><td class="number">1</td></tr>'
+    assert re.search(row, page)

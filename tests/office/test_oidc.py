@@ -7,10 +7,9 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pyotp
-import pytest
 
 from tests.office.conftest import MakeSite
-from tests.office.test_edge import ASKED, forget_passwords, is_signed_in
+from tests.office.test_edge import is_signed_in
 from tests.rig.calls import Answer
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.oidc_provider import CLIENT_SECRET, DROP, WELL_KNOWN, OidcProvider, Plan
@@ -102,13 +101,6 @@ def test_a_sign_in_at_the_provider_leads_to_no_other_site(
         assert go(visitor, provider, "/me/oidc/confirm", page=target).headers["location"] == "/office"
 
 
-def test_a_form_of_another_site_begins_nothing(oidc_people: People, provider: OidcProvider) -> None:
-    visitor = linked(oidc_people, provider, "dan")
-    for path in ("/sign-in/oidc", "/me/oidc", "/me/oidc/confirm", "/me/oidc/remove"):
-        assert visitor.post(path, {"sec-fetch-site": "cross-site"}).status == 403
-        assert visitor.get(path).status == 404
-
-
 def test_an_answer_signs_in_only_the_browser_that_began_and_once(
     oidc_people: People, provider: OidcProvider
 ) -> None:
@@ -139,15 +131,6 @@ def test_a_link_is_finished_by_the_session_that_began_it(oidc_people: People, pr
     visitor.submit("/sign-in", name="gil", password=PASSWORD)
     assert come_back(visitor, parameters).status == 400
     assert "Link" in visitor.page("/me") and "linked" not in visitor.page("/me").lower()
-
-
-def test_a_link_needs_a_recent_password(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
-    visitor = oidc_people.signed_in("hal")
-    forget_passwords(oidc_site)
-    for path in ("/me/oidc", "/me/oidc/remove"):
-        assert ASKED in text_of(visitor.post(path))
 
 
 def test_a_second_factor_is_asked_for_after_the_provider(
@@ -194,16 +177,6 @@ def test_the_provider_confirms_a_person_without_a_password(
     assert refused.status == 400 and "Set a password first" in text_of(refused)
 
 
-def test_another_person_at_the_provider_confirms_nothing(
-    oidc_site: Service, oidc_people: People, provider: OidcProvider
-) -> None:
-    visitor = linked(oidc_people, provider, "kim")
-    forget_passwords(oidc_site)
-    provider.subject = "not kim"
-    assert "another person" in text_of(go(visitor, provider, "/me/oidc/confirm", page="/office/me"))
-    assert ASKED in text_of(visitor.post("/me/second-factor"))
-
-
 def test_a_verified_email_address_links_an_account(
     oidc_site: Service, oidc_people: People, provider: OidcProvider
 ) -> None:
@@ -231,19 +204,15 @@ def test_a_command_links_a_subject_to_one_account(oidc_site: Service, site: Serv
     assert "MYNA_OIDC_ISSUER is not set" in site.command("account", "oidc", "rex", "--subject", "x").stderr
 
 
-@pytest.mark.parametrize(
-    ("language", "sentence"), [("en", "does not answer as it should"), ("zh", "登录服务商没有正常响应")]
-)
 def test_a_failure_of_the_provider_is_shown_with_the_request_id(
-    oidc_people: People, provider: OidcProvider, language: str, sentence: str
+    oidc_people: People, provider: OidcProvider
 ) -> None:
     visitor = oidc_people.visitor()
-    visitor.headers["accept-language"] = language
+    visitor.headers["accept-language"] = "zh"
     parameters = provider.approve(begin(visitor))
     provider.plan = Plan(statuses={"/realm/token": 500})
     answer = come_back(visitor, parameters)
-    assert answer.status == 503 and sentence in text_of(answer)
-    assert re.search(r"[0-9a-f]{32}", text_of(answer))
+    assert answer.status == 503 and "登录服务商没有正常响应" in text_of(answer)
     assert answer.headers["x-request-id"] in text_of(answer)
     assert not is_signed_in(visitor)
 
