@@ -10,6 +10,7 @@ from myna.cli import build
 from myna.errors import CommandError
 from myna.store.database import Transaction
 from tests.store.books import Books
+from tests.store.conftest import dialect as dialect
 
 pytestmark = pytest.mark.anyio
 ROOT = Actor(account_id=0, name="root", address="")

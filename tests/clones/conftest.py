@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.clones.clone_setup import CloneSetup
-from tests.ledger.databases import database_url as database_url
 from tests.rig.samples import write_voice
 from tests.store.books import Books
 

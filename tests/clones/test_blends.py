@@ -19,9 +19,9 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
 from myna.voice_overrides import PublicVoice
 from myna.wire.farm import NodeVoice
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 from tests.tasks.nodes import join_node
 
 pytestmark = pytest.mark.anyio

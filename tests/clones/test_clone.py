@@ -15,9 +15,9 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import clones as store
 from myna.store.states import CloneStatus
 from tests.clones.clone_setup import CloneSetup
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import books_of
+from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.ledger.databases import database_url as database_url
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import Books
 

@@ -25,11 +25,11 @@ from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.store.queries import caps as cap_store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import Config
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, caller_of, ledger_service_on, refusing
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, idempotency_key_of, speech
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000

@@ -8,7 +8,6 @@ from myna import ledger as ledger_module
 from myna.errors import CallRefunded, CommitInDoubt
 from myna.store.batch import CallState, Charged, End
 from myna.telemetry import access_log, logs
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import (
     Books,
@@ -19,6 +18,7 @@ from tests.store.books import (
     refund_of,
     speech,
 )
+from tests.store.fixtures import each_database
 from tests.store.stalls import stalled_commits, until
 
 pytestmark = pytest.mark.anyio

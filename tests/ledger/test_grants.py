@@ -11,10 +11,10 @@ from myna.errors import CommandError
 from myna.store.batch import Charged
 from myna.store.postgresql import Postgresql
 from myna.store.queries.accounts import AccountRow
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService
 from tests.rig.actors import TESTER
 from tests.store.books import Books, books_of, charge_of
+from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 
 pytestmark = pytest.mark.anyio

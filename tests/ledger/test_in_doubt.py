@@ -8,9 +8,9 @@ from myna.errors import CommitInDoubt, DatabaseUnavailable, UpstreamFailed
 from myna.keys import Scope
 from myna.store.batch import CallState, Charged, TaskStatus
 from myna.store.postgresql import Postgresql
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.store.books import AUDIO, Books, charge_of, keep_of, speech
+from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import stalled_commits, until
 from tests.tasks.task_service import TaskService, proof_of, task_service_on

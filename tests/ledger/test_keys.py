@@ -8,9 +8,9 @@ from myna import activity, durations, keys
 from myna.errors import CommandError, Unauthorized
 from myna.keys import Issued, Scope, UnverifiedCaller
 from myna.store.queries import keys as store
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000

@@ -7,10 +7,10 @@ from myna.errors import CommandError, RateLimited
 from myna.limits import parsed, rate_headers
 from myna.store.batch import Rate
 from myna.telemetry import access_log
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService
 from tests.rig.actors import TESTER
 from tests.store.books import Books, Customer
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 OF_RPM = {

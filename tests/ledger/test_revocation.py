@@ -9,10 +9,10 @@ import pytest
 from myna import accounts, keys
 from myna.store.batch import Charged
 from myna.store.database import Database
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, ledger_service_on
 from tests.rig.actors import TESTER
 from tests.store.books import KEY_REFUSED, Books, Customer, charge_of
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio

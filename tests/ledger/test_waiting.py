@@ -7,9 +7,9 @@ import pytest
 from myna.errors import NoSpeechChannel
 from myna.ledger import ChargeOrder
 from myna.store.batch import Replayed
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import LedgerService, Plan, caller_of, ledger_service_on, refusing
 from tests.store.books import Books, idempotency_key_of
+from tests.store.fixtures import each_database
 from tests.store.stalls import stalled_commits
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from myna.service import Service
-from tests.ledger.databases import database_url as database_url
 from tests.maintenance.serving import service_on
 from tests.store.books import Books
 

@@ -11,9 +11,9 @@ from myna.service import Service
 from myna.store.queries import circuits as store
 from myna.store.queries import config as config_store
 from myna.store.queries.config import ChannelRow
-from tests.ledger.databases import each_database
 from tests.maintenance.serving import service_on
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from myna.sign_in.oidc.attempts import Purpose
 from myna.sign_in.refusal import SignInRefused
 from myna.store.queries import audit_state
 from myna.telemetry import metrics
-from tests.ledger.databases import each_database
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books, keep_of
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio

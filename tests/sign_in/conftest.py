@@ -56,12 +56,6 @@ async def _opened(url: str, folder: Path, empty_sqlite: bytes) -> AsyncIterator[
         await made.db.close()
 
 
-@pytest.fixture(params=["sqlite"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """Empty for SQLite, which is the database of all tests that aren't marked `both`."""
-    return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_books_url"))
-
-
 @pytest.fixture
 async def books(database_url: str, tmp_path: Path, empty_sqlite: bytes) -> AsyncIterator[Books]:
     async with _opened(database_url, tmp_path, empty_sqlite) as opened:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
-import pytest
-
 from myna import accounts
 from myna.activity import Actor
 from myna.sign_in import passwords
@@ -21,9 +19,6 @@ ADDRESS = "192.0.2.7"
 ELSEWHERE = "198.51.100.9"
 BROWSER = "Firefox"
 OPERATOR = Actor(account_id=0, name="root", address="")
-
-both = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
-"""For what the database decides, or SQL that no other test runs on PostgreSQL; other books are SQLite."""
 
 
 async def person(

@@ -7,8 +7,9 @@ from myna.errors import CommandError
 from myna.sign_in import links, passwords, sessions, tokens
 from myna.sign_in.links import LIFE_MS, NOT_VALID, NewAccount, Purpose
 from tests.rig.actors import TESTER
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, both, person
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 FIRST, INVITE, RESET = Purpose.FIRST, Purpose.INVITE, Purpose.RESET
@@ -52,7 +53,7 @@ async def test_a_reset_ends_all_sessions_and_replaces_the_password(books: Books)
     assert (await passwords.verify(books.db, "ann", OTHER_PASSWORD, ADDRESS)).id == ann.id
 
 
-@both
+@each_database
 @pytest.mark.parametrize("purpose", [FIRST, RESET])
 async def test_of_twenty_uses_at_once_one_sets_its_password(books: Books, purpose: Purpose) -> None:
     new = None
@@ -70,7 +71,7 @@ async def test_of_twenty_uses_at_once_one_sets_its_password(books: Books, purpos
     assert len([words for words in await commands(books) if words.startswith("myna account")]) > 0
 
 
-@both
+@each_database
 async def test_a_link_expires(books: Books) -> None:
     ann = await person(books, password="")
     await books.stop_clock()

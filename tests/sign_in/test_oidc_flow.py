@@ -15,8 +15,9 @@ from myna.sign_in.oidc.flow import Answer, Finished, Oidc
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from tests.rig.oidc_provider import DROP, WELL_KNOWN, OidcProvider, Plan, key_of, public
 from tests.sign_in.oidc_site import CLIENT, COOKIE, OidcSite
-from tests.sign_in.people import ADDRESS, at_once, both
+from tests.sign_in.people import ADDRESS, at_once
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 TOKEN_PATH, KEYS_PATH = "/realm/token", "/realm/keys"
@@ -46,7 +47,7 @@ async def refusal(site: OidcSite, answer: Answer, browser: str = COOKIE) -> Fail
     return refused.value.failure
 
 
-@both
+@each_database
 async def test_of_twenty_uses_of_an_answer_one_is_accepted(site: OidcSite) -> None:
     answer = await site.answer()
     done, failed = await at_once(site.finish(answer) for _ in range(20))
@@ -69,7 +70,7 @@ async def test_an_attempt_expires_after_ten_minutes(site: OidcSite) -> None:
     assert await refusal(site, answer) is Failure.EXPIRED
 
 
-@both
+@each_database
 async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     await site.begin()
     await attempts.remove_expired(site.books.db)
@@ -79,7 +80,7 @@ async def test_expired_attempts_are_deleted(site: OidcSite) -> None:
     assert await site.books.sql("SELECT count(*) FROM oidc_attempts") == [(0,)]
 
 
-@both
+@each_database
 async def test_a_network_has_a_limited_number_of_attempts(
     site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,9 @@ from myna.sign_in.oidc.refusal import Failure, OidcRefused
 from myna.sign_in.refusal import SignInRefused
 from tests.rig.oidc_provider import OidcProvider
 from tests.sign_in.oidc_site import OidcSite
-from tests.sign_in.people import ADDRESS, OPERATOR, PASSWORD, both, person
+from tests.sign_in.people import ADDRESS, OPERATOR, PASSWORD, person
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 EMAIL = "Ann@example.org"
@@ -47,7 +48,7 @@ async def test_the_identity_is_issuer_and_subject(site: OidcSite) -> None:
     assert await failure_of(site) is Failure.NOT_LINKED
 
 
-@both
+@each_database
 async def test_an_identity_is_linked_to_one_account(site: OidcSite) -> None:
     ann, bob = await person(site.books), await person(site.books, "bob")
     await site.link(ann)
@@ -82,7 +83,7 @@ async def test_an_email_address_of_two_accounts_or_of_a_linked_one_links_nothing
     assert await failure_of(site, "\x00") is Failure.NOT_LINKED
 
 
-@both
+@each_database
 async def test_an_email_address_that_only_looks_alike_links_and_signs_in_nobody(site: OidcSite) -> None:
     """PostgreSQL's `lower` maps the Kelvin sign to k and a dotted capital I to i."""
     await person(site.books, email="kim@example.org")
@@ -93,7 +94,7 @@ async def test_an_email_address_that_only_looks_alike_links_and_signs_in_nobody(
     assert (await passwords.verify(site.books.db, "KIM@example.org", PASSWORD, ADDRESS)).name == "ann"
 
 
-@both
+@each_database
 async def test_an_email_address_does_not_link_again_what_was_unlinked(site: OidcSite) -> None:
     ann = await person(site.books, email=EMAIL)
     await site.sign_in(EMAIL)

@@ -22,10 +22,10 @@ from tests.sign_in.people import (
     OTHER_PASSWORD,
     PASSWORD,
     at_once,
-    both,
     person,
 )
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +149,7 @@ async def test_only_a_salted_argon2id_hash_is_stored(real_hashes: None, books: B
     assert not any(PASSWORD in one for one in hashes)
 
 
-@both
+@each_database
 async def test_a_hash_with_other_parameters_is_replaced_at_the_next_sign_in(
     real_hashes: None, books: Books
 ) -> None:

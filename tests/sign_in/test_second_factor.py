@@ -14,8 +14,9 @@ from myna.sign_in.refusal import WRONG_CODE, SignInRefused, TooManyAttempts
 from myna.sign_in.second_factor import STEP_S, SecondFactor
 from myna.sign_in.sessions import PENDING_MS, Session
 from myna.store.queries.accounts import AccountRow
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, both, person
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 STEP_MS = STEP_S * 1000
@@ -134,7 +135,7 @@ async def test_a_sign_in_waits_for_a_code_and_gets_a_new_token(books: Books, ann
         await second_factor.give(books.db, pending, await ann.phone.code(1), ADDRESS)
 
 
-@both
+@each_database
 async def test_a_code_is_used_once_and_so_are_those_before_it(books: Books, ann: Ann) -> None:
     code, earlier = await ann.phone.code(), await ann.phone.code(-1)
     assert await second_factor.give(books.db, await half_signed_in(books), code, ADDRESS)
@@ -155,7 +156,7 @@ async def test_a_clock_may_differ_by_one_step(books: Books, ann: Ann, steps: int
         await refused(books, pending, code)
 
 
-@both
+@each_database
 async def test_of_ten_uses_of_a_code_at_once_one_signs_in(books: Books, ann: Ann) -> None:
     waiting = [await half_signed_in(books) for _ in range(4)]
     code = await ann.phone.code()
@@ -173,7 +174,7 @@ async def test_a_recovery_code_is_used_once_as_it_is_typed(books: Books, ann: An
     assert await second_factor.give(books.db, await half_signed_in(books), newer[4], ADDRESS)
 
 
-@both
+@each_database
 async def test_a_recovery_code_of_another_account_is_refused(books: Books, ann: Ann) -> None:
     await person(books, "bob")
     bob = await sessions.find(books.db, await sessions.sign_in(books.db, "bob", PASSWORD, ADDRESS, BROWSER))
@@ -219,7 +220,7 @@ async def test_a_reset_of_the_password_does_not_replace_the_second_factor(books:
     assert await sessions.find(books.db, token) is not None
 
 
-@both
+@each_database
 async def test_it_can_be_removed_with_its_recovery_codes(books: Books, ann: Ann) -> None:
     await second_factor.remove(books.db, ann.account, ann.actor)
     assert await second_factor.of_account(books.db, ann.account.id) == SecondFactor(on=False, codes_left=0)

@@ -12,14 +12,15 @@ from myna.sign_in.links import LIFE_MS, NewAccount, Purpose
 from myna.store.queries import passwords as password_store
 from myna.store.queries import second_factors
 from myna.telemetry.logs import masked
-from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD, both
+from tests.sign_in.people import ADDRESS, BROWSER, OPERATOR, OTHER_PASSWORD, PASSWORD
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 WRONG_CODES = ("000000", "abcd-efgh")
 
 
-@both
+@each_database
 async def test_nothing_that_is_said_or_shown_has_a_secret(
     books: Books, caplog: pytest.LogCaptureFixture
 ) -> None:

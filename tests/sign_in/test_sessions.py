@@ -12,8 +12,9 @@ from myna.sign_in.refusal import SignInRefused
 from myna.sign_in.sessions import IDLE_MS, LIFE_MS, SEEN_EVERY_MS, SESSIONS_MAX, STEP_UP_MS, Session
 from myna.store.queries.preferences import Preferences
 from tests.rig.actors import TESTER
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, both, person
+from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +71,7 @@ async def test_a_session_ends_however_often_it_is_used(books: Books) -> None:
     assert await sessions.find(books.db, token) is None
 
 
-@both
+@each_database
 async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -84,7 +85,7 @@ async def test_the_last_use_is_written_at_most_once_a_minute(books: Books) -> No
     assert (await found(books, token)).seen_at == began + SEEN_EVERY_MS
 
 
-@both
+@each_database
 async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> None:
     await person(books)
     token = await signed_in(books)
@@ -94,7 +95,7 @@ async def test_the_sessions_of_a_disabled_account_end_for_good(books: Books) -> 
     assert await sessions.find(books.db, token) is None
 
 
-@both
+@each_database
 async def test_a_session_of_an_account_that_is_disabled_in_the_database_ends(books: Books) -> None:
     """As by a process of an earlier version, which knows no sessions."""
     ann = await person(books)
@@ -114,7 +115,7 @@ async def test_a_new_password_ends_all_sessions(books: Books) -> None:
     await found(books, of_bob)
 
 
-@both
+@each_database
 async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +140,7 @@ async def test_a_sign_in_with_the_old_password_during_its_change_is_refused(
     assert await sessions.of_account(books.db, ann.id) == []
 
 
-@both
+@each_database
 async def test_a_session_can_be_closed_and_so_can_others_of_the_account(books: Books) -> None:
     ann, bob = await person(books), await person(books, "bob")
     mine, other, third = [await signed_in(books) for _ in range(3)]
@@ -178,7 +179,7 @@ async def test_a_password_that_is_entered_again_steps_up_and_replaces_the_token(
         await sessions.verified(books.db, after)
 
 
-@both
+@each_database
 async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None:
     ann = await person(books)
     every = [await sessions.open(books.db, ann.id, ADDRESS, BROWSER) for _ in range(SESSIONS_MAX + 1)]
@@ -187,7 +188,7 @@ async def test_an_account_has_a_limited_number_of_sessions(books: Books) -> None
     await found(books, every[1])
 
 
-@both
+@each_database
 async def test_maintenance_deletes_expired_sessions(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -206,7 +207,7 @@ async def test_a_user_agent_is_cut_and_has_no_control_characters(books: Books) -
     assert row.user_agent == ("a[2J" + "b" * 999)[:200]
 
 
-@both
+@each_database
 async def test_preferences_change_one_by_one_and_a_session_has_the_language(books: Books) -> None:
     ann = await person(books)
     assert await preferences.of_account(books.db, ann.id) == Preferences(language="", low_balance=0)

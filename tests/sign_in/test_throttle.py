@@ -5,8 +5,9 @@ import pytest
 from myna.sign_in import passwords, sessions, throttle
 from myna.sign_in.refusal import SignInRefused, TooManyAttempts
 from myna.sign_in.throttle import FORGET_MS, FREE_FAILURES, WAIT_MAX_MS
-from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, both, person
+from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OTHER_PASSWORD, PASSWORD, at_once, person
 from tests.store.books import Books
+from tests.store.fixtures import each_database
 
 pytestmark = pytest.mark.anyio
 PROXY = "127.0.0.1"
@@ -143,7 +144,7 @@ async def test_a_session_is_found_while_its_account_and_its_address_wait(books: 
     assert await sessions.find(books.db, token) is not None
 
 
-@both
+@each_database
 async def test_attempts_at_once_are_counted_before_they_are_verified(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -152,7 +153,7 @@ async def test_attempts_at_once_are_counted_before_they_are_verified(books: Book
     assert sum(not isinstance(error, TooManyAttempts) for error in failed) == FREE_FAILURES + 1
 
 
-@both
+@each_database
 async def test_attempts_that_begin_at_once_see_the_block_of_another(books: Books) -> None:
     subjects = throttle.of_account("sign-in", (await person(books)).id)
     begun, blocked = await at_once(throttle.begin(books.db, subjects) for _ in range(MANY))
@@ -160,7 +161,7 @@ async def test_attempts_that_begin_at_once_see_the_block_of_another(books: Books
     assert {type(error) for error in blocked} == {TooManyAttempts}
 
 
-@both
+@each_database
 async def test_failures_are_counted_for_all_processes(books: Books) -> None:
     await person(books)
     await books.stop_clock()
@@ -175,7 +176,7 @@ async def test_failures_are_counted_for_all_processes(books: Books) -> None:
         await other.close()
 
 
-@both
+@each_database
 async def test_failures_are_forgotten_after_an_hour(books: Books) -> None:
     await person(books)
     await books.stop_clock()

@@ -1,4 +1,4 @@
-"""One PostgreSQL database and event loop for the tests of this folder, not one for each file."""
+"""Both databases, with one PostgreSQL database and event loop for the folder, not one for each file."""
 
 from collections.abc import AsyncIterator
 
@@ -14,3 +14,8 @@ async def reused_postgres(anyio_backend: str, postgres: Postgres) -> AsyncIterat
     await reused.open()
     yield reused
     await reused.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

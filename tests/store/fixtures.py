@@ -1,4 +1,4 @@
-"""Books, on each of the two databases or on one."""
+"""Books: on SQLite, and on PostgreSQL too where marked `each_database` or where a folder overrides `dialect`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,8 +9,10 @@ from tests.rig.postgres import Postgres
 from tests.store.books import Books, books_of
 from tests.store.reused import ReusedBooks
 
+each_database = pytest.mark.parametrize("dialect", ["sqlite", "postgresql"], indirect=True)
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+
+@pytest.fixture(params=["sqlite"])
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.ledger.databases import database_url as database_url
 from tests.store.books import Books
 from tests.tasks.task_service import TaskService, task_service_on
 

@@ -8,9 +8,9 @@ from myna.errors import StaleLease
 from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.store.batch import CallState
 from myna.wire.farm import TRIES_MAX
-from tests.ledger.databases import each_database
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.ledger.databases import each_database
 from tests.store.books import AUDIO
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService, failure, proof_of
 
 pytestmark = pytest.mark.anyio

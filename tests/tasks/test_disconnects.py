@@ -14,8 +14,8 @@ from myna.http.asgi import BodyLimits, Request
 from myna.http.body_limits import BodyBudget
 from myna.http.responses import Response
 from myna.wire.farm import PROTOCOL, PROTOCOL_HEADER
-from tests.ledger.databases import each_database
 from tests.rig.waiting import SOON_S
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.nodes import farm_api, join_node
 from tests.tasks.task_service import FREE, VOICE, TaskService

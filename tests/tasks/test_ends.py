@@ -10,7 +10,6 @@ from myna.errors import StaleLease
 from myna.store.batch import AUDIO_PLACEHOLDER, NOT_STORED, TASK_PLACEHOLDER, Audio, CallState, Replayed
 from myna.store.limits import STORED_ANSWER_MAX_BYTES
 from myna.wire.farm import TRIES_MAX, Job, LeaseProof
-from tests.ledger.databases import each_database
 from tests.store.books import (
     AUDIO,
     DIFFERENT_AUDIO,
@@ -19,6 +18,7 @@ from tests.store.books import (
     idempotency_key_of,
     mend_refunds,
 )
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of
 

@@ -6,9 +6,9 @@ from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
 from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
 from myna.store.queries import config as config_store
 from myna.store.queries.farm.capacity import ONLINE_MS
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ledger.databases import each_database
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from myna.farm.tasks import REFUSED_CLONE_WAIT_MS
 from myna.store.batch import CallState
 from myna.store.queries.farm import polls
 from myna.wire.farm import TRIES_MAX, Job
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import FREE, VOICE, TaskService, failure, proof_of
 
 pytestmark = pytest.mark.anyio

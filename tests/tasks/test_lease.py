@@ -10,9 +10,9 @@ from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
 from myna.wire.farm import Job, JobReference
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import (
     DEADLINE_MS,
     LEASE_MS,

@@ -11,9 +11,9 @@ from myna.store.queries import config as config_store
 from myna.store.queries.config import Config, NodesOffer
 from myna.store.queries.farm.nodes import CHANGE_EVERY_MS, CHANGES_AT_ONCE, NodeRow
 from myna.wire.farm import Hello, NodeVoice
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Customer
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService
 
 pytestmark = pytest.mark.anyio

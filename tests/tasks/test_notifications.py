@@ -10,8 +10,8 @@ import pytest
 
 from myna.farm import polls
 from myna.store import notifications
-from tests.ledger.databases import each_database
 from tests.store.books import AUDIO, Books
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
 

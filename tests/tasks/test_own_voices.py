@@ -7,9 +7,9 @@ from myna.errors import InvalidRequest, NoSpeechChannel
 from myna.farm.capacity import Capacity
 from myna.store.queries import clones
 from myna.store.queries import config as config_store
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
+from tests.store.fixtures import each_database
 from tests.tasks.task_service import TaskService, proof_of
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.rig.waiting import SOON_S
 from tests.store.books import AUDIO
+from tests.store.fixtures import each_database
 from tests.store.stalls import until
 from tests.tasks.task_service import FREE, TaskService, proof_of
 

@@ -12,9 +12,9 @@ from myna.store.batch import Audio
 from myna.store.files.free_space import FreeSpace
 from myna.store.postgresql import Postgresql
 from myna.store.queries import storage, tasks
-from tests.ledger.databases import each_database
 from tests.rig.actors import TESTER
 from tests.store.books import Customer, keep_of
+from tests.store.fixtures import each_database
 from tests.store.postgres_proxy import proxy_to
 from tests.tasks.task_service import TaskService
 

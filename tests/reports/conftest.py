@@ -1,0 +1,3 @@
+"""Both databases: the statements of reports are tested here alone."""
+
+from tests.store.conftest import dialect as dialect
