@@ -1,4 +1,4 @@
-"""Books: on SQLite, and on PostgreSQL too where marked `each_database` or where a folder overrides `dialect`."""
+"""Books: on SQLite, and on PostgreSQL where marked `each_database` or where a folder overrides `dialect`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
