@@ -10,7 +10,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-extras demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
+.PHONY: help setup setup-extras demo demo-node serve test test-slow test-browser test-release test-clients test-pythons check check-types check-others quick mutants campaigns model model-kokoro bench bench-setup bench-quick bench-grow bench-speech bench-stream bench-parts listen pictures screenshots lock clean
 
 help:
 	@echo "make demo       starts the service, chats, speaks, then keeps serving (ONCE=1: exits)"
@@ -21,7 +21,9 @@ help:
 	@echo "make test-release  before a release: real clients, copies on PostgreSQL, long random sequences"
 	@echo "make test-clients  of these, the real clients"
 	@echo "make test-pythons  tests without processes on every Python from 3.11 on that is installed"
-	@echo "make mutants    removes each guard of units, tasks and voices: a test must fail (slow)"
+	@echo "make quick      the tests near to what changed since main (DEPTH=0: all that import it)"
+	@echo "make mutants    changes the code of units, limits, tasks and sign-in: a test must fail (two hours;"
+	@echo "                one module: MODULE=myna/caps.py)"
 	@echo "make campaigns  kill, freeze and disconnect under load, on both databases (slow)"
 	@echo "make model      any order of events against the model of the queue (slow)"
 	@echo "make model-kokoro  fetches the neural voices that the demo and the tests speak with, 111 MB"
@@ -62,6 +64,10 @@ setup-extras: .venv/extras.stamp
 
 .venv/listen.stamp: requirements-listen.lock .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-listen.lock
+	@touch $@
+
+.venv/mutants.stamp: requirements-mutants.lock .venv/dev.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-mutants.lock
 	@touch $@
 
 demo: .venv/demo.stamp
@@ -130,9 +136,12 @@ test-python%:
 	$(@D)/bin/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# Removes each guard of units, tasks and voices in turn: a test must fail.
-mutants: .venv/dev.stamp
-	$(BIN)/python -m pytest --numprocesses 2 tests/mutations
+quick: .venv/dev.stamp
+	@$(BIN)/python -m tests.quick
+
+# Changes the code that handles units, limits, tasks and sign-in, one expression at a time: a test must fail.
+mutants: .venv/mutants.stamp
+	$(BIN)/python -m tests.mutants $(MODULE)
 
 # Kill, stop, freeze, cut and mute under load, ROUNDS times for each database and seed.
 campaigns: .venv/dev.stamp
@@ -184,6 +193,7 @@ lock:
 	$(LOCK) --group demo pyproject.toml -o requirements-demo.lock
 	$(LOCK) --group dev --extra neural --extra m4a --extra oidc pyproject.toml -o requirements-dev.lock
 	$(LOCK) --group listen --extra neural --extra m4a --extra oidc pyproject.toml -o requirements-listen.lock
+	$(LOCK) --group mutants --constraint requirements-dev.lock -o requirements-mutants.lock
 
 clean:
-	rm -rf .venv .dev
+	rm -rf .venv .dev mutants

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOCKS = (
     "requirements.lock", "requirements-extras.lock", "requirements-demo.lock", "requirements-dev.lock",
-    "requirements-listen.lock",
+    "requirements-listen.lock", "requirements-mutants.lock",
 )  # fmt: skip
 FILE_MAX_LINES = 400
 FUNCTION_MAX_LINES = 60
@@ -135,7 +135,9 @@ def test_the_lock_has_hashes_and_names_no_registry(name: str) -> None:
 
 def test_one_package_has_one_version_in_all_locks() -> None:
     pinned = [set(re.findall(r"^([a-z0-9][\w.-]*==\S+)", (ROOT / name).read_text(), re.M)) for name in LOCKS]
-    run, *more = pinned
+    run, *more, mutants = pinned
+    also_in_dev = {line.split("==")[0] for line in more[-1]}
+    assert {line for line in mutants if line.split("==")[0] in also_in_dev} <= more[-1]
     assert all(run <= lock for lock in more)
     assert {line.split("==")[0] for line in more[0] - run} == {
         "av", "colorama", "cryptography", "ctranslate2", "faster-whisper", "fsspec", "hf-xet", "httpcore2",
