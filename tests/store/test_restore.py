@@ -79,7 +79,10 @@ async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
 
 
 @pytest.fixture
-async def target(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
+async def target(proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Postgresql]:
+    """It waits half a second for the reply to a COMMIT, and for a session that might still run."""
+    for name in ("COMMAND_TIMEOUT_S", "IN_DOUBT_RUN_MAX_S", "CLOSE_TIMEOUT_S"):
+        monkeypatch.setattr(postgresql, name, 0.5)
     opened = await Postgresql.open(proxy.url)
     yield opened
     await opened.close()
