@@ -1,14 +1,10 @@
 """An audit reads the days that are written in place of their hours; a full one reads all hours."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from myna import audit, rollup
 from myna.audit import HOURS_DAYS
 from myna.store.files.audio import AudioStore
-from myna.store.migrate import migrate
 from myna.store.queries.audit_reports import DAYS_RULE, HOURS_RULE, SITE_RULE
 from tests.store.books import Books, keep_of, refund_of
 
@@ -19,12 +15,9 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
-async def used(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
-    """Books with calls on an old day and on a recent one, all folded and the days written. A test damages
-    them."""
-    books = Books(database_url, tmp_path)
-    books.db = await books.open_again()
-    await migrate(books.db)
+async def used(damaged_books: Books) -> Books:
+    """Books with calls on an old day and on a recent one, all folded and the days written."""
+    books = damaged_books
     customer = await books.customer(units=100)
     for days in (HOURS_DAYS + 5, 2):
         made = [await books.opened(customer, units=2) for _ in range(3)]
@@ -32,8 +25,7 @@ async def used(database_url: str, tmp_path: Path) -> AsyncIterator[Books]:
         await books.move_clock(days * DAY_MS)
     await rollup.roll(books.db, "UTC")
     assert await found(books) == await found(books, full=True) == set()
-    yield books
-    await books.db.close()
+    return books
 
 
 async def found(books: Books, *, full: bool = False) -> set[str]:
