@@ -117,17 +117,6 @@ async def test_a_lock_timeout_is_not_an_unavailable_database(
     assert caplog.text == ""
 
 
-async def test_a_charge_of_a_locked_account_times_out(postgres_books: Books, commits: GroupCommit) -> None:
-    books = postgres_books
-    customer = await books.customer()
-    call = await books.opened(customer)
-    async with locked(books, call, "account"):
-        with pytest.raises(TimeoutError):
-            await commits.charge(charge_of(customer), 0.2)
-    await spend(commits, customer, 2)
-    assert await books.balance(customer) == 8
-
-
 async def test_two_processes_charge_one_account_without_starving(
     postgres_books: Books, commits: GroupCommit
 ) -> None:

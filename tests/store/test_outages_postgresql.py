@@ -27,12 +27,6 @@ from tests.store.stalls import locked_account, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
 
-ENDED_WRITERS = 5
-END_WRITER = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE application_name = 'myna-writer' AND datname = current_database() AND state = 'active'
-"""
-
 
 @contextlib.asynccontextmanager
 async def committing(db: Postgresql) -> AsyncIterator[GroupCommit]:
@@ -134,36 +128,6 @@ async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(p
     assert await books.balance(customer) == 9
 
 
-async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books) -> None:
-    """After every few calls the writer's backend is terminated in the middle of its work, until that happened
-    often enough."""
-    books = postgres_books
-    customers = [await books.customer(units=10_000) for _ in range(3)]
-    other = await asyncpg.connect(books.url)
-    through: list[Customer] = []
-    ended_at = [0]
-
-    async def lane(customer: Customer) -> None:
-        while len(ended_at) <= ENDED_WRITERS:
-            await spend(commits, customer)
-            through.append(customer)
-
-    async def end_a_writer() -> bool:
-        if len(through) >= ended_at[-1] + 10 and await other.fetch(END_WRITER):
-            ended_at.append(len(through))
-        return spending.done()
-
-    async with committing(on_postgresql(books)) as commits:
-        spending = asyncio.gather(*[lane(customer) for customer in customers for _ in range(6)])
-        await until(end_a_writer, "everything is spent", 60)
-        await spending
-    await other.close()
-    for customer in customers:
-        charged = through.count(customer)
-        assert await books.counters(customer) == (charged, charged, charged)
-        assert await books.balance(customer) == 10_000 - charged
-
-
 async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
     above = temporary.folder()
     with tempfile.TemporaryDirectory(prefix=rig.PREFIX, dir=above, ignore_cleanup_errors=True) as name:
@@ -207,25 +171,6 @@ def started_again(process: subprocess.Popen[bytes], folder: Path) -> subprocess.
     again = subprocess.Popen(process.args, stdin=subprocess.DEVNULL, cwd="/", stderr=subprocess.DEVNULL)
     rig.wait_ready(again, folder / "data" / "postmaster.pid", folder / "log")
     return again
-
-
-async def test_a_locked_account_stops_no_other_account(postgres_books: Books) -> None:
-    books = postgres_books
-    stuck, free = await books.customer(), await books.customer(units=10_000)
-    stuck_call = await books.opened(stuck)
-    loop = asyncio.get_running_loop()
-    async with committing(on_postgresql(books)) as commits:
-        async with locked_account(books, stuck):
-            charging = asyncio.ensure_future(commits.charge(charge_of(stuck), SOON_S))
-            keeping = asyncio.ensure_future(commits.end(keep_of(stuck_call), SOON_S))
-            end = loop.time() + 0.5
-            while loop.time() < end:
-                await spend(commits, free)
-            assert not charging.done()
-            assert not keeping.done()
-        assert await charging == charged_of(stuck, 8)
-        assert await keeping is EndOutcome.DONE
-    assert await books.balance(stuck) == 8
 
 
 async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Books) -> None:

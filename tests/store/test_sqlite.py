@@ -1,11 +1,12 @@
-"""Problems of SQLite: a long lock, commands beside the writer, a growing WAL."""
+"""SQLite: a long lock, commands beside the writer, a growing log, the permissions of its files."""
 
 import asyncio
 import contextlib
 import os
 import queue
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -15,8 +16,10 @@ from filelock import FileLock
 from myna.store import sqlite, sqlite_checkpoints, sqlite_handover
 from myna.store.batch import Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
+from myna.store.migrate import migrate
 from myna.store.sqlite import Sqlite
 from myna.store.sqlite_checkpoints import Checkpoints
+from myna.store.sqlite_handover import WriterHandover
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
@@ -193,3 +196,82 @@ async def test_a_long_read_blocks_no_writer(
     reader.close()
     await own.close(SOON_S)
     await db.close()
+
+
+def test_without_a_request_the_writer_takes_no_lock(tmp_path: Path) -> None:
+    WriterHandover(tmp_path).yield_lock()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_writer_waits_until_the_command_releases_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 60.0)
+    inside, out = threading.Event(), threading.Event()
+
+    def command() -> None:
+        with WriterHandover(tmp_path).acquire():
+            inside.set()
+            out.wait(60)
+
+    thread = threading.Thread(target=command)
+    thread.start()
+    assert inside.wait(60)
+    yielding = threading.Thread(target=WriterHandover(tmp_path).yield_lock)
+    yielding.start()
+    yielding.join(0.1)
+    assert yielding.is_alive()
+    out.set()
+    yielding.join(60)
+    assert not yielding.is_alive()
+    thread.join(60)
+    assert not (tmp_path / "write.request").exists()
+
+
+def test_the_writer_stops_waiting_after_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.1)
+    (tmp_path / "write.request").touch()
+    with FileLock(tmp_path / "write.lock"):
+        WriterHandover(tmp_path).yield_lock()
+
+
+def test_the_request_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "write.request").touch()
+    WriterHandover(tmp_path).yield_lock()
+    assert not (tmp_path / "write.request").exists()
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def make(file: Path) -> None:
+    db = await Sqlite.open(file, serving=True)
+    await migrate(db)
+    written = [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))]
+    assert all(path.exists() for path in written)
+    modes = {mode(path) for path in written}
+    await db.close()
+    assert modes == {mode(file)}
+
+
+async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    file = tmp_path / "above" / "data" / "myna.sqlite"
+    await make(file)
+    assert (mode(file.parent), mode(file)) == (0o700, 0o600)
+
+
+async def test_an_existing_database_keeps_its_permissions(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "myna.sqlite"
+    await make(file)
+    file.parent.chmod(0o750)
+    file.chmod(0o640)
+    await make(file)
+    assert (mode(file.parent), mode(file)) == (0o750, 0o640)
