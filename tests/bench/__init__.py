@@ -1,1 +1,1 @@
-"""Tests of what the benchmark computes, fills and draws, not of speed."""
+"""Tests of what the benchmark fills and how it measures, not of speed."""

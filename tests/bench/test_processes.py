@@ -12,8 +12,8 @@ import pytest
 
 from bench import load, processes
 from bench.load import Work
-from bench.processes import CannotRun, Started
-from tests.rig.processes import proc_file, runs, state
+from bench.processes import Started
+from tests.rig.processes import proc_file, state
 from tests.rig.waiting import wait_until
 
 DEADLINE_S = 60.0
@@ -75,37 +75,6 @@ def test_memory_includes_all_children(busy: Started) -> None:
     assert busy.peak_bytes() > processes.memory_bytes(busy.pid, "VmHWM") + MEBIBYTE
 
 
-def test_a_child_does_not_outlive_its_program(tmp_path: Path) -> None:
-    with processes.running([sys.executable, "-c", BUSY_CHILD], {0}, tmp_path / "log", {}) as program:
-        wait_until(lambda: len(processes.tree(program.pid)) == 2, DEADLINE_S, "the child is there")
-        _, child = processes.tree(program.pid)
-    wait_until(lambda: not runs(child), DEADLINE_S, "it has ended")
-
-
-def test_a_stopped_program_can_be_ended(tmp_path: Path) -> None:
-    with processes.running(["sleep", "100"], {0}, tmp_path / "log", {}) as program:
-        program.pause()
-    assert program.ended
-
-
-def test_a_program_that_ends_at_once_raises_its_output(tmp_path: Path) -> None:
-    failing = [sys.executable, "-c", "raise SystemExit('no such luck')"]
-    with (
-        processes.running(failing, {0}, tmp_path / "log", {}) as program,
-        pytest.raises(CannotRun, match="no such luck"),
-    ):
-        processes.wait_until(lambda: False, program, DEADLINE_S)
-
-
-def test_a_program_does_not_inherit_our_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MYNA_PORT", "1")
-    with processes.running(["env"], {0}, tmp_path / "log", {"MYNA_DATA": "here"}) as program:
-        wait_until(lambda: program.ended, DEADLINE_S, "it has printed")
-    said = (tmp_path / "log").read_text(encoding="utf-8")
-    assert "MYNA_DATA=here" in said
-    assert "MYNA_PORT" not in said
-
-
 def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     starter = (
         "import sys; from pathlib import Path; from bench import processes;"
@@ -127,9 +96,7 @@ def test_nothing_outlives_a_benchmark_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "program", "load_on", "database", "two"),
     [
-        (1, {0}, {0}, {0}, {0}),
         (2, {0}, {1}, {1}, {0, 1}),
-        (3, {0}, {1}, {2}, {0, 1}),
         (8, {0}, {1}, {7}, {0, 2}),
     ],
 )

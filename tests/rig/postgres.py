@@ -173,7 +173,7 @@ def start(shared_buffers: str = "64MB", *, durable: bool = True) -> Postgres:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
     owned(folder)
     try:
-        started = _start_in(folder, shared_buffers, DURABLE if durable else NOT_DURABLE)
+        started = start_in(folder, shared_buffers, DURABLE if durable else NOT_DURABLE)
         server = Postgres(*started, durable=durable)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -200,7 +200,7 @@ def remove_leftovers(above: Path) -> None:
             os.close(descriptor)
 
 
-def _start_in(
+def start_in(
     folder: Path, shared_buffers: str = "64MB", durability: str = DURABLE
 ) -> tuple[str, Path, subprocess.Popen[bytes]]:
     with warnings.catch_warnings():  # its import looks for a runtime folder, which containers lack
@@ -222,11 +222,11 @@ def _start_in(
             stderr=out,
             cwd="/",
         )
-    _wait_ready(process, data / "postmaster.pid", log)
+    wait_ready(process, data / "postmaster.pid", log)
     return f"postgresql://postgres@127.0.0.1:{port}/postgres", folder, process
 
 
-def _wait_ready(process: subprocess.Popen[bytes], pid_file: Path, log: Path) -> None:
+def wait_ready(process: subprocess.Popen[bytes], pid_file: Path, log: Path) -> None:
     def ready() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with {process.returncode}:\n{log.read_text()}")

@@ -44,6 +44,16 @@ async def books(reused_books: ReusedBooks | None, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
+async def damaged_books(reused_books: ReusedBooks | None, tmp_path: Path) -> AsyncIterator[Books]:
+    """The same for a test that damages them."""
+    lent = books_of("", tmp_path, damaged=True)
+    if reused_books is not None:
+        lent = reused_books.lent(tmp_path, damaged=True)
+    async with lent as opened:
+        yield opened
+
+
+@pytest.fixture
 async def sqlite_books(tmp_path: Path) -> AsyncIterator[Books]:
     async with books_of("", tmp_path) as opened:
         yield opened

@@ -43,7 +43,8 @@ _SCHEMA = """SELECT md5(string_agg(line, ' ' ORDER BY line)) FROM (
 
 
 class ReusedBooks:
-    """Lends its database to one test at a time. Its connections are of the event loop that opened it."""
+    """Lends its database to one test at a time. Its connections are of the event loop that opened it. They
+    are open, so a test that patches the settings of a session opens its own: `Books.open_again`."""
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
@@ -58,6 +59,8 @@ class ReusedBooks:
         self._url = self._server.fresh_books()
         self._uses = 0
         self._db = await Postgresql.open(self._url)
+        await self._db.ready()
+        await self._db.ready(contended=True)
         await self._db.snapshot(self._remember)
 
     async def close(self) -> None:
@@ -65,14 +68,14 @@ class ReusedBooks:
         self._server.drop(self._url)
 
     @contextlib.asynccontextmanager
-    async def lent(self, folder: Path) -> AsyncIterator[Books]:
-        """Books that equal new ones. At the end an audit must find nothing."""
+    async def lent(self, folder: Path, *, damaged: bool = False) -> AsyncIterator[Books]:
+        """Books that equal new ones. At the end an audit must find nothing, as in `books_of`."""
         before = asyncio.all_tasks()
         books = Books(self._url, folder)
         books.db = self._db
         try:
             yield books
-            assert await books.audit() == []
+            assert damaged or await books.audit() == []
         finally:
             await _end_tasks(before)
             self._uses += 1

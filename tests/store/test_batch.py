@@ -39,18 +39,6 @@ async def test_charges_of_one_batch_never_exceed_the_balance(books: Books) -> No
     assert await books.counters(customer) == await books.counters(other) == (50, 0, 50)
 
 
-async def test_accounts_in_one_batch_spend_their_own_units(books: Books) -> None:
-    rich, poor = await books.customer(units=5), await books.customer(units=1)
-
-    outcomes = await books.charge(*[charge_of(customer) for customer in (poor, rich, poor, rich)])
-
-    assert outcomes == [
-        charged_of(poor, 0), charged_of(rich, 4),
-        ChargeRefused(RefusalReason.UNITS, 0), charged_of(rich, 3),
-    ]  # fmt: skip
-    assert (await books.balance(poor), await books.balance(rich)) == (0, 3)
-
-
 async def test_a_batch_leaks_no_memory(books: Books) -> None:
     """CPython keeps up to two thousand freed tuples of each size below twenty for reuse. A tuple that was
     resized is kept there and never reused."""
@@ -74,17 +62,6 @@ async def test_a_batch_leaks_no_memory(books: Books) -> None:
         assert await grown() < batches
     finally:
         gc.enable()
-
-
-async def test_a_keep_changes_no_balance(books: Books) -> None:
-    customer = await books.customer(units=10)
-    call = await books.opened(customer, units=4)
-
-    assert await books.end(keep_of(call)) == [DONE]
-
-    assert await books.balance(customer) == 6
-    assert await books.entries(call.call_id) == [(0, -4)]
-    assert await books.counters(customer) == (1, 1, 4)
 
 
 async def test_a_refund_returns_the_units_of_its_call(books: Books) -> None:
@@ -208,10 +185,6 @@ async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
     assert await books.charge(call) == [charged_of(customer, 0)]
     assert await books.balance(customer) == 0
     assert await books.counters(customer) == (1, 0, 2)
-
-
-async def test_an_empty_batch_changes_nothing(books: Books) -> None:
-    assert await books.db.commit_batch([], []) == ([], [])
 
 
 async def scans(books: Books) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,6 @@ from tests.store.books import (
     idempotency_key_of,
     keep_of,
     refund_of,
-    speech,
 )
 
 pytestmark = pytest.mark.anyio
@@ -148,15 +147,6 @@ async def test_refusals_have_the_same_order_on_both_databases(books: Books) -> N
     assert await books.counters(poor) == (0, 0, 0)
 
 
-async def test_a_charge_returns_its_account_and_balance(books: Books) -> None:
-    customer = await books.customer(units=10)
-    calls = [charge_of(customer, units=units) for units in (3, 2)]
-
-    assert await books.charge(*calls) == [charged_of(customer, 7), charged_of(customer, 5)]
-    await books.end(refund_of(calls[1]))
-    assert await books.charge(calls[0]) == [charged_of(customer, 7)], "sent again: what is there now"
-
-
 async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
     customer = await books.customer()
     kept, other, refunded = [await books.opened(customer, request_id=f"req-{n}") for n in range(3)]
@@ -168,10 +158,3 @@ async def test_a_call_keeps_its_request_and_its_channel(books: Books) -> None:
     assert await books.sql("SELECT request_id, state, channel FROM calls ORDER BY request_id") == [
         ("req-0", 1, "main"), ("req-1", 1, "spare"), ("req-2", 2, "main"),
     ]  # fmt: skip
-
-
-async def test_a_refused_charge_creates_no_task(books: Books) -> None:
-    customer = await books.customer(units=0)
-    await books.charge(charge_of(customer, task=speech(), idempotency_key=idempotency_key_of()))
-    assert await books.sql("SELECT id FROM tasks") == []
-    assert await books.sql("SELECT key FROM reservations") == []

@@ -146,7 +146,7 @@ async def test_batches_are_listed_with_what_is_left(books: Books) -> None:
 @pytest.mark.parametrize(
     "change", [{"units": 0}, {"units": 2**53}, {"count": 0}, {"count": 10_001}, {"uses": 0}, {"memo": "\n"}]
 )
-async def test_a_wrong_batch_is_refused(books: Books, change: dict[str, int]) -> None:
+async def test_a_wrong_batch_is_refused(sqlite_books: Books, change: dict[str, int]) -> None:
     with pytest.raises(CommandError):
-        await batch(books, **change)  # type: ignore[arg-type]
-    assert await codes.list_all(books.db) == []
+        await batch(sqlite_books, **change)  # type: ignore[arg-type]
+    assert await codes.list_all(sqlite_books.db) == []

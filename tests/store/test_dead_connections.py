@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myna.errors import DatabaseUnavailable
+from myna.store import postgresql, postgresql_batch
 from myna.store.database import Queries, Transaction, in_time
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import POOL_MAX, Postgresql
@@ -22,7 +23,15 @@ IN_TIME_S = 20.0
 
 
 @pytest.fixture
-async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits for an answer."""
+    monkeypatch.setattr(postgresql, "CANCEL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(postgresql, "CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(postgresql_batch, "COMMAND_TIMEOUT_S", 0.5)
+
+
+@pytest.fixture
+async def proxy(postgres_url: str, brief: None) -> AsyncIterator[PostgresProxy]:
     async with proxy_to(postgres_url) as opened:
         yield opened
 
@@ -102,7 +111,7 @@ async def test_an_idle_dead_connection_does_not_delay_shutdown(db: Postgresql, p
     await asyncio.wait_for(db.close(), IN_TIME_S)
 
 
-async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books) -> None:
+async def test_charges_continue_after_the_batch_connection_died(postgres_books: Books, brief: None) -> None:
     """The batch in flight is sent again on a new connection, well before the pool's 30 s are over."""
     customer = await postgres_books.customer()
     async with proxy_to(postgres_books.url) as proxy:

@@ -279,23 +279,3 @@ async def test_queued_operations_are_committed_at_shutdown(books: Books, commits
     await commits.close(SOON_S)
     assert ending.done()
     assert await ending is EndOutcome.DONE
-
-
-async def test_the_audit_finds_no_breach_under_load(books: Books, commits: GroupCommit) -> None:
-    commits.start()
-    customers = [await books.customer(units=30) for _ in range(4)]
-    over = asyncio.Event()
-
-    async def spend(customer: Customer, keeps: bool) -> None:
-        while not over.is_set():
-            call = charge_of(customer)
-            if isinstance(await commits.charge(call, SOON_S), Charged):
-                await commits.end(keep_of(call) if keeps else refund_of(call), SOON_S)
-
-    spending = [
-        asyncio.ensure_future(spend(customer, n % 2 == 0)) for customer in customers for n in range(5)
-    ]
-    for _ in range(10):
-        assert await books.audit() == []
-    over.set()
-    await asyncio.gather(*spending)

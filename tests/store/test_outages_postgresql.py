@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import tempfile
@@ -18,18 +19,13 @@ from myna.store.batch import CallState, Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
 from myna.store.postgresql import Postgresql
 from tests.rig import postgres as rig
+from tests.rig import temporary
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, books_of, charge_of, charged_of, keep_of, refund_of
 from tests.store.postgres_proxy import proxy_to
 from tests.store.stalls import locked_account, stalled_commits, until
 
 pytestmark = pytest.mark.anyio
-
-ENDED_WRITERS = 5
-END_WRITER = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE application_name = 'myna-writer' AND datname = current_database() AND state = 'active'
-"""
 
 
 @contextlib.asynccontextmanager
@@ -132,46 +128,19 @@ async def test_a_batch_is_retried_when_its_backend_is_terminated_during_commit(p
     assert await books.balance(customer) == 9
 
 
-async def test_terminated_backends_lose_nothing_under_load(postgres_books: Books) -> None:
-    """After every few calls the writer's backend is terminated in the middle of its work, until that happened
-    often enough."""
-    books = postgres_books
-    customers = [await books.customer(units=10_000) for _ in range(3)]
-    other = await asyncpg.connect(books.url)
-    through: list[Customer] = []
-    ended_at = [0]
-
-    async def lane(customer: Customer) -> None:
-        while len(ended_at) <= ENDED_WRITERS:
-            await spend(commits, customer)
-            through.append(customer)
-
-    async def end_a_writer() -> bool:
-        if len(through) >= ended_at[-1] + 10 and await other.fetch(END_WRITER):
-            ended_at.append(len(through))
-        return spending.done()
-
-    async with committing(on_postgresql(books)) as commits:
-        spending = asyncio.gather(*[lane(customer) for customer in customers for _ in range(6)])
-        await until(end_a_writer, "everything is spent", 60)
-        await spending
-    await other.close()
-    for customer in customers:
-        charged = through.count(customer)
-        assert await books.counters(customer) == (charged, charged, charged)
-        assert await books.balance(customer) == 10_000 - charged
-
-
 async def test_charges_wait_for_a_server_that_restarts(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="myna-postgres-", ignore_cleanup_errors=True) as name:
+    above = temporary.folder()
+    with tempfile.TemporaryDirectory(prefix=rig.PREFIX, dir=above, ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        url, _, process = rig._start_in(folder)
+        owner = rig.owned(folder)
+        url, _, process = rig.start_in(folder, durability=rig.NOT_DURABLE)
         try:
             async with books_of(url, tmp_path) as books:
                 process = await spend_across_a_stop(books, process, folder)
         finally:
             process.send_signal(signal.SIGQUIT)
             process.wait(60)
+            os.close(owner)
 
 
 async def spend_across_a_stop(
@@ -200,27 +169,8 @@ async def spend_across_a_stop(
 
 def started_again(process: subprocess.Popen[bytes], folder: Path) -> subprocess.Popen[bytes]:
     again = subprocess.Popen(process.args, stdin=subprocess.DEVNULL, cwd="/", stderr=subprocess.DEVNULL)
-    rig._wait_ready(again, folder / "data" / "postmaster.pid", folder / "log")
+    rig.wait_ready(again, folder / "data" / "postmaster.pid", folder / "log")
     return again
-
-
-async def test_a_locked_account_stops_no_other_account(postgres_books: Books) -> None:
-    books = postgres_books
-    stuck, free = await books.customer(), await books.customer(units=10_000)
-    stuck_call = await books.opened(stuck)
-    loop = asyncio.get_running_loop()
-    async with committing(on_postgresql(books)) as commits:
-        async with locked_account(books, stuck):
-            charging = asyncio.ensure_future(commits.charge(charge_of(stuck), SOON_S))
-            keeping = asyncio.ensure_future(commits.end(keep_of(stuck_call), SOON_S))
-            end = loop.time() + 2.0
-            while loop.time() < end:
-                await spend(commits, free)
-            assert not charging.done()
-            assert not keeping.done()
-        assert await charging == charged_of(stuck, 8)
-        assert await keeping is EndOutcome.DONE
-    assert await books.balance(stuck) == 8
 
 
 async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Books) -> None:
@@ -232,7 +182,7 @@ async def test_a_contended_operation_is_committed_at_shutdown(postgres_books: Bo
     async with locked_account(books, customer):
         ending = asyncio.ensure_future(commits.end(refund_of(call), SOON_S))
         closing = asyncio.ensure_future(commits.close(SOON_S))
-        await asyncio.wait([closing], timeout=0.5)
+        await asyncio.wait([closing], timeout=0.2)
         assert not closing.done()
     await closing
     assert await ending is EndOutcome.DONE
@@ -276,6 +226,7 @@ async def test_a_listener_with_a_half_open_connection_reconnects(
     """While it listens, or before the answer to its LISTEN."""
     monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.1)
     monkeypatch.setattr(postgresql, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(postgresql, "CLOSE_TIMEOUT_S", 0.2)
     connect, rings = asyncpg.connect, 0
 
     def ring() -> None:

@@ -14,8 +14,8 @@ from myna.clones import delete
 from myna.sign_in import links, passwords, sessions
 from myna.sign_in.links import LIFE_MS, Purpose
 from myna.sign_in.refusal import SignInRefused
-from myna.store import migrate, postgresql
-from myna.store.batch import Audio, CallState
+from myna.store import postgresql
+from myna.store.batch import Audio
 from myna.store.database import Database, Transaction, connect
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.anyio
 
 SOUND = b"sound"
 COMMIT = b"COMMIT;"
-REASONS = 26
 """The migration that adds the reasons of calls."""
 
 
@@ -79,7 +78,10 @@ async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
 
 
 @pytest.fixture
-async def target(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
+async def target(proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Postgresql]:
+    """It waits half a second for the reply to a COMMIT, and for a session that might still run."""
+    for name in ("COMMAND_TIMEOUT_S", "IN_DOUBT_RUN_MAX_S", "CLOSE_TIMEOUT_S"):
+        monkeypatch.setattr(postgresql, name, 0.5)
     opened = await Postgresql.open(proxy.url)
     yield opened
     await opened.close()
@@ -269,40 +271,3 @@ async def test_a_restore_revives_no_session_and_no_link(
     for table in tables.NOT_KEPT:
         assert await tables.count(restored, table) == 0
     assert await passwords.verify(restored, "ann", PASSWORD, ADDRESS) == ann
-
-
-async def test_a_backup_of_the_schema_before_the_reasons_is_restored(
-    database_url: str, tmp_path: Path, data: Path
-) -> None:
-    books = Books(database_url, tmp_path)
-    books.db = await books.open_again()
-
-    async def build(connection: Transaction) -> None:
-        await connection.tables.drop_all()
-        await migrate.build(books.db, connection, REASONS - 1)
-        await connection.fetch(
-            "INSERT INTO accounts (name, email, operator, created_at) VALUES ('ada', '', 0, 1)"
-        )
-        await connection.fetch(
-            "INSERT INTO keys (account_id, name, hash, masked, scopes, created_at, expires_at)"
-            " VALUES (1, 'a key', $1, '', 7, 1, 0)",
-            b"k" * 32,
-        )
-        for call_id, state in ((b"k" * 16, CallState.KEPT), (b"r" * 16, CallState.REFUNDED)):
-            await connection.fetch(
-                "INSERT INTO calls (id, account_id, key_id, pays, units, state, created_at, deadline)"
-                " VALUES ($1, 1, 1, 1, 0, $2, 1, 2)",
-                call_id, int(state),
-            )  # fmt: skip
-
-    try:
-        await books.db.transaction(build)
-        old = Source(books, tmp_path, "")
-        await old.back_up()
-        await backup.undo(books.db)
-        await old.restore(books.db, data)
-        rows = await books.sql("SELECT state, reason FROM calls ORDER BY id")
-        assert rows == [(CallState.KEPT, ""), (CallState.REFUNDED, "")]
-        assert await migrate.schema_version(books.db) == migrate.newest(books.db.dialect)
-    finally:
-        await books.db.close()

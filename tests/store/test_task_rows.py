@@ -60,13 +60,6 @@ async def test_a_refund_fails_the_task_with_its_reason(books: Books, status: Tas
     assert await books.task(call.call_id) == (3, "", 0, b"", "it was too loud")
 
 
-async def test_a_refund_without_a_reason_fails_the_task_too(books: Books) -> None:
-    customer = await books.customer()
-    call = await books.opened(customer, task=speech())
-    await books.end(refund_of(call))
-    assert await books.task(call.call_id) == (3, "", 0, b"", "")
-
-
 async def test_each_task_of_a_batch_ends_with_its_own_call(books: Books) -> None:
     customer, other = await books.customer(), await books.customer()
     calls = [await books.opened(who, task=speech()) for who in (customer, other, customer)]

@@ -1,10 +1,13 @@
-"""Problems of SQLite: a long lock, commands beside the writer, a growing WAL."""
+"""SQLite: a long lock, commands beside the writer, a growing log, the permissions of its files."""
 
 import asyncio
 import contextlib
 import os
+import queue
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import apsw
 import pytest
@@ -13,7 +16,10 @@ from filelock import FileLock
 from myna.store import sqlite, sqlite_checkpoints, sqlite_handover
 from myna.store.batch import Charged, EndOutcome
 from myna.store.group_commit import GroupCommit
+from myna.store.migrate import migrate
 from myna.store.sqlite import Sqlite
+from myna.store.sqlite_checkpoints import Checkpoints
+from myna.store.sqlite_handover import WriterHandover
 from tests.rig.commands import CommandLine, Ended
 from tests.rig.waiting import SOON_S
 from tests.store.books import Books, Customer, charge_of, charged_of, keep_of
@@ -104,7 +110,7 @@ async def test_a_command_writes_while_the_server_is_under_full_load(
     await asyncio.to_thread(commands.run, ["version"], env, sqlite_books.folder)  # imports once
     async with load(commits, customer) as counted:
         took_s = []
-        for granted in range(8):
+        for granted in range(4):
 
             async def more(least: int = 25 * (granted + 1)) -> bool:
                 return counted[0] > least
@@ -114,31 +120,58 @@ async def test_a_command_writes_while_the_server_is_under_full_load(
             assert ended.code == 0, ended
             took_s.append(seconds)
     assert max(took_s) < COMMAND_MAX_S, took_s
-    assert await sqlite_books.balance(poor) == 8
+    assert await sqlite_books.balance(poor) == 4
 
 
-async def test_the_wal_stays_short_under_continuous_writing(
-    sqlite_books: Books, monkeypatch: pytest.MonkeyPatch
+def restarts(log: Path) -> int:
+    """How often the write-ahead log began anew: the sequence number in its header."""
+    return int.from_bytes(log.read_bytes()[12:16])
+
+
+async def test_the_log_restarts_under_continuous_writing(
+    sqlite_books: Books, commits: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.02)
     monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 100)
-    db = await sqlite_books.open_again()
-    commits = GroupCommit(db, queue_max=2000)
-    commits.start()
     customer = await sqlite_books.customer(units=1_000_000)
     log = sqlite_books.folder / "myna.sqlite-wal"
+    before = restarts(log)
 
-    async with load(commits, customer, lanes=16) as counted:
+    async def restarted() -> bool:
+        return restarts(log) >= before + 3
 
-        async def many() -> bool:
-            return counted[0] > 3000
+    async with load(commits, customer, lanes=16):
+        await until(restarted, "the log restarted three times")
 
-        await until(many, "3000 calls are written", 60)
-        longest = log.stat().st_size
 
-    await commits.close(SOON_S)
-    await db.close()
-    assert longest < 11 * 2**18, "it would be 3 to 4 MiB if the writer never finished what the thread began"
+def test_the_writer_copies_what_the_thread_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader stands for the writes that come while the thread copies."""
+    monkeypatch.setattr(sqlite_checkpoints, "EVERY_S", 0.001)
+    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 3)
+    log = tmp_path / "db.sqlite-wal"
+
+    def connect() -> apsw.Connection:
+        connection = apsw.Connection(str(tmp_path / "db.sqlite"))
+        connection.execute("SELECT * FROM sqlite_schema").fetchall()
+        return connection
+
+    writer, reader = connect(), connect()
+    writer.execute("PRAGMA journal_mode = wal; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (x)").fetchall()
+    reader.execute("BEGIN; SELECT * FROM t").fetchall()
+    for _ in range(5):
+        writer.execute("INSERT INTO t VALUES (1)")
+    jobs: queue.SimpleQueue[Callable[[apsw.Connection], None]] = queue.SimpleQueue()
+    thread = Checkpoints(connect, jobs.put)
+    job = jobs.get(timeout=SOON_S)
+    thread.close()
+    reader.execute("COMMIT")
+    writer.execute("INSERT INTO t VALUES (1)")
+    before = restarts(log)
+    job(writer)
+    writer.execute("INSERT INTO t VALUES (1)")
+    assert restarts(log) == before + 1
+    reader.close()
+    writer.close()
 
 
 async def test_a_long_read_blocks_no_writer(
@@ -163,3 +196,82 @@ async def test_a_long_read_blocks_no_writer(
     reader.close()
     await own.close(SOON_S)
     await db.close()
+
+
+def test_without_a_request_the_writer_takes_no_lock(tmp_path: Path) -> None:
+    WriterHandover(tmp_path).yield_lock()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_writer_waits_until_the_command_releases_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 60.0)
+    inside, out = threading.Event(), threading.Event()
+
+    def command() -> None:
+        with WriterHandover(tmp_path).acquire():
+            inside.set()
+            out.wait(60)
+
+    thread = threading.Thread(target=command)
+    thread.start()
+    assert inside.wait(60)
+    yielding = threading.Thread(target=WriterHandover(tmp_path).yield_lock)
+    yielding.start()
+    yielding.join(0.1)
+    assert yielding.is_alive()
+    out.set()
+    yielding.join(60)
+    assert not yielding.is_alive()
+    thread.join(60)
+    assert not (tmp_path / "write.request").exists()
+
+
+def test_the_writer_stops_waiting_after_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_handover, "YIELD_S", 0.1)
+    (tmp_path / "write.request").touch()
+    with FileLock(tmp_path / "write.lock"):
+        WriterHandover(tmp_path).yield_lock()
+
+
+def test_the_request_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "write.request").touch()
+    WriterHandover(tmp_path).yield_lock()
+    assert not (tmp_path / "write.request").exists()
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def make(file: Path) -> None:
+    db = await Sqlite.open(file, serving=True)
+    await migrate(db)
+    written = [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))]
+    assert all(path.exists() for path in written)
+    modes = {mode(path) for path in written}
+    await db.close()
+    assert modes == {mode(file)}
+
+
+async def test_a_new_database_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    file = tmp_path / "above" / "data" / "myna.sqlite"
+    await make(file)
+    assert (mode(file.parent), mode(file)) == (0o700, 0o600)
+
+
+async def test_an_existing_database_keeps_its_permissions(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "myna.sqlite"
+    await make(file)
+    file.parent.chmod(0o750)
+    file.chmod(0o640)
+    await make(file)
+    assert (mode(file.parent), mode(file)) == (0o750, 0o640)

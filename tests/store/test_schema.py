@@ -1,0 +1,172 @@
+"""Each build's schema is the same in both databases and in a backup; migrations with conflicts."""
+
+import asyncio
+from hashlib import sha256
+from pathlib import Path
+
+import asyncpg
+import pytest
+from msgspec import Struct
+
+from myna import config
+from myna.errors import CommandError
+from myna.store import migrate as migrations
+from myna.store.columns import columns as columns_of
+from myna.store.database import Database, Transaction, connect
+from myna.store.migrate import migrate, newest
+from myna.store.postgresql import Postgresql
+from myna.store.queries import config as store
+from myna.store.tables import tables
+from myna.store.tables.tables import Table, TableQueries
+from tests.store.books import Books
+
+pytestmark = pytest.mark.anyio
+
+"""The migration that hashes idempotency keys."""
+
+
+async def copied(db: TableQueries) -> dict[str, Table]:
+    return {table.name: table for table in await tables.tables_to_copy(db)}
+
+
+async def test_all_tables_except_the_migrations_are_copied(books: Books) -> None:
+    everything = await books.db.snapshot(lambda db: db.tables.layout())
+    found = await books.db.snapshot(copied)
+    assert {table.name for table in everything} - found.keys() == {"schema_version", "schema_hashes"}
+
+
+async def test_a_new_table_is_copied_after_those_it_references(books: Books) -> None:
+    sql = "CREATE TABLE a_new_one (id BIGINT PRIMARY KEY, key_id BIGINT REFERENCES keys (id))"
+    await books.db.transaction(lambda connection: connection.run_script(sql))
+    order = [table.name for table in await books.db.snapshot(tables.tables_to_copy)]
+    assert order.index("accounts") < order.index("keys") < order.index("a_new_one")
+
+
+async def columns(url: str, folder: Path) -> list[dict[str, dict[str, str]]]:
+    """The tables and columns of each earlier build's schema."""
+    db: Database = await connect(url or "sqlite:", folder)
+
+    async def build(connection: Transaction) -> list[dict[str, dict[str, str]]]:
+        await migrations.build(db, connection, 0)
+        scripts, found = dict(migrations.known(db.dialect)), []
+        for version in range(1, migrations.latest() + 1):
+            await connection.run_script(scripts.get(version, ""))
+            found.append({name: dict(table.columns) for name, table in (await copied(connection)).items()})
+        return found
+
+    try:
+        return await db.transaction(build)
+    finally:
+        await db.close()
+
+
+async def test_a_version_of_the_schema_has_the_same_columns_in_both_databases(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Otherwise a backup of one could not be restored into the other."""
+    assert await columns("", tmp_path) == await columns(postgres_url, tmp_path)
+
+
+async def test_an_older_schema_is_completed_with_its_rows(
+    database_url: str, tmp_path: Path, books: Books
+) -> None:
+    """As during a restore of an older backup."""
+    await books.db.transaction(lambda connection: connection.tables.drop_all())
+
+    async def build(connection: Transaction) -> None:
+        await migrations.build(books.db, connection, 1)
+        await tables.clear(connection)
+        row = (7, "old", "", 0, 0, 0, 5)
+        columns = ("id", "name", "email", "operator", "disabled_at", "balance", "created_at")
+        await connection.tables.load("accounts", columns, [row])
+        await connection.tables.load("site", ("version",), [(3,)])
+        await connection.tables.set_counters({"accounts": 9})
+        await migrations.complete(books.db, connection, 1)
+
+    await books.db.transaction(build)
+    assert await migrations.migrate(books.db) == migrations.newest(books.db.dialect)
+    assert [tuple(row) for row in await books.db.fetch("SELECT id, name FROM accounts")] == [(7, "old")]
+    assert (await books.customer()).account_id == 10
+    if not books.url:  # migration 4 changes the text of the schema
+        assert await books.sql("PRAGMA integrity_check") == [("ok",)]
+
+
+STARTS = 16
+NEXT = 9999
+ADDED = (NEXT, "ALTER TABLE accounts ADD COLUMN of_a_test BIGINT")
+
+
+async def test_many_processes_may_start_on_an_empty_database(postgres_url: str) -> None:
+    started = await asyncio.gather(*[Postgresql.open(postgres_url) for _ in range(STARTS)])
+    found = await asyncio.gather(*[migrate(db) for db in started], return_exceptions=True)
+    assert found == [newest("postgresql")] * STARTS
+    for db in started:
+        await db.close()
+
+
+async def test_a_migration_that_was_edited_after_it_ran_is_refused(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (number, sql), *others = migrations.known(books.db.dialect)
+    monkeypatch.setattr(migrations, "known", lambda _: [(number, sql + "-- a remark\n"), *others])
+    with pytest.raises(CommandError, match=r"^Migration 0001 was edited after it ran on this database"):
+        await migrate(books.db)
+    monkeypatch.undo()
+    assert await migrate(books.db) == newest(books.db.dialect)
+
+
+def test_no_migration_of_a_published_version_was_edited() -> None:
+    """A database that ran such a migration would refuse this build. Lines for new files are added to the
+    list; none is changed. Format: as of `sha256sum`."""
+    published = (Path(__file__).parent / "migrations.sha256").read_text().splitlines()
+    files = sorted(Path(migrations.__file__).parent.glob("migrations/[0-9]*.sql"))
+    assert [f"{sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files] == published
+
+
+async def test_missing_hashes_are_recorded_by_the_next_migration(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await books.sql("DROP TABLE schema_hashes")
+    await migrate(books.db)
+    rows = await books.sql("SELECT version FROM schema_hashes ORDER BY version")
+    assert [row[0] for row in rows] == [number for number, _ in migrations.known(books.db.dialect)]
+    edited = [(number, f"{sql}\n") for number, sql in migrations.known(books.db.dialect)]
+    monkeypatch.setattr(migrations, "known", lambda _: edited)
+    with pytest.raises(CommandError, match="was edited"):
+        await migrate(books.db)
+
+
+async def test_a_migration_fails_with_advice_while_a_table_is_locked(
+    postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [*migrations.known("postgresql"), ADDED]
+    monkeypatch.setattr(migrations, "known", lambda _: every)
+    monkeypatch.setattr(migrations, "LOCKED_MAX_S", 0.0)
+    monkeypatch.setattr(Postgresql, "schema_lock_timeout", "SET LOCAL lock_timeout = '100ms'")
+    other = await asyncpg.connect(postgres_books.url)
+    async with other.transaction():
+        await other.fetch("SELECT * FROM accounts")
+        with pytest.raises(CommandError, match=r"another session has locked a table.*Stop the servers"):
+            await migrate(postgres_books.db)
+        monkeypatch.setattr(migrations, "LOCKED_MAX_S", 60.0)
+        again = asyncio.create_task(migrate(postgres_books.db))
+        await asyncio.sleep(0)
+    assert await again == NEXT
+    await other.close()
+
+
+async def test_a_new_site_keeps_audio_for_90_days(books: Books) -> None:
+    assert config.settings_of(await store.load(books.db)).audio_keep_days == 90
+
+
+class Shape(Struct, frozen=True):
+    """A row struct for these tests."""
+
+    id: int
+    name: str
+    size: int
+
+
+def test_a_computed_column_without_a_field_is_an_error() -> None:
+    with pytest.raises(TypeError, match="Shape has no field nam"):
+        columns_of(Shape, nam="a.name")
