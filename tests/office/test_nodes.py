@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.office.conftest import MakeSite
+from tests.rig.calls import Wire
 from tests.rig.compute_node import NodeMaker
 from tests.rig.office import People, Visitor, text_of
 from tests.rig.service import Service
@@ -64,6 +65,19 @@ def test_an_unknown_node_and_a_refused_name_are_said(operator: Visitor) -> None:
     assert operator.get(f"{PATH}/one/live?name=nobody").status == 404
     assert "There is no node" in text_of(operator.post(f"{PATH}/drain", name="nobody"))
     assert "A node needs a name" in text_of(operator.post(f"{PATH}/enroll", name="x" * 101))
+
+
+def test_nodes_are_followed_live(operator: Visitor) -> None:
+    enroll(operator, "followed")
+    for path, said in ((f"{PATH}/live", "followed"), (f"{PATH}/one/live?name=followed", "Waiting")):
+        with Wire(operator.service.root_url) as wire:
+            wire.head(f"GET /office{path} HTTP/1.1", f"Cookie: myna={operator.cookies['myna']}")
+            heard = b""
+            while b"event: content" not in heard or said.encode() not in heard:
+                received = wire.socket.recv(65536)
+                assert received, heard
+                heard += received
+    operator.submit(f"{PATH}/remove", name="followed", typed="followed")
 
 
 def test_a_node_is_drained_disabled_and_enabled(operator: Visitor, site: Service) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import pyotp
 
 from tests.office.conftest import MakeSite
-from tests.office.test_edge import is_signed_in
+from tests.office.test_edge import ASKED, forget_passwords, is_signed_in
 from tests.rig.calls import Answer
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.oidc_provider import CLIENT_SECRET, DROP, WELL_KNOWN, OidcProvider, Plan
@@ -59,6 +59,10 @@ def test_a_person_links_the_account_signs_in_and_unlinks(
 ) -> None:
     visitor = linked(oidc_people, provider, "ada")
     assert "The account is linked." in visitor.page("/me")
+    forget_passwords(oidc_site)
+    asked = text_of(visitor.post("/me/second-factor"))
+    assert ASKED in asked and "Or sign in again at the provider" in asked
+    visitor.submit("/sign-in", name="ada", password=PASSWORD)
     other = oidc_people.visitor()
     assert "Sign in with Keystone" in other.page("/sign-in")
     answer = go(other, provider)
@@ -67,7 +71,7 @@ def test_a_person_links_the_account_signs_in_and_unlinks(
     assert "The link is removed." in visitor.submit("/me/oidc/remove")
     assert is_signed_in(visitor) and not is_signed_in(other)
     assert "No account is linked to you" in text_of(go(other, provider))
-    shown = oidc_site.cli("activity", "--command", "account oidc")
+    shown = oidc_site.cli("activity", "--command", "account oidc ada")
     assert [row["command"] for row in shown] == [
         "myna account oidc ada --remove",
         "myna account oidc ada --subject ada",

@@ -98,6 +98,10 @@ def test_an_invited_person_chooses_the_password(people: People, operator: Visito
     link = re.search(r"http://[^<\s]+/office/welcome\?token=\w+", answer.body.decode())
     assert link
     person = people.visitor()
+    path = link[0].partition("/office")[2]
+    assert "invited" in person.page(path), "a link that is opened changes nothing"
+    weak = person.post(path, token=path.partition("token=")[2], password="passwordpassword")
+    assert (weak.status, "easy to guess" in text_of(weak)) == (400, True)
     person.open_link(link[0])
     assert "invited" in person.page("/me")
     assert people.visitor().post("/welcome", token=link[0].split("=")[1], password=PASSWORD).status in (

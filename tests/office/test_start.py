@@ -105,6 +105,7 @@ def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream
     commands = [change["command"] for change in fresh.cli("activity", "--by", "first")]
     assert "myna account grant first 50 --memo 'first units'" in commands
     assert SECRET not in json.dumps(commands) and plain[0] not in json.dumps(commands)
+    fresh.cli("channel", "remove", channel["name"])
 
 
 def test_units_are_granted_only_to_an_account_without_any(fresh: Service) -> None:

@@ -267,6 +267,8 @@ def test_a_task_of_a_node_is_followed_and_is_not_found_by_others(
     assert "processing 40%" in streaming.page(task[1])
     node.complete(job, mp3())
     assert "/uploads/" in streaming.get(task[1]).body.decode()
+    live = streaming.get(f"{task[1]}/live").body.decode()
+    assert "/uploads/" in live and live.endswith('event: end\ndata: ""\n\n')
     for path in (task[1], f"{task[1]}/live"):
         assert other.get(path).status == 404
     node_site.service.cli("node", "remove", node.name)

@@ -142,6 +142,8 @@ def test_a_clone_from_a_file(clone_site: NodeSite, ann: Visitor, recording: byte
     node.complete(node.take(), mp3())
     preview = re.search(r'src="(/uploads/[0-9a-f]{32}\.mp3)"', ann.get(f"/voices/{voice_id}").body.decode())
     assert preview
+    live = ann.get(f"/voices/{voice_id}/live").body.decode()
+    assert preview[1] in live and "event: end" in live
     assert call("GET", clone_site.service.root_url + preview[1]).body == mp3()
     assert listed(clone_site.service, voice_id)["status"] == "ready"
     (change,) = clone_site.service.cli("activity", "--command", "voice clone", "--limit", "1")
@@ -197,6 +199,7 @@ def test_clones_of_others_are_not_found(
     assert [answer.status for answer in others(ben, voice_id)] == [404] * 5
     assert voice_id not in ben.get("/voices").body.decode()
     assert listed(clone_site.service, voice_id)["account"] == "ann"
+    ann.submit(f"/voices/{voice_id}/delete", name=NAME)  # so that no node of another test takes it
 
 
 def test_a_voice_is_deleted_when_its_name_was_typed(

@@ -2,14 +2,14 @@
 
 import gc
 import sys
-from typing import cast
+from collections.abc import AsyncIterator
 
 import pytest
 from msgspec import structs
 
 from myna.store import postgresql_batch
 from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
-from myna.store.postgresql import Postgresql
+from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of
 
 pytestmark = pytest.mark.anyio
@@ -187,31 +187,37 @@ async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
     assert await books.counters(customer) == (1, 0, 2)
 
 
-async def scans(books: Books) -> dict[str, tuple[int, int]]:
+@pytest.fixture
+async def writer(new_postgres_books: Books) -> AsyncIterator[BatchWriter]:
+    made = BatchWriter(new_postgres_books.url, "a writer", LockPolicy.NONE)
+    yield made
+    await made.drop()
+
+
+async def scans(writer: BatchWriter) -> dict[str, tuple[int, int]]:
     """The number of scans of each index of a PostgreSQL database, and of entries that they returned."""
-    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
-    await writer.fetch("SELECT pg_stat_force_next_flush()")
-    await writer.fetch("SELECT 1")
-    rows = await books.sql("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
+    raw = await writer.connection()
+    await raw.fetch("SELECT pg_stat_force_next_flush()")
+    rows = await raw.fetch("SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes")
     return {name: (asked, read) for name, asked, read in rows}
 
 
-async def test_a_batch_never_reads_all_open_calls(new_postgres_books: Books) -> None:
+async def test_a_batch_never_reads_all_open_calls(new_postgres_books: Books, writer: BatchWriter) -> None:
     """PostgreSQL's index of open calls has an entry for each call since the last vacuum."""
     books = new_postgres_books
     customer = await books.customer(units=2000)
     for _ in range(5):
         calls = [charge_of(customer) for _ in range(300)]
-        await books.charge(*calls)
-        assert await books.end(*[keep_of(call) for call in calls]) == [DONE] * len(calls)
+        await writer.commit([], calls)
+        assert (await writer.commit([keep_of(call) for call in calls], []))[0] == [DONE] * len(calls)
 
-    found = await scans(books)
+    found = await scans(writer)
     assert found["calls_pkey"] > (0, 0)
     assert found["calls_open"] == (0, 0)
 
 
 async def test_a_batch_does_not_use_plans_made_for_empty_tables(
-    new_postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+    new_postgres_books: Books, writer: BatchWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For empty tables a scan of a whole index is the cheapest plan."""
     monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", 0.0)
@@ -222,23 +228,22 @@ async def test_a_batch_does_not_use_plans_made_for_empty_tables(
     before: list[Charge] = []
     for _ in range(batches):
         calls = [charge_of(customer) for _ in range(size)]
-        await books.db.commit_batch([keep_of(call) for call in before], calls)
+        await writer.commit([keep_of(call) for call in before], calls)
         before = calls
 
-    _, read = (await scans(books))["calls_pkey"]
+    _, read = (await scans(writer))["calls_pkey"]
     assert read < 20 * batches * size
 
 
 async def test_plans_are_discarded_only_after_their_lifetime(
-    postgres_books: Books, monkeypatch: pytest.MonkeyPatch
+    new_postgres_books: Books, writer: BatchWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db, customer = cast(Postgresql, postgres_books.db), await postgres_books.customer()
-    writer, asked = await db._writer.connection(), []
-    writer.add_query_logger(lambda query: asked.append(query.query))
+    customer, asked = await new_postgres_books.customer(), []
+    (await writer.connection()).add_query_logger(lambda query: asked.append(query.query))
     for life_s, expected in ((3600.0, 0), (0.0, 3)):
         monkeypatch.setattr(postgresql_batch, "PLANS_LIFE_S", life_s)
-        await db.commit_batch([], [charge_of(customer)])
+        await writer.commit([], [charge_of(customer)])
         asked.clear()
         for _ in range(3):
-            await db.commit_batch([], [charge_of(customer)])
+            await writer.commit([], [charge_of(customer)])
         assert asked.count("DISCARD PLANS") == expected

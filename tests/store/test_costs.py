@@ -10,7 +10,7 @@ import pytest
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, End
 from myna.store.database import Transaction
-from myna.store.postgresql import Postgresql
+from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import tasks
 from myna.store.queries.farm import queue, refusals
 from myna.store.sqlite import SqliteConnection, clock_ms
@@ -138,16 +138,21 @@ ENTRIES_MAX = 10
 """Index entries that a batch may read; a statement that reads all versions reads fifty or more."""
 
 
-async def read_of_each_index(books: Books) -> dict[str, int]:
+@pytest.fixture
+async def writer(postgres_books: Books) -> AsyncIterator[BatchWriter]:
+    made = BatchWriter(postgres_books.url, "a writer", LockPolicy.NONE)
+    yield made
+    await made.drop()
+
+
+async def read_of_each_index(writer: BatchWriter) -> dict[str, int]:
     """The number of entries that each index has returned until now."""
-    assert isinstance(books.db, Postgresql)
-    writer = await books.db._writer.connection()
-    await writer.fetch("SELECT pg_stat_force_next_flush()")
-    await writer.fetch("SELECT 1")
-    return dict(await books.sql("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes"))
+    raw = await writer.connection()
+    await raw.fetch("SELECT pg_stat_force_next_flush()")
+    return dict(await raw.fetch("SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes"))
 
 
-async def test_a_batch_reads_only_the_current_balance(postgres_books: Books) -> None:
+async def test_a_batch_reads_only_the_current_balance(postgres_books: Books, writer: BatchWriter) -> None:
     books = postgres_books
     customer = await books.customer(units=100)
     calls = [await books.opened(customer) for _ in range(3)]
@@ -158,11 +163,11 @@ async def test_a_batch_reads_only_the_current_balance(postgres_books: Books) -> 
         await dump.fetch("SELECT * FROM accounts")
         await session.execute("SET synchronous_commit = off")
         await session.execute(CHANGE)
-        before = await read_of_each_index(books)
+        before = await read_of_each_index(writer)
 
-        await books.db.commit_batch([keep_of(calls[1]), refund_of(calls[2])], [charge_of(customer)])
+        await writer.commit([keep_of(calls[1]), refund_of(calls[2])], [charge_of(customer)])
 
-        after = await read_of_each_index(books)
+        after = await read_of_each_index(writer)
         for index in ("accounts_pkey", "key_usage_pkey"):
             assert after[index] - before[index] <= ENTRIES_MAX, index
         found = await session.fetch("SELECT 1 FROM accounts WHERE id = $1", customer.account_id)
@@ -182,35 +187,34 @@ OPEN_CALLS = "SELECT count(*) FROM calls WHERE state = 0"
 ENTRIES = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'calls_open'"
 
 
-async def entries(books: Books) -> int:
+async def entries(raw: Any) -> int:
     """The number of index entries that a query of open calls reads."""
-    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
     read = []
     for _ in range(2):
-        await writer.fetch("SELECT pg_stat_force_next_flush()")
-        ((before,),) = await writer.fetch(ENTRIES)
+        await raw.fetch("SELECT pg_stat_force_next_flush()")
+        ((before,),) = await raw.fetch(ENTRIES)
         read.append(int(before))
-        await writer.fetch(OPEN_CALLS)
+        await raw.fetch(OPEN_CALLS)
     return read[1] - read[0]
 
 
 async def test_a_vacuum_empties_the_index_of_open_calls_if_few_pages_changed(
-    postgres_books: Books,
+    postgres_books: Books, writer: BatchWriter
 ) -> None:
     """It would leave the indexes alone where less than 2 % of the table's pages have something to remove."""
     books, ended, calls = postgres_books, 30_000, 300
     customer = await books.customer(units=calls)
     await books.sql(FILL, ended)
-    writer = await books.db._writer.connection()  # type: ignore[attr-defined]
-    await writer.execute("ALTER TABLE calls SET (autovacuum_enabled = off)")
-    await writer.execute("VACUUM ANALYZE calls")
+    raw = await writer.connection()
+    await raw.execute("ALTER TABLE calls SET (autovacuum_enabled = off)")
+    await raw.execute("VACUUM ANALYZE calls")
     batch = [charge_of(customer) for _ in range(calls)]
     await books.charge(*batch)
     await books.end(*[keep_of(call) for call in batch])
 
-    await writer.execute("VACUUM calls")
+    await raw.execute("VACUUM calls")
 
-    assert await entries(books) == 0
+    assert await entries(raw) == 0
     await books.sql("DELETE FROM calls WHERE created_at = 0")
 
 

@@ -85,7 +85,7 @@ async def test_a_dead_connection_replaces_the_whole_pool(db: Postgresql, proxy: 
     proxy.silence()
     with pytest.raises(DatabaseUnavailable):
         await read(db)
-    await asyncio.gather(*db._closing)
+    await asyncio.gather(*[task for task in asyncio.all_tasks() if task.get_name() == "interrupted-query"])
     await asyncio.wait_for(db.fetch("SELECT 1"), IN_TIME_S)
 
 

@@ -88,11 +88,12 @@ async def test_a_cancelled_transaction_leaves_nothing_in_its_session(db: Postgre
     await until(no_lock, "the lock is free")
 
 
-async def test_a_session_keeps_its_settings(db: Postgresql) -> None:
+async def test_a_session_keeps_its_settings(db: Postgresql, postgres_url: str) -> None:
     for _ in range(3):
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
         rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
         assert [row[0] for row in rows] == ["10s"]
-    writer = await db._writer.connection()
+    writer = await BatchWriter(postgres_url, "a writer", LockPolicy.NONE).connection()
     for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
         assert await writer.fetchval(f"SHOW {name}") == value
+    await writer.close()
