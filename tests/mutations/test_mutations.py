@@ -72,7 +72,7 @@ pytest_plugins = [
     "tests.store.fixtures",
 ]
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend():
     return "asyncio"
 """
