@@ -92,6 +92,7 @@ def test_the_python_client_retries_a_failure_and_pays_once(openai: Any, new_call
     assert caller.stats().calls == 2
 
 
+@pytest.mark.clients
 def test_the_node_client_lists_and_chats(node_client: NodeJsClient, new_caller: CallerMaker) -> None:
     caller = new_caller()
     printed = node_client.run(caller.service.base_url, caller.key.plain, "svc-chat", "hello 世界")
@@ -101,6 +102,7 @@ def test_the_node_client_lists_and_chats(node_client: NodeJsClient, new_caller: 
     assert caller.stats() == DELIVERED
 
 
+@pytest.mark.clients
 def test_the_node_client_raises_its_own_errors(
     node_client: NodeJsClient, service: Service, new_caller: CallerMaker
 ) -> None:
