@@ -31,7 +31,6 @@ pytestmark = pytest.mark.anyio
 
 SOUND = b"sound"
 COMMIT = b"COMMIT;"
-"""The migration that adds the reasons of calls."""
 
 
 class Source:

@@ -18,11 +18,9 @@ from myna.store.postgresql import Postgresql
 from myna.store.queries import config as store
 from myna.store.tables import tables
 from myna.store.tables.tables import Table, TableQueries
-from tests.store.books import Books
+from tests.store.books import Books, charge_of, idempotency_key_of
 
 pytestmark = pytest.mark.anyio
-
-"""The migration that hashes idempotency keys."""
 
 
 async def copied(db: TableQueries) -> dict[str, Table]:
@@ -91,9 +89,22 @@ async def test_an_older_schema_is_completed_with_its_rows(
         assert await books.sql("PRAGMA integrity_check") == [("ok",)]
 
 
+HASHED_KEYS = 13
+"""The migration that hashes idempotency keys."""
 STARTS = 16
 NEXT = 9999
 ADDED = (NEXT, "ALTER TABLE accounts ADD COLUMN of_a_test BIGINT")
+
+
+async def test_idempotency_keys_of_an_older_schema_are_replaced_by_their_hashes(books: Books) -> None:
+    """A retry after the migration finds its stored response."""
+    await books.charge(
+        charge_of(await books.customer(units=5), idempotency_key=idempotency_key_of("caf\xe9"))
+    )
+    sql = dict(migrations.known(books.db.dialect))[HASHED_KEYS]
+    await books.db.transaction(lambda connection: connection.run_script(sql))
+    expected = sha256("caf\xe9".encode("latin-1")).hexdigest()
+    assert await books.sql("SELECT key FROM reservations") == [(expected,)]
 
 
 async def test_many_processes_may_start_on_an_empty_database(postgres_url: str) -> None:
