@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from myna import accounts, keys
+from myna import accounts, caps, keys
 from myna.store import postgresql_batch
 from myna.store.batch import ChargeRefused, RefusalReason
 from myna.store.database import Database
@@ -65,6 +65,24 @@ async def test_a_charge_that_waited_for_a_revocation_is_refused(
         await session_waits(books)
     await session.close()
     assert (await charging)[1] == [KEY_REFUSED]
+
+
+async def test_a_renewal_of_a_cap_that_waited_for_another_keeps_what_was_charged_since(
+    postgres_books: Books, other: Database
+) -> None:
+    books = postgres_books
+    customer = await books.customer()
+    await keys.set_cap(books.db, customer.key_id, caps.Cap(10, caps.Period.DAY), by=TESTER)
+    session = await asyncpg.connect(books.url)
+    async with session.transaction():
+        await session.execute("UPDATE accounts SET balance = balance WHERE id = $1", customer.account_id)
+        await session.execute("UPDATE key_caps SET ends_at = now_ms() + 60000, used = 7")
+        renewing = asyncio.ensure_future(caps.renew(other, customer.key_hash, "UTC"))
+        await session_waits(books)
+    await renewing
+    assert await session.fetchval("SELECT used FROM key_caps") == 7
+    await session.execute("UPDATE key_caps SET used = 0")  # there is no call of these units
+    await session.close()
 
 
 async def revoke(db: Database, customer: Customer) -> None:
