@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 from starlette.responses import Response
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@＝＋－＠]|[\t\r])")
+"""Where a cell begins with a formula, also for a spreadsheet that separates cells by `;` or a tab."""
 
 
 def response(name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Response:
@@ -22,4 +24,4 @@ def response(name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
 
 def cell(value: object) -> object:
     """Text that a spreadsheet would run as a formula gets an apostrophe before it (ASVS 1.2.10)."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    return FORMULA.sub(r"\1'", value) if isinstance(value, str) else value

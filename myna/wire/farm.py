@@ -65,7 +65,8 @@ class NodeVoice(Struct, frozen=True):
 
 class Hello(Struct, frozen=True):
     """The node's capabilities, which replace the former ones. `chars_per_s` is the measured speed of one job,
-    0 if unknown. With `shutting_down` the node takes no more jobs and is offline at once."""
+    0 if unknown, else at least 0.1. With `shutting_down` the node takes no more jobs and is offline at
+    once."""
 
     voices: Annotated[list[NodeVoice], Meta(max_length=VOICES_MAX)]
     clones: Annotated[list[Language], Meta(max_length=50)]
@@ -73,6 +74,10 @@ class Hello(Struct, frozen=True):
     chars_per_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     version: Annotated[str, Meta(max_length=50)] = ""
     shutting_down: bool = field(default=False, name="leaving")
+
+    def __post_init__(self) -> None:
+        if 0 < self.chars_per_s < 0.1:
+            raise ValueError("chars_per_s: expected 0, or at least 0.1")
 
 
 class Welcome(Struct, frozen=True):

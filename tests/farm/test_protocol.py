@@ -114,6 +114,7 @@ def test_an_invalid_hello_is_refused_and_changes_nothing(site: NodeSite, wrong: 
         {"clones": ["aa"] * 51},
         {"version": "v" * 51},
         {"chars_per_s": -1},
+        {"chars_per_s": 1e-310},
         {"voices": [AN | {"name": ""}]},
         {"voices": [AN | {"voice_id": f"clone-{'0' * 32}"}]},
         {"voices": [AN | {"voice_id": "a b"}]},

@@ -6,6 +6,9 @@ import io
 import re
 from typing import Any
 
+import pytest
+
+from myna.office import csv_file
 from tests.office.test_edge import change
 from tests.rig.calls import call
 from tests.rig.office import People, Visitor, text_of
@@ -216,3 +219,19 @@ def test_a_code_is_redeemed_once(people: People) -> None:
     assert visitor.post("/ledger", code=code).status == 400
     assert visitor.post("/ledger", code="<b>").status == 400
     assert people.service.cli("account", "show", "alan")["balance"] == 105
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("＝1+1", "'＝1+1"),
+        (" @sum", "' @sum"),
+        ("a;=1", "a;'=1"),
+        ("a;\n+1", "a;'\n'+1"),
+        ("\tx", "'\tx"),
+        ("a-b; c = d", "a-b; c = d"),
+    ],
+)
+def test_no_cell_of_a_csv_file_is_a_formula(text: str, written: str) -> None:
+    assert csv_file.cell(text) == written
