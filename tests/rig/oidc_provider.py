@@ -68,7 +68,7 @@ class Plan:
     header: dict[str, Any] = field(default_factory=dict)
     sign: Signer = signed
     key: Key | None = None
-    published: list[dict[str, Any]] | None = None
+    published: list[Any] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     callback: dict[str, Any] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class OidcProvider:
         }
         return _changed(found, self.plan.metadata)
 
-    def _published(self) -> list[dict[str, Any]]:
+    def _published(self) -> list[Any]:
         if self.plan.published is not None:
             return self.plan.published
         return [public(key_of("ES256", 9), "ES256"), public(key_of(self.algorithm), self.algorithm)]

@@ -244,14 +244,15 @@ async def test_a_wrong_client_secret_is_named_in_the_detail_without_the_secret(
     assert str(refused.value) == "the token endpoint answered 401 invalid_client"
 
 
+@pytest.mark.parametrize("kid", ["RS256-1", "RS256-2"], ids=["the same id", "a new id"])
 async def test_a_new_key_is_fetched_and_unknown_ones_do_not_flood_the_provider(
-    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch
+    sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch, kid: str
 ) -> None:
     site = sqlite_site
     await site.whole()
     monkeypatch.setattr(provider, "AGAIN_S", 0)
     new = key_of("RS256", 2)
-    site.provider.plan = Plan(key=new, header={"kid": new.kid}, published=[public(new, "RS256")])
+    site.provider.plan = Plan(key=new, header={"kid": kid}, published=[public(new, "RS256") | {"kid": kid}])
     assert (await site.whole()).claims.sub == "person-1"
     assert site.provider.asked.count(KEYS_PATH) == 2
     monkeypatch.undo()

@@ -153,8 +153,9 @@ async def test_a_token_that_fails_a_check_is_refused(site: OidcSite, wrong: str)
         lambda: claims(aud=[CLIENT_ID, "other"], azp=CLIENT_ID),
         lambda: claims(exp=seconds_ago(-10), iat=seconds_ago(-30)),
         lambda: Plan(header={"kid": DROP}, published=[public(key_of("RS256"), "RS256")]),
+        lambda: Plan(published=["odd", {"kty": 5}, {}, public(key_of("RS256"), "RS256")]),
     ],
-    ids=["a list", "several clients", "a clock that differs", "one key without an id"],
+    ids=["a list", "several clients", "a clock that differs", "one key without an id", "odd keys"],
 )
 async def test_a_token_is_accepted_in_all_its_forms(site: OidcSite, plan: Callable[[], Plan]) -> None:
     site.provider.plan = plan()

@@ -67,10 +67,10 @@ class Claims(Struct, frozen=True):
 
 
 class UnknownKey(OidcRefused):
-    """No key of the set fits the header; newer keys may."""
+    """No key of the set has signed the token; newer keys may."""
 
-    def __init__(self) -> None:
-        super().__init__(Failure.NOT_VALID, "the ID token is signed with an unknown key")
+    def __init__(self, detail: str = "the ID token is signed with an unknown key") -> None:
+        super().__init__(Failure.NOT_VALID, detail)
 
 
 class _Header(Struct):
@@ -165,7 +165,8 @@ def _key_for(header: _Header, keys: Sequence[Key]) -> Key:
 
 
 def _signed_payload(token: str, algorithm: str, key: Key) -> bytes:
-    """The payload, if the key has signed it. Raises OidcRefused."""
+    """The payload, if the key has signed it. Raises OidcRefused; UnknownKey also for a wrong signature, since
+    a provider may publish a new key under the id of the old one."""
     from joserfc import jwk, jws
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -177,7 +178,7 @@ def _signed_payload(token: str, algorithm: str, key: Key) -> bytes:
                 raise _refused(f"the provider's RSA key has less than {RSA_MIN_BITS} bits")
             return jws.deserialize_compact(token, public, algorithms=[algorithm]).payload
     except (JoseError, ValueError, TypeError, KeyError):
-        raise _refused("the signature of the ID token is wrong") from None
+        raise UnknownKey("the signature of the ID token is wrong") from None
 
 
 def _refused(detail: str) -> OidcRefused:

@@ -48,7 +48,7 @@ class Metadata(Struct, frozen=True):
 
 
 class _KeySet(Struct):
-    keys: list[dict[str, object]]
+    keys: list[object]
 
 
 class _Tokens(Struct):
@@ -114,7 +114,8 @@ class Provider:
     async def _fetch_keys(self) -> list[Key]:
         metadata = await self.metadata()
         answer = await self._request("GET", metadata.jwks_uri, {"Accept": "application/json"}, None)
-        return list(_decoded(answer, _KeySet, "the keys").keys)
+        published = _decoded(answer, _KeySet, "the keys").keys
+        return [key for key in published if isinstance(key, dict)]
 
     def _may_be_asked(self, endpoint: str) -> bool:
         """Whether it is an https URL; of a provider on this machine also an http one there."""
