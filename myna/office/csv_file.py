@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.responses import Response
 
-FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@＝＋－＠]|[\t\r])")
+FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])")
 """Where a cell begins with a formula, also for a spreadsheet that separates cells by `;` or a tab."""
 
 

@@ -228,7 +228,7 @@ def test_a_code_is_redeemed_once(people: People) -> None:
         ("＝1+1", "'＝1+1"),
         (" @sum", "' @sum"),
         ("a;=1", "a;'=1"),
-        ("a;\n+1", "a;'\n'+1"),
+        ("a;\n+1", "a;\n'+1"),
         ("\tx", "'\tx"),
         ("a-b; c = d", "a-b; c = d"),
     ],
