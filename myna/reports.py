@@ -5,7 +5,8 @@ Times are Unix milliseconds. A day is the number of days since 1970-01-01 in the
 begins at the zone's minutes. A call counts when it ended, a ledger entry when it was entered.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -147,9 +148,11 @@ class SiteHour(Struct, frozen=True):
     latency: list[int]
 
 
-async def usage_by_hour(db: Database, account_id: int, start_ms: int, end_ms: int) -> list[KeyUsage]:
-    """The account's usage by hour, key and kind, in the hours that begin from `start_ms` on and before
-    `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
+async def usage_by_hour(
+    db: Database, account_id: int, start_ms: int, end_ms: int, key_id: int | None = None
+) -> list[KeyUsage]:
+    """The account's usage by hour, key (or of one key) and kind, in the hours that begin from `start_ms` on
+    and before `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
     if end_ms - start_ms > HOURS_MAX_DAYS * DAY_MS:
         raise CommandError(
             "A report by the hour has at most {hours_max_days} days.", hours_max_days=HOURS_MAX_DAYS
@@ -157,7 +160,7 @@ async def usage_by_hour(db: Database, account_id: int, start_ms: int, end_ms: in
 
     async def read(connection: Queries) -> list[UsageRow]:
         waiting = await store.waiting(connection, account_id)
-        return await store.hours(connection, account_id, start_ms, end_ms, waiting)
+        return await store.hours(connection, account_id, start_ms, end_ms, waiting, key_id)
 
     return _summed(await db.read(read), lambda hour: hour)
 
@@ -170,33 +173,32 @@ async def usage_by_day(db: Database, account_id: int, first_day: int, last_day: 
     return await db.read(lambda connection: _days(connection, account_id, first_day, last_day))
 
 
-async def usage_total(db: Database, account_id: int, first_day: int, last_day: int) -> Usage:
-    """The account's usage from `first_day` to `last_day` in one sum. Raises as `usage_by_day`."""
-    return total(await usage_by_day(db, account_id, first_day, last_day))
+async def usage_by_week(
+    db: Database, account_id: int, first_day: int, last_day: int
+) -> AsyncGenerator[list[KeyUsage]]:
+    """As `usage_by_day`, a week at a time, so that many keys don't stop the event loop."""
+    for day in range(first_day, last_day + 1, 7):
+        yield await usage_by_day(db, account_id, day, min(day + 6, last_day))
 
 
-def total(rows: Iterable[KeyUsage]) -> Usage:
-    """The sum of these rows."""
+def total(usages: Iterable[Usage]) -> Usage:
+    """The sum of these."""
     found = Usage()
-    for row in rows:
-        found = found.plus(row.usage)
+    for usage in usages:
+        found = found.plus(usage)
     return found
 
 
 async def sparklines(db: Database, account_id: int) -> list[Sparkline]:
     """Usage by day of each key of the account that was used in the last SPARKLINE_DAYS days."""
-
-    async def read(connection: Queries) -> tuple[int, list[KeyUsage]]:
-        state = await rollup_store.state(connection)
-        today = day_of(state.zone, state.now)
-        return today, await _days(connection, account_id, today - SPARKLINE_DAYS + 1, today)
-
-    today, rows = await db.read(read)
-    found: dict[int, list[Usage]] = {}
-    for row in rows:
-        days = found.setdefault(row.key_id, [Usage()] * SPARKLINE_DAYS)
-        place = row.at - today + SPARKLINE_DAYS - 1
-        days[place] = days[place].plus(row.usage)
+    state = await db.read(rollup_store.state)
+    today = day_of(state.zone, state.now)
+    first = today - SPARKLINE_DAYS + 1
+    found: defaultdict[int, list[Usage]] = defaultdict(lambda: [Usage()] * SPARKLINE_DAYS)
+    async for rows in usage_by_week(db, account_id, first, today):
+        for row in rows:
+            days = found[row.key_id]
+            days[row.at - first] = days[row.at - first].plus(row.usage)
     return [Sparkline(key_id, days) for key_id, days in sorted(found.items())]
 
 

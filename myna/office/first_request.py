@@ -29,8 +29,9 @@ async def first_request(visit: Visit, key: KeyRow) -> Part:
 async def _ended(visit: Visit, key: KeyRow) -> Usage:
     """The calls of the key that ended since it was made, at most in the last days that have hours."""
     start = max(key.created_at - HOUR_MS, visit.now_ms - (HOURS_MAX_DAYS - 1) * DAY_MS)
-    rows = await reports.usage_by_hour(visit.db, visit.account.id, start, time.time_ns() // 10**6 + HOUR_MS)
-    return reports.total(row for row in rows if row.key_id == key.id)
+    end = time.time_ns() // 10**6 + HOUR_MS
+    rows = await reports.usage_by_hour(visit.db, visit.account.id, start, end, key.id)
+    return reports.total(row.usage for row in rows)
 
 
 async def _refusal(visit: Visit, key: KeyRow) -> Refusal | None:

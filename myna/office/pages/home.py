@@ -79,8 +79,9 @@ async def _days(visit: Visit) -> list[Day]:
     today = day_of(visit.time_zone, visit.now_ms)
     first = today - SPARKLINE_DAYS + 1
     found = [Usage()] * SPARKLINE_DAYS
-    for row in await reports.usage_by_day(visit.db, visit.account.id, first, today):
-        found[row.at - first] = found[row.at - first].plus(row.usage)
+    async for rows in reports.usage_by_week(visit.db, visit.account.id, first, today):
+        for row in rows:
+            found[row.at - first] = found[row.at - first].plus(row.usage)
     return [
         Day((EPOCH + timedelta(days=first + place)).isoformat(), usage) for place, usage in enumerate(found)
     ]

@@ -1,6 +1,7 @@
 """The ledger: a month as a waterfall, its entries, and codes to redeem."""
 
 import re
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from functools import partial
 
@@ -13,12 +14,11 @@ from myna.office import charts, csv_file
 from myna.office.messages import N_
 from myna.office.page import Page
 from myna.office.visit import Visit
-from myna.reports import LedgerFilter, LedgerPage, Month
+from myna.reports import LedgerFilter, Month
 from myna.store.batch import EntryKind
 from myna.store.queries import keys as keys_store
 
 ROWS = 50
-CSV_ROWS_MAX = 100_000
 _MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
 KINDS = {
     "charge": (EntryKind.CHARGE, N_("charge")),
@@ -94,26 +94,25 @@ async def redeem(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    """The entries of the month as CSV, at most CSV_ROWS_MAX."""
+    """The entries of the month as CSV."""
     period = _period(visit)
     month = await reports.month(visit.db, visit.account.id, period.year, period.month)
-    rows: list[tuple[object, ...]] = []
-    page = LedgerPage([], "", True)
-    while not rows or (page.before and len(rows) < CSV_ROWS_MAX):
-        page = await reports.ledger_page(
-            visit.db, visit.account.id, _filter(visit, month), page.before, reports.PAGE_MAX
-        )
-        rows += [
+    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo")
+    return await csv_file.response(f"ledger-{period.text}.csv", head, _rows(visit, _filter(visit, month)))
+
+
+async def _rows(visit: Visit, only: LedgerFilter) -> AsyncGenerator[list[csv_file.Row]]:
+    before, more = "", True
+    while more:
+        page = await reports.ledger_page(visit.db, visit.account.id, only, before, reports.PAGE_MAX)
+        yield [
             (
                 visit.date(entry.at, seconds=True), entry.kind.name.lower(), entry.units, entry.balance,
                 entry.key_id or "", entry.call_id.hex(), entry.request_id, entry.memo,
             )
             for entry in page.entries
         ]  # fmt: skip
-        if not page.entries:
-            break
-    head = ("time", "kind", "units", "balance", "key_id", "call", "request_id", "memo")
-    return csv_file.response(f"ledger-{period.text}.csv", head, rows)
+        before, more = page.before, bool(page.before)
 
 
 def _present(visit: Visit) -> Period:

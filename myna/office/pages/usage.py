@@ -1,6 +1,7 @@
 """Usage by key over time, as a chart, a table and a CSV file."""
 
 from collections import defaultdict
+from collections.abc import AsyncGenerator
 from datetime import date, timedelta
 from functools import partial
 
@@ -36,20 +37,29 @@ class Line(Struct, frozen=True):
     usage: Usage
 
 
+class Sums(Struct, frozen=True):
+    """The series of the chart, the lines of the table, and the sum of each rate."""
+
+    series: list[charts.Series]
+    lines: list[Line]
+    by_rate: dict[int, Usage]
+
+
 class Report(Struct, frozen=True):
-    """Usage in a period: the places and labels of the chart, and the rows."""
+    """Usage in a period: the places and labels of the chart, the names of keys, and the rows, a week at a
+    time, since an account may have many."""
 
     places: list[int]
     labels: list[str]
-    rows: list[KeyUsage]
     names: dict[int, str]
+    rows: AsyncGenerator[list[KeyUsage]]
 
 
 async def show(visit: Visit) -> Response:
     """The chart and the sums by key."""
     period, measure = _choice(visit, "period", PERIODS, "30d"), _choice(visit, "measure", MEASURES, "units")
     report = await _report(visit, period)
-    series, lines = _by_key(report, measure)
+    sums = await _summed(report, measure)
     title = visit.text(N_("Usage by key"))
     return visit.page(
         "usage.html",
@@ -57,12 +67,12 @@ async def show(visit: Visit) -> Response:
         periods=PERIODS,
         measure=measure,
         measures=MEASURES,
-        chart=charts.stacked_bars(report.labels, series, title),
-        series=charts.limited(series),
-        lines=lines,
-        total=reports.total(report.rows),
-        chat=reports.total(row for row in report.rows if row.kind == Scope.CHAT),
-        speech=reports.total(row for row in report.rows if row.kind == Scope.TTS),
+        chart=charts.stacked_bars(report.labels, sums.series, title),
+        series=charts.limited(sums.series),
+        lines=sums.lines,
+        total=reports.total(line.usage for line in sums.lines),
+        chat=sums.by_rate.get(Scope.CHAT, Usage()),
+        speech=sums.by_rate.get(Scope.TTS, Usage()),
     )
 
 
@@ -70,18 +80,20 @@ async def download(visit: Visit) -> Response:
     """The rows of the period."""
     period = _choice(visit, "period", PERIODS, "30d")
     report = await _report(visit, period)
+    head = "hour" if period == "24h" else "day", "key", "key_id", "rate", "calls", "delivered", "units", "ms"
+    return await csv_file.response(f"usage-{period}.csv", head, _cells(report))
+
+
+async def _cells(report: Report) -> AsyncGenerator[list[csv_file.Row]]:
     labels = dict(zip(report.places, report.labels, strict=True))
-    return csv_file.response(
-        f"usage-{period}.csv",
-        ("hour" if period == "24h" else "day", "key", "key_id", "rate", "calls", "delivered", "units", "ms"),
-        (
+    async for rows in report.rows:
+        yield [
             (
                 labels[row.at], report.names.get(row.key_id, ""), row.key_id, Scope(row.kind).names[0],
                 row.usage.calls, row.usage.ok_calls, row.usage.units, row.usage.ms,
             )
-            for row in report.rows
-        ),
-    )  # fmt: skip
+            for row in rows
+        ]  # fmt: skip
 
 
 def _choice(visit: Visit, name: str, choices: dict[str, str], default: str) -> str:
@@ -96,33 +108,38 @@ async def _report(visit: Visit, period: str) -> Report:
         offset = hour_offset(visit.time_zone, visit.now_ms)
         end = (visit.now_ms + offset) // HOUR_MS * HOUR_MS - offset + HOUR_MS
         begin = end - 24 * HOUR_MS
-        found = await reports.usage_by_hour(visit.db, visit.account.id, begin, end)
-        # Hours of before a change of the zone may begin at other minutes.
-        rows = [structs.replace(row, at=row.at - (row.at - begin) % HOUR_MS) for row in found]
         places = list(range(begin, end, HOUR_MS))
-        return Report(places, [visit.date(place) for place in places], rows, names)
+        return Report(places, [visit.date(place) for place in places], names, _by_hour(visit, begin, end))
     days = int(period.removesuffix("d"))
     today = day_of(visit.time_zone, visit.now_ms)
-    rows = await reports.usage_by_day(visit.db, visit.account.id, today - days + 1, today)
     places = list(range(today - days + 1, today + 1))
-    return Report(places, [_day(place).isoformat() for place in places], rows, names)
+    weeks = reports.usage_by_week(visit.db, visit.account.id, places[0], today)
+    return Report(places, [_day(place).isoformat() for place in places], names, weeks)
+
+
+async def _by_hour(visit: Visit, begin: int, end: int) -> AsyncGenerator[list[KeyUsage]]:
+    rows = await reports.usage_by_hour(visit.db, visit.account.id, begin, end)
+    # Hours of before a change of the zone may begin at other minutes.
+    yield [structs.replace(row, at=row.at - (row.at - begin) % HOUR_MS) for row in rows]
 
 
 def _day(number: int) -> date:
     return EPOCH + timedelta(days=number)
 
 
-def _by_key(report: Report, measure: str) -> tuple[list[charts.Series], list[Line]]:
+async def _summed(report: Report, measure: str) -> Sums:
     index = {place: number for number, place in enumerate(report.places)}
     values: defaultdict[int, list[int]] = defaultdict(lambda: [0] * len(report.places))
-    sums: defaultdict[int, Usage] = defaultdict(Usage)
-    for row in report.rows:
-        values[row.key_id][index[row.at]] += row.usage.units if measure == "units" else row.usage.calls
-        sums[row.key_id] = sums[row.key_id].plus(row.usage)
-    lines = [Line(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in sums.items()]
+    by_key: defaultdict[int, Usage] = defaultdict(Usage)
+    by_rate: defaultdict[int, Usage] = defaultdict(Usage)
+    async for rows in report.rows:
+        for row in rows:
+            values[row.key_id][index[row.at]] += getattr(row.usage, measure)
+            by_key[row.key_id] = by_key[row.key_id].plus(row.usage)
+            by_rate[row.kind] = by_rate[row.kind].plus(row.usage)
+    lines = [Line(report.names.get(key_id, f"#{key_id}"), key_id, usage) for key_id, usage in by_key.items()]
     lines.sort(key=lambda line: (-line.usage.units, -line.usage.calls, line.key_id))
-    series = [charts.Series(line.name, values[line.key_id]) for line in lines]
-    return series, lines
+    return Sums([charts.Series(line.name, values[line.key_id]) for line in lines], lines, by_rate)
 
 
 PAGES = [Page(path="/usage", show=show), Page(path="/usage.csv", show=download)]

@@ -67,18 +67,24 @@ async def waiting(db: Queries, account_id: int) -> list[UsageRow]:
 
 
 async def hours(
-    db: Queries, account_id: int, start: int, end: int, unfolded: Iterable[UsageRow]
+    db: Queries,
+    account_id: int,
+    start: int,
+    end: int,
+    unfolded: Iterable[UsageRow],
+    key_id: int | None = None,
 ) -> list[UsageRow]:
-    """Usage in the hours from `start` on and before `end`, in Unix ms, then the `unfolded` rows of the same
-    hours that are not counted in them."""
+    """Usage (of one key, or of all) in the hours from `start` on and before `end`, in Unix ms, then the
+    `unfolded` rows of the same hours that are not counted in them."""
+    of_key, parameters = ("", ()) if key_id is None else (" AND key_id = $4", (key_id,))
     rows = await db.fetch(
         f"SELECT {columns(UsageRow, at='hour')} FROM usage_hours"
-        " WHERE account_id = $1 AND hour >= $2 AND hour < $3",
-        account_id, start, end,
+        f" WHERE account_id = $1 AND hour >= $2 AND hour < $3{of_key}",
+        account_id, start, end, *parameters,
     )  # fmt: skip
     return [
         *(UsageRow(*row) for row in rows),
-        *(row for row in unfolded if row.key_id and start <= row.at < end),
+        *(row for row in unfolded if row.key_id and key_id in (None, row.key_id) and start <= row.at < end),
     ]
 
 

@@ -106,5 +106,10 @@ async def test_the_speed_changes_the_duration_by_what_it_says(
         return len(samples) / rate_hz
 
     plain = await seconds(1.0)
-    changed = {speed: await seconds(speed) * speed / plain for speed in (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)}
-    assert {speed: length for speed, length in changed.items() if abs(length - 1) > 0.1} == {}
+    wrong = {}
+    for speed in (0.25, 0.5, 0.8, 1.25, 2.0, 4.0):
+        took, right = await seconds(speed), plain / speed
+        # One frame of MP3 (24 ms) more or less at each end is a tenth of the sound at the highest speed.
+        if abs(took - right) > 0.05 * right + 0.048:
+            wrong[speed] = took / right
+    assert wrong == {}
