@@ -15,8 +15,8 @@ FORMULA = re.compile(r"(^|[;\t\r\n])(?=[^\S;\t\r\n]*[=+\-@＝＋－＠]|[\t\r])"
 
 
 async def response(name: str, head: Row, pages: AsyncGenerator[Iterable[Row]]) -> Response:
-    """A CSV file to download, in UTF-8 with a byte order mark, which Excel needs. It is sent page by page. The
-    first page is read before the response begins, so that an error of it is answered as an error."""
+    """A CSV file to download, in UTF-8 with a byte order mark, which Excel needs. It is sent page by page;
+    the first one is read before the response begins, so that its errors are answered."""
     first = await anext(pages, ())
 
     async def parts() -> AsyncIterator[str]:

@@ -259,9 +259,10 @@ class Relay:
         except StreamBroken as broken:
             self._note_broken(broken)
             kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent
-            failure = StreamFailed(REASONS.get(broken.kind, "the channel broke its stream"), kept=kept)
+            reason = REASONS.get(broken.kind, "the channel broke its stream")
             if not kept:
-                raise failure from broken
+                raise StreamFailed(reason, kept=False) from broken
+            failure = StreamFailed(reason, kept=True)
             streamed.failure_event = streamed.shape.failed(failure)
             copy = streamed.complete(streamed.failure_event)
             await call.keep(copy, reason=StreamFailed.__name__)

@@ -145,17 +145,17 @@ class Passage:
                 self._finish()
             return self._events.last or self._answer.shape.last()
         except RequestFailed as failure:
-            failed = of_request(failure)
             if self._flow.paused and self._answer.begun and type(failure) is TimedOut:
                 raise ClientLeft from failure  # the client does not read
-            if self._answer.begun:
-                raise StreamBroken(failed.kind, str(failed)) from failure
-            raise failed from failure
+            raise self._failure(of_request(failure)) from failure
         except BrokenEvents as broken:
             detail = logged(broken.detail, self._channel) if broken.detail else ""
-            if self._answer.begun:
-                raise StreamBroken(broken.kind, str(broken), detail) from broken
-            raise FailedAttempt(broken.kind, str(broken), detail) from broken
+            raise self._failure(FailedAttempt(broken.kind, str(broken), detail)) from broken
+
+    def _failure(self, failed: FailedAttempt) -> FailedAttempt | StreamBroken:
+        """What to raise: another channel may begin only if nothing was sent. Not a local variable where it is
+        raised: it and the frame in its traceback would be a reference cycle, which keeps the answer."""
+        return StreamBroken(failed.kind, str(failed), failed.detail) if self._answer.begun else failed
 
     async def _request(self, http_client: HttpClient, left_s: float) -> None:
         """The request, until its response has arrived or the client has left."""

@@ -120,7 +120,7 @@ class Delivery:
             except EngineFailed as failure:
                 if not self._keep_broken or not self.begun or isinstance(failure, _NEVER_KEPT):
                     raise
-                self.failure = failure
+                self.failure = failure.with_traceback(None)  # its frames have this object: a cycle
         self._check_client()
 
     async def take(self, path: Path) -> None:

@@ -196,16 +196,15 @@ class Synthesizer:
                     raise StreamFailed(BROKEN_OFF, kept=False)
                 if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
                     break  # the next one would have less time for the same work
-            failure = error_for(failures)
-            if not plan.choice.nodes or not isinstance(failure, UpstreamFailed):
-                raise failure
+            if not plan.choice.nodes or not isinstance(error_for(failures), UpstreamFailed):
+                raise error_for(failures)
             stored = answers.draft if call.repeatable else None
             try:
                 queued = await self._tasks.queue_for_nodes(
                     call.account_id, call.id, plan.request.node_s, stored
                 )
             except DatabaseUnavailable:  # in doubt: the refund finds out whether a node has kept the call
-                raise failure from None
+                raise error_for(failures) from None
             if not queued:
                 raise CallRefunded
         call.hand_over()
@@ -247,7 +246,7 @@ class Synthesizer:
         except CallerDisconnected:
             raise ClientDisconnected from None
         except EngineFailed as failure:
-            failures.append(failure)
+            failures.append(failure.with_traceback(None))  # whose frames have the list: a reference cycle
             return None
         broken = listener is not None and listener.failure is not None
         text = answers.spoken(self.url(name), call.task_id, broken)

@@ -107,6 +107,7 @@ class Transcriber:
             for task in (working, leaving):
                 task.cancel()
             await asyncio.gather(working, leaving, return_exceptions=True)
+            del working  # else its exception, whose traceback has this frame, is in a reference cycle
 
     async def _plan(self, model: str) -> TranscriptionPlan:
         config, settings = self._config.current, self._config.settings
