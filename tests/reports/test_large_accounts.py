@@ -38,7 +38,8 @@ async def customer(damaged_books: Books) -> Customer:
     call_id = "decode(lpad(i::text, 32, '0'), 'hex')" if books.url else "CAST(printf('%016d', i) AS BLOB)"
     await books.sql(
         f"{NUMBERS} INSERT INTO entries (account_id, at, call_id, kind, key_id, units, number, balance,"
-        f" charged, refunded, redeemed) SELECT $2, {AT} + i, {call_id}, 0, 1, -1, i + 1, 0, i + 1, 0, 0 FROM n",
+        " charged, refunded, redeemed)"
+        f" SELECT $2, {AT} + i, {call_id}, 0, 1, -1, i + 1, 0, i + 1, 0, 0 FROM n",
         ROWS, made.account_id,
     )  # fmt: skip
     await books.sql(
