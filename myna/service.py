@@ -380,7 +380,7 @@ def speech_engines(settings: Settings) -> dict[str, Engine]:
     limits = EngineLimits(
         processes=max(ENGINE_PROCESSES_MIN, usable_cores() // settings.workers),
         queue_max=settings.speech_queue_max,
-        job_deadline_s=settings.call_deadline_s,
+        job_deadline_s=max(settings.call_deadline_s, settings.stream_deadline_s),
         account_max=settings.speech_account_max,
     )
     return site_engines(settings.speech, settings.data_folder, limits)

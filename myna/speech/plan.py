@@ -40,8 +40,8 @@ _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 
 class CheckedSpeech(Struct, frozen=True):
     """The text to speak. Without `voice_id` the first voice of the list speaks. A channel may take
-    `channel_s` seconds; a node must finish within `node_s` seconds of the order. A route with channels is
-    served by these alone, not by nodes."""
+    `channel_s` seconds; a node must finish within `node_s` seconds of the order. With `streams` the sound is
+    sent while a channel makes it. A route with channels is served by these alone, not by nodes."""
 
     text: str
     voice_id: str | None
@@ -49,6 +49,7 @@ class CheckedSpeech(Struct, frozen=True):
     channel_s: float
     node_s: float
     route: Route | None = None
+    streams: bool = False
 
 
 class SpeechPlan(Struct, frozen=True):
@@ -85,7 +86,7 @@ class SpeechPlan(Struct, frozen=True):
 
 class Planner:
     """Makes speech plans from this process's channels and the compute nodes in the database. A channel has
-    `try_s` seconds for a text."""
+    `try_s` seconds for a text, or until the first sound of one that is streamed."""
 
     def __init__(
         self,
@@ -161,9 +162,9 @@ class Planner:
         if first is None or first.engine.admission is None:
             return choice, Overloaded(retry_after_s=0)
         account_id = await self._account_of(caller)
-        within_s = min(request.channel_s, self._try_s)
+        within_s = request.channel_s if request.streams else min(request.channel_s, self._try_s)
         admission = first.engine.admission
-        refusal = slot.acquire(admission, account_id, sound_s, within_s)
+        refusal = slot.acquire(admission, account_id, sound_s, within_s, self._try_s)
         if not refusal:
             return choice, Overloaded(retry_after_s=0)
         full = structs.replace(first, full=True)
@@ -171,7 +172,7 @@ class Planner:
         choice = structs.replace(choice, channels=channels)
         if refusal == TOO_LONG:
             return choice, TextTooLong(refusal)
-        return choice, Overloaded(refusal, admission.retry_s(account_id, sound_s, within_s))
+        return choice, Overloaded(refusal, admission.retry_s(account_id, sound_s, within_s, self._try_s))
 
     async def _account_of(self, caller: UnverifiedCaller) -> int:
         """The account of the caller's key, cached: a key never changes its account. The charge checks whether

@@ -181,9 +181,10 @@ class StreamedSpeech:
                 text=request.input,
                 voice_id=await self._voice_id(request.voice, route),
                 speed=1.0 if request.speed is None else request.speed,
-                channel_s=self._settings.call_deadline_s,
+                channel_s=self._settings.stream_deadline_s,
                 node_s=self._settings.chat_speech_wait_s,
                 route=route,
+                streams=True,
             )
             plan = await self._planner.plan(caller, checked, slot)
         except (InvalidRequest, NoSpeechChannel):

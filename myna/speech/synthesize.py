@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -187,7 +188,7 @@ class Synthesizer:
                     queue_key=call.account_id,
                     sound_s=plan.sound_s,
                     disconnected=disconnected,
-                    hear=listener.hear if listener else None,
+                    hear=self._ear_of(listener) if listener else None,
                 )
                 spoken = await self._speak_on(channel, call, plan, answers, failures, client, listener)
                 if spoken is not None:
@@ -240,7 +241,8 @@ class Synthesizer:
         name, path = self._audio.new()
         try:
             seconds = call.seconds_left
-            if channel.engine.admission is not None:  # a process that hangs looks like one with a long text
+            if channel.engine.admission is not None and listener is None:
+                # A process that hangs looks like one with a long text; a streamed one is heard to go on.
                 seconds = min(seconds, self._settings.upstream_idle_s)
             spoken = await self._try(channel, plan, path, seconds, client, listener)
         except CallerDisconnected:
@@ -261,6 +263,10 @@ class Synthesizer:
             await self._audio.discard(name)
             raise
         return text
+
+    def _ear_of(self, listener: Listener) -> Callable[[SoundParts], SoundParts]:
+        idle_s = self._settings.upstream_idle_s
+        return lambda parts: listener.hear(unless_silent(parts, idle_s))
 
     def url(self, name: str) -> str:
         """The absolute URL of a stored audio file; empty for an empty name."""
@@ -311,6 +317,20 @@ class Synthesizer:
         had_s = min(seconds, self._settings.upstream_idle_s)
         too_little = had_s < self._settings.fair_try_s or had_s < plan.sound_s
         return isinstance(failure, EngineTimedOut) and too_little
+
+
+async def unless_silent(parts: SoundParts, idle_s: float) -> SoundParts:
+    """The parts. Raises EngineTimedOut if the next one takes longer than `idle_s` seconds."""
+    async with aclosing(parts):
+        while True:
+            try:
+                async with asyncio.timeout(idle_s):
+                    part = await anext(parts)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise EngineTimedOut("The engine sent no sound for too long.") from error
+            yield part
 
 
 def error_for(failures: Sequence[EngineFailed]) -> MynaError:

@@ -62,6 +62,30 @@ def test_texts_ahead_are_estimated_by_fair_queueing() -> None:
     assert admission.refusal("a", 3.0, within_s=20.0) == TOO_LATE  # all five go first: 20 + 3 of 15
 
 
+def test_where_pieces_are_spoken_in_turns_a_short_text_waits_for_a_turn_not_for_a_long_text() -> None:
+    admission = Admission(
+        processes=2, slots_max=100, account_max=10, pace=1.0, processes_per_text=2, turn_s=6.0
+    )
+    for account in ("a", "b"):
+        admission.acquire(account, 370.0)
+    assert admission.refusal("c", 4.0, within_s=16.0) == ""  # 4 and a turn of each, by two processes, then 2
+    assert admission.refusal("c", 4.0, within_s=15.9) == TOO_LATE
+    assert admission.refusal("c", 100.0, within_s=208.1) == ""  # as much of each, and 50
+    assert admission.refusal("c", 100.0, within_s=207.9) == TOO_LATE
+    admission.acquire("c", 10.0)
+    assert admission.refusal("c", 4.0, within_s=36.1) == ""  # its own text too: 20 + 5 + 2
+    assert admission.refusal("c", 4.0, within_s=35.9) == TOO_LATE
+
+
+def test_a_streamed_text_is_limited_until_it_begins_and_as_a_whole() -> None:
+    admission = Admission(processes=1, slots_max=100, account_max=10, pace=1.0, turn_s=6.0)
+    admission.acquire("a", 370.0)
+    assert admission.refusal("b", 100.0, within_s=900.0, begins_s=8.1) == ""  # a turn of the other one
+    assert admission.refusal("b", 100.0, within_s=900.0, begins_s=7.9) == TOO_LATE
+    assert admission.retry_s("b", 100.0, within_s=900.0, begins_s=4.0) == pytest.approx(370.0)
+    assert admission.refusal("b", 100.0, within_s=200.0, begins_s=8.1) == TOO_LATE
+
+
 def slow(processes_per_text: int = 1) -> Admission:
     """An engine that takes a second for a second of sound."""
     return Admission(

@@ -1,9 +1,11 @@
 """Speech as a stream: what leaves when, what a client that leaves or reads slowly causes, and who pays."""
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +96,27 @@ async def test_an_engine_that_fails_after_a_sound_is_refunded_and_the_connection
     status, audio = await visitor.task()
     assert (status, audio) == (TaskStatus.FAILED, "")
     assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
+
+
+async def test_a_streamed_text_is_limited_in_its_silence_not_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"upstream_idle_s": 0.6, "call_deadline_s": 1.0}
+    async with scripted_site(tmp_path, monkeypatch, **limits) as site, site.newcomer() as visitor:
+        answer = await visitor.speak()
+        for _ in range(6):
+            await asyncio.sleep(0.3)
+            visitor.voice.say(TWO)
+        visitor.voice.say(None)
+        await answer.head()
+        assert await answer.rest() == 6 * TWO and answer.whole
+        answer = await visitor.speak()
+        visitor.voice.say(ONE)
+        await answer.head()
+        await answer.rest()
+        assert not answer.whole
+        await visitor.balance_becomes(UNITS - 1)
+        assert await visitor.reason() == (CallState.REFUNDED, "StreamFailed")
 
 
 async def test_an_engine_that_fails_after_a_sound_is_kept_with_that_sound_if_the_site_says_so(

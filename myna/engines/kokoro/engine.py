@@ -52,6 +52,8 @@ START_DEADLINE_S: Final = 120.0
 _TEXT_S: Final = 30.0
 _PACE: Final = 0.5
 """Seconds of work for an estimated second of sound until it is measured; about what one core takes."""
+_TURN_S: Final = 60.0
+"""The estimated seconds of sound of the longest piece: PIECE_SYMBOLS_MAX letters with their marks."""
 
 
 class KokoroVoice(msgspec.Struct, frozen=True):
@@ -111,6 +113,7 @@ class Kokoro:
             account_max=account_max,
             pace=_PACE,
             processes_per_text=processes,
+            turn_s=_TURN_S,
         )
 
     @property

@@ -4,6 +4,7 @@ The slot is released when the call ends, so requests that are being charged coun
 or run. The limits are per account: an account that exceeds its share is refused alone.
 """
 
+import math
 from collections.abc import Hashable
 from types import TracebackType
 from typing import Final, Self
@@ -51,7 +52,8 @@ class _AccountUse(Struct):
 
 class Admission:
     """The slots of an engine with `processes`: `slots_max` in all, `account_max` for one account. `pace` is
-    the seconds of work for a second of sound until it is measured. `processes_per_text` work on one text."""
+    the seconds of work for a second of sound until it is measured. `processes_per_text` work on one text.
+    Accounts take turns of at most `turn_s` seconds of sound: by default of a whole text."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Admission:
         account_max: int,
         pace: float = PACE_INITIAL,
         processes_per_text: int = 1,
+        turn_s: float = math.inf,
     ) -> None:
         self._processes = processes
         self._slots_max = slots_max
@@ -70,6 +73,7 @@ class Admission:
         self._lanes: dict[bool, dict[Hashable, _AccountUse]] = {False: {}, True: {}}
         self._pace = self._pace_initial = pace
         self._processes_per_text = processes_per_text
+        self._turn_s = turn_s
 
     @classmethod
     def of_pool(
@@ -80,6 +84,7 @@ class Admission:
         account_max: int,
         pace: float = PACE_INITIAL,
         processes_per_text: int = 1,
+        turn_s: float = math.inf,
     ) -> "Admission":
         """The slots of a pool. One account has at most one per process and half of the queue."""
         return cls(
@@ -88,33 +93,32 @@ class Admission:
             account_max=min(account_max, processes + queue_max // 2),
             pace=pace,
             processes_per_text=processes_per_text,
+            turn_s=turn_s,
         )
 
-    def refusal(self, account: Hashable, sound_s: float, within_s: float) -> str:
+    def refusal(self, account: Hashable, sound_s: float, within_s: float, begins_s: float = math.inf) -> str:
         """Why a text of the account with `sound_s` seconds of sound gets no slot; empty if it gets one.
 
-        `within_s` is its time limit, waiting included.
+        `within_s` is its time limit, waiting included, and `begins_s` that of its first turn.
         """
         if self._counts.get(account, 0) >= self._account_max:
             return ACCOUNT_FULL
         if self._in_use >= self._slots_max:
             return ENGINE_FULL
-        own_s = sound_s * self._pace / self._processes_per_text
-        ahead_s = self._ahead_s(account, sound_s)
-        if ahead_s and ahead_s * self._pace + own_s > WAIT_SHARE_MAX * within_s:
+        if self._late_s(account, sound_s, within_s, begins_s) > 0:
             return TOO_LATE
         # By the initial pace: the measured one improves by jobs alone, so an idle engine must get some.
         possible_s = sound_s * self._pace_initial / self._processes_per_text
         return TOO_LONG if possible_s > within_s else ""
 
-    def retry_s(self, account: Hashable, sound_s: float, within_s: float) -> float:
+    def retry_s(
+        self, account: Hashable, sound_s: float, within_s: float, begins_s: float = math.inf
+    ) -> float:
         """Seconds until a refused text may get a slot, at the measured pace: when each account has had one
         more text spoken and the texts ahead leave this one enough time."""
         uses = [use for lane in self._lanes.values() for use in lane.values()]
         round_s = sum(use.sound_s / use.count for use in uses) * self._pace / self._processes
-        own_s = sound_s * self._pace / self._processes_per_text
-        late_s = self._ahead_s(account, sound_s) * self._pace + own_s - WAIT_SHARE_MAX * within_s
-        return max(round_s, late_s)
+        return max(round_s, self._late_s(account, sound_s, within_s, begins_s))
 
     def acquire(self, account: Hashable, sound_s: float) -> None:
         """Adds a slot to the account's. `release` takes the same arguments."""
@@ -142,20 +146,30 @@ class Admission:
         weight = PACE_WEIGHT * min(1.0, sound_s / PACE_SOUND_S)
         self._pace += weight * (took_s / sound_s - self._pace)
 
-    def _ahead_s(self, account: Hashable, sound_s: float) -> float:
-        """Seconds of sound ahead of the account's next text, for each process that speaks them.
+    def _late_s(self, account: Hashable, sound_s: float, within_s: float, begins_s: float) -> float:
+        """By how many seconds the account's next text would miss its limits because of the texts ahead."""
+        own_s = sound_s * self._pace / self._processes_per_text
+        long = is_long(sound_s)
+        ahead_s = self._ahead_s(account, sound_s, long=long) * self._pace
+        first_s = self._ahead_s(account, 0.0, long=long) * self._pace
+        if not ahead_s:
+            return 0.0
+        return max(ahead_s + own_s - WAIT_SHARE_MAX * within_s, first_s - WAIT_SHARE_MAX * begins_s)
+
+    def _ahead_s(self, account: Hashable, sound_s: float, *, long: bool) -> float:
+        """Seconds of sound ahead of the end of the account's next text, for each process that speaks them.
 
         All texts of the account are ahead. Of each other account, as many as the account has itself are: the
-        queue is fair. A single process speaks long and short texts in turns, so both are ahead; so they are
-        where all processes speak one text, in short pieces.
+        queue is fair. Where the turns are short, no more than the account's own sound and a turn is. A single
+        process speaks long and short texts in turns, so both are ahead; so they are where all processes speak
+        one text, in short pieces.
         """
-        long = is_long(sound_s)
         one_lane = self._processes == 1 or self._processes_per_text > 1
         lanes = list(self._lanes.values()) if one_lane else [self._lanes[long]]
         own = [lane[account] for lane in lanes if account in lane]
         own_s, own_count = sum(use.sound_s for use in own), sum(use.count for use in own)
         others_s = sum(
-            use.sound_s * min(1.0, (own_count + 1) / use.count)
+            min(use.sound_s * min(1.0, (own_count + 1) / use.count), own_s + sound_s + self._turn_s)
             for lane in lanes
             for other, use in lane.items()
             if other != account
@@ -175,10 +189,17 @@ class Slot:
         self._account: Hashable = None
         self._sound_s = 0.0
 
-    def acquire(self, admission: Admission, account: Hashable, sound_s: float, within_s: float) -> str:
+    def acquire(
+        self,
+        admission: Admission,
+        account: Hashable,
+        sound_s: float,
+        within_s: float,
+        begins_s: float = math.inf,
+    ) -> str:
         """Acquires a slot, or returns why there is none. Releases an earlier slot first."""
         self.release()
-        refusal = admission.refusal(account, sound_s, within_s)
+        refusal = admission.refusal(account, sound_s, within_s, begins_s)
         if not refusal:
             admission.acquire(account, sound_s)
             self._admission = admission
