@@ -1,6 +1,5 @@
 """Phonemes of texts by the real espeak-ng in a separate program."""
 
-import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -52,19 +51,3 @@ async def test_a_long_text_is_phonemized_in_pieces(phonemizer: Pool[Phonemes]) -
 async def test_an_unknown_language_is_refused(phonemizer: Pool[Phonemes]) -> None:
     with pytest.raises(UnsupportedUtterance):
         await phonemizer.run(PhonemesJob("nuqneH", "tlh"), 20)
-
-
-async def test_the_phonemes_of_a_text_do_not_depend_on_the_texts_before_it(
-    phonemizer: Pool[Phonemes],
-) -> None:
-    """The library keeps static state, for instance of a text that ends in a full stop and one character."""
-    rng = random.Random(1)
-    signs = [*"abXY079 .,;:!?-'\"()[]<&%+~\n\t", "你", "好", "，", "é", "Ж", "…", "—", "\u200b", "😀", "&lt;"]
-    texts = ["My digit is in box No. 7", "welcome to our store"]
-    for _ in range(200):
-        text = "".join(rng.choices(signs, k=rng.randint(1, 12)))
-        texts += [f"{text}. {rng.choice(signs)}", f"{text} and so on"]
-    jobs = [PhonemesJob(text, rng.choice(["en-us", "cmn", "fr"])) for text in texts]
-    in_order = [(await phonemizer.run(job, 20)).pieces for job in jobs]
-    backwards = [(await phonemizer.run(job, 20)).pieces for job in reversed(jobs)]
-    assert in_order == backwards[::-1]
