@@ -24,6 +24,7 @@ from myna.speech.draft import filled
 from myna.speech.plan import CheckedSpeech, Planner, SpeechPlan
 from myna.speech.synthesize import Answers, Disconnected, Synthesizer
 from myna.store.batch import Replayed
+from myna.wire import lenient
 from myna.wire.body import decode
 from myna.wire.encode import to_json, to_json_text
 from myna.wire.v1 import ChatChoice, ChatCompletion, ChatMessage, ChatRequest, SpokenAnswer, Usage
@@ -201,13 +202,7 @@ def instruction_of(messages: list[dict[str, Any]]) -> str:
 
 def text_of(message: dict[str, Any]) -> str:
     """The text of a message: its string, or its text parts joined; empty if it has none."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    return "".join(text for text in parts if isinstance(text, str))
+    return lenient.text_of(message.get("content"))
 
 
 def _completion(summary: RequestSummary, answer: ModelAnswer) -> ChatCompletion:

@@ -16,19 +16,20 @@ from myna.channels import PARROT, Channel, Channels
 from myna.chat.failover import FailedAttempt, first_answer, of_request, of_status
 from myna.http_client import ClientResponse, HttpClient, RequestFailed
 from myna.wire.body import has_too_many_containers
+from myna.wire.lenient import UNREADABLE, json_text_of, object_of, strict, text_of
 
 TOOL_CALLS_MAX_BYTES = 2**20
 """The default maximum of a request body. Larger tool calls would take long to decode."""
 
 
 class _Message(Struct):
-    content: str | None = None
+    content: Any = None
     tool_calls: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Choice(Struct):
     message: _Message
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
 
 class _Choices(Struct, array_like=True):
@@ -114,18 +115,25 @@ def _read(answer: ClientResponse, channel: Channel) -> ModelAnswer:
     if answer.status != HTTPStatus.OK:
         raise of_status(answer, channel)
     try:
-        choice = _completion.decode(answer.body).choices.first
+        choice = strict(_completion.decode, answer.body).choices.first
         if choice is None:
             raise FailedAttempt("NoChoices", "the answer has no choices")
-        tool_calls = _tool_calls.decode(_bounded(choice.message.tool_calls))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        content, reason = text_of(choice.message.content), text_of(choice.finish_reason)
+        tool_calls = _with_text(_tool_calls.decode(_bounded(choice.message.tool_calls)))
+    except UNREADABLE as error:
         raise FailedAttempt("NoCompletion", "the answer is no chat completion", f": {error}") from error
-    if not choice.message.content and not tool_calls:
+    if not content and not tool_calls:
         # such as max_tokens 1 for a model that reasons, or a stop sequence that it begins with
-        raise FailedAttempt(
-            "EmptyAnswer", "the answer is empty", blameless=True, final=bool(choice.finish_reason)
-        )
-    return ModelAnswer(choice.message.content or "", tool_calls, choice.finish_reason or "stop")
+        raise FailedAttempt("EmptyAnswer", "the answer is empty", blameless=True, final=bool(reason))
+    return ModelAnswer(content, tool_calls, reason or "stop")
+
+
+def _with_text(calls: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """The calls, whose arguments are JSON: some servers send an object."""
+    for function in (object_of(call.get("function")) for call in calls or []):
+        if isinstance(function.get("arguments"), dict):
+            function["arguments"] = json_text_of(function["arguments"])
+    return calls
 
 
 def _bounded(tool_calls: msgspec.Raw) -> bytes:

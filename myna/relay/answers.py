@@ -13,6 +13,8 @@ from myna.chat.han import han_count
 from myna.ids import new_name
 from myna.relay.events import ERROR
 from myna.wire.body import has_too_many_containers
+from myna.wire.encode import to_event
+from myna.wire.lenient import UNREADABLE, is_set, loads, repaired, strict, text_of
 from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
@@ -44,7 +46,7 @@ class _Choice(Struct):
 
     @property
     def failed(self) -> bool:
-        return self.finish_reason == "error" or self.error != _NULL
+        return self.finish_reason == "error" or is_set(self.error)
 
 
 _Members = dict[str, msgspec.Raw]
@@ -54,7 +56,6 @@ _choices = msgspec.json.Decoder(list[_Choice])
 _members = msgspec.json.Decoder(_Members)
 _lists = msgspec.json.Decoder(list[_Members])
 _object = msgspec.json.Decoder(dict[str, Any])
-_text = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -63,12 +64,17 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
     has no usage, and `prompt_tokens` is given, the usage is counted, unless it has very many objects and
     arrays. Raises FailedAttempt, also if the answer reports an error."""
     try:
-        answer = _listed.decode(body)
+        read = body
+        try:
+            answer = _listed.decode(body)
+        except UNREADABLE:
+            body, read = repaired(body)
+            answer = _listed.decode(read)
         found = bytes(answer.choices if list_name == "choices" else answer.data)
         if not _OBJECT.match(found.lstrip()):
             raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
         counts = prompt_tokens is not None and answer.usage == _NULL
-        reports = answer.error != _NULL or answer.object == "error"
+        reports = is_set(answer.error) or answer.object == "error"
         choices: list[_Choice] = []
         if (counts or ERROR in found) and not has_too_many_containers(found):
             choices = _choices.decode(found)
@@ -77,10 +83,10 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
             raise FailedAttempt("ErrorAnswer", "the answer reports an error", logged(body, channel))
         if prompt_tokens is None or not (counts and choices):
             return body
-        members = _members.decode(body)
+        members = _members.decode(read)
         usage = usage_of(prompt_tokens, sum(map(_han_count, choices)))
         return _encode(members | {"usage": usage})
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
 
 
@@ -89,8 +95,8 @@ def decoded(body: bytes) -> dict[str, Any]:
     if has_too_many_containers(body):
         raise FailedAttempt("LargeAnswer", "the answer has too many objects and arrays")
     try:
-        return _object.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return strict(_object.decode, body)
+    except UNREADABLE as error:
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
 
 
@@ -98,7 +104,7 @@ def _han_count(choice: _Choice) -> int:
     """The Han characters of a choice's text; 0 if it has none."""
     is_chat = bytes(choice.message).startswith(b"{")
     text = _message.decode(choice.message).content if is_chat else choice.text
-    return han_count(_text.decode(text)) if bytes(text).startswith(b'"') else 0
+    return han_count(text_of(loads(text)))
 
 
 def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
@@ -108,23 +114,27 @@ def usage_of(prompt_tokens: int, completion_tokens: int) -> Usage:
 def as_events(body: bytes, *, with_usage: bool) -> list[bytes]:
     """A whole completion as the events of a stream: one with everything, and one with the usage if that is
     wanted. Unchanged members are not decoded, so a large answer takes little time. Raises FailedAttempt."""
-    if b"\n" in body or b"\r" in body:  # it would end a line of the event
-        body = msgspec.json.format(body, indent=-1)
     try:
-        members = _members.decode(body)
+        if b"\n" in body or b"\r" in body:  # it would end a line of the event
+            body = strict(_compact, body)
+        members = strict(_members.decode, body)
         choices: list[dict[str, Any]] = []
         for choice in _lists.decode(members["choices"]):
             message = choice.pop("message", None)
             choices.append({**choice, "delta": _delta(message)} if message is not None else choice)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise FailedAttempt("NoChoices", "the answer has no choices", f": {error}") from error
     is_chat = bytes(members.get("object", _NULL)) != b'"text_completion"'
     kind = "chat.completion.chunk" if is_chat else "text_completion"
     usage = members.pop("usage", _NULL)
-    events = [event(members | {"object": kind, "choices": choices})]
+    events = [to_event(members | {"object": kind, "choices": choices})]
     if with_usage and usage != _NULL:
-        events.append(event(members | {"object": kind, "choices": [], "usage": usage}))
+        events.append(to_event(members | {"object": kind, "choices": [], "usage": usage}))
     return events
+
+
+def _compact(body: bytes) -> bytes:
+    return msgspec.json.format(body, indent=-1)
 
 
 def _delta(message: msgspec.Raw) -> Any:
@@ -137,11 +147,6 @@ def _delta(message: msgspec.Raw) -> Any:
         return message
     indexed = [{"index": index, **call} for index, call in enumerate(_lists.decode(calls))]
     return members | {"tool_calls": indexed}
-
-
-def event(data: Any) -> bytes:
-    """An event with the JSON of `data`."""
-    return b"data: %b\n\n" % _encode(data)
 
 
 def parrot(instruction: str, model: str, prompt_tokens: int) -> bytes:

@@ -13,8 +13,10 @@ from collections import deque
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import Raw
 
 from myna.wire.body import has_too_many_containers
+from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
 BUFFERED_MAX_BYTES: Final = 128 * 1024
 """How much of an event is buffered until it is complete. A longer event is passed on as it arrives, unless
@@ -23,40 +25,26 @@ ERROR: Final = b'"error"'
 """In each event that reports an error, and in few others."""
 _RECENT: Final = 4
 _RECENT_MAX_BYTES: Final = 4096
-_BOM: Final = b"\xef\xbb\xbf"
 _FAILED: Final = (b"error", b"response.failed")
 """The names of events that report an error."""
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
 _BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
-_LONG: Final = re.compile(rb"(?:(?:event|id|retry)?:[^\n]*\n)*data: ?(?=\{)")
+_LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
-_LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*[^n\s]')
-_FIELDS: Final = re.compile(rb"(?:data|event|id|retry)?(?:$|:)")
+_LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
 _FINISHED_MAX_BYTES: Final = 32
 """No match of `_FINISHED` is longer."""
 _FINISHED_BY_ERROR: Final = re.compile(rb'"finish_reason" ?: ?"error"')
-_NULL: Final = b"null"
 
 
 class _Typed(msgspec.Struct):
     type: Any = None
 
 
-class _Choice(msgspec.Struct):
-    index: int = 0
-    finish_reason: str | None = None
-
-
-class _Choices(msgspec.Struct):
-    choices: list[_Choice] = []
-
-
 _typed = msgspec.json.Decoder(_Typed)
-_choices = msgspec.json.Decoder(_Choices)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class BrokenEvents(Exception):
@@ -73,8 +61,7 @@ class Observer(Protocol):
     """Reads the JSON of each event, and may replace what is sent for it."""
 
     def feed(self, data: bytes) -> bytes | None:
-        """What to send in place of this event; None: the event itself. Raises msgspec.DecodeError and
-        BrokenEvents."""
+        """What to send in place of this event; None: the event itself. Raises UNREADABLE and BrokenEvents."""
 
 
 class EventRelay:
@@ -155,9 +142,9 @@ class EventRelay:
         """The buffer is only copied when an event has ended: its parts may be small and many."""
         recent = bytes(self._buffer[-2:]) + part
         self._buffer += part
-        if not self._started and len(self._buffer) >= len(_BOM):
+        if not self._started and len(self._buffer) >= len(BOM):
             self._started = True
-            self._buffer = self._buffer.removeprefix(_BOM)
+            self._buffer = self._buffer.removeprefix(BOM)
         if self.done:
             self._buffer.clear()
             return b""
@@ -204,12 +191,13 @@ class EventRelay:
 
     def _event(self, event: bytes, *, at_end: bool = False) -> bytes:
         data, name = _parsed(event)
-        if data is None:  # comments alone
-            return event + b"\n\n" if self.begun and not at_end else b""
-        if data.strip() == b"[DONE]":
+        if not data:  # the standard says that it is no event, but SDKs read it as one
+            is_comment = self.begun and not at_end and all(line[:1] == b":" for line in event.split(b"\n"))
+            return event + b"\n\n" if is_comment else b""
+        if data == b"[DONE]":
             self.done = not self._typed  # those end with an event
             return b""
-        if not data.startswith(b"{") or not data.rstrip().endswith(b"}"):
+        if not data.startswith(b"{") or not data.endswith(b"}"):
             raise BrokenEvents("NoEvents", "the channel sent an event that is no JSON", data)
         if self._typed:
             name = _type_of(data) or name
@@ -231,7 +219,7 @@ class EventRelay:
             raise BrokenEvents("LargeAnswer", "the stream has an event with too many objects and arrays")
         try:
             return self._observer.feed(data)
-        except _NO_JSON as error:
+        except UNREADABLE as error:
             raise _no_json(data) from error
 
 
@@ -239,18 +227,17 @@ def _with_lf(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def _parsed(event: bytes) -> tuple[bytes | None, bytes]:
-    """The data of an event, None if it has none, and its name. Raises BrokenEvents for lines of no event."""
+def _parsed(event: bytes) -> tuple[bytes, bytes]:
+    """The data of an event, without white space around it, and its name. Other lines are ignored, as the
+    standard says: a page of HTML has no data."""
     values: list[bytes] = []
     name = b""
     for line in event.split(b"\n"):
         if line.startswith(b"data:"):
-            values.append(line[5:].removeprefix(b" "))
+            values.append(line[5:])
         elif line.startswith(b"event:"):
             name = line[6:].strip()
-        elif not _FIELDS.match(line):
-            raise BrokenEvents("NoEvents", "the channel sent something that is no event stream", event)
-    return (b"\n".join(values) if values else None), name
+    return b"\n".join(values).strip(), name
 
 
 def _no_json(data: bytes) -> BrokenEvents:
@@ -261,26 +248,35 @@ def _type_of(data: bytes) -> bytes:
     """The `type` of an event's JSON; empty if it has none."""
     try:
         found = _typed.decode(data).type
-    except _NO_JSON as error:
-        raise _no_json(data) from error
+    except UNREADABLE:
+        found = _read(data).get("type")
     return found.encode() if isinstance(found, str) else b""
 
 
 def _finished_in(data: bytes) -> set[int]:
     """The indexes of the choices that finish in this event."""
+    choices = objects_of(_read(data).get("choices"))
+    return {count_of(choice.get("index")) or 0 for choice in choices if choice.get("finish_reason")}
+
+
+def _read(data: bytes) -> dict[str, Any]:
     try:
-        return {choice.index for choice in _choices.decode(data).choices if choice.finish_reason}
-    except _NO_JSON as error:
+        return object_of(loads(data))
+    except UNREADABLE as error:
         raise _no_json(data) from error
 
 
 def _check(data: bytes, name: bytes) -> None:
     """Raises BrokenEvents unless the data is a JSON object that reports no error."""
+    fields: dict[str, Any]
     try:
         fields = _object.decode(data)
-    except _NO_JSON as error:
-        raise _no_json(data) from error
-    reports = bytes(fields.get("error", _NULL)) != _NULL or bytes(fields.get("object", _NULL)) == ERROR
+    except UNREADABLE:
+        fields = _read(data)
+    kind = fields.get("object")
+    reports = (
+        is_set(fields.get("error")) or kind == "error" or (isinstance(kind, Raw) and bytes(kind) == ERROR)
+    )
     if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
         raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
 

@@ -14,14 +14,16 @@ from msgspec import Struct, structs
 from myna import routes
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, logged
-from myna.chat.han import han_count
 from myna.errors import MynaError
 from myna.ids import new_name
 from myna.relay import answers
 from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
 from myna.relay.plan import CHAT, Planner, RelayPlan
+from myna.relay.shapes import han_count_of
 from myna.wire.body import convert, decode
+from myna.wire.encode import to_event
+from myna.wire.lenient import UNREADABLE, is_set, loads, object_of, strict
 from myna.wire.openai import OpenAIChatRequest
 from myna.wire.responses.answer import to_response
 from myna.wire.responses.completion import UnusableAnswer
@@ -32,7 +34,6 @@ from myna.wire.responses.request import ResponsesRequest, to_chat
 PATH: Final = "/responses"
 _ENDED: Final = (None, "completed", "incomplete")
 """The statuses of a response that is kept. Some servers leave it out."""
-_chunk = msgspec.json.Decoder(dict[str, Any])
 
 
 class _Response(Struct):
@@ -83,7 +84,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def request(self) -> dict[str, Any]:
         """The body of the request."""
-        return _chunk.decode(self._body(self.model))
+        return object_of(loads(self._body(self.model)))
 
     def _body(self, model: str) -> bytes:
         return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
@@ -100,7 +101,6 @@ class ResponseShape:
     def _begin(self) -> None:
         self._events: ResponseEvents | None = None
         self._completion_tokens = 0
-        self._has_usage = False
 
     def observer_for(self, channel: Channel) -> Observer | None:
         self._begin()  # a channel that failed has perhaps been read
@@ -115,8 +115,8 @@ class ResponseShape:
         return self
 
     def feed(self, data: bytes) -> bytes:
-        """The events for a chunk of a chat. Raises msgspec.DecodeError and BrokenEvents."""
-        chunk = _chunk.decode(data)
+        """The events for a chunk of a chat. Raises UNREADABLE and BrokenEvents."""
+        chunk = loads(data)
         if self._events is None:
             raise RuntimeError("a chunk of a channel whose events pass unparsed")
         try:
@@ -125,15 +125,14 @@ class ResponseShape:
             raise BrokenEvents(
                 "NoCompletion", "the answer can't be translated", str(error).encode()
             ) from error
-        self._has_usage = self._has_usage or chunk.get("usage") is not None
-        self._completion_tokens += sum(map(_han_count_of, chunk.get("choices") or []))
+        self._completion_tokens += han_count_of(chunk)
         return b"".join(events)
 
     def last(self) -> bytes:
         """Counts the usage if the channel has not sent it."""
         if self._events is None:  # the channel's own last event was passed on
             return b""
-        if not self._has_usage:
+        if not self._events.has_usage:
             counted = usage_of(self._plan.prompt_tokens, self._completion_tokens)
             self._events.feed({"choices": [], "usage": msgspec.to_builtins(counted)})
         return b"".join(self._events.finish())
@@ -150,7 +149,7 @@ class ResponseShape:
             "message": error.message,
             "param": None,
         }
-        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(data)
+        return to_event(data, "error")
 
 
 def plan(planner: Planner, body: bytes) -> ResponsesPlan:
@@ -166,15 +165,9 @@ def plan(planner: Planner, body: bytes) -> ResponsesPlan:
 def checked(body: bytes, channel: Channel) -> bytes:
     """A channel's response. Raises FailedAttempt if it is none, has not ended or reports an error."""
     try:
-        response = _response.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        response = strict(_response.decode, body)
+    except UNREADABLE as error:
         raise FailedAttempt("NoResponse", "the answer is not what was asked for", f": {error}") from error
-    if response.status not in _ENDED or bytes(response.error) != b"null":
+    if response.status not in _ENDED or is_set(response.error):
         raise FailedAttempt("FailedResponse", "the channel's response failed", logged(body, channel))
     return body
-
-
-def _han_count_of(choice: Any) -> int:
-    delta = choice.get("delta") if isinstance(choice, dict) else None
-    content = delta.get("content") if isinstance(delta, dict) else None
-    return han_count(content) if isinstance(content, str) else 0

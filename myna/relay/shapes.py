@@ -2,15 +2,15 @@
 
 from typing import Any, Final, Protocol
 
-import msgspec
-from msgspec import Struct
-
 from myna.channels import Channel
 from myna.chat.han import han_count
 from myna.errors import MynaError
 from myna.http.responses import openai_error
-from myna.relay.answers import event, usage_of
+from myna.relay.answers import usage_of
 from myna.relay.events import Observer
+from myna.wire.encode import to_event
+from myna.wire.lenient import loads, object_of, objects_of, text_of
+from myna.wire.responses.completion import usage_in
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -29,27 +29,6 @@ class Shape(Protocol):
         """The event that ends an incomplete answer."""
 
 
-class _Delta(Struct):
-    content: Any = None
-
-
-class _ChunkChoice(Struct):
-    delta: _Delta | None = None
-    text: Any = None
-
-
-class _Chunk(Struct):
-    id: Any = ""
-    object: Any = "chat.completion.chunk"
-    created: Any = 0
-    model: Any = ""
-    choices: list[_ChunkChoice] | None = None
-    usage: Any = None
-
-
-_chunk = msgspec.json.Decoder(_Chunk)
-
-
 class Passed:
     """Chat completions as the channel sends them, with `[DONE]` at the end."""
 
@@ -60,7 +39,7 @@ class Passed:
         return DONE
 
     def failed(self, error: MynaError) -> bytes:
-        return event(openai_error(error))
+        return to_event(openai_error(error))
 
 
 class WithUsage(Passed):
@@ -73,7 +52,8 @@ class WithUsage(Passed):
 
     def _begin(self) -> None:
         self._completion_tokens = 0
-        self._first: _Chunk | None = None
+        self._first: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
         self._is_sent = False
 
     def observer_for(self, channel: Channel) -> Observer:
@@ -81,28 +61,28 @@ class WithUsage(Passed):
         return self
 
     def feed(self, data: bytes) -> None:
-        """Reads an event. Raises msgspec.DecodeError."""
+        """Reads an event. Raises UNREADABLE."""
         if self._is_sent:
             return
-        chunk = _chunk.decode(data)
+        chunk = object_of(loads(data))
         self._first = self._first or chunk
-        self._is_sent = chunk.usage is not None
-        for choice in chunk.choices or []:
-            text = choice.text or (choice.delta.content if choice.delta else None)
-            self._completion_tokens += han_count(text) if isinstance(text, str) else 0
+        self._is_sent = chunk.get("usage") is not None
+        self._usage = self._usage or usage_in(chunk)
+        self._completion_tokens += han_count_of(chunk)
 
     def last(self) -> bytes:
         return DONE if self._is_sent else self._counted() + DONE
 
     def _counted(self) -> bytes:
-        first = self._first or _Chunk()
-        return event(
-            {
-                "id": first.id,
-                "object": first.object,
-                "created": first.created,
-                "model": first.model,
-                "choices": [],
-                "usage": usage_of(self._prompt_tokens, self._completion_tokens),
-            }
-        )
+        usage = self._usage or usage_of(self._prompt_tokens, self._completion_tokens)
+        first = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""} | (self._first or {})
+        named = {name: first[name] for name in ("id", "object", "created", "model")}
+        return to_event(named | {"choices": [], "usage": usage})
+
+
+def han_count_of(chunk: dict[str, Any]) -> int:
+    """The Han characters of a chunk's choices."""
+    return sum(
+        han_count(text_of(choice.get("text")) or text_of(object_of(choice.get("delta")).get("content")))
+        for choice in objects_of(chunk.get("choices"))
+    )

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
 from msgspec import Struct
 
 from myna.audio.encoders import SoundFormat
@@ -32,6 +31,7 @@ from myna.http.responses import openai_error
 from myna.http.stream import ResponseStream
 from myna.speech.sound_stream import SoundStream
 from myna.store.files.spool import Spool
+from myna.wire.encode import to_event
 from myna.wire.openai_audio import SpeechDelta, SpeechEnd, SpeechUsage
 
 NOT_CONVERTED = "The sound can't be converted to this format; the units were refunded, try mp3."
@@ -98,7 +98,7 @@ class Delivery:
             await asyncio.wait({self._sending})
         reported = CallAbandoned() if self.abandoned else error
         if self._stream.started and self._style.events and isinstance(reported, MynaError):
-            self._stream.write(_event(b"error", msgspec.json.encode(openai_error(reported))))
+            self._stream.write(to_event(openai_error(reported), "error"))
         await self._sound.close()
 
     # The listener:
@@ -157,7 +157,7 @@ class Delivery:
         self._start()
         if self._style.events:
             usage = SpeechUsage(self._style.chars, 0, self._style.chars)
-            self._stream.write(_event(b"", msgspec.json.encode(SpeechEnd(usage))))
+            self._stream.write(to_event(SpeechEnd(usage)))
         self._stream.end()
 
     def _check_client(self) -> None:
@@ -185,8 +185,4 @@ class Delivery:
 
 
 def _delta(part: bytes) -> bytes:
-    return _event(b"", msgspec.json.encode(SpeechDelta(base64.b64encode(part).decode())))
-
-
-def _event(name: bytes, data: bytes) -> bytes:
-    return (b"event: %b\n" % name if name else b"") + b"data: %b\n\n" % data
+    return to_event(SpeechDelta(base64.b64encode(part).decode()))

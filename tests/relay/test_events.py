@@ -64,9 +64,30 @@ CASES = {
     "the last chunk without a blank line": (ROLE + STOP.rstrip(), ROLE + STOP),
     "no error": ((event(chunk("m", {"content": "x"}, error=None)) + GOOD) + DONE,) * 2,
     "done with a space": (GOOD + b"data: [DONE] \n\n", GOOD),
+    "events without data": (
+        b"data:\n\nevent: ping\ndata: \n\nretry: 5\n\nid: 7\n\n"
+        + ROLE
+        + b"event: ping\ndata:\n\n"
+        + WORD
+        + STOP
+        + DONE,
+        GOOD,
+    ),
+    "white space before the data": (GOOD.replace(b"data: ", b"data: \t ") + DONE,) * 2,
+    "unknown fields": (
+        b"a word\nx-server: up\n" + GOOD + b"nothing\n\n" + DONE,
+        b"a word\nx-server: up\n" + GOOD,
+    ),
+    "half of a surrogate pair": (
+        rb'data: {"choices": [{"delta": {"content": "\ud83d"}}]}' + b"\n\n" + GOOD + DONE,
+    )
+    * 2,
+    "not a number": (b'data: {"choices": [], "error": "", "logprob": NaN}\n\n' + GOOD + DONE,) * 2,
     "done within a word": (ROLE + event(chunk("m", {"content": "[DONE]"})) + STOP + DONE,) * 2,
 }
 CASES["no error"] = (CASES["no error"][0], CASES["no error"][0][: -len(DONE)])
+for name in ("white space before the data", "half of a surrogate pair", "not a number"):
+    CASES[name] = (CASES[name][0], CASES[name][0][: -len(DONE)])
 CASES["done within a word"] = (CASES["done within a word"][0], CASES["done within a word"][0][: -len(DONE)])
 
 
@@ -97,7 +118,7 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
         (ROLE + WORD, "CutEvents", True),
         (ROLE + WORD[:-9], "NoEvents", True),
         (ROLE + LONG[:-9], "CutEvents", True),
-        (ROLE + HTML, "NoEvents", True),
+        (ROLE + HTML, "CutEvents", True),
         (ROLE + event(ERROR), "ErrorEvent", True),
         (ROLE + b'data: {"object":"error","message":"no"}\n\n', "ErrorEvent", True),
         (b'data: { "error" : {"message": "no"}}\n\n', "ErrorEvent", False),
@@ -115,6 +136,13 @@ def test_a_bad_stream_is_broken(body: bytes, kind: str, begun: bool, size: int) 
             relay.feed(body[at : at + size])
         relay.close()
     assert broken.value.kind == kind and relay.begun is begun
+
+
+@pytest.mark.parametrize("nothing", ["null", "false", "0", '""', "{}", "[ ]"])
+@pytest.mark.parametrize("much", ["", "x" * BUFFERED_MAX_BYTES])
+def test_an_error_that_says_nothing_breaks_no_stream(nothing: str, much: str) -> None:
+    first = f'data: {{"error": {nothing}, "choices": [{{"delta": {{"content": "{much}"}}}}]}}\n\n'.encode()
+    assert relayed(first + STOP + DONE, [10**9])[0] == first + STOP
 
 
 def test_an_empty_done_alone_is_no_answer() -> None:

@@ -27,18 +27,16 @@ def to_response(
 
 def _items(message: ChatMessage, ids: output.ItemIds) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    if thought := message.reasoning_content or message.reasoning:
-        parts = [output.part("reasoning_text", thought)]
+    if message.reasoning:
+        parts = [output.part("reasoning_text", message.reasoning)]
         items.append(output.reasoning(ids.reasoning(len(items)), parts, "completed"))
     parts = [output.part("output_text", message.content)] if message.content else []
     if message.refusal:
         parts.append(output.part("refusal", message.refusal))
     if parts:
         items.append(output.message(ids.message(len(items)), parts, "completed"))
-    for call in message.tool_calls or []:
+    for call in message.tool_calls:
         place = len(items)
-        name = (call.function and call.function.name) or ""
-        arguments = (call.function and call.function.arguments) or ""
-        call_id = call.id or ids.call(place)
-        items.append(output.function_call(ids.function_call(place), call_id, name, arguments, "completed"))
+        item_id, call_id = ids.function_call(place), call.id or ids.call(place)
+        items.append(output.function_call(item_id, call_id, call.name, call.arguments, "completed"))
     return items

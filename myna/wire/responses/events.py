@@ -20,9 +20,10 @@ the parts of several calls may alternate.
 from io import StringIO
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
+from myna.wire.encode import to_event
+from myna.wire.lenient import dumps, joined
 from myna.wire.responses import output
 from myna.wire.responses.completion import ChatMessage, ChatUsage, ToolCall, UnusableAnswer, read
 from myna.wire.responses.output import ItemIds, PartKind
@@ -61,7 +62,8 @@ class _Call:
         self.arguments = StringIO()
 
     def item(self, status: output.Status) -> dict[str, Any]:
-        return output.function_call(self.item_id, self.call_id, self.name, self.arguments.getvalue(), status)
+        arguments = joined(self.arguments.getvalue())
+        return output.function_call(self.item_id, self.call_id, self.name, arguments, status)
 
 
 class ResponseEvents:
@@ -74,7 +76,7 @@ class ResponseEvents:
         self, request: dict[str, Any], response_id: str, created_at: int, *, answer_max_bytes: int
     ) -> None:
         members = output.request_members(request, response_id, created_at)
-        self._members = msgspec.json.encode(members)[1:]  # as bytes, which take less memory
+        self._members = dumps(members)[1:]  # as bytes, which take less memory
         self._ids = ItemIds(response_id)
         self._left_bytes = answer_max_bytes
         self._sequence = 0
@@ -86,7 +88,12 @@ class ResponseEvents:
         self._finish_reason: str | None = None
         self._usage: ChatUsage | None = None
 
-    def feed(self, chunk: dict[str, Any]) -> list[bytes]:
+    @property
+    def has_usage(self) -> bool:
+        """Whether a chunk had the usage."""
+        return self._usage is not None
+
+    def feed(self, chunk: Any) -> list[bytes]:
         """The events of a chunk, perhaps none. Raises UnusableAnswer if it is no chunk of a chat completion,
         or if the answer is too large."""
         decoded = read(chunk)
@@ -125,13 +132,13 @@ class ResponseEvents:
             self._emit("response.in_progress", response=response)
 
     def _add(self, delta: ChatMessage) -> None:
-        if thought := delta.reasoning_content or delta.reasoning:
-            self._add_text("reasoning_text", thought)
+        if delta.reasoning:
+            self._add_text("reasoning_text", delta.reasoning)
         if delta.content:
             self._add_text("output_text", delta.content)
         if delta.refusal:
             self._add_text("refusal", delta.refusal)
-        for call in delta.tool_calls or []:
+        for call in delta.tool_calls:
             self._add_call(call)
 
     def _add_text(self, kind: PartKind, text: str) -> None:
@@ -159,7 +166,7 @@ class ResponseEvents:
         return opened
 
     def _close_part(self, opened: _Text) -> None:
-        text, kind = opened.text.getvalue(), opened.kind
+        text, kind = joined(opened.text.getvalue()), opened.kind
         part = output.part(kind, text)
         at = self._at(opened)
         done = {"refusal": text} if kind == "refusal" else {"text": text}
@@ -176,17 +183,15 @@ class ResponseEvents:
             self._text = None
 
     def _add_call(self, delta: ToolCall) -> None:
-        name = (delta.function and delta.function.name) or ""
-        arguments = (delta.function and delta.function.arguments) or ""
-        self._count(name + arguments + (delta.id or ""))
-        index = delta.index or 0
-        call = self._call_at.get(index)
+        name, arguments = delta.name, delta.arguments
+        self._count(name + arguments + delta.id)
+        call = self._call_at.get(delta.index)
         # Some servers give the same index to all calls.
         if call is None or (name and delta.id and delta.id != call.call_id):
             self._close_text("completed")
             place = self._new_place()
             item_id, call_id = self._ids.function_call(place), delta.id or self._ids.call(place)
-            call = self._call_at[index] = _Call(item_id, place, call_id, name)
+            call = self._call_at[delta.index] = _Call(item_id, place, call_id, name)
             self._calls.append(call)
             self._open_item(call)
         call.name = call.name or name
@@ -205,7 +210,7 @@ class ResponseEvents:
             item_id=call.item_id,
             output_index=call.place,
             name=call.name,
-            arguments=call.arguments.getvalue(),
+            arguments=joined(call.arguments.getvalue()),
         )
         self._close_item(call, status)
 
@@ -231,18 +236,18 @@ class ResponseEvents:
         }
 
     def _count(self, text: str) -> None:
-        self._left_bytes -= len(text.encode())
+        self._left_bytes -= len(text.encode(errors="surrogatepass"))
         if self._left_bytes < 0:
             raise UnusableAnswer("the answer is larger than the limit")
 
     def _response(self, members: dict[str, Any]) -> Raw:
         """The whole response with these members."""
-        return Raw(msgspec.json.encode(members)[:-1] + b"," + self._members)
+        return Raw(dumps(members)[:-1] + b"," + self._members)
 
     def _emit(self, kind: str, **members: Any) -> None:
-        data = msgspec.json.encode({"type": kind, "sequence_number": self._sequence, **members})
+        data = {"type": kind, "sequence_number": self._sequence, **members}
         self._sequence += 1
-        self._events.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
+        self._events.append(to_event(data, kind))
 
     def _taken(self) -> list[bytes]:
         events, self._events = self._events, []

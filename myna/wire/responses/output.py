@@ -67,19 +67,15 @@ def status_of(finish_reason: str | None) -> Status:
 
 def usage_of(usage: ChatUsage) -> dict[str, Any]:
     """The usage of a response."""
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
     return {
-        "input_tokens": input_tokens,
+        "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {
-            "cached_tokens": (prompt and prompt.cached_tokens) or 0,
-            "cache_write_tokens": (prompt and prompt.cache_write_tokens) or 0,
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
         },
-        "output_tokens": output_tokens,
-        "output_tokens_details": {
-            "reasoning_tokens": (completion and completion.reasoning_tokens) or 0,
-        },
-        "total_tokens": input_tokens + output_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
 
 

@@ -193,7 +193,6 @@ def test_the_response_repeats_the_request() -> None:
         {"choices": []},
         {"choices": [{"index": 0, "finish_reason": "stop"}]},
         {"choices": [{"message": {"content": 17}}]},
-        {"choices": [{"message": {"tool_calls": [{"function": {"arguments": {}}}]}}]},
         {"choices": "x"},
         {"error": {"message": "no"}},
     ],

@@ -274,7 +274,6 @@ def test_a_stream_ends_with_the_response_of_the_whole_answer(
     "wrong",
     [
         {"choices": [{"delta": {"content": 17}}]},
-        {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}]},
         {"choices": {}},
     ],
 )

@@ -1,0 +1,140 @@
+"""What servers send that is not quite OpenAI's shape, and what the readers of chat completions make of it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from myna.channels import Channel
+from myna.chat import upstream
+from myna.http_client import ClientResponse
+from myna.relay import answers
+from myna.relay.events import EventRelay
+from myna.relay.shapes import WithUsage
+from myna.wire import lenient
+from myna.wire.encode import to_event
+from myna.wire.responses.answer import to_response
+from myna.wire.responses.completion import usage_in
+from tests.wire.responses.stream import CREATED_AT, REQUEST, RESPONSE_ID, parsed, translated
+
+CHANNEL = Channel(kind="chat", name="up", url="http://127.0.0.1", model="m", key="k")
+HELLO = {"role": "assistant", "content": "Hello"}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+MISTRAL = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}]},
+    {"type": "text", "text": "Hel"},
+    {"type": "text", "text": "lo"},
+]
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": {"city": "Oslo"}}}
+
+
+def completion(message: Any, usage: Any = None, finish: Any = "stop", **members: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": message, "finish_reason": finish, **members}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+WHOLE: dict[str, tuple[bytes, str]] = {
+    "parts": (json.dumps(completion(HELLO | {"content": MISTRAL})).encode(), "Hello"),
+    "an error that says nothing": (json.dumps(completion(HELLO) | {"error": {}}).encode(), "Hello"),
+    "an error of a choice that says nothing": (json.dumps(completion(HELLO, error="")).encode(), "Hello"),
+    "half of a surrogate pair": (
+        json.dumps(completion(HELLO | {"content": "Hi \ud83d"})).encode(),
+        "Hi \ufffd",
+    ),
+    "not a number": (json.dumps(completion(HELLO, logprobs=float("nan"))).encode(), "Hello"),
+    "a byte order mark": (lenient.BOM + json.dumps(completion(HELLO)).encode(), "Hello"),
+    "odd counts": (
+        json.dumps(completion(HELLO, {"prompt_tokens": "3", "completion_tokens": 2.0})).encode(),
+        "Hello",
+    ),
+    "a reason that is none": (json.dumps(completion(HELLO, finish=7)).encode(), "Hello"),
+    "an index that is text": (json.dumps(completion(HELLO, index="0")).encode(), "Hello"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_answer_is_read_by_each_reader(name: str) -> None:
+    body, text = WHOLE[name]
+    assert upstream._read(ClientResponse(200, {}, body), CHANNEL).content == text
+    passed = answers.checked(body, "choices", 1, CHANNEL)
+    assert json.loads(passed)["choices"][0]["message"]["role"] == "assistant"
+    assert b"NaN" not in passed and not passed.startswith(lenient.BOM)
+    (event,) = answers.as_events(body, with_usage=False)
+    assert "delta" in json.loads(event.removeprefix(b"data: "))["choices"][0]
+    response = to_response(answers.decoded(body), REQUEST, RESPONSE_ID, CREATED_AT)
+    assert response["output"][-1]["content"][0]["text"] == text
+    assert response["status"] == "completed"
+
+
+def test_thinking_among_the_parts_of_a_content_is_reasoning() -> None:
+    response = to_response(completion(HELLO | {"content": MISTRAL}), REQUEST, RESPONSE_ID, CREATED_AT)
+    thought, said = response["output"]
+    assert thought["content"][0]["text"] == "Let me see." and said["content"][0]["text"] == "Hello"
+
+
+def test_the_arguments_of_a_call_may_be_an_object() -> None:
+    answer = completion({"content": None, "tool_calls": [CALL]}, finish="tool_calls")
+    body = json.dumps(answer).encode()
+    (called,) = upstream._read(ClientResponse(200, {}, body), CHANNEL).tool_calls or []
+    (item,) = to_response(answer, REQUEST, RESPONSE_ID, CREATED_AT)["output"]
+    assert called["function"]["arguments"] == item["arguments"] == '{"city":"Oslo"}'
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (USAGE, (3, 2)),
+        ({"prompt_tokens": 3.0, "completion_tokens": "2"}, (3, 2)),
+        ({"prompt_tokens": None, "completion_tokens": {}}, (0, 0)),
+        ({"prompt_tokens": float("inf"), "completion_tokens": 2, "completion_tokens_details": []}, (0, 2)),
+    ],
+)
+def test_the_tokens_of_a_response_are_whole_numbers(usage: Any, tokens: tuple[int, int]) -> None:
+    found = to_response(completion(HELLO, usage), REQUEST, RESPONSE_ID, CREATED_AT)["usage"]
+    assert (found["input_tokens"], found["output_tokens"]) == tokens
+
+
+CHUNKS: list[Any] = [
+    {"choices": [{"index": "0", "delta": {"role": "assistant", "content": MISTRAL}}], "error": False},
+    {"choices": [{"delta": {"content": "\ud83d"}}]},
+    {"choices": [{"delta": {"content": "\ude00"}, "logprobs": float("nan")}]},
+    {"choices": [{"delta": None}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": USAGE}]},
+    {"choices": None, "x_groq": {"id": 1}},
+]
+
+
+def test_a_stream_is_translated_whatever_its_members_are() -> None:
+    chunks = [lenient.loads(json.dumps(one).encode()) for one in CHUNKS]
+    events = parsed(translated(chunks))
+    assert [one["delta"] for one in events if one["type"].endswith("output_text.delta")] == [
+        "Hello", "\ud83d", "\ude00",
+    ]  # fmt: skip
+    response = events[-1]["response"]
+    assert [item["content"][0]["text"] for item in response["output"]] == ["Let me see.", "Hello😀"]
+    assert response["usage"]["total_tokens"] == 5
+
+
+def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
+    shape = WithUsage(1)
+    relay = EventRelay(shape.observer_for(CHANNEL))
+    for one in CHUNKS:
+        body = b"data: %b\n\n" % json.dumps(one).encode()
+        assert relay.feed(body) == body
+    relay.close()
+    counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
+    assert (counted["choices"], counted["usage"]) == ([], USAGE)
+    assert usage_in({"choices": [], "usage": USAGE}) == USAGE
+
+
+def test_an_event_has_no_character_that_ends_a_line() -> None:
+    assert to_event({"text": "a\u2028b\u2029c\u0085d\n"}, "name") == (
+        b'event: name\ndata: {"text":"a\\u2028b\\u2029c\\u0085d\\n"}\n\n'
+    )
