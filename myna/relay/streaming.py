@@ -9,7 +9,7 @@ from myna import routes
 from myna.channels import PARROT, Channel
 from myna.chat.failover import FailedAttempt, logged, of_request, of_status
 from myna.chat.upstream import headers_of
-from myna.errors import MynaError
+from myna.errors import MynaError, StreamUnread
 from myna.http.stream import ResponseStream
 from myna.http_client import Flow, HttpClient, RequestFailed, TimedOut
 from myna.relay import answers
@@ -91,11 +91,15 @@ class StreamedAnswer:
         self.out.end()
 
     def fail(self, error: MynaError) -> None:
-        """Sends an event with the error, and closes the connection without an end of the response."""
+        """Sends an event with the error, and the end of the response: clients take a connection that breaks
+        for an error of the network, and some never show the event. To one that reads nothing it isn't sent."""
         self.stop()
         end_of_event = b"\n\n" if self.within_event else b""
         self.out.write(end_of_event + (self.failure_event or self.shape.failed(error)))
-        self.out.abort()
+        if isinstance(error, StreamUnread):
+            self.out.abort()
+        else:
+            self.out.end()
 
     def stop(self) -> None:
         """Sends no more comments."""

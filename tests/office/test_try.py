@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from http.client import IncompleteRead
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -315,9 +314,8 @@ def test_the_page_after_a_stream_has_its_cost_and_times(streaming: Visitor) -> N
 def test_what_came_of_a_broken_stream_stays_in_the_conversation(
     node_site: NodeSite, streaming: Visitor, name: str
 ) -> None:
-    with pytest.raises(IncompleteRead) as cut:
-        streaming.post("/try/stream", text="fault=error-later one two three")
-    assert b'"message":"The answer is incomplete' in cut.value.partial
+    cut = streaming.post("/try/stream", text="fault=error-later one two three")
+    assert b'"message":"The answer is incomplete' in cut.body
     assert entries(node_site.service, name) == REFUNDED
     call_id = node_site.service.cli("ledger", name)[0]["call"]
     form = {"text": "Hello", "answer": "one", "error": "The answer is incomplete.", "call": call_id}
