@@ -23,6 +23,8 @@ BUFFERED_MAX_BYTES: Final = 128 * 1024
 it must be read."""
 ERROR: Final = b'"error"'
 """In each event that reports an error, and in few others."""
+_LINES_MAX: Final = 1000
+"""Of one event: a million of them would take half a second of the event loop."""
 _RECENT: Final = 4
 _RECENT_MAX_BYTES: Final = 4096
 _FAILED: Final = (b"error", b"response.failed")
@@ -190,6 +192,8 @@ class EventRelay:
         return self._event(event) if event and not self.done else b""
 
     def _event(self, event: bytes, *, at_end: bool = False) -> bytes:
+        if event.count(b"\n") > _LINES_MAX:
+            raise BrokenEvents("LongEvent", "the stream has an event with too many lines")
         data, name = _parsed(event)
         if not data:  # the standard says that it is no event, but SDKs read it as one
             is_comment = self.begun and not at_end and all(line[:1] == b":" for line in event.split(b"\n"))

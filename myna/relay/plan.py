@@ -30,6 +30,18 @@ class Endpoint(Struct, frozen=True):
     shape: type[RelayedRequest] | type[EmbeddingsRequest]
     list_name: str
 
+    def read(self, body: bytes) -> "ReadRequest":
+        """The request. Raises InvalidRequest."""
+        return ReadRequest(self, *decode(body, self.shape))
+
+
+class ReadRequest(Struct, frozen=True):
+    """A request of an endpoint: all of its fields, and those that are read."""
+
+    endpoint: Endpoint
+    fields: dict[str, Any]
+    request: RelayedRequest | EmbeddingsRequest
+
 
 CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest, "choices")
 COMPLETIONS: Final = Endpoint("/completions", RouteKind.CHAT, CompletionRequest, "choices")
@@ -91,13 +103,12 @@ class Planner:
 
     def plan(self, endpoint: Endpoint, body: bytes) -> RelayPlan:
         """Raises InvalidRequest, ModelNotFound."""
-        fields, request = decode(body, endpoint.shape)
-        return self.plan_fields(endpoint, fields, request)
+        return self.plan_read(endpoint.read(body))
 
-    def plan_fields(
-        self, endpoint: Endpoint, fields: dict[str, Any], request: RelayedRequest | EmbeddingsRequest
-    ) -> RelayPlan:
-        """The plan of a request that is decoded, or was translated from another shape."""
+    def plan_read(self, read: ReadRequest) -> RelayPlan:
+        """The plan of a request that is decoded, or was translated from another shape. Raises InvalidRequest,
+        ModelNotFound."""
+        endpoint, fields, request = read.endpoint, read.fields, read.request
         config = self._config.current
         route = routes.find(config, self._config.settings, request.model, endpoint.kind)
         channels = self._channels.of_route(config, route)

@@ -19,7 +19,7 @@ from myna.ids import new_name
 from myna.relay import answers
 from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
-from myna.relay.plan import CHAT, Planner, RelayPlan
+from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan
 from myna.relay.shapes import han_count_of
 from myna.wire.body import convert, decode
 from myna.wire.encode import to_event
@@ -152,14 +152,21 @@ class ResponseShape:
         return to_event(data, "error")
 
 
-def plan(planner: Planner, body: bytes) -> ResponsesPlan:
-    """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
-    InvalidRequest, whose message begins with the field's name, and ModelNotFound."""
+def read(body: bytes) -> tuple[ReadRequest, bytes]:
+    """The request as a chat, and what is passed to a channel that has the endpoint. Raises InvalidRequest,
+    whose message begins with the field's name."""
     fields, _ = decode(body, ResponsesRequest)
     chat = to_chat(fields)
-    planned = planner.plan_fields(CHAT, chat, convert(chat, OpenAIChatRequest))
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
-    return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=msgspec.json.encode(passed))
+    return ReadRequest(CHAT, chat, convert(chat, OpenAIChatRequest)), msgspec.json.encode(passed)
+
+
+def plan(planner: Planner, request: tuple[ReadRequest, bytes]) -> ResponsesPlan:
+    """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
+    InvalidRequest, ModelNotFound."""
+    chat, passed = request
+    planned = planner.plan_read(chat)
+    return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=passed)
 
 
 def checked(body: bytes, channel: Channel) -> bytes:

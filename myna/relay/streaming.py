@@ -92,11 +92,11 @@ class StreamedAnswer:
 
     def fail(self, error: MynaError) -> None:
         """Sends an event with the error, and the end of the response: clients take a connection that breaks
-        for an error of the network, and some never show the event. To one that reads nothing it isn't sent."""
+        for an error of the network, and some never show the event."""
         self.stop()
         end_of_event = b"\n\n" if self.within_event else b""
         self.out.write(end_of_event + (self.failure_event or self.shape.failed(error)))
-        if isinstance(error, StreamUnread):
+        if isinstance(error, StreamUnread):  # the client does not read
             self.out.abort()
         else:
             self.out.end()

@@ -1,9 +1,10 @@
 """CPU times that are judged by others of the same run, so that the verdict does not depend on the machine."""
 
+import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from myna.errors import MynaError
@@ -39,6 +40,18 @@ def cpu_s(reader: Reader, given: object, runs: int = 5) -> float:
         if sum(times) > 0.5:
             break
     return min(times)
+
+
+async def busiest_s(work: Awaitable[object]) -> float:
+    """The most CPU time that this thread takes between two turns of the loop, until the work is done."""
+    task = asyncio.ensure_future(work)
+    longest, began = 0.0, time.thread_time()
+    while not task.done():
+        await asyncio.sleep(0)
+        now = time.thread_time()
+        longest, began = max(longest, now - began), now
+    await task
+    return longest
 
 
 def judge(name: str, reader: Reader, whole: Any, quarter: Any, reference_s: float) -> None:

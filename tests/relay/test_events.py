@@ -116,6 +116,7 @@ def test_a_good_stream_leaves_whole_however_it_arrives(name: str) -> None:
         (ROLE + b"data: [1,2]\n\n", "NoEvents", True),
         (ROLE + b"data: null\n\n", "NoEvents", True),
         (ROLE + WORD, "CutEvents", True),
+        (ROLE + b"data: {\n" + b"data:\n" * 1000 + b"}\n\n", "LongEvent", True),
         (ROLE + WORD[:-9], "NoEvents", True),
         (ROLE + LONG[:-9], "CutEvents", True),
         (ROLE + HTML, "CutEvents", True),

@@ -1,7 +1,6 @@
 """The pages of an account with 100,000 rows don't keep the event loop from other calls."""
 
 import asyncio
-import time
 from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import cast
@@ -19,7 +18,7 @@ from myna.office.render import Renderer
 from myna.office.visit import Visit
 from myna.office.web_security import Cookies
 from myna.sign_in.sessions import Session
-from tests.http.cpu_time import BLOCKED_MAX, cpu_s, reference
+from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
 from tests.store.books import Books, Customer
 
 pytestmark = pytest.mark.anyio
@@ -67,18 +66,6 @@ async def visit_of(books: Books, customer: Customer) -> Visit:
         language="en",
     )
     return Visit(request, cast(Parts, parts), Renderer("en"), Cookies(https=False), session)
-
-
-async def busiest_s(work: Awaitable[object]) -> float:
-    """The most CPU time that this thread takes between two turns of the loop, until the work is done."""
-    task = asyncio.ensure_future(work)
-    longest, began = 0.0, time.thread_time()
-    while not task.done():
-        await asyncio.sleep(0)
-        now = time.thread_time()
-        longest, began = max(longest, now - began), now
-    await task
-    return longest
 
 
 async def received(response: Awaitable[Response]) -> bytes:

@@ -52,7 +52,7 @@ async def stream(visit: Visit) -> Response:
     said = asked_of(form)
     body = msgspec.json.encode({**request_of(form.model, said), "stream": True})
 
-    def plan() -> RelayPlan:
+    async def plan() -> RelayPlan:
         planned = visit.parts.relay_planner.plan(CHAT, body)
         return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
 
