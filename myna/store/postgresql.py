@@ -18,6 +18,7 @@ from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPoli
 from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
 from myna.store.rows import in_arrays
 from myna.store.tables.postgresql import PostgresqlTables
+from myna.store.transaction_queue import TransactionQueue
 
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ class Postgresql:
         self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE)
         self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT)
         self._closing: set[asyncio.Task[None]] = set()
-        self._transactions = asyncio.Semaphore(TRANSACTIONS_MAX)
+        self._transactions = TransactionQueue(TRANSACTIONS_MAX)
 
     @classmethod
     async def open(cls, url: str) -> "Postgresql":
@@ -149,7 +150,7 @@ class Postgresql:
 
     async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
         try:
-            async with self._transactions, self._transaction() as raw:
+            async with self._transactions.place(), self._transaction() as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.LockNotAvailableError as error:
             raise LockTimedOut(str(error)) from error

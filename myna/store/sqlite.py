@@ -31,6 +31,7 @@ from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
 from myna.store.tables.sqlite import SqliteTables
+from myna.store.transaction_queue import TransactionQueue
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
@@ -152,6 +153,7 @@ class Sqlite:
         self._reader = SqliteConnection(path, clock, read_only=True)
         self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
+        self._transactions = TransactionQueue(1)
         self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -169,7 +171,8 @@ class Sqlite:
         return bool(await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"))
 
     async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
-        return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
+        async with self._transactions.place():
+            return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
 
     async def committed(self, transaction_id: int) -> bool:
         """Runs after the writer's current job."""
@@ -228,6 +231,8 @@ class Sqlite:
         future: asyncio.Future[T] = loop.create_future()
 
         def run(_: apsw.Connection) -> None:
+            if future.cancelled():
+                return
             try:
                 result = job()
             except Exception as error:  # the caller handles it

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import pytest
 from starlette.requests import Request
 
-from myna.errors import Forbidden
+from myna.errors import Forbidden, RateLimited
 from myna.office.page import Who
 from myna.office.pages import ALL_PAGES
-from myna.office.web_security import check_same_origin
+from myna.office.web_security import FORMS_PER_MINUTE_MAX, FormRate, check_same_origin
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, Wire
 from tests.rig.office import PASSWORD, People, Visitor, text_of
@@ -181,6 +181,32 @@ def check(answer: Answer) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
+
+
+def test_an_account_sends_a_bounded_number_of_forms_in_a_minute() -> None:
+    now = 7_199.0
+    rate = FormRate(lambda: now)
+    for _ in range(FORMS_PER_MINUTE_MAX):
+        rate.count(1)
+    with pytest.raises(RateLimited) as refused:
+        rate.count(1)
+    assert refused.value.headers["Retry-After"] == "1"
+    rate.count(2)
+    now += 1
+    rate.count(1)
+
+
+def test_too_many_forms_are_refused_with_a_page_that_says_so(people: People) -> None:
+    visitor, other = people.signed_in("hasty"), people.signed_in("calm")
+    answer = visitor.post("/keys/1/rename", name="x")
+    for _ in range(2 * FORMS_PER_MINUTE_MAX):  # of two minutes of the clock
+        if answer.status != 404:
+            break
+        answer = visitor.post("/keys/1/rename", name="x")
+    assert (answer.status, 1 <= int(answer.headers["retry-after"]) <= 60) == (429, True)
+    assert f"Only {FORMS_PER_MINUTE_MAX} forms are accepted in a minute" in text_of(answer)
+    assert other.post("/keys/1/rename", name="x").status == 404
+    assert visitor.get("/keys").status == 200
 
 
 def test_a_page_has_the_headers_with_and_without_a_session(people: People) -> None:
