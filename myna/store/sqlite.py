@@ -26,6 +26,7 @@ from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
+from myna.store.migrate import SchemaWatch
 from myna.store.rows import in_values
 from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
@@ -122,6 +123,7 @@ class Sqlite:
     dialect = "sqlite"
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     schema_lock_timeout = "SELECT 1"
+    exclude_processes = "SELECT 1, ''"  # a process that serves has locked the data folder
     single_process = True
     in_process = True
     unavailable: tuple[type[Exception], ...] = (
@@ -146,6 +148,7 @@ class Sqlite:
         self._path = path
         self._serving = serving
         self._clock = clock
+        self.schema = SchemaWatch(self.dialect)
         self._inode = path.stat().st_ino
         self._handover = WriterHandover(path.parent)
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
@@ -169,6 +172,9 @@ class Sqlite:
 
     async def has_schema(self) -> bool:
         return bool(await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"))
+
+    async def connections_max(self) -> None:
+        """A file has no limit."""
 
     async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
         async with self._transactions.place():
