@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 _MIGRATIONS = files("myna.store") / "migrations"
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
+SESSIONS_END_S = 2.0
+"""How long the sessions of a process that has just ended may take to end."""
+SESSIONS_POLL_S = 0.05
 LOCKED_PAUSE_S = 0.5
 """Between two tries, so that sessions that wait for the migration's locks can run."""
 
@@ -114,15 +117,26 @@ async def _migrate(db: Database, connection: Transaction) -> int:
         )
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
-        ((is_alone, addresses),) = await connection.fetch(db.exclude_processes)
-        if not is_alone:
-            raise CommandError(
-                f"The database has schema {version}, this build needs {newest_version}, and processes of an"
-                f" older Myna serve from it (connected from {addresses or 'elsewhere'}). Stop them, then run"
-                " 'myna migrate' or start this version."
-            )
+        await _exclude_processes(db, connection, version)
         await complete(db, connection, version)
     return newest_version
+
+
+async def _exclude_processes(db: Database, connection: Transaction, version: int) -> None:
+    """Keeps serving processes from connecting until the end of the transaction. Raises CommandError if some
+    are connected after SESSIONS_END_S."""
+    until = time.monotonic() + SESSIONS_END_S
+    while True:
+        ((is_alone, addresses),) = await connection.fetch(db.exclude_processes)
+        if is_alone:
+            return
+        if time.monotonic() > until:
+            raise CommandError(
+                f"The database has schema {version}, this build needs {newest(db.dialect)}, and processes of"
+                f" an older Myna serve from it (connected from {addresses or 'elsewhere'}). Stop them, then"
+                " run 'myna migrate' or start this version."
+            )
+        await asyncio.sleep(SESSIONS_POLL_S)
 
 
 async def build(db: Database, connection: Transaction, until: int) -> None:
