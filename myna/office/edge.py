@@ -112,7 +112,7 @@ class Office:
             return await _handler(page.show)(visit)
         check_same_origin(request, self._parts.settings.base_url)
         if visit.session:
-            self._rate.count(visit.account.id)
+            await self._rate.count(visit.account.id)
         visit.form = await forms.read(request, page.form_max_bytes, self._parts.settings.body_timeout_s)
         if not page.recent or (visit.session and visit.session.stepped_up):
             return await _handler(page.submit)(visit)

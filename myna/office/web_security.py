@@ -3,6 +3,7 @@
 The rules are those of the OWASP ASVS 5.0, chapters 3 and 7; docs/security.md has them with their tests.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -32,6 +33,9 @@ _COMMON = {
 HSTS_S = 365 * 86_400
 FORMS_PER_MINUTE_MAX = 120
 """Forms of one account, in each process."""
+REFUSAL_DELAY_S = 1.0
+"""A refused form is answered after this time: a client that sends the next one at once would keep the event
+loop busy with refusals."""
 
 
 class Cookies:
@@ -99,7 +103,7 @@ class FormRate:
         self._minute = 0
         self._forms: Counter[int] = Counter()
 
-    def count(self, account_id: int) -> None:
+    async def count(self, account_id: int) -> None:
         """Counts a form. Raises RateLimited."""
         minute, second = divmod(int(self._clock()), 60)
         if minute != self._minute:
@@ -108,6 +112,7 @@ class FormRate:
         self._forms[account_id] += 1
         if self._forms[account_id] > FORMS_PER_MINUTE_MAX:
             wait_s = 60 - second
+            await asyncio.sleep(REFUSAL_DELAY_S)
             raise RateLimited(
                 sentences.FORMS_PER_MINUTE,
                 {"Retry-After": str(wait_s)},

@@ -1,5 +1,6 @@
 """The rules of every page: sessions, who may open what, where forms may come from, headers, errors."""
 
+import asyncio
 import re
 import sqlite3
 from contextlib import closing
@@ -9,6 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from myna.errors import Forbidden, RateLimited
+from myna.office import web_security
 from myna.office.page import Who
 from myna.office.pages import ALL_PAGES
 from myna.office.web_security import FORMS_PER_MINUTE_MAX, FormRate, check_same_origin
@@ -183,17 +185,23 @@ def check(answer: Answer) -> None:
     assert headers["cache-control"] == "no-store"
 
 
-def test_an_account_sends_a_bounded_number_of_forms_in_a_minute() -> None:
-    now = 7_199.0
+@pytest.mark.anyio
+async def test_an_account_sends_a_bounded_number_of_forms_in_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(web_security, "REFUSAL_DELAY_S", 0.05)
+    now, clock = 7_199.0, asyncio.get_running_loop().time
     rate = FormRate(lambda: now)
     for _ in range(FORMS_PER_MINUTE_MAX):
-        rate.count(1)
+        await rate.count(1)
+    began = clock()
     with pytest.raises(RateLimited) as refused:
-        rate.count(1)
+        await rate.count(1)
+    assert clock() - began >= 0.05, "the next one comes no sooner"
     assert refused.value.headers["Retry-After"] == "1"
-    rate.count(2)
+    await rate.count(2)
     now += 1
-    rate.count(1)
+    await rate.count(1)
 
 
 def test_too_many_forms_are_refused_with_a_page_that_says_so(people: People) -> None:
