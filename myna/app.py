@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 
 from starlette.applications import Starlette
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 GC_THRESHOLD = 20_000
 """Allocations between two collections. A busy event loop has thousands of live objects, which Python's
 default of 700 would traverse again and again."""
+SCHEMA_CHANGED = (
+    "The schema of the database has become another version's: start the version of Myna that migrated it."
+)
 
 
 def create(
@@ -51,8 +55,16 @@ def create(
             routes.update(service.routes())
             gc.set_threshold(GC_THRESHOLD)
             gc.freeze()  # startup objects are permanent: exclude them from later collections
+            watching = asyncio.create_task(end_with_the_schema(service), name="schema")
             yield
+            watching.cancel()
         access.flush()
+
+    async def end_with_the_schema(service: Service) -> None:
+        """Shuts down when the schema has become another build's."""
+        await service.db.schema.changed.wait()
+        application.failure = SCHEMA_CHANGED
+        signal.raise_signal(signal.SIGTERM)
 
     fallback = Starlette(
         lifespan=lifespan,
@@ -65,7 +77,7 @@ def create(
         budget=BodyBudget(settings.bodies_max_bytes, settings.body_max_bytes),
     )
     cors = Cors(settings.allowed_origins) if settings.allowed_origins else None
-    return Application(
+    application = Application(
         routes=routes,  # type: ignore[arg-type]  # filled when the service runs
         fallback=fallback,
         limits=limits,
@@ -73,3 +85,4 @@ def create(
         cors=cors,
         proxies=TrustedProxies.of(settings.trusted_proxies),
     )
+    return application

@@ -4,6 +4,7 @@ Each job is an asyncio task, so one that fails or hangs stops no other.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from myna import audit, clones, rollup
 from myna.channels import Channels, record_circuits, record_voices
 from myna.config import DAY_MS, ConfigCache, unreadable
 from myna.engines.interface import EngineFailed
+from myna.errors import DatabaseUnavailable
 from myna.farm.tasks import TRIES_EXHAUSTED, Tasks
 from myna.ledger import Ledger
 from myna.quota import Quota
@@ -88,6 +90,7 @@ class Maintenance:
         sweep_s = self._settings.sweep_every_s
         every = {
             self.sweep: sweep_s,
+            self.check_schema: sweep_s,
             self.refresh_config: sweep_s,
             self.check_quota: sweep_s,
             self.requeue_expired: sweep_s / 2,  # bounds the delay until an expired lease is requeued
@@ -119,6 +122,11 @@ class Maintenance:
         refunded = await self._ledger.sweep()
         if refunded:
             log.warning("%d calls were left open past their deadline and are refunded", refunded)
+
+    async def check_schema(self) -> None:
+        """Notices a schema of another build. The log has it, and `app.py` ends the process."""
+        with contextlib.suppress(DatabaseUnavailable):
+            await self._db.schema.check(self._db)
 
     async def refresh_config(self) -> None:
         """Reads the configuration, also in a process that receives no calls."""

@@ -22,6 +22,8 @@ NODE_TOO_OLD = (
     "The node speaks another protocol than the site, which speaks {wanted}: install"
     " the same version of Myna on both."
 )
+CHANGES_WAIT = "Too many changes are waiting for the database; nothing was changed, try again."
+FORMS_PER_MINUTE = "Only {most} forms are accepted in a minute; nothing was changed, try again in {wait_s} s."
 NO_CHAT_CHANNEL = "There is no chat channel: see 'myna channel list'."
 CHAT_CHANNELS_FAIL = (
     "The circuit of every chat channel is open, since its last calls failed: see 'myna channel list'."

@@ -124,7 +124,11 @@ class Service:
         self.relay = self._relay(units.headers)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
-            db=db, audio=self.audio, metrics_token=settings.metrics_token, missing=self._missing
+            db=db,
+            audio=self.audio,
+            metrics_token=settings.metrics_token,
+            missing=self._missing,
+            try_commit=self.commits.try_commit,
         )
         self.jobs = self._maintenance()
 
@@ -132,10 +136,19 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(cls, settings: Settings, environ: Mapping[str, str]) -> AsyncIterator["Service"]:
         """Starts the service. On exit, finishes or refunds the open calls, then closes the database."""
-        db = await connect(settings.database_url or "sqlite:", settings.data_folder, serving=True)
+        url, connections = settings.database_url or "sqlite:", settings.postgresql_connections
+        db = await connect(url, settings.data_folder, serving=True, connections=connections)
         try:
             await migrate(db)
+            await db.ready()
+            await db.ready(contended=True)
             log.info("the database is %s", settings.database_label)
+            allowed, needed = await db.connections_max(), settings.workers * connections
+            if allowed is not None and allowed < needed:
+                log.warning(
+                    "the database allows %d connections; MYNA_WORKERS x MYNA_POSTGRESQL_CONNECTIONS is %d",
+                    *(allowed, needed),
+                )
             if not settings.on_sqlite and settings.sqlite_file.exists():
                 log.warning("%s is not used; 'myna move' moves its contents", settings.sqlite_file)
             commits = cls.commits_of(db, settings)

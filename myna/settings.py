@@ -34,6 +34,8 @@ OTHER_PREFIXES = (KEY_PREFIX, PREFIX + "TEST_")
 """Prefixes of variables that aren't settings: the keys of channels, and variables of the tests."""
 SQLITE_FILE = "myna.sqlite"
 """In the data folder."""
+POSTGRESQL_CONNECTIONS = 15
+"""How many a process may have: `store/postgresql_session.py` shares them."""
 SHOWN_CHARS = 18
 """A longer value, with its quotes, is not in an error message. API keys have 20 characters and more."""
 
@@ -69,6 +71,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         ""
     )
     database_url: Annotated[str, kinds.database_url("postgresql://…; empty: SQLite in the data folder")] = ""
+    postgresql_connections: Annotated[
+        int,
+        Meta(ge=8, le=1000),
+        Setting("connections of each process to PostgreSQL, at most"),
+    ] = POSTGRESQL_CONNECTIONS
     workers: Annotated[
         int, Meta(ge=1, le=256), Setting("serving processes; more than one needs PostgreSQL")
     ] = 1

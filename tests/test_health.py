@@ -134,6 +134,27 @@ async def test_a_service_that_cannot_read_capabilities_is_not_ready(
     assert (report["capabilities"], report["reasons"]) == ({}, {})
 
 
+async def test_a_service_whose_database_does_not_commit_is_not_ready(
+    sqlite_books: Books, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READY_WAIT_S", 0.1)
+    commits, answered = 0, asyncio.Event()
+
+    async def commit() -> None:
+        nonlocal commits
+        commits += 1
+        await answered.wait()
+
+    health = HealthApi(sqlite_books.db, AudioStore(tmp_path / "audio"), try_commit=commit, clock=clock)
+    for _ in range(3):
+        answer = await health.readyz(request())
+        assert (answer.status_code, msgspec.json.decode(answer.body)["checks"]["database"]) == (503, False)
+        clock.now += CACHE_MAX_AGE_S
+    assert commits == 1  # it is not sent again while it is waiting
+    answered.set()
+    assert (await health.readyz(request())).status_code == 200
+
+
 async def test_metrics_that_failed_are_not_cached(health: HealthApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> bytes:
         raise OSError("no counters")

@@ -30,6 +30,7 @@ WRONG = {
     "cors_origins": ["*", "null", "app.example.com", "https://x/", "https://x, ftp://y", "https://x/path"],
     "trusted_proxies": ["*", "proxy", "10.0.0.1/8", "0.0.0.0/0", "::/0", "10.0.0.0/33", "10.0.0.1 10.0.0.2"],
     "database_url": ["mysql://x", "postgresql://", "sqlite:", f"postgresql://u:{SECRET}/x@h/db", f"{SECRET}"],
+    "postgresql_connections": ["7", "1001", "many"],
     "workers": ["0", "257", "two", "2"],
     "chat_url": [
         "parrot",

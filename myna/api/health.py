@@ -20,7 +20,6 @@ from myna.files.disk_threads import DiskThreads
 from myna.http.asgi_types import stopping
 from myna.store.database import Database, in_time
 from myna.store.files.audio import AudioStore
-from myna.store.migrate import newest, schema_version
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ class CachedResult(Generic[T]):
 class HealthApi:
     """Handlers of the health endpoints. With an empty `metrics_token`, /metrics needs no token. `missing`
     returns for each capability why it is unavailable, "" if it is available; it may raise
-    DatabaseUnavailable."""
+    DatabaseUnavailable. `try_commit` returns when the database has committed what a charge does."""
 
     def __init__(
         self,
@@ -61,13 +60,16 @@ class HealthApi:
         audio: AudioStore,
         metrics_token: str = "",
         missing: Callable[[], Awaitable[dict[str, str]]] | None = None,
+        try_commit: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db = db
         self._audio = audio
         self._disk = DiskThreads(1)
         self._files = DiskThreads(1)
-        self._probe: asyncio.Future[bool] | None = None
+        self._try_commit = try_commit or _committed
+        self._storage_probe: asyncio.Future[bool] | None = None
+        self._commit_probe: asyncio.Future[None] | None = None
         self._token = metrics_token.encode()
         self._missing = missing or _none_missing
         self._checks = CachedResult(self._check, clock)
@@ -79,12 +81,12 @@ class HealthApi:
         return JSONResponse({"ok": True})
 
     async def readyz(self, request: Request) -> Response:
-        """Whether this process can serve: database, schema version and storage work, and it is not shutting
-        down. Capabilities are reported but don't affect readiness: they depend on the configuration and the
-        channels, which all processes share."""
+        """Whether this process can serve: the database has this build's schema and commits, storage works,
+        and it is not shutting down. Capabilities are reported but don't affect readiness: they depend on the
+        configuration and the channels, which all processes share."""
         running = not self.stopping and not stopping(request.scope)
-        storage, missing = await self._checks.get()
-        checks = {"running": running, "database": missing is not None, "storage": storage}
+        storage, commits, missing = await self._checks.get()
+        checks = {"running": running, "database": commits and missing is not None, "storage": storage}
         ok = all(checks.values())
         missing = missing or {}
         report = {
@@ -104,10 +106,10 @@ class HealthApi:
                 raise Unauthorized(NOT_ALLOWED)
         return Response(await self._metrics.get(), media_type=CONTENT_TYPE_LATEST)
 
-    async def _check(self) -> tuple[bool, dict[str, str] | None]:
-        """Whether the storage is writable, and the missing capabilities; None if the database is
-        unavailable."""
-        return await asyncio.gather(self._storage_writable(), self._capabilities())
+    async def _check(self) -> tuple[bool, bool, dict[str, str] | None]:
+        """Whether the storage is writable, whether the database commits, and the missing capabilities; None
+        if the database can't be read."""
+        return await asyncio.gather(self._storage_writable(), self._commits(), self._capabilities())
 
     async def _render_metrics(self) -> bytes:
         """With several processes the metrics are files, which a separate thread reads."""
@@ -121,18 +123,30 @@ class HealthApi:
         except DatabaseUnavailable:
             return None
 
-    async def _missing_capabilities(self) -> dict[str, str] | None:
-        """None if the schema version isn't this build's."""
-        fits = await schema_version(self._db) == newest(self._db.dialect)
-        return await self._missing() if fits else None
+    async def _missing_capabilities(self) -> dict[str, str]:
+        """Raises DatabaseUnavailable if the schema isn't this build's."""
+        await self._db.schema.check(self._db)
+        return await self._missing()
 
     async def _storage_writable(self) -> bool:
         """Whether a probe file can be written in time. Concurrent callers share one probe."""
-        probe = self._probe
+        probe = self._storage_probe
         if probe is None or probe.done():
-            probe = self._probe = self._disk.run(self._audio.writable)
+            probe = self._storage_probe = self._disk.run(self._audio.writable)
         await asyncio.wait([probe], timeout=READY_WAIT_S)
         return probe.done() and probe.result()
+
+    async def _commits(self) -> bool:
+        """Whether a commit succeeds in time. One that takes longer is waited for by the next callers."""
+        probe = self._commit_probe
+        if probe is None or probe.done():
+            probe = self._commit_probe = asyncio.ensure_future(self._try_commit())
+        await asyncio.wait([probe], timeout=READY_WAIT_S)
+        return probe.done() and probe.exception() is None
+
+
+async def _committed() -> None:
+    return
 
 
 async def _none_missing() -> dict[str, str]:

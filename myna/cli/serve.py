@@ -11,6 +11,7 @@ from myna import __version__, app, service
 from myna.activity import command_line
 from myna.api.health import MULTIPROCESS
 from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
+from myna.errors import CommandError
 from myna.http import server
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
@@ -56,17 +57,28 @@ async def _migrate(settings: Settings) -> int:
         return await migrate_schema(db)
 
 
+async def _prepare(settings: Settings) -> bool:
+    """Migrates. Returns whether no operator can sign in."""
+    async with open_database(settings) as db:
+        await migrate_schema(db)
+        return await links.first_is_needed(db)
+
+
 def _run(settings: Settings) -> None:
     service.speech_engines(settings)  # reports an error of the setting in one line
     client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
-    asyncio.run(_migrate(settings))  # reports an error of the database in one line
+    no_operator = asyncio.run(_prepare(settings))  # reports an error of the database in one line
 
     def welcome() -> None:
-        asyncio.run(_welcome(settings))
+        if no_operator:
+            asyncio.run(_welcome(settings))
 
     if settings.workers == 1:
-        server.run(app.create(settings, os.environ), settings, welcome)
+        served = app.create(settings, os.environ)
+        server.run(served, settings, welcome)
+        if served.failure:
+            raise CommandError(served.failure)
         return
     logs.configure(settings.log_level)
     with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
@@ -75,15 +87,13 @@ def _run(settings: Settings) -> None:
 
 
 async def _welcome(settings: Settings) -> None:
-    """If no operator can sign in, prints a link for the first one: once, also for several workers, and to a
+    """Prints a link for the first operator: once, also for several workers, and to a
     terminal only. Other output is stored, as by journald or Docker, and a link in it would be a secret in a
     log."""
+    if not sys.stdout.isatty():
+        log.info(NO_OPERATOR)
+        return
     async with open_database(settings) as db:
-        if not await links.first_is_needed(db):
-            return
-        if not sys.stdout.isatty():
-            log.info(NO_OPERATOR)
-            return
         life_ms = LIFE_MS[Purpose.FIRST]
         token = await links.create(db, Purpose.FIRST, None, life_ms, command_line())
     print(f"\nTo begin, open this link within {life_ms // 60_000} minutes. It works once.\n", flush=True)

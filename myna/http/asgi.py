@@ -250,6 +250,8 @@ class Application:
         self._access = access
         self._cors = cors
         self._proxies = proxies
+        self.failure = ""
+        """Why the service ends by itself; empty as long as it does not."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

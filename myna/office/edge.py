@@ -22,10 +22,11 @@ from myna.office.pages.oidc import page_before
 from myna.office.parts import Parts
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
 from myna.office.visit import ROOT, Streamed, Visit
-from myna.office.web_security import SESSION_COOKIE, Cookies, check_same_origin, protect
+from myna.office.web_security import SESSION_COOKIE, Cookies, FormRate, check_same_origin, protect
 from myna.sign_in import passwords, sessions
 from myna.sign_in.oidc import identities
 from myna.sign_in.refusal import SignInRefused
+from myna.store.transaction_queue import transactions_of
 from myna.telemetry import access_log, logs
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Office:
         self._renderers = renderers()
         self._https = parts.settings.base_url.startswith("https:")
         self._cookies = Cookies(self._https)
+        self._rate = FormRate()
 
     def routes(self) -> list[Route]:
         """The routes of all pages and static files."""
@@ -83,12 +85,15 @@ class Office:
     async def _answer(self, page: Page, visit: Visit) -> Response:
         try:
             token = self._cookies.get(visit.request, SESSION_COOKIE)
-            visit.session = await sessions.find(self._parts.db, token) if token else None
-            if visit.session:
+            with transactions_of(f"address {visit.address}"):
+                visit.session = await sessions.find(self._parts.db, token) if token else None
+                if visit.session is None:
+                    return await self._allowed(page, visit)
+            with transactions_of(f"account {visit.account.id}"):
                 access_log.details().account_id = visit.session.account.id
                 if visit.session.language in LANGUAGES:
                     visit.renderer = self._renderers[visit.session.language]
-            return await self._allowed(page, visit)
+                return await self._allowed(page, visit)
         except (MynaError, CommandError) as error:
             return self._error_page(visit, error)
         except Exception as error:
@@ -106,6 +111,8 @@ class Office:
         if request.method != "POST":
             return await _handler(page.show)(visit)
         check_same_origin(request, self._parts.settings.base_url)
+        if visit.session:
+            await self._rate.count(visit.account.id)
         visit.form = await forms.read(request, page.form_max_bytes, self._parts.settings.body_timeout_s)
         if not page.recent or (visit.session and visit.session.stepped_up):
             return await _handler(page.submit)(visit)

@@ -3,10 +3,16 @@
 The rules are those of the OWASP ASVS 5.0, chapters 3 and 7; docs/security.md has them with their tests.
 """
 
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myna.errors import Forbidden
+from myna import sentences
+from myna.errors import Forbidden, RateLimited
 
 SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"
@@ -25,6 +31,11 @@ _COMMON = {
     "X-Content-Type-Options": "nosniff",
 }
 HSTS_S = 365 * 86_400
+FORMS_PER_MINUTE_MAX = 120
+"""Forms of one account, in each process."""
+REFUSAL_DELAY_S = 1.0
+"""A refused form is answered after this time: a client that sends the next one at once would keep the event
+loop busy with refusals."""
 
 
 class Cookies:
@@ -82,3 +93,29 @@ def protect(response: Response, https: bool) -> None:
     """Adds the security headers to a response."""
     for name, value in security_headers(https).items():
         response.headers.setdefault(name, value)
+
+
+class FormRate:
+    """Limits the forms of an account in a minute of the clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._minute = 0
+        self._forms: Counter[int] = Counter()
+
+    async def count(self, account_id: int) -> None:
+        """Counts a form. Raises RateLimited."""
+        minute, second = divmod(int(self._clock()), 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._forms.clear()
+        self._forms[account_id] += 1
+        if self._forms[account_id] > FORMS_PER_MINUTE_MAX:
+            wait_s = 60 - second
+            await asyncio.sleep(REFUSAL_DELAY_S)
+            raise RateLimited(
+                sentences.FORMS_PER_MINUTE,
+                {"Retry-After": str(wait_s)},
+                most=FORMS_PER_MINUTE_MAX,
+                wait_s=wait_s,
+            )

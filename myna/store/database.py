@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from myna.errors import ConfigError, DatabaseUnavailable
-from myna.settings import SQLITE_FILE
+from myna.settings import POSTGRESQL_CONNECTIONS, SQLITE_FILE
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 
 if TYPE_CHECKING:
+    from myna.store.migrate import SchemaWatch
     from myna.store.tables.tables import TableQueries, Tables
 
 T = TypeVar("T")
@@ -69,6 +70,10 @@ class Database(Queries, Protocol):
     schema_lock_timeout: str
     """The statement after it that limits how long a migration waits for a table: the statements of other
     sessions on that table wait as long."""
+    exclude_processes: str
+    """The query that keeps serving processes from connecting until the end of the transaction. Returns
+    whether none is connected, and from which addresses others are."""
+    schema: "SchemaWatch"
     single_process: bool
     """Only one process serves from it, so calls that are open when it starts were left by a dead process."""
     in_process: bool
@@ -80,6 +85,9 @@ class Database(Queries, Protocol):
 
     async def has_schema(self) -> bool:
         """Whether `migrate` ever ran on it."""
+
+    async def connections_max(self) -> int | None:
+        """How many connections the server, the database and the role allow; None without such limits."""
 
     async def transaction(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` in one transaction, committed when it returns, rolled back when it raises."""
@@ -105,7 +113,8 @@ class Database(Queries, Protocol):
         """Whether a batch that failed with this error, one of `unavailable`, certainly was not committed."""
 
     async def ready(self, *, contended: bool = False) -> None:
-        """Connects if `commit_batch` has no connection. After an error here nothing was sent."""
+        """Connects if `commit_batch` has no connection. After an error here nothing was sent. Raises
+        DatabaseUnavailable if the schema is not this build's."""
 
     async def commit_batch(
         self, ends: Sequence[End], charges: Sequence[Charge], *, contended: bool = False
@@ -132,15 +141,18 @@ async def in_time(db: Database, query: Awaitable[T], wait_s: float) -> T:
         raise DatabaseUnavailable from None
 
 
-async def connect(url: str, data: Path, *, serving: bool = False) -> Database:
+async def connect(
+    url: str, data: Path, *, serving: bool = False, connections: int = POSTGRESQL_CONNECTIONS
+) -> Database:
     """Opens `url`: `sqlite:` is the file in the data folder, `postgresql://…` a server.
 
-    `serving` is true in the process that serves; on SQLite its writer yields to commands.
+    `serving` is true in the process that serves; on SQLite its writer yields to commands. `connections` is
+    how many connections the process may have on PostgreSQL.
     """
     if url == "sqlite:":
         return await _open(_SQLITE, data / SQLITE_FILE, serving=serving)
     if url.startswith(("postgresql://", "postgres://")):
-        return await _open(_POSTGRESQL, url)
+        return await _open(_POSTGRESQL, url, connections)
     raise ConfigError("MYNA_DATABASE_URL: must be empty (SQLite in the data folder) or postgresql://…")
 
 

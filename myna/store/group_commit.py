@@ -17,6 +17,7 @@ from functools import partial
 
 from myna.aio.timeouts import Timeouts
 from myna.errors import CommitInDoubt, Overloaded
+from myna.ids import new_id
 from myna.store.batch import (
     CallState,
     Charge,
@@ -109,6 +110,10 @@ class GroupCommit:
     async def end(self, end: End, wait_s: float | None) -> EndOutcome:
         """Commits an end. Never refused: after TimeoutError it is still committed later."""
         return await self._wait(end, wait_s)  # type: ignore[return-value]
+
+    async def try_commit(self) -> None:
+        """Returns once a batch is committed, which may take long: whether charges are possible."""
+        await self.end(End(new_id(), CallState.REFUNDED), None)  # of no call, so it changes nothing
 
     async def close(self, wait_s: float) -> None:
         """Waits up to `wait_s` for the queue to empty, then stops."""

@@ -6,16 +6,22 @@ its hash is stored. The functions in `routines.DIALECT.sql` are replaced after t
 
 import asyncio
 import hashlib
+import logging
 import time
 from functools import partial
 from importlib.resources import files
 
-from myna.errors import CommandError
+from myna.errors import CommandError, DatabaseUnavailable
 from myna.store.database import Database, Queries, Transaction
+
+log = logging.getLogger(__name__)
 
 _MIGRATIONS = files("myna.store") / "migrations"
 LOCKED_MAX_S = 30.0
 """How long a migration is retried while other sessions lock its tables."""
+SESSIONS_END_S = 2.0
+"""How long the sessions of a process that has just ended may take to end."""
+SESSIONS_POLL_S = 0.05
 LOCKED_PAUSE_S = 0.5
 """Between two tries, so that sessions that wait for the migration's locks can run."""
 
@@ -49,11 +55,42 @@ async def schema_version(db: Queries) -> int:
     return int(version)
 
 
+class SchemaWatch:
+    """Notices that the schema of the database has changed under a serving process, as after a restored dump
+    or a migration that did not wait for the process to end."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._needed = 0
+        self.changed = asyncio.Event()
+        """Set when the schema was found to be another build's: the process must end."""
+
+    @property
+    def watching(self) -> bool:
+        """Whether `check` was called: a command that migrates does not."""
+        return self._needed != 0
+
+    async def check(self, db: Queries) -> None:
+        """Raises DatabaseUnavailable unless the schema is this build's."""
+        self._needed = self._needed or newest(self._dialect)
+        version = await schema_version(db)
+        if version == self._needed:
+            return
+        if not self.changed.is_set():
+            log.error(
+                "the database has schema %d, this process needs %d: it answers 503 and ends",
+                *(version, self._needed),
+            )
+        self.changed.set()
+        raise DatabaseUnavailable
+
+
 async def migrate(db: Database) -> int:
     """Runs the missing migrations and returns the version. Safe to run from several processes at once.
 
-    Raises CommandError if the schema is newer, if a migration was edited after it ran, or if another session
-    locks a table of a migration for longer than LOCKED_MAX_S.
+    Raises CommandError if the schema is newer, if a migration was edited after it ran, if processes of an
+    older build serve from the database, or if another session locks a table of a migration for longer than
+    LOCKED_MAX_S.
     """
     until = time.monotonic() + LOCKED_MAX_S
     while True:
@@ -80,8 +117,26 @@ async def _migrate(db: Database, connection: Transaction) -> int:
         )
     await _check_hashes(connection, db.dialect, version)
     if version < newest_version:
+        await _exclude_processes(db, connection, version)
         await complete(db, connection, version)
     return newest_version
+
+
+async def _exclude_processes(db: Database, connection: Transaction, version: int) -> None:
+    """Keeps serving processes from connecting until the end of the transaction. Raises CommandError if some
+    are connected after SESSIONS_END_S."""
+    until = time.monotonic() + SESSIONS_END_S
+    while True:
+        ((is_alone, addresses),) = await connection.fetch(db.exclude_processes)
+        if is_alone:
+            return
+        if time.monotonic() > until:
+            raise CommandError(
+                f"The database has schema {version}, this build needs {newest(db.dialect)}, and processes of"
+                f" an older Myna serve from it (connected from {addresses or 'elsewhere'}). Stop them, then"
+                " run 'myna migrate' or start this version."
+            )
+        await asyncio.sleep(SESSIONS_POLL_S)
 
 
 async def build(db: Database, connection: Transaction, until: int) -> None:

@@ -10,23 +10,22 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from myna.errors import ReportTooSlow
+from myna.errors import DatabaseUnavailable, ReportTooSlow
+from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
 from myna.store.limits import REPORT_QUERY_MAX_MS
+from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import COMMAND_TIMEOUT_S, BatchWriter, LockPolicy, commit
-from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
+from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure, shares
 from myna.store.rows import in_arrays
 from myna.store.tables.postgresql import PostgresqlTables
+from myna.store.transaction_queue import TransactionQueue
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-POOL_MAX = 8
-TRANSACTIONS_MAX = 5
-"""How many of the pool's connections transactions may use: they may wait for a lock for long, and the others
-remain for reads, which never do."""
 IDLE_TIMEOUT_MS = 10_000
 """How long a transaction may be idle. After that the locks of a process that was stopped, or whose machine
 failed, are released."""
@@ -37,8 +36,6 @@ SESSION = {
     "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
     "lock_timeout": str(LOCK_WAIT_MS),
 }
-REPORT_CONNECTIONS_MAX = 3
-"""Connections for reports, opened when used. They take none of the pool's."""
 CANCEL_TIMEOUT_S = 1.0
 """How long it may take to cancel a query whose caller stopped waiting."""
 CLOSE_TIMEOUT_S = 2.0
@@ -60,6 +57,10 @@ _ENDED: Final = ("committed", "aborted")
 """The results of pg_xact_status for a transaction that has ended."""
 _END_SESSION = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE backend_xid = $1::text::xid8::xid AND datname = current_database()"""
+_CONNECTIONS_MAX = """SELECT least(
+    current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+    (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()),
+    (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user))"""
 WRITERS_WAIT_S = 10.0
 WRITERS_POLL_S = 0.05
 
@@ -106,9 +107,13 @@ class Postgresql:
     dialect = "postgresql"
     schema_lock = "SELECT set_config('lock_timeout', '0', true), pg_advisory_xact_lock(77121110)"
     schema_lock_timeout = "SET LOCAL lock_timeout = '2s'"
+    exclude_processes = f"""SELECT pg_try_advisory_xact_lock({PROCESS_LOCK}),
+    (SELECT string_agg(DISTINCT host(s.client_addr), ', ') FROM pg_locks l JOIN pg_stat_activity s USING (pid)
+     WHERE l.locktype = 'advisory' AND l.objid = {PROCESS_LOCK} AND s.datname = current_database())"""
     single_process = False
     in_process = False
     unavailable: tuple[type[Exception], ...] = (
+        DatabaseUnavailable,
         OSError,
         TimeoutError,
         asyncpg.InterfaceError,
@@ -124,21 +129,24 @@ class Postgresql:
     )
     locked: tuple[type[Exception], ...] = (asyncpg.LockNotAvailableError, LockTimedOut)
 
-    def __init__(self, url: str, pool: Any, reports: Any) -> None:
+    def __init__(self, url: str, pool: Any, reports: Any, transactions: int) -> None:
         self._url = url
+        self.schema = SchemaWatch(self.dialect)
         self._pool = pool
         self._reports = reports
-        self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE)
-        self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT)
+        self._writer = BatchWriter(url, "myna-writer", LockPolicy.NONE, self.schema)
+        self._contended_writer = BatchWriter(url, "myna-contended", LockPolicy.ACCOUNT, self.schema)
         self._closing: set[asyncio.Task[None]] = set()
-        self._transactions = asyncio.Semaphore(TRANSACTIONS_MAX)
+        self._transactions = TransactionQueue(transactions)
 
     @classmethod
-    async def open(cls, url: str) -> "Postgresql":
+    async def open(cls, url: str, connections: int = POSTGRESQL_CONNECTIONS) -> "Postgresql":
+        """Opens one connection, and the others, up to `connections`, when they are used."""
+        share = shares(connections)
         limited = SESSION | {"statement_timeout": str(REPORT_QUERY_MAX_MS)}
-        pool = await _open_pool(url, "myna", SESSION, least=1, most=POOL_MAX)
-        reports = await _open_pool(url, "myna-reports", limited, least=0, most=REPORT_CONNECTIONS_MAX)
-        return cls(url, pool, reports)
+        pool = await _open_pool(url, "myna", SESSION, least=1, most=share.pool)
+        reports = await _open_pool(url, "myna-reports", limited, least=0, most=share.reports)
+        return cls(url, pool, reports, share.transactions)
 
     async def fetch(self, sql: str, *args: object) -> Sequence[Sequence[Any]]:
         async with self._connection() as raw:
@@ -147,9 +155,12 @@ class Postgresql:
     async def has_schema(self) -> bool:
         return bool(await self.fetch("SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"))
 
+    async def connections_max(self) -> int:
+        return int((await self.fetch(_CONNECTIONS_MAX))[0][0])
+
     async def transaction(self, work: Callable[[PostgresqlConnection], Awaitable[T]]) -> T:
         try:
-            async with self._transactions, self._transaction() as raw:
+            async with self._transactions.place(), self._transaction() as raw:
                 return await work(PostgresqlConnection(raw))
         except asyncpg.LockNotAvailableError as error:
             raise LockTimedOut(str(error)) from error
@@ -205,7 +216,7 @@ class Postgresql:
 
     def rolled_back(self, error: Exception) -> bool:
         """After a lost reply the outcome of COMMIT is unknown."""
-        return False
+        return isinstance(error, DatabaseUnavailable)
 
     async def ready(self, *, contended: bool = False) -> None:
         await (self._contended_writer if contended else self._writer).connection()
@@ -218,6 +229,9 @@ class Postgresql:
             return await writer.commit(ends, charges)
         except self.unavailable:
             await writer.drop()
+            raise
+        except asyncpg.PostgresError as error:
+            await self._check_schema(error)
             raise
 
     @contextlib.asynccontextmanager
@@ -248,10 +262,20 @@ class Postgresql:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             raise
+        except asyncpg.PostgresError as error:
+            await pool.release(raw)
+            await self._check_schema(error)
+            raise
         except BaseException:
             await pool.release(raw)
             raise
         await pool.release(raw)
+
+    async def _check_schema(self, error: Exception) -> None:
+        """Raises DatabaseUnavailable if a statement failed since the schema is not this build's any more."""
+        if self.schema.watching and not isinstance(error, (*self.unavailable, *self.locked)):
+            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await self.schema.check(self._pool)
 
     async def _cancel_and_close(self, pool: Any, raw: Any) -> None:
         """Closes a connection after its interrupted query was cancelled. If the cancel gets no answer, the

@@ -28,7 +28,8 @@ from myna.store.batch import (
     Replayed,
 )
 from myna.store.limits import IDEMPOTENCY_KEY_LIFE_MS
-from myna.store.postgresql_session import CONNECT_TIMEOUT_S, configure
+from myna.store.migrate import SchemaWatch
+from myna.store.postgresql_session import CONNECT_TIMEOUT_S, PROCESS_LOCK, configure
 
 COMMAND_TIMEOUT_S = 5.0
 """After that the connection counts as dead, and the batch is sent again on a new one. If the server was only
@@ -51,10 +52,12 @@ class LockPolicy(StrEnum):
 
 
 class BatchWriter:
-    """A connection for batches, opened on demand and again after an error."""
+    """A connection for batches, opened on demand and again after an error. It shares the lock of the serving
+    processes, so no migration runs while it is open."""
 
-    def __init__(self, url: str, name: str, lock_policy: LockPolicy) -> None:
+    def __init__(self, url: str, name: str, lock_policy: LockPolicy, schema: SchemaWatch) -> None:
         self._url = url
+        self._schema = schema
         self._name = name
         self._lock_policy = lock_policy
         self._raw: Any = None
@@ -89,6 +92,9 @@ class BatchWriter:
                     },
                     raw,
                 )
+                if not await raw.fetchval(f"SELECT pg_try_advisory_lock_shared({PROCESS_LOCK})"):
+                    raise ConnectionError("a migration of the database is running")
+                await self._schema.check(raw)
             except BaseException:
                 raw.terminate()
                 raise

@@ -26,11 +26,13 @@ from myna.errors import CommandError
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, ChargeOutcome, End, EndOutcome
 from myna.store.database import Queries
+from myna.store.migrate import SchemaWatch
 from myna.store.rows import in_values
 from myna.store.sqlite_checkpoints import KEPT_BYTES, Checkpoints
 from myna.store.sqlite_handover import WriterHandover
 from myna.store.sqlite_reports import ReportReader
 from myna.store.tables.sqlite import SqliteTables
+from myna.store.transaction_queue import TransactionQueue
 
 T = TypeVar("T")
 WriterJob = Callable[[apsw.Connection], None]
@@ -121,6 +123,7 @@ class Sqlite:
     dialect = "sqlite"
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     schema_lock_timeout = "SELECT 1"
+    exclude_processes = "SELECT 1, ''"  # a process that serves has locked the data folder
     single_process = True
     in_process = True
     unavailable: tuple[type[Exception], ...] = (
@@ -145,6 +148,7 @@ class Sqlite:
         self._path = path
         self._serving = serving
         self._clock = clock
+        self.schema = SchemaWatch(self.dialect)
         self._inode = path.stat().st_ino
         self._handover = WriterHandover(path.parent)
         self._jobs: queue.SimpleQueue[WriterJob | None] = queue.SimpleQueue()
@@ -152,6 +156,7 @@ class Sqlite:
         self._reader = SqliteConnection(path, clock, read_only=True)
         self._reports = ReportReader(lambda: SqliteConnection(path, clock, read_only=True))
         self._checkpoints = Checkpoints(self._open_for_checkpoints, self._jobs.put) if serving else None
+        self._transactions = TransactionQueue(1)
         self._thread = threading.Thread(target=self._run_jobs, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -168,8 +173,12 @@ class Sqlite:
     async def has_schema(self) -> bool:
         return bool(await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"))
 
+    async def connections_max(self) -> None:
+        """A file has no limit."""
+
     async def transaction(self, work: Callable[[SqliteConnection], Awaitable[T]]) -> T:
-        return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
+        async with self._transactions.place():
+            return await self._on_writer(lambda: self._transact(lambda: finish(work(self._writer))))
 
     async def committed(self, transaction_id: int) -> bool:
         """Runs after the writer's current job."""
@@ -228,6 +237,8 @@ class Sqlite:
         future: asyncio.Future[T] = loop.create_future()
 
         def run(_: apsw.Connection) -> None:
+            if future.cancelled():
+                return
             try:
                 result = job()
             except Exception as error:  # the caller handles it

@@ -2,8 +2,11 @@
 
 import json
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+from myna.app import SCHEMA_CHANGED
 from tests.cli.conftest import Cli
 from tests.rig.service import ServiceMaker
 from tests.rig.waiting import free_port, wait_until
@@ -78,3 +81,12 @@ def test_a_second_server_and_a_migration_are_refused_while_one_serves(
         line = cli.refused(command, MYNA_DATA=data)
         assert line == f"Another process serves from {data}; stop it first."
     assert running.stop() == 0
+
+
+def test_a_server_of_sqlite_ends_when_the_schema_became_another_versions(make_service: ServiceMaker) -> None:
+    env = {"MYNA_SWEEP_EVERY_S": "0.1"}
+    running = make_service(chat_url="parrot:", speech="none", env=env).start()
+    with closing(sqlite3.connect(running.folder / "data" / "myna.sqlite")) as file, file:
+        file.execute("INSERT INTO schema_version (version) VALUES (9999)")
+    assert running.exit_code() == 1
+    assert running.stderr.splitlines()[-1] == f"myna: {SCHEMA_CHANGED}"

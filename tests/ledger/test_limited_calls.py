@@ -98,6 +98,10 @@ def test_the_time_until_a_limit_is_unused_is_written_as_openai_does(ms: int, tex
 def test_limits_are_written_as_numbers_none_or_default() -> None:
     given = parsed(rpm="60", concurrent="none", units_per_day="default")
     assert given == {"rpm": 60, "concurrent": 0, "units_per_day": None}
+    assert parsed(rpm="1", concurrent=None, units_per_day="1000000000000") == {
+        "rpm": 1,
+        "units_per_day": 1_000_000_000_000,
+    }
     assert parsed(rpm=None, concurrent=None, units_per_day=None) == {}
     for text in ("0", "-1", "1.5", "", "None", "1e3", "1000000000001"):
         with pytest.raises(CommandError, match="--units-per-day: must be a whole number from 1"):

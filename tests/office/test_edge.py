@@ -1,5 +1,6 @@
 """The rules of every page: sessions, who may open what, where forms may come from, headers, errors."""
 
+import asyncio
 import re
 import sqlite3
 from contextlib import closing
@@ -8,10 +9,11 @@ from urllib.parse import quote
 import pytest
 from starlette.requests import Request
 
-from myna.errors import Forbidden
+from myna.errors import Forbidden, RateLimited
+from myna.office import web_security
 from myna.office.page import Who
 from myna.office.pages import ALL_PAGES
-from myna.office.web_security import check_same_origin
+from myna.office.web_security import FORMS_PER_MINUTE_MAX, FormRate, check_same_origin
 from tests.office.conftest import MakeSite
 from tests.rig.calls import Answer, Wire
 from tests.rig.office import PASSWORD, People, Visitor, text_of
@@ -181,6 +183,38 @@ def check(answer: Answer) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.anyio
+async def test_an_account_sends_a_bounded_number_of_forms_in_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(web_security, "REFUSAL_DELAY_S", 0.05)
+    now, clock = 7_199.0, asyncio.get_running_loop().time
+    rate = FormRate(lambda: now)
+    for _ in range(FORMS_PER_MINUTE_MAX):
+        await rate.count(1)
+    began = clock()
+    with pytest.raises(RateLimited) as refused:
+        await rate.count(1)
+    assert clock() - began >= 0.05, "the next one comes no sooner"
+    assert refused.value.headers["Retry-After"] == "1"
+    await rate.count(2)
+    now += 1
+    await rate.count(1)
+
+
+def test_too_many_forms_are_refused_with_a_page_that_says_so(people: People) -> None:
+    visitor, other = people.signed_in("hasty"), people.signed_in("calm")
+    answer = visitor.post("/keys/1/rename", name="x")
+    for _ in range(2 * FORMS_PER_MINUTE_MAX):  # of two minutes of the clock
+        if answer.status != 404:
+            break
+        answer = visitor.post("/keys/1/rename", name="x")
+    assert (answer.status, 1 <= int(answer.headers["retry-after"]) <= 60) == (429, True)
+    assert f"Only {FORMS_PER_MINUTE_MAX} forms are accepted in a minute" in text_of(answer)
+    assert other.post("/keys/1/rename", name="x").status == 404
+    assert visitor.get("/keys").status == 200
 
 
 def test_a_page_has_the_headers_with_and_without_a_session(people: People) -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from myna.store import postgresql_batch
 from myna.store.batch import CallState, Charge, Charged, ChargeRefused, EndOutcome, RefusalReason
+from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from tests.store.books import Books, charge_of, charged_of, keep_of, refund_of
 
@@ -189,7 +190,7 @@ async def test_a_charge_sent_again_counts_after_its_key_was_revoked(
 
 @pytest.fixture
 async def writer(new_postgres_books: Books) -> AsyncIterator[BatchWriter]:
-    made = BatchWriter(new_postgres_books.url, "a writer", LockPolicy.NONE)
+    made = BatchWriter(new_postgres_books.url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql"))
     yield made
     await made.drop()
 

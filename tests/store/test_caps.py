@@ -119,6 +119,24 @@ async def test_the_cap_is_renewed_after_its_period_and_a_late_refund_changes_not
     assert (await used(books, customer), await books.balance(customer)) == (9, 991)
 
 
+async def test_a_period_ends_with_its_last_millisecond(books: Books) -> None:
+    await books.stop_clock()
+    customer = await capped(books, 10)
+    await books.opened(customer, units=2, deadline_ms=9 * DAY_MS)
+    row = await store.of_key(books.db, customer.key_id)
+    assert row is not None
+    ((now,),) = await books.sql("SELECT now_ms()")
+    await books.move_clock(row.ends_at - 1 - now)
+    await books.opened(customer, units=5, deadline_ms=9 * DAY_MS)
+    assert await books.charge(charge_of(customer, units=4)) == [CAP]
+    await books.move_clock(1)
+    assert await books.charge(charge_of(customer)) == [PERIOD]
+    assert (caps.used(row, row.ends_at - 1), caps.used(row, row.ends_at)) == (2, 0)
+    await caps.renew(books.db, customer.key_hash, "UTC")
+    await books.opened(customer, units=9)
+    assert await used(books, customer) == 9
+
+
 async def test_a_second_renewal_in_a_period_keeps_what_is_used(books: Books) -> None:
     customer = await capped(books, 10)
     await books.opened(customer, units=7)

@@ -10,6 +10,7 @@ import pytest
 from myna.store import sqlite_batch
 from myna.store.batch import Charge, End
 from myna.store.database import Transaction
+from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from myna.store.queries import tasks
 from myna.store.queries.farm import queue, refusals
@@ -140,7 +141,7 @@ ENTRIES_MAX = 10
 
 @pytest.fixture
 async def writer(postgres_books: Books) -> AsyncIterator[BatchWriter]:
-    made = BatchWriter(postgres_books.url, "a writer", LockPolicy.NONE)
+    made = BatchWriter(postgres_books.url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql"))
     yield made
     await made.drop()
 

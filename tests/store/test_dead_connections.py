@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myna.errors import DatabaseUnavailable
+from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store import postgresql, postgresql_batch
 from myna.store.database import Queries, Transaction, in_time
 from myna.store.group_commit import GroupCommit
-from myna.store.postgresql import POOL_MAX, Postgresql
+from myna.store.postgresql import Postgresql
+from myna.store.postgresql_session import shares
 from tests.store.books import Books, charge_of, charged_of
 from tests.store.postgres_proxy import PostgresProxy, proxy_to
 from tests.store.stalls import until
 
 pytestmark = pytest.mark.anyio
 
+POOL = shares(POSTGRESQL_CONNECTIONS).pool
 DEADLINE_S = 0.2
 IN_TIME_S = 20.0
 """Well below the 30 s that a query may take, and the same again for its cancel."""
@@ -40,13 +43,13 @@ async def proxy(postgres_url: str, brief: None) -> AsyncIterator[PostgresProxy]:
 async def db(proxy: PostgresProxy) -> AsyncIterator[Postgresql]:
     """Its pool is full of connections."""
     opened = await Postgresql.open(proxy.url)
-    everybody = asyncio.Barrier(POOL_MAX)
+    everybody = asyncio.Barrier(POOL)
 
     async def meet(connection: Queries) -> None:
         await connection.fetch("SELECT 1")
         await everybody.wait()
 
-    await asyncio.gather(*[opened.snapshot(meet) for _ in range(POOL_MAX)])
+    await asyncio.gather(*[opened.snapshot(meet) for _ in range(POOL)])
     yield opened
     await asyncio.wait_for(opened.close(), IN_TIME_S)
 

@@ -287,6 +287,32 @@ async def test_a_clock_that_was_far_ahead_does_not_hold_a_limit(books: Books) ->
     assert await outcomes(books, customer) == [RPM]
 
 
+@pytest.mark.parametrize(("limit", "window_ms"), [("rpm", MINUTE_MS), ("units_per_day", DAY_MS)])
+async def test_a_clock_that_is_set_back_by_more_than_a_window_begins_another(
+    books: Books, limit: str, window_ms: int
+) -> None:
+    await books.stop_clock()
+    customer = await limited(books, **{limit: 1})
+    await books.opened(customer, deadline_ms=9 * DAY_MS)
+    await books.move_clock(-window_ms)  # two windows before the end of this one
+    assert await outcomes(books, customer) == [RefusalReason(limit)]
+    await books.move_clock(-1)
+    assert await outcomes(books, customer) == [None]
+
+
+async def test_a_day_after_a_clock_was_set_back_counts_no_refund_of_an_earlier_one(books: Books) -> None:
+    await books.stop_clock()
+    customer = await limited(books, units_per_day=10)
+    calls = []
+    for units, moved_ms in ((3, 0), (4, -3 * DAY_MS), (5, 3 * DAY_MS)):  # the third at the time of the first
+        await books.move_clock(moved_ms)
+        calls.append(await books.opened(customer, units=units, deadline_ms=90 * DAY_MS))
+    await books.end(refund_of(calls[0]), refund_of(calls[1]))
+    assert await day_units(books, customer) == [(customer.key_id, 5)]
+    await books.end(refund_of(calls[2]))
+    assert await day_units(books, customer) == [(customer.key_id, 0)]
+
+
 async def test_a_rolled_key_has_the_same_limits_of_which_nothing_is_used(books: Books) -> None:
     customer = await limited(books, rpm=3, concurrent=0)
     await books.opened(customer)

@@ -9,9 +9,10 @@ import asyncpg
 import pytest
 
 from myna.errors import StaleLease
+from myna.settings import POSTGRESQL_CONNECTIONS
 from myna.store import postgresql
 from myna.store.database import Transaction
-from myna.store.postgresql import POOL_MAX
+from myna.store.postgresql_session import shares
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
 from tests.store.stalls import until
@@ -19,7 +20,8 @@ from tests.tasks.task_service import TaskService, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
-MANY = POOL_MAX + 4
+POOL = shares(POSTGRESQL_CONNECTIONS).pool
+MANY = POOL + 4
 WAITING = (
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 )
@@ -73,7 +75,7 @@ async def test_ends_that_wait_for_their_account_leave_connections_to_reads(servi
     jobs = await service.tasks.lease(node, MANY, 0)
     async with locked(service.books, "SELECT id FROM accounts FOR UPDATE"):
         ends = [asyncio.ensure_future(service.tasks.complete(node, proof_of(job), AUDIO)) for job in jobs]
-        assert await reads_continue(service, ends) < POOL_MAX
+        assert await reads_continue(service, ends) < POOL
     assert all(await asyncio.gather(*ends))
 
 

@@ -148,19 +148,19 @@ async def test_missing_hashes_are_recorded_by_the_next_migration(
 
 
 async def test_a_migration_fails_with_advice_while_a_table_is_locked(
-    postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_postgres_books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = [*migrations.known("postgresql"), ADDED]
     monkeypatch.setattr(migrations, "known", lambda _: every)
     monkeypatch.setattr(migrations, "LOCKED_MAX_S", 0.0)
     monkeypatch.setattr(Postgresql, "schema_lock_timeout", "SET LOCAL lock_timeout = '100ms'")
-    other = await asyncpg.connect(postgres_books.url)
+    other = await asyncpg.connect(new_postgres_books.url)
     async with other.transaction():
         await other.fetch("SELECT * FROM accounts")
         with pytest.raises(CommandError, match=r"another session has locked a table.*Stop the servers"):
-            await migrate(postgres_books.db)
+            await migrate(new_postgres_books.db)
         monkeypatch.setattr(migrations, "LOCKED_MAX_S", 60.0)
-        again = asyncio.create_task(migrate(postgres_books.db))
+        again = asyncio.create_task(migrate(new_postgres_books.db))
         await asyncio.sleep(0)
     assert await again == NEXT
     await other.close()

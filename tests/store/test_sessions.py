@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from myna.store.migrate import SchemaWatch
 from myna.store.postgresql import Postgresql, PostgresqlConnection
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
 from tests.store.stalls import until
@@ -61,7 +62,7 @@ async def test_connections_send_only_parameters_that_poolers_accept(db: Postgres
         assert server.asked == _TRACKED
         server.asked.clear()
         with pytest.raises(db.unavailable):
-            await BatchWriter(server.url, "a writer", LockPolicy.NONE).connection()
+            await BatchWriter(server.url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql")).connection()
         assert server.asked == _TRACKED
 
 
@@ -83,17 +84,19 @@ async def test_a_cancelled_transaction_leaves_nothing_in_its_session(db: Postgre
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
 
     async def no_lock() -> bool:
-        return not await db.fetch("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
+        return not await db.fetch("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 77121111")
 
     await until(no_lock, "the lock is free")
 
 
-async def test_a_session_keeps_its_settings(db: Postgresql, postgres_url: str) -> None:
+async def test_a_session_keeps_its_settings(db: Postgresql, postgres_books_url: str) -> None:
     for _ in range(3):
         assert [row[0] for row in await db.fetch("SHOW jit")] == ["off"]
         rows = await db.transaction(lambda raw: raw.fetch("SHOW idle_in_transaction_session_timeout"))
         assert [row[0] for row in rows] == ["10s"]
-    writer = await BatchWriter(postgres_url, "a writer", LockPolicy.NONE).connection()
+    writer = await BatchWriter(
+        postgres_books_url, "a writer", LockPolicy.NONE, SchemaWatch("postgresql")
+    ).connection()
     for name, value in (("jit", "off"), ("lock_timeout", "100ms"), ("plan_cache_mode", "force_generic_plan")):
         assert await writer.fetchval(f"SHOW {name}") == value
     await writer.close()

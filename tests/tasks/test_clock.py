@@ -51,6 +51,22 @@ async def test_a_task_whose_tries_are_exhausted_is_refunded(service: TaskService
         await service.tasks.complete(node, proof_of(job), AUDIO)
 
 
+@each_database
+async def test_a_lease_ends_with_its_last_millisecond(service: TaskService) -> None:
+    await service.books.stop_clock()
+    customer, node = await service.books.customer(), await service.node()
+    await service.ordered(customer)
+    for refunded in (False,) * (TRIES_MAX - 1) + (True,):
+        job = await service.leased(node)
+        await service.books.move_clock(LEASE_MS - 1)
+        assert await service.beats(node, proof_of(job))
+        await service.books.move_clock(LEASE_MS - 1)
+        assert await service.sweep_leases() == (0, 0)
+        await service.books.move_clock(1)
+        assert not await service.beats(node, proof_of(job))
+        assert await service.sweep_leases() == ((0, 1) if refunded else (1, 0))
+
+
 async def test_a_task_in_its_last_try_can_be_completed(service: TaskService) -> None:
     node = await service.node()
     call = await service.ordered(await service.books.customer())
@@ -187,6 +203,21 @@ async def test_a_voice_has_three_tries(service: TaskService) -> None:
     assert (await service.clone_row(voice_id))[0] == 1
     assert await service.sweep_leases() == (0, 0)
     assert await service.clone_row(voice_id) == (3, TRIES_EXHAUSTED, "")
+
+
+@each_database
+async def test_a_lease_of_a_voice_ends_with_its_last_millisecond(service: TaskService) -> None:
+    await service.books.stop_clock()
+    node, sample = await service.node(clones=["zh"]), b"s" * 32
+    voice_id = await service.clone(await service.books.customer(), sample=sample)
+    for status in (0,) * (TRIES_MAX - 1) + (3,):
+        await service.leased(node)
+        await service.books.move_clock(LEASE_MS - 1)
+        assert await service.tasks.reference(node, sample) == f"{voice_id}.wav"
+        await service.books.move_clock(1)
+        assert await service.tasks.reference(node, sample) is None
+        await service.sweep_leases()
+        assert (await service.clone_row(voice_id))[0] == status
 
 
 @pytest.mark.parametrize("change", [{"epoch": 7}, {"token": "0" * 32}])

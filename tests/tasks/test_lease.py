@@ -239,6 +239,7 @@ async def test_a_job_in_a_failed_voice_is_not_leased(service: TaskService) -> No
 
 @each_database
 async def test_a_sample_is_served_only_under_a_lease_that_needs_it(service: TaskService) -> None:
+    await service.books.stop_clock()
     customer, node, other = (
         await service.books.customer(),
         await service.node(clones=["zh"]),
@@ -257,7 +258,7 @@ async def test_a_sample_is_served_only_under_a_lease_that_needs_it(service: Task
     await service.ordered(customer, voice_id)
     await service.leased(node)
     assert await service.tasks.reference(node, sample) == f"{voice_id}.wav"
-    await service.books.move_clock(LEASE_MS + 1)
+    await service.books.move_clock(LEASE_MS)
     assert await service.tasks.reference(node, sample) is None
 
 
