@@ -24,7 +24,7 @@ TRANSCRIPTION_ROUTE = "whisper-1"
 """The route of the embedded Whisper."""
 UNITS_MAX = 1_000_000
 NAME_MAX_CHARS = 100
-_NAME = re.compile(r"[!-)+-~]{1,99}\*?|\*|[!-)+-~]{100}")
+_NAME = re.compile(r"[^\s*\x00-\x1f\x7f-\xa0]{1,99}\*?|\*|[^\s*\x00-\x1f\x7f-\xa0]{100}")
 """Printable ASCII without spaces, and a star at the end only."""
 
 
@@ -90,10 +90,20 @@ def find(config: Config, settings: SiteSettings, model: str, kind: RouteKind) ->
     return of_row(max(rows, key=lambda row: len(row.name)))
 
 
+def named(config: Config, settings: SiteSettings, model: str) -> Route | None:
+    """The route that serves a model, of any kind; of wildcards that of a chat, if there are several."""
+    for kind in RouteKind:
+        try:
+            return find(config, settings, model, kind)
+        except ModelNotFound:
+            continue
+    return None
+
+
 def listed(config: Config, settings: SiteSettings) -> list[Route]:
-    """The built-in routes, and those of the operator by name, without wildcards."""
-    exact = [of_row(row) for row in config.routes if not row.name.endswith("*")]
-    return [*_built_in(settings).values(), *exact]
+    """The built-in routes, and those of the operator by name, wildcards last."""
+    rows = sorted(config.routes, key=lambda row: row.name.endswith("*"))
+    return [*_built_in(settings).values(), *map(of_row, rows)]
 
 
 def model_is_callers(route: Route) -> bool:
@@ -125,7 +135,7 @@ def check(route: Route) -> None:
     """Raises CommandError if the operator can't have this route."""
     if not _NAME.fullmatch(route.name):
         raise CommandError(
-            "A route needs a name of 1 to {name_max_chars} ASCII characters without spaces; it may end in *.",
+            "A route needs a name of 1 to {name_max_chars} characters without white space; it may end in *.",
             name_max_chars=NAME_MAX_CHARS,
         )
     if route.name in _RESERVED:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from myna.addresses import are_networks
-from myna.urls import is_base_url, is_database_url, is_origin, is_secure
+from myna.urls import is_base_url, is_database_url, is_origin, is_page_origin, is_secure
 
 
 class Setting(Struct, frozen=True):
@@ -46,8 +46,11 @@ def origin(meaning: str) -> Setting:
 
 def origins(meaning: str) -> Setting:
     """Origins, separated by commas."""
-    requirement = "must be http://HOST or https://HOST, with a port or without, several separated by commas"
-    return Setting(meaning, lambda value: all(map(is_origin, listed(value))), requirement)
+    requirement = (
+        "must be http://HOST or https://HOST, with a port or without, https://*.HOST, APP://NAME or null,"
+        " several separated by commas"
+    )
+    return Setting(meaning, lambda value: all(map(is_page_origin, listed(value))), requirement)
 
 
 def networks(meaning: str) -> Setting:

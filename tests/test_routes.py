@@ -73,9 +73,9 @@ def test_a_name_of_another_kind_is_not_found_even_with_a_wildcard() -> None:
         find(site("gpt-*"), SETTINGS, "gpt-4o", SPEECH)
 
 
-def test_the_list_has_built_in_and_exact_names_but_no_wildcards() -> None:
+def test_the_list_has_built_in_names_and_those_of_the_operator() -> None:
     names = [route.name for route in listed(site("a", "b*"), SETTINGS)]
-    assert names == ["svc-chat", "svc-agent", "tts-1", "whisper-1", "a"]
+    assert names == ["svc-chat", "svc-agent", "tts-1", "whisper-1", "a", "b*"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,8 @@ def test_the_list_has_built_in_and_exact_names_but_no_wildcards() -> None:
         (Route("", CHAT, 1), "needs a name"),
         (Route("a b", CHAT, 1), "needs a name"),
         (Route("a*b", CHAT, 1), "needs a name"),
-        (Route("模型", CHAT, 1), "needs a name"),
+        (Route("a\u3000b", CHAT, 1), "needs a name"),
+        (Route("a\x7f", CHAT, 1), "needs a name"),
         (Route("a" * 101, CHAT, 1), "needs a name"),
         (Route("tts-1-hd", SPEECH, 1), "built in"),
         (Route("svc-chat", CHAT, 1), "built in"),
@@ -98,7 +99,9 @@ def test_a_route_that_cannot_be_is_refused(route: Route, why: str) -> None:
         check(route)
 
 
-@pytest.mark.parametrize("name", ["a", "*", "gpt-*", "meta-llama/Llama-3.1:free", "a" * 100, "svc-*"])
+@pytest.mark.parametrize(
+    "name", ["a", "*", "gpt-*", "meta-llama/Llama-3.1:free", "通义千问", "a" * 100, "svc-*"]
+)
 def test_names_of_models_and_wildcards_are_accepted(name: str) -> None:
     check(Route(name, CHAT, 0))
 

@@ -21,6 +21,7 @@ from myna.api.operations import (
     limit_fields,
 )
 from myna.config import ConfigCache
+from myna.http.responses import JSON
 from myna.wire import openai, v1
 from myna.wire.body import NAMES_MAX
 
@@ -92,7 +93,7 @@ class OpenApi:
         if chars != self._chars:
             self._document = bytes(JSONResponse(describe(self._base_url, chars)).body)
             self._chars = chars
-        return Response(self._document, media_type="application/json")
+        return Response(self._document, media_type=JSON.decode())
 
 
 def describe(base_url: str, tts_max_chars: int) -> dict[str, Any]:

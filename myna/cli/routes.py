@@ -10,7 +10,7 @@ from myna.cli.console import Json, Whole, read_settings, show, show_rows, with_d
 from myna.config import settings_of
 from myna.errors import CommandError
 from myna.route_changes import Edit
-from myna.routes import BUILT_IN, Route, RouteKind, listed, of_row
+from myna.routes import BUILT_IN, Route, RouteKind, listed
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
 
@@ -59,8 +59,7 @@ def add(
 def list_all(*, json: Json = False) -> None:
     """List the routes: the built-in ones, exact names, and wildcards."""
     config: Config = with_database(store.load, json=json)
-    wildcards = [of_row(row) for row in config.routes if row.name.endswith("*")]
-    routes = [*listed(config, settings_of(config)), *wildcards]
+    routes = listed(config, settings_of(config))
     show_rows([{**_shown(route), "built_in": route.name in BUILT_IN} for route in routes], json, empty="")
 
 

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 METRICS_PATH = "/metrics"
 HEALTH_PATHS = (b"/healthz", b"/readyz", METRICS_PATH.encode())
 """Health checks and metrics are also answered over the limit on connections."""
-CORS_PREFIXES = ("/v1/", "/openai/v1/")
+CORS_PREFIXES = ("/v1/", "/openai/v1/", "/uploads/")
 """CORS applies to the paths below these prefixes."""
 MODELS_PREFIX = "/openai/v1/models/"
 MODEL_ROUTE = MODELS_PREFIX + "{id}"
@@ -265,6 +265,9 @@ class Application:
         details = access.begin()
         path = route = scope["path"]
         methods = self._routes.get(path)
+        if methods is None and (tidy := _tidy(path)) in self._routes:
+            path = route = scope["path"] = tidy
+            methods = self._routes[path]
         if methods is None and path.startswith(MODELS_PREFIX):
             route = MODEL_ROUTE
             methods = self._routes.get(route)
@@ -315,7 +318,8 @@ class Application:
         self, methods: Mapping[str, Handler], request: Request, scope: Scope, receive: Receive, send: Send
     ) -> int:
         try:
-            handler = methods.get(scope["method"]) or self._preflight(methods, scope)
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            handler = methods.get(method) or self._preflight(methods, scope)
             if handler is None:
                 raise MethodNotAllowed(scope["method"], ", ".join(methods))
             if scope["method"] == "POST" and stopping(scope):
@@ -383,3 +387,8 @@ class Application:
             if has_streamed(scope):
                 scope[OPENED].abort()  # unless it is complete
         return STREAMED if has_streamed(scope) else status
+
+
+def _tidy(path: str) -> str:
+    """The path without empty parts, which base URLs that end in a slash lead to."""
+    return "/" + "/".join(filter(None, path.split("/")))

@@ -26,7 +26,7 @@ from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
 from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, OPENED, RESPOND, STOPPING
 from myna.http.head_rules import header_error
 from myna.http.request_ids import request_id_of
-from myna.http.responses import envelope
+from myna.http.responses import JSON, envelope
 from myna.http.stream import Header, ResponseStream
 from myna.ids import new_name
 
@@ -360,7 +360,7 @@ class Protocol(HttpToolsProtocol):
             self._log_refusal(error, request_id, int(error.status))
         response = envelope(error, self.url.decode(errors="replace"))
         headers = {
-            "content-type": "application/json",
+            "content-type": JSON.decode(),
             "content-length": str(len(response.body)),
             "x-request-id": request_id,
             "connection": "close",

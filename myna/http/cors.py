@@ -10,22 +10,25 @@ from collections.abc import Iterable
 Headers = list[tuple[bytes, bytes]]
 
 ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id")
+"""Request headers that are read. A page may send others, which are ignored: libraries add their own."""
 EXPOSED = (
     "X-Request-Id", "X-Units-Cost", "X-Units-Balance", "X-Ignored-Fields", "X-Myna-Channel",
     "Retry-After",
     "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests",
 )  # fmt: skip
 PREFLIGHT_MAX_AGE_S = 600
-_STAINLESS = re.compile(rb"x-stainless-[a-z0-9-]{1,40}", re.IGNORECASE)
-"""Headers that OpenAI's client library for browsers adds. They are allowed and ignored."""
+_NAMES = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]{1,100}", re.IGNORECASE)
+_READ = frozenset(name.lower().encode() for name in ALLOWED)
 _VARY = (b"vary", b"Origin")
 
 
 class Cors:
-    """CORS headers for pages of the allowed origins, each such as `https://app.example.com`."""
+    """CORS headers for pages of the allowed origins, each such as `https://app.example.com`, or
+    `https://*.example.com` for all names below."""
 
     def __init__(self, origins: Iterable[str]) -> None:
-        self._origins = frozenset(origin.encode() for origin in origins)
+        patterns = (re.escape(origin).replace(r"\*", "[A-Za-z0-9.-]+") for origin in origins)
+        self._allowed = re.compile("|".join(patterns).encode())
 
     def answer(self, headers: Headers) -> Headers:
         """The CORS headers of every response, errors included. Vary keeps responses to two origins apart in
@@ -42,7 +45,8 @@ class Cors:
         values = dict(headers)
         if method != "OPTIONS" or b"access-control-request-method" not in values or not self._origin(headers):
             return None
-        more = _STAINLESS.findall(values.get(b"access-control-request-headers", b""))
+        asked = _NAMES.findall(values.get(b"access-control-request-headers", b""))
+        more = [name for name in asked if name.lower() not in _READ]
         return {
             "Access-Control-Allow-Methods": ", ".join(methods),
             "Access-Control-Allow-Headers": ", ".join([*ALLOWED, *(name.decode() for name in more)]),
@@ -51,4 +55,4 @@ class Cors:
 
     def _origin(self, headers: Headers) -> bytes | None:
         origins = [value for name, value in headers if name == b"origin"]
-        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
+        return origins[0] if len(origins) == 1 and self._allowed.fullmatch(origins[0]) else None

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from myna.errors import InvalidRequest, MethodNotAllowed, MynaError, NotFound
-from myna.http.responses import envelope, public_error
+from myna.http.responses import JSON, envelope, public_error
 
 NO_PATH = "There is no such path; see /openapi.json."
 NO_V1_PATH = f"{NO_PATH} OpenAI's clients use the base URL that ends in /openai/v1."
@@ -29,4 +29,4 @@ async def answer_for(request: Request, error: Exception) -> Response:
 def _answer(request: Request, error: MynaError) -> Response:
     answer = envelope(error, request.url.path)
     headers = dict(answer.headers or {})
-    return Response(answer.body, answer.status, headers, media_type="application/json")
+    return Response(answer.body, answer.status, headers, media_type=JSON.decode())

@@ -25,7 +25,8 @@ from myna.wire.v1 import ErrorAnswer, ErrorBody
 
 log = logging.getLogger(__name__)
 
-JSON = b"application/json"
+JSON = b"application/json; charset=utf-8"
+"""JSON is UTF-8 without saying so, but some clients take text without a charset for Latin-1."""
 OPENAI_PREFIX = "/openai/"
 """Errors below this path have the shape of OpenAI's API; all others that of /v1."""
 _FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}): ")
@@ -76,7 +77,8 @@ def openai_error(error: MynaError) -> OpenAIError:
 
 
 async def respond(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Sends a whole response."""
+    """Sends a whole response, to HEAD without its body."""
+    body = b"" if scope["method"] == "HEAD" else response.body
     headers = [
         (b"content-type", response.media_type),
         (b"content-length", b"%d" % len(response.body)),
@@ -86,10 +88,10 @@ async def respond(response: Response, scope: Scope, receive: Receive, send: Send
         headers.append((name.lower().encode(), value.encode()))
     if response.close:
         headers.append((b"connection", b"close"))
-    elif RESPOND in scope and scope[RESPOND](response.status, headers, response.body):
+    elif RESPOND in scope and scope[RESPOND](response.status, headers, body):
         return
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body, "more_body": response.close})
+    await send({"type": "http.response.body", "body": body, "more_body": response.close})
     if response.close:
         await linger(receive)
         await send({"type": "http.response.body", "body": b""})

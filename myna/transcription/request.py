@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from myna.errors import InvalidRequest
+from myna.http.responses import JSON
 
 PROMPT_MAX_CHARS: Final = 2000
 GRANULARITIES: Final = ("segment", "word")
@@ -33,11 +34,11 @@ class TranscriptFormat(StrEnum):
 
 
 _MEDIA_TYPES: Final = {
-    TranscriptFormat.JSON: b"application/json",
+    TranscriptFormat.JSON: JSON,
     TranscriptFormat.TEXT: b"text/plain; charset=utf-8",
     TranscriptFormat.SRT: b"application/x-subrip; charset=utf-8",
     TranscriptFormat.VTT: b"text/vtt; charset=utf-8",
-    TranscriptFormat.VERBOSE_JSON: b"application/json",
+    TranscriptFormat.VERBOSE_JSON: JSON,
 }
 
 

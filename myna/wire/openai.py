@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from myna.wire.v1 import Model
+
 
 class OpenAIErrorBody(Struct, frozen=True):
     """`param` is the field at fault, `code` a word that programs compare."""
@@ -21,6 +23,20 @@ class OpenAIError(Struct, frozen=True):
     """The envelope of every error below /openai/v1."""
 
     error: OpenAIErrorBody
+
+
+class RoutedModel(Model, frozen=True):
+    """An item of GET /models: also what the model does, and the units of a call."""
+
+    kind: str
+    units: int
+
+
+class RoutedModelList(Struct, frozen=True):
+    """The answer of GET /models."""
+
+    object: str
+    data: list[RoutedModel]
 
 
 class StreamOptions(Struct, frozen=True):

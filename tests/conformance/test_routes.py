@@ -106,8 +106,14 @@ def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
     assert names[:3] == ["svc-chat", "svc-agent", "tts-1"]
     assert "whisper-1" not in names  # the model is not installed
     assert {"gpt-4o", "org/small", "vectors"} <= set(names) and "gpt-*" not in names
-    for name in ("svc-chat", "org/small"):
+    shown = {model["id"]: (model["kind"], model["units"]) for model in listed["data"]}
+    assert shown["svc-chat"] == ("chat", 1) and shown["vectors"][0] == "embeddings"
+    for name in ("svc-chat", "org/small", "gpt-of-a-wildcard"):
         assert send(fresh_caller, "GET", f"/models/{name}").json["id"] == name
+    for path in ("/models/", "//models"):
+        assert send(fresh_caller, "GET", path).json == listed
+    head = send(fresh_caller, "HEAD", "/models")
+    assert (head.status, head.body) == (HTTPStatus.OK, b"") and int(head.headers["content-length"]) > 100
     assert send(fresh_caller, "GET", "/models/org%2Fsmall").json["id"] == "org/small"
     missing = send(fresh_caller, "GET", "/models/none")
     assert (missing.status, missing.json["error"]["code"]) == (HTTPStatus.NOT_FOUND, "model_not_found")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from myna import settings
 from myna.http.cors import ALLOWED, EXPOSED, Cors
 from tests.http.conftest import Edge
 from tests.rig.calls import Answer, call
@@ -15,7 +16,7 @@ ORIGIN, OTHER_ORIGIN = "https://app.example.com", "http://localhost:5173"
 PREFLIGHT = {
     "Origin": ORIGIN,
     "Access-Control-Request-Method": "POST",
-    "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang",
+    "Access-Control-Request-Headers": "authorization,content-type,X-Title, x-stainless-lang",
 }
 CHAT = {"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -50,7 +51,7 @@ def test_a_preflight_is_answered_without_a_key(
     assert answer.headers["access-control-allow-origin"] == origin
     assert names(answer.headers["access-control-allow-methods"]) == methods
     allowed = names(answer.headers["access-control-allow-headers"])
-    assert allowed == names(",".join(ALLOWED)) | {"x-stainless-lang"}
+    assert allowed == names(",".join(ALLOWED)) | {"x-title", "x-stainless-lang"}
     assert names(answer.headers["vary"]) == {"origin"}
     assert "access-control-allow-credentials" not in answer.headers
     assert answer.headers["x-request-id"]
@@ -64,6 +65,30 @@ def test_another_origin_gets_no_cors_headers(service: Service) -> None:
     for answer in (preflight, call("GET", f"{service.base_url}/me", headers={"Origin": "null"})):
         assert allows_none(answer)
         assert names(answer.headers["vary"]) == {"origin"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "is_allowed"),
+    [
+        ("app://obsidian.md", "app://obsidian.md", True),
+        ("chrome-extension://abcdefgh", "chrome-extension://abcdefgh", True),
+        ("tauri://localhost", "tauri://localhost", True),
+        ("null", "null", True),
+        ("https://*.example.com", "https://app.example.com", True),
+        ("https://*.example.com:8443", "https://a.b.example.com:8443", True),
+        ("https://*.example.com", "https://example.com", False),
+        ("https://*.example.com", "https://evil.com/.example.com", False),
+        ("https://*.example.com", "http://app.example.com", False),
+        ("https://app.example.com", "https://appxexample.com", False),
+        ("tauri://localhost", "tauri://localhost.evil", False),
+    ],
+)
+def test_an_origin_may_be_of_any_scheme_and_have_a_wildcard(
+    allowed: str, origin: str, is_allowed: bool
+) -> None:
+    assert settings.load({"MYNA_CORS_ORIGINS": f"{allowed}, https://other.example"})
+    found = dict(Cors([allowed, "https://other.example"]).answer([(b"origin", origin.encode())]))
+    assert found.get(b"access-control-allow-origin") == (origin.encode() if is_allowed else None)
 
 
 def test_every_answer_below_v1_has_cors_headers(service: Service) -> None:

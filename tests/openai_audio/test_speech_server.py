@@ -221,7 +221,7 @@ async def test_a_server_that_always_breaks_off_opens_its_circuit(
 async def test_the_second_request_of_a_text_has_the_deadline_of_the_first(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripted_site(tmp_path, monkeypatch, speech=server.base, call_deadline_s=1.0) as visitor:
+    async with scripted_site(tmp_path, monkeypatch, speech=server.base, stream_deadline_s=1.0) as visitor:
         await visitor.set("broken_stream", "keep")
         await visitor.set("tts_max_chars", "9000")
         await visitor.set("tts_max_sound_s", "9000")

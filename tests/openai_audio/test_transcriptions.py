@@ -137,7 +137,7 @@ async def test_a_channel_gets_the_recording_and_the_fields_and_its_answer_is_pas
     fields = (("language", "zh"), ("prompt", "你好"), ("temperature", "0.2"), ("odd", "1"))
     answer = await transcribe(visitor, *fields)
     assert (answer.status, answer.body) == (200, upstream.body)
-    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
     assert (answer.headers["x-units-cost"], answer.headers["x-myna-channel"]) == (str(COST), "one")
     (received,) = upstream.received
     assert received.path == "/v1/audio/transcriptions"

@@ -12,7 +12,7 @@ from myna.store.database import Database
 from myna.store.queries import routes as store
 from myna.transcription.embedded import EmbeddedWhisper
 from myna.wire.encode import to_json
-from myna.wire.v1 import Model, ModelList
+from myna.wire.openai import RoutedModel, RoutedModelList
 
 CREATED = 1_767_225_600
 """2026-01-01: the creation time of every model."""
@@ -31,14 +31,16 @@ class ModelsApi:
         self._whisper = whisper
 
     async def list_all(self, request: Request) -> Response:
-        return Response(to_json(ModelList("list", [self._model(one) for one in await self._usable(request)])))
+        usable = [route for route in await self._usable(request) if not route.name.endswith("*")]
+        return Response(to_json(RoutedModelList("list", [self._model(one, one.name) for one in usable])))
 
     async def one(self, request: Request) -> Response:
         wanted = request.path.removeprefix(MODELS_PREFIX)
-        for route in await self._usable(request):
-            if route.name == wanted:
-                return Response(to_json(self._model(route)))
-        raise ModelNotFound(wanted)
+        usable = {route.name: route for route in await self._usable(request)}
+        route = routes.named(self._config.current, self._config.settings, wanted)
+        if route is None or route.name not in usable:
+            raise ModelNotFound(wanted)
+        return Response(to_json(self._model(route, wanted)))
 
     async def _usable(self, request: Request) -> list[Route]:
         verified = await self._key_auth.verify(request, Scope.CHAT)
@@ -49,6 +51,12 @@ class ModelsApi:
         allowed = await self._key_auth.in_time(store.of_key(self._db, verified.key.id))
         return found if allowed is None else [route for route in found if route.name in allowed]
 
-    def _model(self, route: Route) -> Model:
-        owner = self._config.settings.owner
-        return Model(id=route.name, object="model", created=CREATED, owned_by=owner)
+    def _model(self, route: Route, name: str) -> RoutedModel:
+        return RoutedModel(
+            id=name,
+            object="model",
+            created=CREATED,
+            owned_by=self._config.settings.owner,
+            kind=route.kind,
+            units=route.units,
+        )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from myna.api.operations import AUDIO, ERRORS, IDEMPOTENCY, OBJECT, Operation, parameter
-from myna.wire import openai, openai_audio, v1
+from myna.wire import openai, openai_audio
 
 PREFIX = "/openai/v1"
 OPENAI_ERRORS = {
@@ -48,8 +48,8 @@ def _post(path: str, summary: str, scope: str, body: Any, answer: Any = OBJECT, 
 
 
 OPENAI_OPERATIONS = (
-    _get("/models", "The models that the key may use", "chat", v1.ModelList, errors=("403",)),
-    _get("/models/{id}", "A model", "chat", v1.Model, errors=("403", "404"), parameters=(_MODEL,)),
+    _get("/models", "The models that the key may use", "chat", openai.RoutedModelList, errors=("403",)),
+    _get("/models/{id}", "A model", "chat", openai.RoutedModel, errors=("403", "404"), parameters=(_MODEL,)),
     _post("/chat/completions", "A chat completion", "chat", openai.OpenAIChatRequest, streams=True),
     _post("/responses", "A response", "chat", OBJECT, streams=True),
     _post("/completions", "A completion", "chat", openai.CompletionRequest, streams=True),
