@@ -19,6 +19,7 @@ from myna.wire.openai import Usage
 
 COMPLETION_ID: Final = "chatcmpl-"
 _NULL: Final = msgspec.Raw(b"null")
+_NAMED: Final = b'"model"'
 _OBJECT: Final = re.compile(rb"\[\s*\{")
 
 
@@ -88,6 +89,14 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
         return _encode(members | {"usage": usage})
     except UNREADABLE as error:
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """The answer with the name that the caller gave the model, if it names one. Raises FailedAttempt."""
+    if _NAMED not in body:
+        return body
+    members = _members.decode(body)
+    return _encode(members | {"model": model}) if "model" in members else body
 
 
 def decoded(body: bytes) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
 _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
+_MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
 _FINISHED_MAX_BYTES: Final = 32
 """No match of `_FINISHED` is longer."""
@@ -70,7 +71,8 @@ class EventRelay:
     """One stream of events. `choices` is how many choices must finish if there is no `[DONE]`. Events that
     are `typed` are those of POST /responses, which have their name in the JSON too, and perhaps only there.
     For an observer, of several choices and if they are typed, events are read, and have at most
-    `read_max_bytes`.
+    `read_max_bytes`. With `model`, the JSON of a name, events have it in place of the name that the channel
+    gives its model, which may be a path of its machine.
 
     `begun`: an event has arrived that is no error. `done`: the last event has arrived; later ones are
     dropped. `last` is that event, unless it is `[DONE]`. `passes_long`: a part of a long event was passed on,
@@ -84,7 +86,10 @@ class EventRelay:
         choices: int = 1,
         typed: bool = False,
         read_max_bytes: int = BUFFERED_MAX_BYTES,
+        model: bytes = b"",
     ) -> None:
+        self._model = model
+        self._channels_model = b""
         self._observer = observer
         self._choices = choices
         self._typed = typed
@@ -122,7 +127,7 @@ class EventRelay:
             and not self.done
         ):
             self._recent.append(part)
-            return part
+            return self._with_model(part)
         return self._feed(part)
 
     def close(self) -> bytes:
@@ -173,7 +178,7 @@ class EventRelay:
             _check_long(sent)
             self.passes_long = self.begun = True
         self._note_long(sent)
-        return sent
+        return self._with_model(sent)
 
     def _note_long(self, data: bytes) -> None:
         """Looks for a reason to finish in a part of a long event."""
@@ -210,11 +215,18 @@ class EventRelay:
         replaced = self._observed(data)
         self.begun = True
         if name in _CLOSING:
-            self.done, self.last = True, event + b"\n\n"
+            self.done, self.last = True, self._with_model(event) + b"\n\n"
             return b""
         if _FINISHED.search(data):
             self._finished |= _finished_in(data) if self._choices > 1 else {0}
-        return event + b"\n\n" if replaced is None else replaced
+        return self._with_model(event) + b"\n\n" if replaced is None else replaced
+
+    def _with_model(self, event: bytes) -> bytes:
+        if not self._channels_model and self._model and (found := _MODEL.search(event)):
+            self._channels_model = found[0]
+        if not self._channels_model:
+            return event
+        return event.replace(self._channels_model, b'"model":' + self._model, 1)
 
     def _observed(self, data: bytes) -> bytes | None:
         if self._observer is None:

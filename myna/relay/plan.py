@@ -78,7 +78,9 @@ class RelayPlan(Struct, frozen=True):
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
         counted = self.prompt_tokens if self.endpoint.list_name == "choices" else None
-        return answers.checked(body, self.endpoint.list_name, counted, channel)
+        return answers.with_model(
+            answers.checked(body, self.endpoint.list_name, counted, channel), self.model
+        )
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises
@@ -91,7 +93,7 @@ class RelayPlan(Struct, frozen=True):
 
     def shape(self, answer_max_bytes: int) -> Shape:
         """The shape of a stream's events. At most `answer_max_bytes` of the answer are kept in memory."""
-        return WithUsage(self.prompt_tokens) if self.counts_usage else Passed()
+        return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()
 
 
 class Planner:

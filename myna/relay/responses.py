@@ -63,7 +63,7 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if channel.responses:
-            return checked(body, channel)
+            return answers.with_model(checked(body, channel), self.model)
         completion = answers.decoded(super().answer_of(channel, body))
         try:
             response = to_response(completion, self.request(), ID_PREFIX + new_name(), int(time.time()))

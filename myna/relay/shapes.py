@@ -46,7 +46,8 @@ class WithUsage(Passed):
     """Chat completions with an event about the usage before the end: the channel's, else one in which Han
     characters are counted."""
 
-    def __init__(self, prompt_tokens: int) -> None:
+    def __init__(self, prompt_tokens: int, model: str) -> None:
+        self._model = model
         self._prompt_tokens = prompt_tokens
         self._begin()
 
@@ -75,9 +76,9 @@ class WithUsage(Passed):
 
     def _counted(self) -> bytes:
         usage = self._usage or usage_of(self._prompt_tokens, self._completion_tokens)
-        first = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""} | (self._first or {})
-        named = {name: first[name] for name in ("id", "object", "created", "model")}
-        return to_event(named | {"choices": [], "usage": usage})
+        first = {"id": "", "object": "chat.completion.chunk", "created": 0} | (self._first or {})
+        named = {name: first[name] for name in ("id", "object", "created")}
+        return to_event(named | {"model": self._model, "choices": [], "usage": usage})
 
 
 def han_count_of(chunk: dict[str, Any]) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
+
 from myna import routes
 from myna.channels import PARROT, Channel
 from myna.chat.failover import FailedAttempt, logged, of_request, of_status
@@ -204,6 +206,7 @@ class Passage:
             choices=self._plan.choices,
             typed=self._plan.has_typed_events(self._channel),
             read_max_bytes=self._answer_max_bytes,
+            model=msgspec.json.encode(self._plan.model),
         )
 
     def _finish(self) -> None:

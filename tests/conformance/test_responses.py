@@ -181,7 +181,9 @@ def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
         chat_upstream.release()
         assert reader.rest().ended
     assert reader.chunks[-1]["type"] == "response.completed"
-    assert fresh_caller.stats() == DELIVERED
+    assert {reader.chunks[at]["response"]["model"] for at in (0, -1)} == {"by-responses"}
+    assert respond(fresh_caller, "by-responses", "hello").json["model"] == "by-responses"
+    assert fresh_caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
 
 
 def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:

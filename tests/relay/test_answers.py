@@ -140,16 +140,16 @@ def test_a_legacy_completion_keeps_its_shape() -> None:
 
 
 def test_the_usage_counts_the_events_of_one_channel() -> None:
-    shape = WithUsage(3)
+    shape = WithUsage(3, "gpt")
     for text in ("春眠不觉晓", "春"):
         shape.observer_for(CHANNEL).feed(msgspec.json.encode(chunk(text, {"content": text})))
     counted = json.loads(shape.last().split(b"\n\n")[0].removeprefix(b"data: "))
-    assert (counted["model"], counted["usage"]["completion_tokens"]) == ("春", 1)
+    assert (counted["model"], counted["usage"]["completion_tokens"]) == ("gpt", 1)
 
 
 @pytest.mark.parametrize("kind", ["chat.completion.chunk", "text_completion"])
 def test_the_counted_usage_of_a_stream_has_the_shape_of_its_chunks(kind: str) -> None:
-    shape = WithUsage(3)
+    shape = WithUsage(3, "gpt")
     shape.feed(msgspec.json.encode(chunk("m", {"content": "春"}) | {"object": kind}))
     counted, done = shape.last().split(b"\n\n")[:2]
     assert done == b"data: [DONE]"

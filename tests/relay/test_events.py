@@ -1,6 +1,7 @@
 """Server-sent events as they are passed on: the parts in which they arrive make no difference."""
 
 import itertools
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -144,6 +145,19 @@ def test_a_bad_stream_is_broken(body: bytes, kind: str, begun: bool, size: int) 
 def test_an_error_that_says_nothing_breaks_no_stream(nothing: str, much: str) -> None:
     first = f'data: {{"error": {nothing}, "choices": [{{"delta": {{"content": "{much}"}}}}]}}\n\n'.encode()
     assert relayed(first + STOP + DONE, [10**9])[0] == first + STOP
+
+
+@pytest.mark.parametrize("model", ["m", '/srv/models/a "b".gguf'])
+@pytest.mark.parametrize("size", [1, 50, 10**7])
+def test_events_name_the_model_as_the_caller_does(model: str, size: int) -> None:
+    said = '"model":"m" and "model": "/srv"'
+    deltas = {"content": said}, {"content": "x" * BUFFERED_MAX_BYTES}, {}
+    events = [chunk(model, delta, None if delta else "stop") for delta in deltas]
+    body = b"".join(map(event, events)).replace(b'"model": ', b'"model" :')
+    sent, _ = relayed(body, [size if len(body) < 1000 else 1 + size * 100], EventRelay(model=b'"gpt"'))
+    found = [json.loads(line.removeprefix(b"data: ")) for line in sent.split(b"\n\n") if line]
+    assert [one["model"] for one in found] == ["gpt"] * 3
+    assert found[0]["choices"][0]["delta"]["content"] == said
 
 
 def test_an_empty_done_alone_is_no_answer() -> None:

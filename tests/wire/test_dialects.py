@@ -123,7 +123,7 @@ def test_a_stream_is_translated_whatever_its_members_are() -> None:
 
 
 def test_a_usage_within_a_choice_is_that_of_the_stream() -> None:
-    shape = WithUsage(1)
+    shape = WithUsage(1, "gpt")
     relay = EventRelay(shape.observer_for(CHANNEL))
     for one in CHUNKS:
         body = b"data: %b\n\n" % json.dumps(one).encode()
