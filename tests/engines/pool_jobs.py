@@ -1,6 +1,7 @@
-"""A job that keeps a child of a pool busy."""
+"""Pools of children, and a job that keeps one busy."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,12 @@ from myna.engines.pool.child_main import JobDone, JobFailed
 from myna.engines.pool.pool import Pool
 from tests.engines.conftest import until
 from tests.engines.process_child import Command, Word
+
+
+def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
+    """A pool of a program of this folder, which is not started yet."""
+    limits = {"processes": 1, "queue_max": 9, "job_deadline_s": 60, **changes}
+    return Pool(f"tests.engines.{child}", Word, **limits)
 
 
 async def busy(pool: Pool[Word]) -> "asyncio.Task[Word]":

@@ -1,7 +1,7 @@
 """Which files a compute node may upload as speech, and the errors of the others."""
 
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import lameenc
@@ -19,13 +19,6 @@ pytestmark = pytest.mark.anyio
 
 _NOISE = np.random.default_rng(1)
 _DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
-
-
-@pytest.fixture(scope="module")
-async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector(job_deadline_s=300, deadline_s=300)
-    yield inspector
-    await inspector.close()
 
 
 def _put(folder: Path, data: bytes) -> Path:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult, UtteranceRefused
+from myna.engines.interface import EngineBusy, EngineTimedOut, SpeechResult, UtteranceRefused
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
 from tests.rig.clocks import LoopClock
-from tests.rig.disks import StalledDisk, read_only
+from tests.rig.disks import StalledDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -153,22 +153,6 @@ async def test_a_stalled_open_blocks_nothing_else(
     disk.resume()
     await _idle(engine._disk)
     assert len(disk.calls) == 1 and names(tmp_path) == []
-
-
-async def test_a_failed_removal_hides_no_failure(
-    upstream: SpeechUpstream,
-    engine: OpenAISpeech,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    upstream.speech = answer(b"", "503 Service Unavailable")
-    monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    with pytest.raises(EngineFailed, match=r"answered 503"):
-        await speak(engine, tmp_path)
-    monkeypatch.undo()
-    assert "was not removed: Read-only file system" in caplog.text
-    assert "/secret/place" not in caplog.text
 
 
 async def _cancel(call: "asyncio.Future[SpeechResult]") -> None:

@@ -1,6 +1,5 @@
 """A list of voices in every format of known servers."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -9,8 +8,8 @@ import pytest
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.openai.voices import read_voices
-from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
+from tests.engines.conftest import speech_server
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer
 
@@ -128,12 +127,8 @@ def test_a_response_without_a_list_is_an_error(body: bytes) -> None:
 
 
 @pytest.fixture
-async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = HttpClient(connections_max=1)
-    yield OpenAISpeech(
-        outbound, DiskExecutor(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1
-    )
-    await outbound.close()
+def engine(outbound: HttpClient, upstream: SpeechUpstream) -> OpenAISpeech:
+    return speech_server(outbound, upstream.base, key="k", model="a/b c", answer_max_bytes=1)
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ from myna.engines.interface import (
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.pool import Pool
 from myna.files.disk_threads import QUEUE_MAX, wait_shielded
-from tests.engines.conftest import until
+from tests.engines.conftest import names, started, until
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 
@@ -71,10 +71,6 @@ def _files_of_two() -> DurableFiles:
     return DurableFiles(pool, at_once=2)
 
 
-def _files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
-
-
 async def test_file_and_folder_are_synced_before_the_engine_returns(
     espeak: Espeak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,23 +93,21 @@ async def test_the_next_text_is_spoken_while_the_last_one_is_synced(
     tmp_path: Path, disk: StalledDisk
 ) -> None:
     """A job that waits for the disk counts in the queue."""
-    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=60)
-    await espeak.start()
-    utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
-    first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
-    await until(lambda: len(disk.calls) == 1)
-    assert not espeak.full()
+    async with started(Espeak(processes=1, queue_max=1, job_deadline_s=60)) as espeak:
+        utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
+        first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
+        await until(lambda: len(disk.calls) == 1)
+        assert not espeak.full()
 
-    second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
+        second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
 
-    await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
-    with pytest.raises(EngineBusy):
-        await espeak.speak(utterance, tmp_path / "third.mp3", 60)
-    assert not first.done() and not second.done()
-    disk.resume()
-    assert min((await first).seconds, (await second).seconds) > 0.3
-    assert not espeak.full()
-    await espeak.close()
+        await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
+        with pytest.raises(EngineBusy):
+            await espeak.speak(utterance, tmp_path / "third.mp3", 60)
+        assert not first.done() and not second.done()
+        disk.resume()
+        assert min((await first).seconds, (await second).seconds) > 0.3
+        assert not espeak.full()
 
 
 async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, disk: StalledDisk) -> None:
@@ -127,7 +121,7 @@ async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, 
     clock.move(LONG_S)
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert {type(end) for end in ends} == {EngineTimedOut}
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
     assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
 
 
@@ -158,9 +152,9 @@ async def test_a_stalled_removal_delays_a_call_by_a_bounded_time(
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert {type(end) for end in ends} == {EngineTimedOut}
     assert not pool.full()
-    assert len(_files(tmp_path)) == 9
+    assert len(names(tmp_path)) == 9
     disk.resume()
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) -> None:
@@ -196,7 +190,7 @@ async def test_a_stalled_disk_ends_the_call_at_its_deadline(tmp_path: Path, disk
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineTimedOut):
         await _kept(path, 0.05, _speaks_into(path))
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: StalledDisk) -> None:
@@ -208,7 +202,7 @@ async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: S
 
     with pytest.raises(asyncio.CancelledError):
         await job
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_disk_error_is_reported_without_the_path(
@@ -221,7 +215,7 @@ async def test_a_disk_error_is_reported_without_the_path(
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineFailed, match=r"^No space left on device$"):
         await _kept(path, 60, _speaks_into(path))
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_failed_removal_is_logged_and_hides_no_failure(
@@ -245,7 +239,7 @@ async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
 
     with pytest.raises(EngineCrashed):
         await _kept(tmp_path / "said.mp3", 60, dies)
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def one_part() -> AsyncIterator[SoundPart]:

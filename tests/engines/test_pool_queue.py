@@ -9,8 +9,8 @@ import pytest
 from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUnavailable
 from myna.engines.pool.child_handle import PendingJob
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import until
-from tests.engines.pool_jobs import busy
+from tests.engines.conftest import started, until
+from tests.engines.pool_jobs import busy, child_pool
 from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs
 
@@ -21,22 +21,12 @@ _CHILD = "tests.engines.process_child"
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool[Word]]:
     """One process and a long queue."""
-    pool = Pool(_CHILD, Word, processes=1, queue_max=400, job_deadline_s=60)
-    await pool.start()
-    yield pool
-    await pool.close()
+    async with started(child_pool(queue_max=400)) as pool:
+        yield pool
 
 
 def _pool(mode: str, start_deadline_s: float = 60) -> Pool[Word]:
-    return Pool(
-        _CHILD,
-        Word,
-        processes=1,
-        queue_max=2,
-        job_deadline_s=60,
-        setup=StartMode(mode),
-        start_deadline_s=start_deadline_s,
-    )
+    return child_pool(queue_max=2, setup=StartMode(mode), start_deadline_s=start_deadline_s)
 
 
 async def _in_order(pool: Pool[Word], keys: list[str]) -> list[str]:
@@ -55,25 +45,9 @@ async def _in_order(pool: Pool[Word], keys: list[str]) -> list[str]:
     return ended
 
 
-async def test_the_first_job_of_an_account_precedes_200_of_another(pool: Pool[Word]) -> None:
-    ended = await _in_order(pool, ["a"] * 200 + ["b"])
-    assert ended == ["b200", *(f"a{number}" for number in range(200))]
-
-
 async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool: Pool[Word]) -> None:
     ended = await _in_order(pool, ["a", "a", "a", "b", "b", "c", "b"])
     assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
-
-
-async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word]) -> None:
-    running = await busy(pool)
-    first = asyncio.create_task(pool.run(Command("echo", "first"), 60, queue_key="b"))
-    second = asyncio.create_task(pool.run(Command("echo", "second"), 60, queue_key="b"))
-    await until(lambda: len(pool._waiting) == 2)
-    first.cancel()
-    await until(lambda: len(pool._waiting) == 1)
-    running.cancel()
-    assert await second == Word("second")
 
 
 async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
@@ -107,14 +81,12 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
 
 
 async def test_a_child_and_its_replacement_get_the_setup() -> None:
-    pool = _pool("cheerful")
-    await pool.start()
-    assert await pool.run(Command("echo"), 60) == Word("cheerful")
-    before = pool.pids()
-    await pool._running[0].kill()
-    await until(lambda: pool.pids() != before)
-    assert await pool.run(Command("echo"), 60) == Word("cheerful")
-    await pool.close()
+    async with started(_pool("cheerful")) as pool:
+        assert await pool.run(Command("echo"), 60) == Word("cheerful")
+        before = pool.pids()
+        await pool._running[0].kill()
+        await until(lambda: pool.pids() != before)
+        assert await pool.run(Command("echo"), 60) == Word("cheerful")
 
 
 async def test_a_child_that_cannot_start_reports_the_reason() -> None:
@@ -147,17 +119,15 @@ async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
 
 
 async def test_long_jobs_leave_a_process_for_short_ones() -> None:
-    pool = Pool(_CHILD, Word, processes=2, queue_max=9, job_deadline_s=60)
-    await pool.start()
-    longs = [asyncio.create_task(pool.run(Command("hang"), 60, queue_key=key, long=True)) for key in "ab"]
-    await until(lambda: len(pool._idle) == 1)
-    assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
-    assert len(pool._waiting_long) == 1
-    longs[0].cancel()
-    await until(lambda: not pool._waiting_long)
-    longs[1].cancel()
-    await asyncio.gather(*longs, return_exceptions=True)
-    await pool.close()
+    async with started(child_pool(processes=2)) as pool:
+        longs = [asyncio.create_task(pool.run(Command("hang"), 60, queue_key=key, long=True)) for key in "ab"]
+        await until(lambda: len(pool._idle) == 1)
+        assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
+        assert len(pool._waiting_long) == 1
+        longs[0].cancel()
+        await until(lambda: not pool._waiting_long)
+        longs[1].cancel()
+        await asyncio.gather(*longs, return_exceptions=True)
 
 
 async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) -> None:

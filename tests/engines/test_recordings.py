@@ -4,7 +4,7 @@ import functools
 import hashlib
 import io
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -17,6 +17,7 @@ from myna.audio.encoders import SoundFormat, encoder_of
 from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import Utterance
+from tests.engines.conftest import names
 from tests.rig.container_files import FFMPEG_SHAPES, FILM, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
@@ -25,13 +26,6 @@ pytestmark = pytest.mark.anyio
 
 _NOISE = np.random.default_rng(1)
 _DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
-
-
-@pytest.fixture(scope="module")
-async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector(job_deadline_s=300, deadline_s=300)
-    yield inspector
-    await inspector.close()
 
 
 def _encoded(
@@ -46,10 +40,6 @@ def _encoded(
 def _ten_seconds(name: str) -> bytes:
     shaped = name in FFMPEG_SHAPES
     return ffmpeg_file(name, voice(10, FFMPEG_RATE_HZ)) if shaped else _encoded(voice(10), name)
-
-
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
 
 
 def _put(folder: Path, data: bytes) -> Path:
@@ -73,7 +63,7 @@ async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
 async def _refused(inspector: Inspector, folder: Path, data: bytes, says: str) -> None:
     with pytest.raises(SampleRefused, match=says):
         await inspector.sample(_put(folder, data), folder / "sample.wav")
-    assert _names(folder) == ["upload"]
+    assert names(folder) == ["upload"]
 
 
 @pytest.mark.parametrize("rate_hz", [8_000, 44_100])
