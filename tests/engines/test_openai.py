@@ -11,8 +11,9 @@ from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, Eng
 from myna.engines.openai.engine import OpenAISpeech
 from myna.http_client import HttpClient
 from tests.engines.conftest import HELLO, KEY, names, speak, speech_server
-from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
+from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
+from tests.rig.samples import mp3
 
 pytestmark = pytest.mark.anyio
 
