@@ -275,30 +275,6 @@ async def test_an_expired_lease_is_stale_before_the_sweep(service: TaskService, 
 
 
 @each_request
-async def test_a_requeued_job_is_stale_also_leased_to_another_node(service: TaskService, send: Send) -> None:
-    node, other = await service.node(), await service.node()
-    call, job = await service.lease_new(node)
-    await service.books.move_clock(LEASE_MS + 1)
-    await service.sweep_leases()
-    assert not await send(service, node, proof_of(job))
-    assert await service.status(call) == 0
-    await service.leased(other)
-    assert not await send(service, node, proof_of(job))
-    assert await is_unchanged(service, other)
-
-
-@each_request
-async def test_an_earlier_lease_of_the_same_node_is_stale(service: TaskService, send: Send) -> None:
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    await service.tasks.fail(node, failure(job))
-    again = await service.leased(node)
-    assert not await send(service, node, proof_of(job))
-    assert not await send(service, node, proof_of(job, epoch=again.epoch))
-    assert await send(service, node, proof_of(again))
-
-
-@each_request
 async def test_a_failed_task_is_stale(service: TaskService, send: Send) -> None:
     node, customer = await service.node(), await service.books.customer()
     call, job = await service.lease_new(node, customer)
@@ -306,15 +282,6 @@ async def test_a_failed_task_is_stale(service: TaskService, send: Send) -> None:
     assert not await send(service, node, proof_of(job))
     assert await service.books.task(call.call_id) == FAILED
     assert await service.books.balance(customer) == 10
-
-
-@pytest.mark.parametrize("send", [beat, fail])
-async def test_a_completed_task_is_stale(service: TaskService, send: Send) -> None:
-    node = await service.node()
-    call, job = await service.lease_new(node)
-    await service.tasks.complete(node, proof_of(job), AUDIO)
-    assert not await send(service, node, proof_of(job))
-    assert await service.books.task(call.call_id) == COMPLETED
 
 
 @each_request
