@@ -103,13 +103,18 @@ async def outbound() -> AsyncIterator[HttpClient]:
 
 def speech_server(outbound: HttpClient, url: str, key: str | None = KEY, **changes: Any) -> OpenAISpeech:
     """The engine of a speech server. `changes` are other parameters of `OpenAISpeech`."""
-    given = {"model": "kokoro", "answer_max_bytes": 200_000, **changes}
-    return OpenAISpeech(outbound, DiskExecutor(), url=url, key=key, **given)
+    given = {"disk": DiskExecutor(), "model": "kokoro", "answer_max_bytes": 200_000, **changes}
+    return OpenAISpeech(outbound, url=url, key=key, **given)
 
 
 @pytest.fixture
-def engine(outbound: HttpClient, upstream: SpeechUpstream) -> OpenAISpeech:
-    return speech_server(outbound, upstream.base + "/")
+def disk() -> DiskExecutor:
+    return DiskExecutor()
+
+
+@pytest.fixture
+def engine(outbound: HttpClient, upstream: SpeechUpstream, disk: DiskExecutor) -> OpenAISpeech:
+    return speech_server(outbound, upstream.base + "/", disk=disk)
 
 
 def mean_hz(path: Path) -> float:

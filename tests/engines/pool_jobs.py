@@ -18,7 +18,7 @@ def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
     return Pool(f"tests.engines.{child}", Word, **limits)
 
 
-async def busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
+async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[Word]":
     """A job that the child has reported as started and that hangs."""
     jobs: list[PendingJob] = []
     run = Child.run
@@ -29,6 +29,6 @@ async def busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Command("hang"), 60))
+        task = asyncio.create_task(pool.run(Command("hang"), 60, queue_key=queue_key))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task

@@ -18,7 +18,7 @@ from myna.engines.inspector import child as inspector_child
 from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio, Sample, SampleRefused
 from myna.engines.inspector.recording import Recording, opened
 from myna.engines.interface import EngineFailed, EngineTimedOut, EngineUnavailable
-from tests.engines.conftest import until
+from tests.engines.conftest import names, until
 from tests.rig import processes
 from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
@@ -54,10 +54,6 @@ def stuck(tmp_path: Path) -> Iterator[StuckFile]:
 
 def _children() -> set[int]:
     return set(processes.children(os.getpid()))
-
-
-def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 async def _stalled(inspector: Inspector, stuck: StuckFile, target: Path) -> "asyncio.Task[Sample]":
@@ -100,7 +96,7 @@ async def test_a_closed_inspector_has_no_process_and_refuses_files(
     assert not runs(pid)
     with pytest.raises(EngineUnavailable):
         await inspector.sample(good, tmp_path / "second.wav")
-    assert _names(tmp_path) == {"voice.wav", "sample.wav"}
+    assert names(tmp_path) == ["sample.wav", "voice.wav"]
 
 
 async def test_an_inspector_closed_before_its_first_use_starts_nothing(good: Path, tmp_path: Path) -> None:
@@ -122,7 +118,7 @@ async def test_a_file_that_crashes_the_child_is_refused_and_the_next_is_accepted
 
     with pytest.raises(SampleRefused, match=r"^The recording could not be read; export it again, as wav\.$"):
         await reading
-    assert _names(tmp_path) == {"voice.wav", "stuck"}
+    assert names(tmp_path) == ["stuck", "voice.wav"]
     assert (await inspector.sample(good, tmp_path / "sample.wav")).seconds == 6
     assert inspector.pids() != [pid]
 
@@ -146,7 +142,7 @@ async def test_a_file_that_hangs_the_child_times_out(
         await inspector.sample(stuck.path, tmp_path / "second.wav")
 
     assert not runs(pid)
-    assert _names(tmp_path) == {"voice.wav", "sample.wav", "stuck"}
+    assert names(tmp_path) == ["sample.wav", "stuck", "voice.wav"]
     assert await inspector.sample(good, tmp_path / "second.wav")
 
 
@@ -173,7 +169,7 @@ def _stopped_while_it_writes(pid: int, folder: Path) -> bool:
     wait_until(lambda: any(folder.iterdir()), 60, "it writes", every_s=0)
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: processes.state(pid) == "T", 60, "it has stopped")
-    if any(name.endswith(".part") for name in _names(folder)):
+    if any(name.endswith(".part") for name in names(folder)):
         return True
     os.kill(pid, signal.SIGCONT)
     return False
@@ -198,7 +194,7 @@ async def test_a_sample_cancelled_while_it_is_written_leaves_no_file(
     with pytest.raises(asyncio.CancelledError):
         await writing
 
-    assert not runs(pid) and _names(folder) == set()
+    assert not runs(pid) and names(folder) == []
 
 
 async def test_a_missing_file_is_reported_without_its_path(inspector: Inspector, tmp_path: Path) -> None:
@@ -212,7 +208,7 @@ async def test_a_target_that_cannot_be_written_leaves_no_file(
 ) -> None:
     with pytest.raises(EngineFailed, match=r"^Not a directory$"):
         await inspector.sample(good, good / "too" / "sample.wav")
-    assert _names(tmp_path) == {"voice.wav"}
+    assert names(tmp_path) == ["voice.wav"]
 
 
 async def test_the_child_has_resource_limits(inspector: Inspector, good: Path, tmp_path: Path) -> None:
@@ -347,5 +343,5 @@ async def test_many_damaged_files_are_each_accepted_or_refused(inspector: Inspec
             assert isinstance(await inspector.speech(source, sender=1), InspectedSpeech)
         except NoAudio:
             refused += 1
-        assert _names(tmp_path) == {"upload"}
+        assert names(tmp_path) == ["upload"]
     assert _MUTANTS < refused < 2 * _MUTANTS

@@ -23,7 +23,7 @@ LONG_S = 600.0
 
 
 async def test_a_call_cancelled_during_the_sync_leaves_no_file(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: OpenAISpeech, disk: DiskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it is moved late."""
     loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
@@ -44,7 +44,7 @@ async def test_a_call_cancelled_during_the_sync_leaves_no_file(
     over.set()
 
     assert call.cancelled()
-    await _idle(engine._disk)
+    await _idle(disk)
     assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
 
 
@@ -56,7 +56,7 @@ async def _idle(disk: DiskExecutor) -> None:
 
 
 async def test_a_stalled_disk_is_a_timeout(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: OpenAISpeech, disk: DiskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It blocks nothing else, and leaves no file when it responds again."""
     asked, moves = threading.Event(), threading.Event()
@@ -76,16 +76,16 @@ async def test_a_stalled_disk_is_a_timeout(
 
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     moves.set()
-    await _idle(engine._disk)
+    await _idle(disk)
     assert names(tmp_path) == []
 
 
 async def test_a_full_disk_queue_refuses_calls(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    blocked = [engine._disk._data.run(moves.wait) for _ in range(THREADS + QUEUE_MAX)]
-    await until(engine._disk.full)
+    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(THREADS + QUEUE_MAX)]
+    await until(disk.full)
     with pytest.raises(EngineBusy):
         await speak(engine, tmp_path)
     assert upstream.requests == [] and names(tmp_path) == []
@@ -95,10 +95,10 @@ async def test_a_full_disk_queue_refuses_calls(
 
 
 async def test_a_stalled_disk_does_not_delay_other_failures(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    blocked = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
+    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(2 * THREADS)]
     upstream.speech = answer(b"", "422 Unprocessable Content")
     with pytest.raises(UtteranceRefused):
         await speak(engine, tmp_path)
@@ -108,7 +108,7 @@ async def test_a_stalled_disk_does_not_delay_other_failures(
 
 
 async def test_a_slow_cleanup_hides_no_failure(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     started, moves, blocked = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
 
@@ -117,42 +117,46 @@ async def test_a_slow_cleanup_hides_no_failure(
         return moves.wait()
 
     async def refuses(peer: PeerConnection) -> None:
-        blocked.append(engine._disk._metadata.run(stall))
+        blocked.append(asyncio.ensure_future(disk.run_metadata(stall)))
         await peer.send(answer(b"", "422 Unprocessable Content"))
 
     upstream.speech = refuses
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: started.is_set() and engine._disk._metadata.queued == 1)
+    await until(lambda: started.is_set() and disk._metadata.queued == 1)
     clock.move(LONG_S)
     with pytest.raises(UtteranceRefused):
         await call
     moves.set()
     assert await asyncio.gather(*blocked) == [True]
-    await _idle(engine._disk)
+    await _idle(disk)
 
 
 async def test_a_stalled_open_blocks_nothing_else(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: OpenAISpeech,
+    disk: DiskExecutor,
+    upstream: SpeechUpstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disk, really = StalledDisk(), Path.open
+    stalled, really = StalledDisk(), Path.open
 
     def block_forever(path: Path, *args: Any, **kwargs: Any) -> object:
-        return really(disk.block(path), *args, **kwargs)
+        return really(stalled.block(path), *args, **kwargs)
 
     monkeypatch.setattr("pathlib.Path.open", block_forever)
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: bool(disk.calls))
+    await until(lambda: bool(stalled.calls))
     clock.move(LONG_S)
-    await until(lambda: engine._disk._metadata.queued == 1)
+    await until(lambda: disk._metadata.queued == 1)
     clock.move(LONG_S)
     with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await call
     assert upstream.requests == []
-    disk.resume()
-    await _idle(engine._disk)
-    assert len(disk.calls) == 1 and names(tmp_path) == []
+    stalled.resume()
+    await _idle(disk)
+    assert len(stalled.calls) == 1 and names(tmp_path) == []
 
 
 async def _cancel(call: "asyncio.Future[SpeechResult]") -> None:

@@ -160,12 +160,13 @@ async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, t
 
 
 async def test_a_cancelled_call_ends_its_work(engine: Kokoro, tmp_path: Path) -> None:
-    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S))
-    await until(lambda: engine._texts == 1)
+    begun = asyncio.Event()
+    client = Client(progress=lambda _: begun.set())
+    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S, client))
+    await begun.wait()
     speaking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await speaking
-    assert not engine._texts
     assert not names(tmp_path)
     await until(engine.up)
     assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
