@@ -72,7 +72,7 @@ def test_a_chunked_body_within_the_limit_is_accepted(caller: Caller, path: str) 
 def test_a_body_that_does_not_arrive_within_its_timeout_is_400(hasty_service: Service) -> None:
     caller = make_caller(hasty_service)
     with Wire(caller.service.root_url) as wire:
-        begin(wire, caller, "/tts", "Content-Length: 5000")
+        begin(wire, caller, "/chat/completions", "Content-Length: 5000")
         check_error(wire.answer(), 400, "invalid_request_error")
     assert caller.stats() == UNCHARGED
 

@@ -69,13 +69,6 @@ def test_the_words_arrive_as_the_upstream_sends_them(stream: Streams, fresh_call
     assert fresh_caller.stats() == DELIVERED
 
 
-def test_a_part_leaves_before_the_next_one_arrives(stream: Streams, chat_upstream: Upstream) -> None:
-    with stream("fault=pause one two") as answer:
-        assert b'"role"' in answer.next_event() and b"pause" in answer.next_event()
-        chat_upstream.release()
-        assert answer.rest().is_done
-
-
 @pytest.mark.parametrize(
     ("fault", "text"),
     [("no-done", None), ("open", None), ("cut-done", None), (f"long:{LONG_BYTES}", "x" * LONG_BYTES)],
@@ -195,19 +188,6 @@ def test_a_client_that_leaves_a_whole_call_is_refunded_and_ends_the_upstream_req
         chat_upstream.wait_for_requests(1)
     wait_until(lambda: chat_upstream.abandoned == 1, 1, "the upstream request has ended")
     settled(fresh_caller, REFUNDED)
-
-
-def test_a_slow_reader_slows_its_upstream_down(stream: Streams, chat_upstream: Upstream) -> None:
-    with stream("fault=endless x") as answer:
-        assert answer.next_event()
-        seen = [0]
-
-        def paused() -> bool:
-            before, seen[0] = seen[0], chat_upstream.streams[0].sent_bytes
-            return before == seen[0] > 0
-
-        wait_until(paused, 60, "the upstream is not read any more", every_s=0.2)
-        assert seen[0] < 16 * 2**20  # the buffers of four sockets, and 64 KiB in the service
 
 
 def test_a_client_that_does_not_read_until_the_deadline_pays(

@@ -17,7 +17,7 @@ from myna.audio.levels import Sound
 from myna.engines.inspector import child as inspector_child
 from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio, Sample, SampleRefused
 from myna.engines.inspector.recording import Recording, opened
-from myna.engines.interface import EngineFailed, EngineTimedOut, EngineUnavailable
+from myna.engines.interface import EngineFailed, EngineUnavailable
 from tests.engines.conftest import names, until
 from tests.rig import processes
 from tests.rig.container_files import FFMPEG_SHAPES, ffmpeg_file
@@ -129,21 +129,6 @@ async def test_speech_that_crashes_the_child_is_refused(inspector: Inspector, st
     os.kill(inspector.pids()[0], signal.SIGSEGV)
     with pytest.raises(NoAudio, match=r"^The file could not be read; it must be an mp3\.$"):
         await reading
-
-
-async def test_a_file_that_hangs_the_child_times_out(
-    inspector: Inspector, good: Path, stuck: StuckFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await inspector.sample(good, tmp_path / "sample.wav")
-    [pid] = inspector.pids()
-
-    with monkeypatch.context() as patched, pytest.raises(EngineTimedOut):
-        patched.setattr(inspector._pool._pool, "_job_deadline_s", 0.5)
-        await inspector.sample(stuck.path, tmp_path / "second.wav")
-
-    assert not runs(pid)
-    assert names(tmp_path) == ["sample.wav", "stuck", "voice.wav"]
-    assert await inspector.sample(good, tmp_path / "second.wav")
 
 
 async def test_a_sender_with_slow_files_does_not_block_others(stuck: StuckFile, tmp_path: Path) -> None:

@@ -1,51 +1,24 @@
 """Speech servers and a stalled or failing disk: when calls end, and which files are left."""
 
 import asyncio
-import errno
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from myna.engines.interface import EngineBusy, EngineTimedOut, SpeechResult, UtteranceRefused
+from myna.engines.interface import EngineBusy, EngineTimedOut, UtteranceRefused
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty_server import PeerConnection, answer
+from tests.http_client.faulty_server import answer
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk
 
 pytestmark = pytest.mark.anyio
 
 LONG_S = 600.0
-
-
-async def test_a_call_cancelled_during_the_sync_leaves_no_file(
-    engine: OpenAISpeech, disk: DiskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if it is moved late."""
-    loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
-    over, unlink = threading.Event(), Path.unlink
-
-    def cancelled_meanwhile(_: int) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
-        assert over.wait(30)
-
-    def no_part(path: Path, missing_ok: bool = False) -> None:
-        if path.suffix == ".part":  # as on Windows, where it is still open
-            raise PermissionError(errno.EACCES, "The process cannot access the file")
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr("myna.files.atomic_file.os.fsync", cancelled_meanwhile)
-    monkeypatch.setattr("pathlib.Path.unlink", no_part)
-    await asyncio.wait([call])
-    over.set()
-
-    assert call.cancelled()
-    await _idle(disk)
-    assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
 
 
 async def _idle(disk: DiskExecutor) -> None:
@@ -107,31 +80,6 @@ async def test_a_stalled_disk_does_not_delay_other_failures(
     await asyncio.gather(*blocked)
 
 
-async def test_a_slow_cleanup_hides_no_failure(
-    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    started, moves, blocked = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
-
-    def stall() -> bool:
-        started.set()
-        return moves.wait()
-
-    async def refuses(peer: PeerConnection) -> None:
-        blocked.append(asyncio.ensure_future(disk.run_metadata(stall)))
-        await peer.send(answer(b"", "422 Unprocessable Content"))
-
-    upstream.speech = refuses
-    clock = LoopClock()
-    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: started.is_set() and disk._metadata.queued == 1)
-    clock.move(LONG_S)
-    with pytest.raises(UtteranceRefused):
-        await call
-    moves.set()
-    assert await asyncio.gather(*blocked) == [True]
-    await _idle(disk)
-
-
 async def test_a_stalled_open_blocks_nothing_else(
     engine: OpenAISpeech,
     disk: DiskExecutor,
@@ -157,7 +105,3 @@ async def test_a_stalled_open_blocks_nothing_else(
     stalled.resume()
     await _idle(disk)
     assert len(stalled.calls) == 1 and names(tmp_path) == []
-
-
-async def _cancel(call: "asyncio.Future[SpeechResult]") -> None:
-    call.cancel()

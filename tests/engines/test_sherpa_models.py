@@ -8,7 +8,6 @@ import pytest
 
 from myna.engines.interface import EngineVoice
 from myna.engines.sherpa.config import SherpaConfig
-from myna.engines.sherpa.known_models import KNOWN
 from myna.engines.sherpa.models import inspect
 from myna.errors import ConfigError
 
@@ -171,11 +170,3 @@ def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None
     )
     with pytest.raises(ConfigError, match="no built-in voices"):
         entry.model(tmp_path)
-
-
-def test_known_models_are_named_like_their_archives() -> None:
-    assert len({model.name for model in KNOWN}) == len(KNOWN)
-    for model in KNOWN:
-        assert model.url.startswith("https://github.com/k2-fsa/sherpa-onnx/releases/download/tts-models/")
-        assert model.url.endswith(f"/{model.name}.tar.bz2")
-        assert model.size_mb > 0 and model.licence and model.languages
