@@ -25,6 +25,7 @@ from tests.engines.speech_upstream import SpeechUpstream
 from tests.rig.waiting import SOON_S
 
 KEY = "sk-very-secret"
+DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
 HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
 
 
@@ -115,6 +116,13 @@ def disk() -> DiskExecutor:
 @pytest.fixture
 def engine(outbound: HttpClient, upstream: SpeechUpstream, disk: DiskExecutor) -> OpenAISpeech:
     return speech_server(outbound, upstream.base + "/", disk=disk)
+
+
+def put(folder: Path, data: bytes) -> Path:
+    """A file that was uploaded."""
+    path = folder / "upload"
+    path.write_bytes(data)
+    return path
 
 
 def mean_hz(path: Path) -> float:
