@@ -121,7 +121,8 @@ async def test_long_jobs_leave_a_process_for_short_ones() -> None:
             for command in (("hang", ""), ("echo", "long"))
         )
         await asyncio.sleep(0)
-        assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
+        for _ in range(2):
+            assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
         assert not second.done()
         first.cancel()
         assert await second == Word("long")
