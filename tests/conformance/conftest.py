@@ -77,9 +77,9 @@ def service_without_speech(serving: Callable[..., Any]) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def hasty_service(serving: Callable[..., Any]) -> Iterator[Service]:
-    """A service with short deadlines and a chat channel."""
-    with serving("hasty", speech="none", env=HASTE) as running:
+def hasty_service(serving: Callable[..., Any], session_upstream: Upstream) -> Iterator[Service]:
+    """A service with short deadlines, whose chat and speech channels are the upstream."""
+    with serving("hasty", speech=session_upstream.url, env=HASTE) as running:
         yield running
 
 

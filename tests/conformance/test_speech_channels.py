@@ -77,6 +77,17 @@ def test_speech_by_chat_fails_likewise(speaker: Caller) -> None:
     assert newest(speaker)["status"] == 3
 
 
+def test_a_hanging_or_slow_job_ends_at_its_deadline(hasty_service: Service) -> None:
+    caller = make_caller(hasty_service)
+    wait_for_voices(caller)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(caller.speak, f"fault={fault}") for fault in ("hang", "drip")]
+        for answer in asked:
+            check_error(answer.result(60), 500, "upstream_error")
+    assert caller.stats() == Stats(calls=2, cost=0, ok_calls=0)
+    assert {record["status"] for record in caller.get("/records").json["data"]} == {3}
+
+
 def test_a_job_in_progress_is_shown_as_processing(speaker: Caller, chat_upstream: Upstream) -> None:
     before = speaker.stats()
     with ThreadPoolExecutor(1) as pool:

@@ -190,6 +190,19 @@ def test_a_client_that_leaves_a_whole_call_is_refunded_and_ends_the_upstream_req
     settled(fresh_caller, REFUNDED)
 
 
+def test_a_slow_reader_slows_its_upstream_down(stream: Streams, chat_upstream: Upstream) -> None:
+    with stream("fault=endless x") as answer:
+        assert answer.next_event()
+        seen = [0]
+
+        def paused() -> bool:
+            before, seen[0] = seen[0], chat_upstream.streams[0].sent_bytes
+            return before == seen[0] > 0
+
+        wait_until(paused, 60, "the upstream is not read any more", every_s=0.2)
+        assert seen[0] < 16 * 2**20  # the buffers of four sockets, and 64 KiB in the service
+
+
 def test_a_client_that_does_not_read_until_the_deadline_pays(
     own_service: Callable[..., Service], upstream: Upstream
 ) -> None:
