@@ -7,7 +7,7 @@ import pytest
 
 from myna.audio.mp3 import Mp3File
 from myna.audio.mpeg import STRAY_MAX_BYTES, duration_s, frame
-from tests.engines.speech_upstream import mp3
+from tests.rig.samples import mp3
 
 ID3V2 = b"ID3\x04\x00\x00\x00\x00\x01\x05" + b"t" * 133  # 1 << 7 | 5 bytes after the header
 ID3V1 = b"TAG" + b"t" * 125

@@ -1,7 +1,9 @@
 """New data folders and databases for the command line, without a running server."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,11 @@ class Cli:
         ended = self.run(*arguments, **env)
         assert (ended.code, ended.stderr) == (0, ""), ended
         return ended.stdout.splitlines()
+
+    def json(self, *arguments: str, **env: str) -> Any:
+        """What a command prints with --json, in one line."""
+        (line,) = self.lines(*arguments, "--json", **env)
+        return json.loads(line)
 
     def refused(self, *arguments: str, **env: str) -> str:
         """The error line of a refused command."""

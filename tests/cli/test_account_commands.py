@@ -1,8 +1,6 @@
 """myna account: how account holders sign in, names, and the states of keys in the list of an account."""
 
-import json
 import sqlite3
-from typing import Any
 
 import pytest
 
@@ -13,20 +11,15 @@ from tests.rig.service import ServiceMaker
 HOUR_S = 3600
 
 
-def json_of(cli: Cli, *arguments: str) -> Any:
-    (line,) = cli.lines(*arguments, "--json")
-    return json.loads(line)
-
-
 def test_an_account_of_a_person_is_added_with_a_link_and_one_for_keys_alone_without(cli: Cli) -> None:
     for name, options in (("ann", ("--email", "ann@example.com")), ("olga", ("--operator",))):
-        made = json_of(cli, "account", "add", name, *options)
+        made = cli.json("account", "add", name, *options)
         assert made["link"].startswith(f"{cli.service.root_url}/office/welcome?token=mynalink_")
         assert made["link_expires_at"] - made["created_at"] in range(3 * 24 * HOUR_S, 3 * 24 * HOUR_S + 60)
         assert "works only on this machine" in made["note"]
-        assert "link" not in json_of(cli, "account", "show", name)
-    assert "link" not in json_of(cli, "account", "add", "bob", "--units", "5")
-    assert json_of(cli, "account", "invite", "bob")["link"]
+        assert "link" not in cli.json("account", "show", name)
+    assert "link" not in cli.json("account", "add", "bob", "--units", "5")
+    assert cli.json("account", "invite", "bob")["link"]
 
 
 def test_a_link_begins_with_the_public_url(cli: Cli) -> None:
@@ -39,7 +32,7 @@ def test_a_link_begins_with_the_public_url(cli: Cli) -> None:
 
 def test_each_link_replaces_the_one_before_and_is_recorded_without_its_token(cli: Cli) -> None:
     cli.lines("account", "add", "ann")
-    links = {json_of(cli, "account", "invite", "ann")["link"] for _ in range(2)}
+    links = {cli.json("account", "invite", "ann")["link"] for _ in range(2)}
     assert len(links) == 2
     said = "\n".join(cli.lines("activity"))
     assert said.count("myna account invite ann") == 2
@@ -61,13 +54,13 @@ def test_what_is_not_possible_is_one_line(cli: Cli) -> None:
 def test_sessions_second_factor_and_preferences_are_shown_and_changed(cli: Cli) -> None:
     cli.lines("account", "add", "ann")
     assert cli.lines("account", "sessions", "ann") == ["The account has no session."]
-    assert json_of(cli, "account", "sign-out", "ann") == {"name": "ann", "ended": 0}
+    assert cli.json("account", "sign-out", "ann") == {"name": "ann", "ended": 0}
     off = {"name": "ann", "second_factor": False, "recovery_codes": 0}
-    assert json_of(cli, "account", "second-factor", "ann") == off
+    assert cli.json("account", "second-factor", "ann") == off
     changed = {"name": "ann", "language": "zh", "low_balance": 20}
-    assert json_of(cli, "account", "set", "ann", "--language", "zh", "--low-balance", "20") == changed
-    assert json_of(cli, "account", "set", "ann") == changed
-    assert json_of(cli, "account", "set", "ann", "--language", "")["language"] == ""
+    assert cli.json("account", "set", "ann", "--language", "zh", "--low-balance", "20") == changed
+    assert cli.json("account", "set", "ann") == changed
+    assert cli.json("account", "set", "ann", "--language", "")["language"] == ""
 
 
 @pytest.fixture
@@ -76,18 +69,13 @@ def owner(cli: Cli) -> Cli:
     return cli
 
 
-def listed(cli: Cli) -> dict[str, str]:
-    (line,) = cli.lines("key", "list", "old", "--json")
-    return {key["name"]: key["state"] for key in json.loads(line)}
-
-
 def test_a_renamed_account_has_its_id_units_and_keys(owner: Cli) -> None:
     owner.lines("key", "issue", "old", "--name", "k", "--scope", "chat")
-    (before,) = json.loads(owner.lines("account", "list", "--json")[0])
-    after = json.loads(owner.lines("account", "rename", "old", "new", "--json")[0])
+    (before,) = owner.json("account", "list")
+    after = owner.json("account", "rename", "old", "new")
     assert after == before | {"name": "new"}
     assert "There is no account 'old'" in owner.refused("account", "show", "old")
-    (key,) = json.loads(owner.lines("key", "list", "new", "--json")[0])
+    (key,) = owner.json("key", "list", "new")
     assert key["name"] == "k"
 
 
@@ -102,13 +90,13 @@ def test_account_names_are_unique(owner: Cli) -> None:
 def test_a_list_says_which_keys_are_revoked_or_expired(owner: Cli) -> None:
     ids = {}
     for name, life in (("stays", ()), ("short", ("--expires-in", "1h")), ("gone", ())):
-        words = ("key", "issue", "old", "--name", name, "--scope", "chat", *life, "--json")
-        ids[name] = json.loads(owner.lines(*words)[0])["id"]
+        ids[name] = owner.json("key", "issue", "old", "--name", name, "--scope", "chat", *life)["id"]
     owner.lines("key", "revoke", str(ids["gone"]))
     with sqlite3.connect(owner.service.folder / "data" / "myna.sqlite") as raw:
         raw.execute("UPDATE keys SET expires_at = 1 WHERE id = ?", (ids["short"],))
     raw.close()
-    assert listed(owner) == {"stays": "active", "short": "expired", "gone": "revoked"}
+    states = {key["name"]: key["state"] for key in owner.json("key", "list", "old")}
+    assert states == {"stays": "active", "short": "expired", "gone": "revoked"}
 
 
 def test_the_last_operator_who_can_sign_in_is_disabled_only_by_force(make_service: ServiceMaker) -> None:

@@ -104,7 +104,7 @@ def parsed(line: str) -> tuple[str, dict[str, Any]]:
 
 def rows(cli: Cli, limit: int, *select: str) -> list[dict[str, Any]]:
     """The newest changes, newest first, their commands without `myna`."""
-    found = json.loads(cli.lines("activity", "--limit", str(limit), *select, "--json")[0])
+    found = cli.json("activity", "--limit", str(limit), *select)
     return [{**row, "command": row["command"].removeprefix("myna ")} for row in found]
 
 
@@ -144,7 +144,7 @@ def test_each_change_is_recorded_as_a_command_that_makes_it(furnished: Cli) -> N
         assert (row["by"], row["from"]) == (getpass.getuser(), "command line")
         assert not any(secret in row["command"] for secret in secrets)
     voice_id = shown["voice_id"]
-    (made,) = json.loads(furnished.lines("code", "add", "--units", "5", "--json")[0])
+    (made,) = furnished.json("code", "add", "--units", "5")
     furnished.lines("code", "redeem", "ann", made["code"])
     assert newest(furnished, "--account", "ann")["command"] == f"code redeem ann '{made['code'][:5]}-***'"
     furnished.lines("voice", "delete", voice_id)

@@ -1,7 +1,6 @@
 """myna move: all data of a service moves from SQLite to PostgreSQL."""
 
 import asyncio
-import json
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -39,23 +38,6 @@ def test_a_moved_site_continues_where_it_was(sqlite_site: Site, postgres_url: st
     assert answer.status == 200
     assert service.stop() == 0
     assert service.command("audit", "--audio").code == 0
-
-
-def test_back_to_sqlite_by_a_backup(sqlite_site: Site, postgres_url: str) -> None:
-    service = sqlite_site.service
-    before = service.cli("account", "list")
-    service.cli("move", "--to", postgres_url)
-    ended = service.command(
-        "backup", "site.tar", "--no-audio", "--no-samples", env={"MYNA_DATABASE_URL": postgres_url}
-    )
-    assert ended.code == 0
-    elsewhere = {"MYNA_DATA": str(service.folder / "elsewhere")}
-    assert service.command("restore", "site.tar", env=elsewhere).code == 0
-    assert service.command("audit", "--full", "--audio", env=elsewhere).code == 0
-    voices = json.loads(service.command("voice", "list", "--json", env=elsewhere).stdout)
-    (voice,) = (voice for voice in voices if voice["voice_id"] == sqlite_site.voice)
-    assert "left out of the backup" in str(voice)
-    assert json.loads(service.command("account", "list", "--json", env=elsewhere).stdout) == before
 
 
 @pytest.mark.parametrize("to", ["mysql://root:secret@127.0.0.1/myna", "postgresql://a:sec/ret@127.0.0.1/b"])

@@ -1,6 +1,5 @@
 """The output of commands: tables for people, JSON for programs, errors on stderr."""
 
-import json
 import os
 import pty
 import re
@@ -47,7 +46,7 @@ def furnished(cli: Cli) -> Cli:
 def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(furnished: Cli) -> None:
     env = {"MYNA_SPEECH": "espeak"}
     for command, shape in SHAPES.items():
-        rows = json.loads("\n".join(furnished.lines(*command, "--json", **env)))
+        rows = furnished.json(*command, **env)
         assert rows
         assert all(list(row) == shape for row in rows)
         lines = furnished.lines(*command, **env)
@@ -58,11 +57,11 @@ def test_a_list_has_a_line_per_row_of_any_width_and_equals_its_json(furnished: C
 
 
 def test_times_are_for_people_in_tables_and_unix_seconds_in_json(furnished: Cli) -> None:
-    (row,) = json.loads(furnished.lines("account", "list", "--json")[0])
+    (row,) = furnished.json("account", "list")
     assert abs(row["created_at"] - time.time()) < 600
     assert moment(row["created_at"]) in furnished.lines("account", "list")[1]
     assert moment(row["created_at"]) in "\n".join(furnished.lines("account", "show", LONG))
-    (key,) = json.loads(furnished.lines("key", "list", LONG, "--json")[0])
+    (key,) = furnished.json("key", "list", LONG)
     assert key["expires_at"] == key["revoked_at"] == 0
     assert furnished.lines("key", "list", LONG)[1].count("never") == 3
 
@@ -73,13 +72,8 @@ def test_a_time_is_in_utc_and_zero_is_never() -> None:
     assert moment(10**15) == "after the year 9999"
 
 
-def test_a_key_that_expires_after_the_year_9999_can_be_listed(furnished: Cli) -> None:
-    furnished.lines("key", "issue", LONG, "--name", "old", "--scope", "chat", "--expires-in", "999999w")
-    assert any("after the year 9999" in line for line in furnished.lines("key", "list", LONG))
-
-
 def test_an_object_has_a_line_per_field_and_equals_its_json(furnished: Cli) -> None:
-    shown = json.loads(furnished.lines("account", "show", LONG, "--json")[0])
+    shown = furnished.json("account", "show", LONG)
     assert list(shown) == ACCOUNT
     assert [line.split()[0] for line in furnished.lines("account", "show", LONG)] == ACCOUNT
 
@@ -220,7 +214,7 @@ def test_unprintable_values_are_refused_with_a_message(cli: Cli, odd: str) -> No
 
 def test_a_key_has_a_name_and_all_scopes_by_default(cli: Cli) -> None:
     cli.lines("account", "add", "a")
-    issued = [json.loads(cli.lines("key", "issue", "a", "--json")[0]) for _ in range(2)]
+    issued = [cli.json("key", "issue", "a") for _ in range(2)]
     assert [key["name"] for key in issued] == ["key 1", "key 2"]
     assert [key["scopes"] for key in issued] == [["chat", "tts", "records"]] * 2
     assert "--scope chat --scope tts --scope records" in cli.lines("activity")[1]

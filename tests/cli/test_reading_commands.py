@@ -36,15 +36,15 @@ def test_an_account_without_entries_and_calls_says_so(cli: Cli) -> None:
     cli.lines("account", "add", "me")
     assert cli.lines("ledger", "me") == ["The account has no ledger entries yet."]
     assert cli.lines("calls", "--account", "me") == ["There is no such call."]
-    assert json.loads(cli.lines("calls", "--request-id", "no such", "--json")[0]) == []
+    assert cli.json("calls", "--request-id", "no such") == []
 
 
 def test_grants_are_listed_with_memo_and_balance_and_paged_by_their_last(cli: Cli) -> None:
     cli.lines("account", "add", "me", "--units", "5")
     cli.lines("account", "grant", "me", "3", "--memo", "thanks")
-    (newest,) = json.loads(cli.lines("ledger", "me", "--limit", "1", "--json")[0])
+    (newest,) = cli.json("ledger", "me", "--limit", "1")
     assert (newest["kind"], newest["units"], newest["balance"], newest["memo"]) == ("grant", 3, 8, "thanks")
-    (older,) = json.loads(cli.lines("ledger", "me", "--before", newest["entry"], "--json")[0])
+    (older,) = cli.json("ledger", "me", "--before", newest["entry"])
     assert (older["units"], older["balance"], older["memo"]) == (5, 5, "opening grant")
     head, *rows = cli.lines("ledger", "me")
     assert head.split()[:5] == ["entry", "created_at", "kind", "units", "balance"]
@@ -80,7 +80,7 @@ def test_an_audit_says_how_much_it_checked(cli: Cli) -> None:
     )
     assert before.startswith(said)
     assert cli.lines("audit", "--full") == ["No breach found.", _checked(accounts=2, entries=2)]
-    found = json.loads(cli.lines("audit", "--audio", "--json")[0])
+    found = cli.json("audit", "--audio")
     assert (found["ok"], found["full"], found["breaches"]) == (True, True, [])
     counted = {"accounts": 2, "keys": 0, "calls": 0, "entries": 2, "tasks": 0, "files": 0}
     assert found["checked"] == counted

@@ -1,16 +1,8 @@
 """myna route, and keys that are limited to routes."""
 
-import json
-from typing import Any
-
 from tests.cli.conftest import Cli
 
 URL = "http://127.0.0.1:1/v1"
-
-
-def listed(cli: Cli, *command: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(cli.lines(*command, "--json")[0])
-    return rows
 
 
 def test_routes_are_listed_with_wildcards_last(cli: Cli) -> None:
@@ -18,7 +10,7 @@ def test_routes_are_listed_with_wildcards_last(cli: Cli) -> None:
     cli.lines("route", "add", "gpt-*", "--units", "2", "--channel", "default", "--channel", "up")
     cli.lines("route", "add", "gpt-4o", "--units", "3", "--upstream-model", "big", "--intent")
     cli.lines("settings", "set", "chat_units", "5")
-    rows = listed(cli, "route", "list")
+    rows = cli.json("route", "list")
     assert [row["name"] for row in rows] == ["svc-chat", "svc-agent", "tts-1", "whisper-1", "gpt-4o", "gpt-*"]
     assert [row["units"] for row in rows] == [5, 5, 1, 1, 3, 2]
     assert [row["built_in"] for row in rows] == [True] * 4 + [False] * 2
@@ -53,10 +45,10 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(cli: Cli) -> Non
     cli.lines("channel", "add", "chat", "up", URL)
     cli.lines("route", "add", "taken", "--units", "1", "--channel", "up")
     lists = ("route list", "channel list", "key list ann", "activity")
-    before = [listed(cli, *line.split()) for line in lists]
+    before = [cli.json(*line.split()) for line in lists]
     for command, why in REFUSED.items():
         assert why in cli.refused(*command.split())
-        assert [listed(cli, *line.split()) for line in lists] == before, command
+        assert [cli.json(*line.split()) for line in lists] == before, command
 
 
 def test_the_list_of_keys_has_their_routes(cli: Cli) -> None:
@@ -64,18 +56,18 @@ def test_the_list_of_keys_has_their_routes(cli: Cli) -> None:
     cli.lines("route", "add", "gpt-*", "--units", "1")
     cli.lines("key", "issue", "ann", "--route", "gpt-*", "--route", "svc-chat")
     cli.lines("key", "issue", "ann")
-    assert [row["routes"] for row in listed(cli, "key", "list", "ann")] == ["gpt-*, svc-chat", "any"]
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["gpt-*, svc-chat", "any"]
     cli.lines("key", "routes", "1", "--route", "gpt-*")
     cli.lines("route", "remove", "gpt-*")
-    assert [row["routes"] for row in listed(cli, "key", "list", "ann")] == ["none", "any"]
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["none", "any"]
     cli.lines("key", "routes", "1", "--any")
-    assert [row["routes"] for row in listed(cli, "key", "list", "ann")] == ["any", "any"]
+    assert [row["routes"] for row in cli.json("key", "list", "ann")] == ["any", "any"]
 
 
 def test_a_weight_and_the_offer_of_responses_are_listed(cli: Cli) -> None:
     cli.lines("channel", "add", "chat", "up", URL, "--weight", "3")
     cli.lines("channel", "set", "up", "--responses", "yes")
-    (row,) = [row for row in listed(cli, "channel", "list") if row["name"] == "up"]
+    (row,) = [row for row in cli.json("channel", "list") if row["name"] == "up"]
     assert (row["weight"], row["responses"]) == (3, True)
     assert "weight must be from 0" in cli.refused("channel", "set", "up", "--weight", "-1")
     assert "offers POST /responses" in cli.refused(

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -39,10 +38,6 @@ def clone(*more: str, account: str = "ann", **changes: str) -> tuple[str, ...]:
     return ("voice", "clone", account, *options, *more)
 
 
-def as_json(cli: Cli, *arguments: str, **env: str) -> Any:
-    return json.loads("\n".join(cli.lines(*arguments, "--json", **env)))
-
-
 def stored(cli: Cli) -> list[Path]:
     return [path for path in (cli.service.folder / "data" / "samples").rglob("*") if path.is_file()]
 
@@ -65,26 +60,26 @@ def test_commands_of_voices_do_not_need_the_engine_of_the_settings(owner: Cli) -
         assert warning.endswith(" Its voices are left out.")
     listed = json.loads(ended.stdout)
     assert [(row["voice_id"], row["name"]) for row in listed] == [("v", "W"), (made, "小明")]
-    assert as_json(owner, "voice", "delete", made, **env)["deleted"]
+    assert owner.json("voice", "delete", made, **env)["deleted"]
 
 
 def test_a_voice_is_cloned_listed_and_deleted(owner: Cli) -> None:
-    made = as_json(owner, *clone("--consent"))
+    made = owner.json(*clone("--consent"))
     assert (made["account"], made["name"], made["language"]) == ("ann", "小明", "zh")
     assert (made["status"], made["sample_s"]) == ("queued", 3.5)
     assert made["note"] == "No compute node clones in 'zh' now; the voice waits for one."
     assert len(stored(owner)) == 1
     assert owner.lines("account", "show", "ann")[5].split() == ["balance", "5"]
 
-    (row,) = as_json(owner, "voice", "list")
+    (row,) = owner.json("voice", "list")
     assert (row["voice_id"], row["source"], row["account"]) == (made["voice_id"], "clone", "ann")
     assert (row["status"], row["reason"], row["by"]) == ("queued", "", [])
     assert made["voice_id"] in owner.lines("voice", "list")[1]
 
-    deleted = as_json(owner, "voice", "delete", made["voice_id"])
+    deleted = owner.json("voice", "delete", made["voice_id"])
     assert deleted == {"voice_id": made["voice_id"], "deleted": True, "tasks_refunded": 0}
     assert stored(owner) == []
-    assert as_json(owner, "voice", "list") == []
+    assert owner.json("voice", "list") == []
     assert owner.refused("voice", "delete", made["voice_id"]).startswith("There is no cloned voice")
 
 
@@ -94,7 +89,7 @@ def test_without_consent_the_command_says_what_it_means_and_keeps_nothing(owner:
         assert "--consent" in line
         assert CONSENT in line
     assert stored(owner) == []
-    assert as_json(owner, "voice", "list") == []
+    assert owner.json("voice", "list") == []
 
 
 INVALID = [
@@ -129,7 +124,7 @@ def test_a_voice_with_consent_of_its_account_or_another_waits_until_a_node_is_on
     note = "No compute node that clones in 'zh' is online; the voice waits until one is."
     for shutting_down, said, by in ((True, note, ()), (False, None, ("--consent-by", "Li Lei"))):
         asyncio.run(node_says_hello(owner, shutting_down=shutting_down))
-        made = as_json(owner, *clone("--consent", *by))
+        made = owner.json(*clone("--consent", *by))
         assert made.get("note") == said
         consents = f"{'Li Lei' if by else 'ann'} (given to the command line of "
         assert made["consent_by"].startswith(consents)
@@ -154,35 +149,13 @@ async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[Nod
 
 def test_an_accounts_list_has_the_public_voices_and_its_own(owner: Cli) -> None:
     owner.lines("account", "add", "bob")
-    own = as_json(owner, *clone("--consent"))["voice_id"]
-    everything = as_json(owner, "voice", "list", "--account", "ann", **ESPEAK)
+    own = owner.json(*clone("--consent"))["voice_id"]
+    everything = owner.json("voice", "list", "--account", "ann", **ESPEAK)
     assert everything[-1]["voice_id"] == own
     assert all(row["by"] == ["channel espeak"] for row in everything[:-1])
-    of_bob = as_json(owner, "voice", "list", "--account", "bob", **ESPEAK)
+    of_bob = owner.json("voice", "list", "--account", "bob", **ESPEAK)
     assert of_bob == everything[:-1]
     assert owner.refused("voice", "list", "--account", "nobody") == "There is no account 'nobody'."
-
-
-def test_public_voices_are_put_in_order_renamed_hidden_and_shown(cli: Cli) -> None:
-    first, second = (row["voice_id"] for row in as_json(cli, "voice", "list", **ESPEAK)[:2])
-    assert as_json(cli, "voice", "order", "yue-male-1", second, **ESPEAK) == {
-        "voice_ids": ["yue-male-1", second]
-    }
-    assert as_json(cli, "voice", "rename", second, "晨曦", **ESPEAK)["name"] == "晨曦"
-    assert as_json(cli, "voice", "hide", first, **ESPEAK) == {"voice_id": first, "hidden": True}
-    rows = as_json(cli, "voice", "list", **ESPEAK)[:3]
-    assert [(row["voice_id"], row["place"], row["hidden"]) for row in rows] == [
-        ("yue-male-1", 1, False),
-        (second, 2, False),
-        (first, 0, True),
-    ]
-    assert rows[1]["name"] == "晨曦"
-
-    cli.lines("voice", "rename", second, "", **ESPEAK)
-    cli.lines("voice", "show", first, **ESPEAK)
-    rows = as_json(cli, "voice", "list", **ESPEAK)[:3]
-    assert rows[1]["name"] == "安妮"
-    assert rows[2]["hidden"] is False
 
 
 def test_an_unknown_voice_cannot_be_overridden(cli: Cli) -> None:

@@ -16,8 +16,7 @@ from tests.rig.waiting import wait_until
 
 BODY_MAX_BYTES = 200_000
 LIMITS = {"MYNA_CALL_DEADLINE_S": "20", "MYNA_BODY_MAX_BYTES": str(BODY_MAX_BYTES)}
-BODY_TIMEOUT_S = 0.5
-HASTE = LIMITS | {"MYNA_CALL_DEADLINE_S": "1", "MYNA_BODY_TIMEOUT_S": str(BODY_TIMEOUT_S)}
+HASTE = LIMITS | {"MYNA_CALL_DEADLINE_S": "1", "MYNA_BODY_TIMEOUT_S": "0.5"}
 
 ON_BOTH_DATABASES = pytest.mark.parametrize(
     "database", ["sqlite", "postgresql"], indirect=True, scope="session"

@@ -1,13 +1,12 @@
 """Bodies that are too large, too slow, or not of their announced length."""
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.caller import UNCHARGED, Caller, check, check_error
-from tests.conformance.conftest import BODY_MAX_BYTES, BODY_TIMEOUT_S, make_caller
+from tests.conformance.conftest import BODY_MAX_BYTES, make_caller
 from tests.rig.calls import Wire
 from tests.rig.service import Service
 
@@ -70,29 +69,12 @@ def test_a_chunked_body_within_the_limit_is_accepted(caller: Caller, path: str) 
     assert caller.post(path, body=pieces()).status == 200
 
 
-def test_a_slow_body_is_disconnected_at_its_timeout(hasty_service: Service) -> None:
-    """One byte is sent whenever the socket is quiet, so the connection is never idle for long."""
-    caller, path = make_caller(hasty_service), "/tts"
-    started = time.monotonic()
-    with Wire(caller.service.root_url, deadline_s=0.1) as wire:
-        begin(wire, caller, path, "Content-Length: 5000")
-        received = send_until_answered(wire, deadline=started + BODY_TIMEOUT_S + 15)
-    assert received.startswith(b"HTTP/1.1 4") or not received
-    assert BODY_TIMEOUT_S * 0.8 < time.monotonic() - started < BODY_TIMEOUT_S + 20
+def test_a_body_that_does_not_arrive_within_its_timeout_is_400(hasty_service: Service) -> None:
+    caller = make_caller(hasty_service)
+    with Wire(caller.service.root_url) as wire:
+        begin(wire, caller, "/chat/completions", "Content-Length: 5000")
+        check_error(wire.answer(), 400, "invalid_request_error")
     assert caller.stats() == UNCHARGED
-
-
-def send_until_answered(wire: Wire, deadline: float) -> bytes:
-    """Sends spaces until the server answers or disconnects. Returns what was received."""
-    while time.monotonic() < deadline:
-        try:
-            wire.send(b" ")
-            return wire.socket.recv(65536)
-        except TimeoutError:
-            continue
-        except (ConnectionResetError, BrokenPipeError):
-            return b""
-    raise TimeoutError("a slow body is never disconnected")
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -116,12 +98,3 @@ def test_an_invalid_content_length_is_a_client_error(caller: Caller) -> None:
             wire.send(b"zz\r\n{}\r\n")
             assert 400 <= wire.answer().status < 500
     assert caller.stats() - before == UNCHARGED
-
-
-def test_two_requests_on_one_connection_get_two_answers(caller: Caller) -> None:
-    with Wire(caller.service.root_url) as wire:
-        for text in (b"one", b"two"):
-            body = b'{"model": "svc-chat", "messages": [{"role": "user", "content": "%s"}]}' % text
-            begin(wire, caller, "/chat/completions", f"Content-Length: {len(body)}")
-            wire.send(body)
-            assert wire.answer().json["choices"][0]["message"]["content"] == text.decode()

@@ -2,18 +2,12 @@
 
 import pytest
 
-from tests.conformance.caller import UNCHARGED, Caller, check, check_error
+from tests.conformance.caller import UNCHARGED, Caller, check_error
 from tests.rig.calls import call
 from tests.rig.service import Service
 
 GETS = ["/me", "/models", "/voices", "/task", "/records"]
 POSTS = ["/chat/completions", "/tts"]
-GOOD = {
-    "/tts": b'{"text": "\xe4\xbd\xa0"}',
-    "/chat/completions": b'{"model": "svc-chat", "messages": [{"role": "user", "content": "hello"}]}',
-}
-
-
 UNKNOWN_PATHS = [
     *("/", "/nothing", "/me/", "/me/x", "/Me", "/chat", "/chat/completions/", "/models/svc-chat", "//me"),
     *("/%00", "/%FF", "/me%00", "/..%2fme", "/" + "x" * 5000, "/<script>", "/{id}"),
@@ -31,12 +25,6 @@ def test_a_path_of_openai_below_v1_is_404_with_the_base_path_that_has_it(caller:
         assert "base URL that ends in /openai/v1" in message
     elsewhere = call("POST", f"{caller.service.root_url}/nothing")
     assert "/openai/v1" not in check_error(elsewhere, 404, "not_found_error")
-
-
-def test_without_a_key_an_unknown_path_is_404_in_the_envelope(service: Service) -> None:
-    answer = call("GET", f"{service.base_url}/nothing")
-    check(answer)
-    assert answer.status in (401, 404)
 
 
 def test_a_wrong_method_is_405_with_the_allowed_methods(caller: Caller) -> None:
@@ -59,20 +47,8 @@ def test_every_answer_has_a_unique_request_id(caller: Caller) -> None:
 NO_JSON = [
     b"",
     b'{"text": "x"}{"text": "x"}',
-    b"{'text': 'x'}",
     '{"text": "é", "model": "svc-chat"}'.encode("latin-1"),
-    b'{"text": "\xed\xa0\x80"}',
-    b'{"text": "a\x00b"}',
-    b"text=x&model=svc-chat",
     bytes.fromhex("1f8b0800000000000003ab562a49ad2851b2525002002c0aa1a80c000000"),
-    b'{"text": NaN, "model": NaN}',
-    b"[]",
-    b"null",
-    b"1" + b"0" * 5000,
-    b"[" * 90_000 + b"]" * 90_000,
-    b'{"a":' * 30_000,
-    b'{"text": ' + b"9" * 5000 + b', "messages": ' + b"9" * 5000 + b"}",
-    b'{"text": 1e999999, "messages": 1e999999}',
 ]
 
 
@@ -109,29 +85,6 @@ def test_a_validation_error_names_the_field_and_the_fix(caller: Caller) -> None:
         message = check_error(caller.post(path, body=body), 400, "invalid_request_error")
         assert message.startswith(parts[0]), message
         assert all(part in message for part in parts), message
-
-
-@pytest.mark.parametrize("path", POSTS)
-def test_a_surrogate_pair_is_one_character_and_half_of_one_is_400(caller: Caller, path: str) -> None:
-    def sent(escape: bytes) -> bytes:
-        return GOOD[path].replace(b"hello", b"hello" + escape).replace("你".encode(), "你".encode() + escape)
-
-    answer = caller.post(path, body=sent(rb"\ud83d\ude00"))
-    assert answer.status == 200
-    assert answer.json.get("chars", 2) == 2
-    for escape in (rb"\ud800", rb"\udfff", rb"a\udc00\ud800b", rb"\ud83dx"):
-        check_error(caller.post(path, body=sent(escape)), 400, "invalid_request_error")
-
-
-@pytest.mark.parametrize("path", POSTS)
-def test_an_unusual_body_is_no_internal_error(caller: Caller, path: str) -> None:
-    deep = b"[" * 50_000 + b"]" * 50_000
-    check_error(caller.post(path, body=GOOD[path][:-1] + b', "extra": ' + deep + b"}"), 400)
-    numbers = (b"1" + b"0" * 4400, b"1e400", b"-1e400", b"0." + b"1" * 5000)
-    seeds = (GOOD[path][:-1] + b', "seed": ' + number + b"}" for number in numbers)
-    twice = GOOD[path][:-1] + b', "text": 5, "model": 5}'
-    for body in (b"\xef\xbb\xbf" + GOOD[path], twice, *seeds):
-        assert caller.post(path, body=body).status in (200, 400)
 
 
 @pytest.mark.parametrize("path", ["/me", "/records", "/task"])

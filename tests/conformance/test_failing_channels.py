@@ -143,20 +143,19 @@ def test_nothing_is_sent_before_the_first_event(talkative: Caller, chat_upstream
         assert waiting.rest().is_done and waiting.raw.startswith(b"data: ")
 
 
-def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded(impatient: Caller) -> None:
-    with stream(impatient, "svc-chat", "chat", "fault=silent one two").rest() as answer:
-        assert answer.status == 200 and answer.ended
-        assert b"[DONE]" not in answer.raw and len(answer.chunks) == 3
-        assert answer.error["type"] == "upstream_error"
-        assert SILENT in answer.error["message"] and "refunded" in answer.error["message"]
-    assert impatient.stats() == REFUNDED
-
-
-def test_a_response_that_is_silent_for_too_long_fails_and_is_refunded(impatient: Caller) -> None:
-    with stream(impatient, "svc-chat", "responses", "fault=silent one two").rest() as answer:
-        assert answer.status == 200 and answer.ended
+@pytest.mark.parametrize("call", CALLS)
+def test_a_stream_that_is_silent_for_too_long_ends_with_an_error_and_is_refunded(
+    impatient: Caller, call: str
+) -> None:
+    with stream(impatient, "svc-chat", call, "fault=silent one two").rest() as answer:
+        assert answer.status == 200 and answer.ended and b"[DONE]" not in answer.raw
         last = answer.chunks[-1]
-        assert last["type"] == "response.failed" and SILENT in last["response"]["error"]["message"]
+        error = (last if call == "chat" else last["response"])["error"]
+        assert SILENT in error["message"] and "refunded" in error["message"]
+        if call == "chat":
+            assert error["type"] == "upstream_error" and len(answer.chunks) == 3
+        else:
+            assert last["type"] == "response.failed"
     assert impatient.stats() == REFUNDED
 
 

@@ -9,7 +9,6 @@ import pytest
 from tests.conformance.caller import DELIVERED, UNCHARGED, Caller, Stats, check_error
 from tests.conformance.conftest import ON_BOTH_DATABASES, CallerMaker
 from tests.rig.calls import Answer
-from tests.rig.service import Service
 from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 
@@ -105,29 +104,6 @@ def test_an_open_stream_counts_until_its_end(new_caller: CallerMaker, chat_upstr
     assert caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
 
 
-def test_units_of_a_day_are_limited_and_sdks_do_not_retry(new_caller: CallerMaker) -> None:
-    caller = new_caller()
-    limit(caller, "--units-per-day", "2")
-    assert [caller.chat("hello").status for _ in range(2)] == [200, 200]
-    refused = caller.chat("hello")
-    assert "2 of the 2 units" in check_error(refused, 429, "rate_limit_error")
-    assert refused.headers["x-should-retry"] == "false"
-    assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
-    assert caller.stats() == Stats(calls=2, cost=2, ok_calls=2)
-
-
-def test_a_failed_call_gives_its_units_of_the_day_back(
-    new_caller: CallerMaker, chat_upstream: Upstream
-) -> None:
-    caller = new_caller()
-    limit(caller, "--units-per-day", "1", "--concurrent", "1")
-    chat_upstream.behave("status:500")
-    for _ in range(3):
-        check_error(caller.chat("hello"), 500, "upstream_error")
-    chat_upstream.behave("echo")
-    assert caller.chat("hello").status == 200
-
-
 def test_open_calls_of_an_account_are_limited(new_caller: CallerMaker, chat_upstream: Upstream) -> None:
     caller = new_caller()
     caller.service.cli("account", "limit", caller.account.name, "--concurrent", "2")
@@ -165,17 +141,3 @@ def test_many_at_once_on_one_limited_key_are_charged_exactly_up_to_it(
         answers = list(pool.map(lambda _: caller.chat("hello"), range(160)))
     assert Counter(answer.status for answer in answers) == {200: 40, 429: 120}
     assert caller.stats() == Stats(calls=40, cost=40, ok_calls=40)
-
-
-def test_the_limit_of_the_site_holds_for_every_key_without_another(
-    service: Service, new_caller: CallerMaker
-) -> None:
-    plain, free = new_caller(), new_caller()
-    limit(free, "--rpm", "none")
-    service.cli("settings", "set", "key_rpm", "1")
-    try:
-        assert [plain.chat("hello").status for _ in range(2)] == [200, 429]
-        assert [free.chat("hello").status for _ in range(2)] == [200, 200]
-    finally:
-        service.cli("settings", "set", "key_rpm", "0")
-    assert [plain.chat("hello").status for _ in range(2)] == [200, 200]

@@ -91,14 +91,3 @@ def test_each_voice_is_listed_once_and_the_first_is_the_default(caller: Caller) 
     assert len(set(ids)) == len(ids)
     assert all(voice["voice_id"] and voice["name"] and voice["language"] for voice in voices)
     assert {voice["source"] for voice in voices} == {"public"}
-
-
-def test_listed_voices_can_be_used(caller: Caller) -> None:
-    voices = caller.get("/voices").json["data"]
-    for voice in [*voices[:3], voices[-1]]:
-        answer = caller.speak("你好, hello.", voice_id=voice["voice_id"])
-        assert answer.status == 200, voice
-
-
-def test_without_a_speech_channel_the_list_and_its_default_are_empty(caller_without_speech: Caller) -> None:
-    assert caller_without_speech.get("/voices").json == {"object": "list", "data": [], "default": ""}

@@ -6,25 +6,19 @@ The node is a client of the real protocol in the test; the service has no speech
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, Stats, check_error
+from tests.conformance.caller import DELIVERED, REFUNDED, UNCHARGED, Caller, check_error
 from tests.conformance.conftest import make_caller
 from tests.farm.node_client import NodeClient, NodeSite, mp3, new_voice
 from tests.rig.calls import Answer, call
-from tests.rig.commands import CommandLine
-from tests.rig.forks import Forks
-from tests.rig.postgres import Postgres
 from tests.rig.samples import write_voice
-from tests.rig.service import Service, ServiceMaker
-from tests.rig.waiting import wait_until
+from tests.rig.service import ServiceMaker
 
 PATIENCE_S = 60
-TASK_DEADLINE_S = 1
 CHAT_WAIT_S = 30
 QUICK = {"MYNA_SWEEP_EVERY_S": "0.1", "MYNA_CHAT_SPEECH_WAIT_S": str(CHAT_WAIT_S)}
 
@@ -104,43 +98,6 @@ def test_a_task_is_queued_then_processing_then_completed(
     assert caller.stats() == DELIVERED
 
 
-def test_a_failed_task_is_refunded(caller: Caller, node: NodeClient, voice: str) -> None:
-    task_id = caller.speak("你好", voice_id=voice).json["id"]
-    failure = {"held": node.take().proof, "reason": "no such sound", "final": True}
-    assert node.ask("fail", failure).status == 200
-    failed = the_task(caller, task_id)
-    said = "失败：无法合成，已退还所扣点数"  # not the node's message
-    assert (failed["status"], failed["status_text"], failed["audio_url"]) == (3, said, "")
-    assert caller.stats() == REFUNDED
-
-
-def test_a_task_past_its_deadline_fails_and_is_refunded(
-    site: NodeSite, caller: Caller, node: NodeClient, voice: str
-) -> None:
-    site.service.cli("settings", "set", "task_deadline_s", str(TASK_DEADLINE_S))
-    try:
-        task_id = caller.speak("你好", voice_id=voice).json["id"]
-    finally:
-        site.service.cli("settings", "set", "task_deadline_s", "120")
-    wait_until(lambda: the_task(caller, task_id)["status"] == 3, PATIENCE_S, "the deadline has passed")
-    assert caller.stats() == REFUNDED
-    assert node.lease(wait_s=0) == []
-
-
-def test_a_voice_without_an_online_node_is_503_and_an_unknown_voice_400(
-    site: NodeSite, caller: Caller, node: NodeClient, voice: str
-) -> None:
-    assert voice in site.listed(caller.key.plain)
-    node.hello(voice, leaving=True)
-    assert voice not in site.listed(caller.key.plain)
-    check_error(caller.speak("你好", voice_id=voice), 503)
-    other = site.node(new_voice())
-    check_error(caller.speak("你好", voice_id=voice), 503)
-    check_error(caller.speak("你好", voice_id=new_voice()), 400)
-    site.service.cli("node", "remove", other.name)
-    assert caller.stats() == UNCHARGED
-
-
 def test_a_retry_of_an_order_gets_the_same_task_uncharged(
     caller: Caller, node: NodeClient, voice: str
 ) -> None:
@@ -150,16 +107,6 @@ def test_a_retry_of_an_order_gets_the_same_task_uncharged(
     speak(node)
     assert caller.speak("你好", named, voice_id=voice).json == first.json
     assert caller.stats() == DELIVERED
-
-
-def test_a_retry_of_a_failed_order_is_a_new_order(caller: Caller, node: NodeClient, voice: str) -> None:
-    named = {"Idempotency-Key": "the order"}
-    first = caller.speak("你好", named, voice_id=voice)
-    node.ask("fail", {"held": node.take().proof, "reason": "no", "final": True})
-    second = caller.speak("你好", named, voice_id=voice)
-    assert second.json["id"] > first.json["id"]
-    speak(node)
-    assert caller.stats() == Stats(calls=2, cost=1, ok_calls=1)
 
 
 def test_a_chat_waits_for_the_node_and_returns_the_audio_url(
@@ -225,51 +172,6 @@ def test_a_cloned_voice_is_private_to_its_account(site: NodeSite, caller: Caller
     assert caller.stats() == REFUNDED
     check_error(caller.speak("你好", voice_id=own), 400)
     site.service.cli("node", "remove", cloner.name)
-
-
-def test_an_order_over_the_capacity_of_the_nodes_is_503_and_uncharged(
-    site: NodeSite, caller: Caller, node: NodeClient, voice: str
-) -> None:
-    node.hello(voice, slots=1, chars_per_s=10)  # 1,200 characters within the task's deadline of 120 s
-    text = "一" * 500
-    tasks = [caller.speak(text, voice_id=voice) for _ in range(2)]
-    assert [answer.status for answer in tasks] == [200, 200]
-    check_error(caller.speak(text, voice_id=voice), 503)
-    other = make_caller(site.service)
-    assert other.speak("一" * 50, voice_id=voice).status == 200  # its first job is third in the fair queue
-    assert caller.stats().calls == 2
-
-
-def test_an_order_at_one_process_is_leased_at_once_at_another(
-    postgres: Postgres,
-    commands: CommandLine,
-    forks: Forks | None,
-    tmp_path_factory: pytest.TempPathFactory,
-    voice: str,
-) -> None:
-    url, data = postgres.fresh_database(), tmp_path_factory.mktemp("pair")
-    first, second = (
-        Service(
-            tmp_path_factory.mktemp("process"), commands, database_url=url, chat_url="parrot:", speech="none",
-            env=QUICK | {"MYNA_DATA": str(data)}, forks=forks,
-        ).start()
-        for _ in range(2)
-    )  # fmt: skip
-    caller = make_caller(first)
-    node = replace(NodeSite(first).node(voice), service=second)
-    with ThreadPoolExecutor(2) as pool:
-        refused = pool.submit(node.take)
-        ordered = caller.speak("你好", voice_id=voice)
-        job = refused.result(PATIENCE_S)
-    assert job.id == ordered.json["id"]
-    assert node.complete(job, mp3()).status == 200
-    assert the_task(caller, job.id)["status"] == 2
-    with ThreadPoolExecutor(2) as pool:
-        asked = pool.submit(caller.chat, "请朗读：春眠不觉晓")
-        speak(node)
-        answered(asked)
-    assert first.command("audit", "--audio", "--json").code == 0
-    assert (first.stop(), second.stop()) == (0, 0)
 
 
 def only(site: NodeSite, voice: str) -> None:

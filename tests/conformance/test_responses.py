@@ -13,6 +13,8 @@ from tests.rig.sse import EventReader
 from tests.rig.upstream import Upstream
 
 PATH = "/openai/v1/responses"
+LARGE_CHARS = 10**6
+"""As large as an event that is read may be, and larger than one that is buffered otherwise."""
 MODELS = {"by-chat": "translated", "by-responses": "passed on"}
 """The models of these tests, each with one channel; that of the second one has the endpoint. Another channel
 would answer for one whose circuit earlier tests have opened."""
@@ -59,16 +61,15 @@ def test_a_whole_response_is_charged_and_says_what_it_cost(fresh_caller: Caller,
 
 
 def test_a_stream_ends_with_the_completed_response(fresh_caller: Caller, model: str) -> None:
-    with stream(fresh_caller, model) as reader:
-        reader.rest()
-    assert reader.ended
-    assert reader.headers["content-type"].startswith("text/event-stream")
-    first, *_, last = reader.chunks
-    assert (first["type"], last["type"]) == ("response.created", "response.completed")
-    assert said(last["response"]) == "hello"
-    assert last["response"]["usage"]["total_tokens"] == 33
-    assert b"[DONE]" not in reader.raw
-    assert fresh_caller.stats() == DELIVERED
+    with stream(fresh_caller, model).rest() as reader:
+        assert reader.ended
+        assert reader.headers["content-type"].startswith("text/event-stream")
+        first, *_, last = reader.chunks
+        assert (first["type"], last["type"]) == ("response.created", "response.completed")
+        assert said(last["response"]) == "hello"
+        assert last["response"]["usage"]["total_tokens"] == 33
+        assert b"[DONE]" not in reader.raw
+        assert fresh_caller.stats() == DELIVERED
 
 
 def test_a_channel_with_the_endpoint_gets_the_request_as_it_is(
@@ -145,13 +146,12 @@ def test_a_channel_with_the_endpoint_must_stream_a_stream(fresh_caller: Caller) 
 def test_a_stream_that_breaks_ends_with_a_failed_response_and_is_refunded(
     fresh_caller: Caller, fault: str
 ) -> None:
-    with stream(fresh_caller, "by-chat", f"fault={fault}") as reader:
-        reader.rest()
-    assert reader.ended
-    assert reader.chunks[-1]["type"] == "response.failed"
-    assert reader.chunks[-1]["response"]["error"]["code"] == "server_error"
-    assert b"/srv/upstream.py" not in reader.raw
-    assert fresh_caller.stats() == REFUNDED
+    with stream(fresh_caller, "by-chat", f"fault={fault}").rest() as reader:
+        assert reader.ended
+        assert reader.chunks[-1]["type"] == "response.failed"
+        assert reader.chunks[-1]["response"]["error"]["code"] == "server_error"
+        assert b"/srv/upstream.py" not in reader.raw
+        assert fresh_caller.stats() == REFUNDED
 
 
 @pytest.mark.parametrize("fault", ["cut-stream", "no-end", "html-later", "failed-later"])
@@ -188,19 +188,27 @@ def test_a_stream_that_is_passed_on_leaves_as_it_arrives(
 
 def test_a_channel_that_sends_no_usage_has_it_counted(fresh_caller: Caller, chat_upstream: Upstream) -> None:
     chat_upstream.withholds_usage = True
-    with stream(fresh_caller, "by-chat", "一二三") as reader:
-        reader.rest()
-    usage = reader.chunks[-1]["response"]["usage"]
-    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
-    whole = respond(fresh_caller, "by-chat", "一二三").json["usage"]
-    assert (whole["input_tokens"], whole["output_tokens"], whole["total_tokens"]) == (3, 3, 6)
+    with stream(fresh_caller, "by-chat", "一二三").rest() as reader:
+        usage = reader.chunks[-1]["response"]["usage"]
+        assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 3, 6)
+        whole = respond(fresh_caller, "by-chat", "一二三").json["usage"]
+        assert (whole["input_tokens"], whole["output_tokens"], whole["total_tokens"]) == (3, 3, 6)
 
 
 def test_a_channel_that_does_not_stream_is_translated_too(fresh_caller: Caller) -> None:
-    with stream(fresh_caller, "by-chat", "fault=whole") as reader:
-        reader.rest()
-    assert reader.chunks[-1]["type"] == "response.completed"
-    assert said(reader.chunks[-1]["response"]) == "fault=whole"
+    with stream(fresh_caller, "by-chat", "fault=whole").rest() as reader:
+        assert reader.chunks[-1]["type"] == "response.completed"
+        assert said(reader.chunks[-1]["response"]) == "fault=whole"
+
+
+@pytest.mark.parametrize(
+    ("large", "fault"), [("by-chat", "long"), ("by-responses", "long"), ("by-responses", "unnamed")]
+)
+def test_a_large_response_is_translated_or_passed_on(fresh_caller: Caller, large: str, fault: str) -> None:
+    with stream(fresh_caller, large, f"fault={fault}:{LARGE_CHARS}").rest() as reader:
+        assert reader.ended and reader.chunks[-1]["type"] == "response.completed", reader.raw[-300:]
+        assert "x" * LARGE_CHARS in said(reader.chunks[-1]["response"])
+    assert fresh_caller.stats() == DELIVERED
 
 
 @pytest.mark.parametrize("streams", [False, True])

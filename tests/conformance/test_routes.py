@@ -16,31 +16,21 @@ from tests.rig.upstream import Upstream
 from tests.rig.waiting import wait_until
 
 ROUTES = (
-    ("gpt-4o", "--channel", "default", "--upstream-model", "a-large-model", "--units", "5"),
-    ("org/small", "--channel", "default", "--units", "0"),
-    ("gpt-*", "--channel", "default", "--units", "2"),
-    (
-        "vectors",
-        "--channel",
-        "default",
-        "--upstream-model",
-        "embedder",
-        "--units",
-        "3",
-        "--kind",
-        "embeddings",
-    ),
-    ("reads-aloud", "--channel", "default", "--units", "1", "--intent"),
+    "gpt-4o --channel default --upstream-model a-large-model --units 5",
+    "org/small --channel default --units 0",
+    "gpt-* --channel default --units 2",
+    "vectors --channel default --upstream-model embedder --units 3 --kind embeddings",
+    "reads-aloud --channel default --units 1 --intent",
 )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def routes(service: Service) -> Iterator[None]:
-    for name, *options in ROUTES:
-        service.cli("route", "add", name, *options)
+    for route in ROUTES:
+        service.cli("route", "add", *route.split())
     yield
-    for name, *_ in ROUTES:
-        service.cli("route", "remove", name)
+    for route in ROUTES:
+        service.cli("route", "remove", route.split()[0])
 
 
 def send(caller: Caller, method: str, path: str, data: Any = None, headers: Any = None) -> Answer:
@@ -123,17 +113,8 @@ def test_models_are_listed_without_wildcards(fresh_caller: Caller) -> None:
 def test_a_key_that_is_limited_to_routes_sees_and_uses_only_these(
     service: Service, fresh_caller: Caller
 ) -> None:
-    issued = service.cli(
-        "key",
-        "issue",
-        fresh_caller.account.name,
-        "--name",
-        "limited",
-        "--route",
-        "gpt-*",
-        "--route",
-        "svc-chat",
-    )
+    options = "--name limited --route gpt-* --route svc-chat"
+    issued = service.cli("key", "issue", fresh_caller.account.name, *options.split())
     for model, status in (("gpt-x", 200), ("svc-chat", 200), ("svc-agent", 404), ("org/small", 404)):
         data = {"model": model, "messages": [{"role": "user", "content": "hello"}]}
         answer = call("POST", f"{service.root_url}/openai/v1/chat/completions", key=issued["key"], data=data)
@@ -219,7 +200,5 @@ def test_a_route_with_intent_speaks(service: Service, fresh_caller: Caller, stre
         assert answer.status == HTTPStatus.OK, answer.raw
         assert b"/uploads/" in answer.raw and b"reads-aloud" in answer.raw
         assert answer.is_done is streams
-    assert (
-        chat(fresh_caller, "svc-chat", "请朗读：春眠").json["choices"][0]["message"]["content"][:3]
-        == "请朗读"
-    )
+    unspoken = chat(fresh_caller, "svc-chat", "请朗读：春眠").json["choices"][0]["message"]
+    assert unspoken["content"][:3] == "请朗读"

@@ -15,6 +15,8 @@ from tests.rig.upstream import SECRET, Upstream
 from tests.rig.waiting import wait_until
 
 LONG_BYTES = 2**20
+LARGE_CHARS = 4 * 10**6
+"""Larger than an event that is buffered."""
 Streams = Callable[..., EventReader]
 
 
@@ -67,13 +69,6 @@ def test_the_words_arrive_as_the_upstream_sends_them(stream: Streams, fresh_call
     assert fresh_caller.stats() == DELIVERED
 
 
-def test_a_part_leaves_before_the_next_one_arrives(stream: Streams, chat_upstream: Upstream) -> None:
-    with stream("fault=pause one two") as answer:
-        assert b'"role"' in answer.next_event() and b"pause" in answer.next_event()
-        chat_upstream.release()
-        assert answer.rest().is_done
-
-
 @pytest.mark.parametrize(
     ("fault", "text"),
     [("no-done", None), ("open", None), ("cut-done", None), (f"long:{LONG_BYTES}", "x" * LONG_BYTES)],
@@ -91,16 +86,6 @@ def test_every_good_stream_ends_with_done_and_is_kept(
     assert reasons(fresh_caller) == [("kept", "")]
 
 
-def test_tool_calls_reasoning_and_logprobs_pass_unchanged(stream: Streams, chat_upstream: Upstream) -> None:
-    with stream("fault=tools x").rest() as answer:
-        first, call, arguments, last = answer.chunks
-        assert first["choices"][0]["delta"]["reasoning_content"] == "let me think"
-        assert first["choices"][0]["logprobs"]["content"][0]["logprob"] == -0.1
-        assert call["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "weather"
-        assert arguments["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
-        assert last["choices"][0]["finish_reason"] == "tool_calls"
-
-
 @pytest.mark.parametrize("withheld", [False, True])
 def test_the_usage_is_the_upstreams_or_counted(
     stream: Streams, chat_upstream: Upstream, withheld: bool
@@ -113,21 +98,6 @@ def test_the_usage_is_the_upstreams_or_counted(
         theirs = {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
         assert usage["usage"] == (counted if withheld else theirs)
         assert sum("usage" in chunk for chunk in answer.chunks) == 1
-
-
-@pytest.mark.parametrize("fields", [{"stream": False}, {"stream_options": {"include_usage": True}}])
-def test_the_usage_of_a_whole_answer_is_counted_if_the_upstream_gives_none(
-    stream: Streams, chat_upstream: Upstream, fields: dict[str, Any]
-) -> None:
-    """Also where the upstream answers a stream with a whole completion."""
-    chat_upstream.withholds_usage = True
-    said = "春眠不觉晓 hello"
-    chat_upstream.behave("whole" if "stream_options" in fields else "echo")
-    with stream(said, **fields).rest() as answer:
-        chunks = [json.loads(answer.raw)] if "stream" in fields else answer.chunks
-        assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
-        first = chunks[0]["choices"][0]
-        assert (first.get("message") or first["delta"])["content"] == said
 
 
 @pytest.mark.parametrize("fault", ["no-end", "error-later"])
@@ -277,6 +247,34 @@ def test_a_stream_too_large_to_store_is_not_repeated(stream: Streams, fresh_call
     with stream(f"fault=long:{LONG_BYTES} x", headers).rest() as second:
         assert second.status == HTTPStatus.BAD_REQUEST and "too large" in second.error["message"]
     assert fresh_caller.stats() == DELIVERED
+
+
+def test_a_large_answer_that_is_not_streamed_is_one_chunk(stream: Streams, fresh_caller: Caller) -> None:
+    with stream(f"fault=whole:{LARGE_CHARS}").rest() as answer:
+        assert answer.is_done and len(answer.chunks) == 1, answer.raw[-300:]
+        assert answer.text == "x" * LARGE_CHARS
+    assert fresh_caller.stats() == DELIVERED
+
+
+def test_each_of_several_choices_must_finish(stream: Streams, fresh_caller: Caller) -> None:
+    """The upstream ends its stream without `[DONE]` after it has finished one choice."""
+    with stream("fault=no-done hello", n=2).rest() as answer:
+        assert answer.ended and not answer.is_done
+        assert answer.headers["x-units-cost"] == "2"
+    assert fresh_caller.stats() == REFUNDED
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("fault", ["error-choices", "null-choices"])
+def test_an_answer_without_a_choice_fails(
+    stream: Streams, fresh_caller: Caller, fault: str, streams: bool
+) -> None:
+    """The upstream does not stream these."""
+    with stream(f"fault={fault}", stream=streams).rest() as answer:
+        assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        assert answer.error["type"] == "upstream_error"
+        assert b"/srv/upstream.py" not in answer.raw
+    assert fresh_caller.stats() == REFUNDED
 
 
 BAD: list[tuple[dict[str, Any], int, str | None, str | None]] = [

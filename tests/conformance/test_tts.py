@@ -49,30 +49,6 @@ def test_an_unknown_voice_is_refused(caller: Caller, voice_id: str) -> None:
     assert caller.stats() - before == UNCHARGED
 
 
-@pytest.mark.parametrize("speed", ["0.25", "4.0", "", None])
-def test_a_speed_in_its_range_is_accepted(caller: Caller, speed: Any) -> None:
-    assert caller.speak("你", speed=speed).status == 200
-
-
-@pytest.mark.parametrize("speed", ["4.01", "１.0", "nan"])
-def test_any_other_speed_is_refused(caller: Caller, speed: Any) -> None:
-    before = caller.stats()
-    message = check_error(caller.speak("你好", speed=speed), 400, "invalid_request_error")
-    assert "speed" in message
-    assert caller.stats() - before == UNCHARGED
-
-
-def test_a_faster_speech_is_shorter(caller: Caller) -> None:
-    durations = [
-        listen(
-            caller.service, caller.speak("今天天气很好，我们去公园。", speed=speed).json["audio_url"]
-        ).duration_s
-        for speed in ("0.5", "1.0", "2.0")
-    ]
-    assert durations[0] > durations[1] * 1.3
-    assert durations[1] > durations[2] * 1.3
-
-
 @pytest.mark.parametrize("text", [..., 5, " ", "😀"], ids=repr)
 def test_a_text_with_nothing_to_speak_is_refused(caller: Caller, text: Any) -> None:
     before = caller.stats()

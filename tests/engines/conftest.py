@@ -2,22 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pytest
+import soundfile
 
 from myna.engines.espeak.engine import Espeak
-from myna.engines.interface import Client, SoundParts, SpeechResult, Utterance
+from myna.engines.inspector.inspector import Inspector
+from myna.engines.interface import Client, EngineLimits, SoundParts, SpeechResult, Utterance
+from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.kokoro.engine import Kokoro
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import DiskExecutor, wait_shielded
 from myna.http_client import HttpClient
+from myna.sandbox.confinement import AllowedPaths
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.rig.waiting import SOON_S
 
 KEY = "sk-very-secret"
+DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
 HELLO = Utterance("你好，世界。", "zf_xiaoxiao", 1.25)
 
 
@@ -32,12 +40,37 @@ def cleanup_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("myna.files.disk_threads.wait_shielded", partial(wait_shielded, timeout_s=60))
 
 
+def kokoro(model: Path, processes: int = 1, queue_max: int = 4, deadline_s: float = 60) -> Kokoro:
+    """The embedded neural voice, which is not started yet."""
+    limits = EngineLimits(processes=processes, queue_max=queue_max, job_deadline_s=deadline_s)
+    return KokoroConfig(str(model)).build(limits, Path())
+
+
+class Starts(Protocol):
+    """An engine or a pool."""
+
+    async def start(self, files: AllowedPaths | None = None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Started = TypeVar("Started", bound=Starts)
+
+
+@asynccontextmanager
+async def started(engine: Started, **files: Sequence[Path]) -> AsyncIterator[Started]:
+    """Starts the engine, which may then only `reads` and `writes` these, and closes it after the block."""
+    await engine.start(AllowedPaths.of(**files) if files else None)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
 @pytest.fixture(scope="module")
 async def espeak() -> AsyncIterator[Espeak]:
-    engine = Espeak(processes=2, queue_max=400, job_deadline_s=60)
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(Espeak(processes=2, queue_max=400, job_deadline_s=60)) as engine:
+        yield engine
 
 
 async def until(condition: Callable[[], bool], deadline_s: float = SOON_S) -> None:
@@ -48,6 +81,13 @@ async def until(condition: Callable[[], bool], deadline_s: float = SOON_S) -> No
         await asyncio.sleep(0.01)
 
 
+@pytest.fixture(scope="module")
+async def inspector() -> AsyncIterator[Inspector]:
+    inspector = Inspector(job_deadline_s=300, deadline_s=300)
+    yield inspector
+    await inspector.close()
+
+
 @pytest.fixture
 async def upstream() -> AsyncIterator[SpeechUpstream]:
     server = SpeechUpstream()
@@ -56,12 +96,46 @@ async def upstream() -> AsyncIterator[SpeechUpstream]:
 
 
 @pytest.fixture
-async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = HttpClient(connections_max=4)
-    yield OpenAISpeech(
-        outbound, DiskExecutor(), url=upstream.base + "/", key=KEY, model="kokoro", answer_max_bytes=200_000
-    )
-    await outbound.close()
+async def outbound() -> AsyncIterator[HttpClient]:
+    client = HttpClient(connections_max=4)
+    yield client
+    await client.close()
+
+
+def speech_server(outbound: HttpClient, url: str, key: str | None = KEY, **changes: Any) -> OpenAISpeech:
+    """The engine of a speech server. `changes` are other parameters of `OpenAISpeech`."""
+    given = {"disk": DiskExecutor(), "model": "kokoro", "answer_max_bytes": 200_000, **changes}
+    return OpenAISpeech(outbound, url=url, key=key, **given)
+
+
+@pytest.fixture
+def disk() -> DiskExecutor:
+    return DiskExecutor()
+
+
+@pytest.fixture
+def engine(outbound: HttpClient, upstream: SpeechUpstream, disk: DiskExecutor) -> OpenAISpeech:
+    return speech_server(outbound, upstream.base + "/", disk=disk)
+
+
+def put(folder: Path, data: bytes) -> Path:
+    """A file that was uploaded."""
+    path = folder / "upload"
+    path.write_bytes(data)
+    return path
+
+
+def mean_hz(path: Path) -> float:
+    """The mean pitch of a sound."""
+    samples, rate_hz = soundfile.read(path)
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
+
+
+def level(path: Path, hz: float) -> float:
+    """The share of the sound that is a tone of this pitch."""
+    samples, rate_hz = soundfile.read(path, dtype="float32")
+    return float(abs(samples @ np.exp(-2j * np.pi * hz / rate_hz * np.arange(len(samples))))) / len(samples)
 
 
 async def speak(
@@ -82,5 +156,5 @@ async def speak(
 
 
 def names(folder: Path) -> list[str]:
-    """The names in the folder."""
-    return [path.name for path in folder.iterdir()]
+    """The names in the folder, in order."""
+    return sorted(path.name for path in folder.iterdir())

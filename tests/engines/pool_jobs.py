@@ -1,6 +1,7 @@
-"""A job that keeps a child of a pool busy."""
+"""Pools of children, and a job that keeps one busy."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,13 @@ from tests.engines.conftest import until
 from tests.engines.process_child import Command, Word
 
 
-async def busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
+def child_pool(child: str = "process_child", **changes: Any) -> Pool[Word]:
+    """A pool of a program of this folder, which is not started yet."""
+    limits = {"processes": 1, "queue_max": 9, "job_deadline_s": 60, **changes}
+    return Pool(f"tests.engines.{child}", Word, **limits)
+
+
+async def busy(pool: Pool[Word], queue_key: str | None = None) -> "asyncio.Task[Word]":
     """A job that the child has reported as started and that hangs."""
     jobs: list[PendingJob] = []
     run = Child.run
@@ -22,6 +29,6 @@ async def busy(pool: Pool[Word]) -> "asyncio.Task[Word]":
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Child, "run", noted)
-        task = asyncio.create_task(pool.run(Command("hang"), 60))
+        task = asyncio.create_task(pool.run(Command("hang"), 60, queue_key=queue_key))
         await until(lambda: bool(jobs) and jobs[-1].started)
     return task

@@ -63,10 +63,6 @@ def fault(word: str) -> str:
     raise KeyError(word)
 
 
-def settings(word: str) -> str:
-    return ",".join(name for name in os.environ if name.startswith("MYNA_"))
-
-
 def environ(word: str) -> str:
     return os.environ.get(word, "")
 

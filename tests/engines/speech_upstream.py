@@ -4,33 +4,14 @@ Its mp3s are real. It answers like the ones that copy OpenAI's API: POST {base}/
 voices at GET {base}/audio/voices where a test gives it one.
 """
 
-import math
-import struct
-from functools import cache
 from typing import Any
 
-import lameenc
 import msgspec
 
 from tests.http_client.faulty_server import Behaviour, FaultyServer, PeerConnection, Received, answer
+from tests.rig.samples import mp3
 
-RATE_HZ = 24_000
 AUDIO_MPEG = "Content-Type: audio/mpeg"
-
-
-@cache
-def mp3(seconds: float, rate_hz: int = RATE_HZ, kbps: int = 64, channels: int = 1) -> bytes:
-    """A tone of 440 Hz."""
-    encoder = lameenc.Encoder()
-    encoder.set_channels(channels)
-    encoder.set_in_sample_rate(rate_hz)
-    encoder.set_out_sample_rate(rate_hz)
-    encoder.set_bit_rate(kbps)
-    encoder.set_quality(7)
-    encoder.silence()
-    tone = (int(9000 * math.sin(2 * math.pi * 440 * i / rate_hz)) for i in range(round(seconds * rate_hz)))
-    pcm = b"".join(struct.pack("<h", sample) * channels for sample in tone)
-    return bytes(encoder.encode(pcm)) + bytes(encoder.flush())
 
 
 class SpeechUpstream:

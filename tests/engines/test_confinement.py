@@ -12,7 +12,9 @@ import pytest
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import EngineFailed, Utterance
 from myna.engines.pool.pool import Pool
-from myna.sandbox.confinement import AllowedPaths, child_environ
+from myna.sandbox.confinement import child_environ
+from tests.engines.conftest import started
+from tests.engines.pool_jobs import child_pool
 from tests.engines.process_child import Command, Word
 from tests.rig.calls import call
 from tests.rig.processes import children, proc_file
@@ -36,18 +38,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def pool(folders: Path) -> AsyncIterator[Pool[Word]]:
     """One process for all tests, which survives what they ask of it; it may read `readable` and write
     `writable`."""
-    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
-    await pool.start(AllowedPaths.of(reads=(folders / "readable",), writes=(folders / "writable",)))
-    yield pool
-    await pool.close()
+    async with started(
+        child_pool(job_deadline_s=30), reads=(folders / "readable",), writes=(folders / "writable",)
+    ) as pool:
+        yield pool
 
 
 async def done(pool: Pool[Word], what: str, word: object = "") -> str:
     return (await pool.run(Command(what, str(word)), 20)).word
-
-
-async def test_a_child_drops_every_privilege(pool: Pool[Word]) -> None:
-    assert pool._running[0].confinement.kept == []
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET"])
@@ -167,10 +165,8 @@ async def test_a_child_may_make_the_system_calls_its_libraries_need(pool: Pool[W
 
 async def test_threads_that_a_module_starts_are_confined_too(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("secret")
-    pool = Pool("tests.engines.threaded_child", Word, processes=1, queue_max=9, job_deadline_s=30)
-    await pool.start(AllowedPaths())
-    said = await done(pool, "read", tmp_path / "file")
-    await pool.close()
+    async with started(child_pool(job_deadline_s=30, child="threaded_child"), reads=()) as pool:
+        said = await done(pool, "read", tmp_path / "file")
     assert said == DENIED
 
 
@@ -231,10 +227,8 @@ async def test_a_child_sees_no_key_of_an_upstream(tmp_path: Path, monkeypatch: p
     for name in ("OPENAI_API_KEY", "MYNA_CHAT_KEY", "THE_KEY_OF_A_CHANNEL", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=30)
-    await pool.start(AllowedPaths())
-    seen = await done(pool, "all_environ")
-    await pool.close()
+    async with started(child_pool(job_deadline_s=30), reads=()) as pool:
+        seen = await done(pool, "all_environ")
     assert "secret" not in seen
     assert "LC_ALL=C.UTF-8" in seen
 
@@ -243,14 +237,12 @@ async def test_the_embedded_voice_writes_only_to_allowed_folders(tmp_path: Path)
     own, elsewhere = tmp_path / "audio", tmp_path / "elsewhere"
     for folder in (own, elsewhere):
         folder.mkdir()
-    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
-    await espeak.start(AllowedPaths.of(writes=(own,)))
-    for number, voice in enumerate(VOICES):
-        utterance = Utterance("你好，2024年有1/3。", voice.voice_id, 0.3)
-        assert (await espeak.speak(utterance, own / "ab" / f"{number}.mp3", 60)).seconds > 0.5
-    with pytest.raises(EngineFailed, match=r"^Permission denied$"):
-        await espeak.speak(utterance, elsewhere / "said.mp3", 60)
-    await espeak.close()
+    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60), writes=(own,)) as espeak:
+        for number, voice in enumerate(VOICES):
+            utterance = Utterance("你好，2024年有1/3。", voice.voice_id, 0.3)
+            assert (await espeak.speak(utterance, own / "ab" / f"{number}.mp3", 60)).seconds > 0.5
+        with pytest.raises(EngineFailed, match=r"^Permission denied$"):
+            await espeak.speak(utterance, elsewhere / "said.mp3", 60)
 
 
 def test_a_child_inherits_only_allowed_environment_variables() -> None:

@@ -15,7 +15,6 @@ from myna.audio.loudness import PEAK_MAX_DBTP, TARGET_LUFS, integrated
 from myna.engines.espeak.engine import VOICES, Espeak
 from myna.engines.interface import (
     EngineCrashed,
-    EngineFailed,
     EngineTimedOut,
     NothingSpoken,
     SoundTooLong,
@@ -23,14 +22,10 @@ from myna.engines.interface import (
     UnsupportedUtterance,
     Utterance,
 )
-from tests.engines.conftest import until
+from tests.engines.conftest import names, started, until
 from tests.rig.processes import runs
 
 pytestmark = pytest.mark.anyio
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 _SENTENCES = {
@@ -81,16 +76,6 @@ async def test_a_voice_has_the_loudness_of_all_voices(espeak: Espeak, tmp_path: 
         assert 20 * np.log10(fine.max()) < PEAK_MAX_DBTP
 
 
-@pytest.mark.parametrize("text", ["你好", "一二三四五六七八九十" * 20, "OK，我用 Python 写。"])
-async def test_short_and_long_texts_are_spoken_at_the_requested_speed(
-    espeak: Espeak, tmp_path: Path, text: str
-) -> None:
-    plain = await _say(espeak, tmp_path / "plain.mp3", text)
-    for speed in (0.5, 2, 3):
-        said = await _say(espeak, tmp_path / "said.mp3", text, speed=speed)
-        assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.1), speed
-
-
 async def test_a_slower_speed_makes_longer_audio(espeak: Espeak, tmp_path: Path) -> None:
     speeds = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
     lengths_s = [(await _say(espeak, tmp_path / "a.mp3", "你好，世界", speed=s)).seconds for s in speeds]
@@ -104,22 +89,7 @@ async def test_the_result_has_the_length_size_and_hash_of_the_file(espeak: Espea
     assert said.size_bytes == len(content)
     assert said.sha256 == hashlib.sha256(content).digest()
     assert said.seconds == pytest.approx(_decoded_seconds(path), abs=0.001)
-    assert _names(tmp_path) == ["said.mp3"]
-
-
-async def test_many_jobs_at_once_each_get_their_own_audio(espeak: Espeak, tmp_path: Path) -> None:
-    expected_s = [
-        (await _say(espeak, tmp_path / "alone.mp3", "好" * (1 + number))).seconds for number in range(10)
-    ]
-
-    said = await asyncio.gather(
-        *(_say(espeak, tmp_path / f"{number}.mp3", "好" * (1 + number % 10)) for number in range(60))
-    )
-
-    for number, result in enumerate(said):
-        assert result.seconds == pytest.approx(expected_s[number % 10], rel=0.02)
-        content = (tmp_path / f"{number}.mp3").read_bytes()
-        assert hashlib.sha256(content).digest() == result.sha256
+    assert names(tmp_path) == ["said.mp3"]
 
 
 @pytest.mark.parametrize("language", ["en-US", "en-GB"])
@@ -147,7 +117,7 @@ async def test_a_text_without_sound_is_refused_and_leaves_no_file(
 ) -> None:
     with pytest.raises(NothingSpoken):
         await _say(espeak, tmp_path / "said.mp3", text)
-    assert _names(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -196,16 +166,7 @@ async def test_a_path_may_be_long_and_in_any_script(espeak: Espeak, tmp_path: Pa
     path = folder / ("n" * 251 + ".mp3")
     await _say(espeak, path, "你好")
     assert _decoded_seconds(path) > 0.3
-    assert len(_names(folder)) == 1
-
-
-async def test_a_missing_folder_is_created_and_an_error_does_not_name_it(
-    espeak: Espeak, tmp_path: Path
-) -> None:
-    said = tmp_path / "nowhere" / "said.mp3"
-    assert (await _say(espeak, said, "你好")).seconds > 0.3
-    with pytest.raises(EngineFailed, match=r"^Not a directory$"):
-        await _say(espeak, said / "nowhere" / "said.mp3", "你好")
+    assert len(names(folder)) == 1
 
 
 async def test_an_unknown_voice_or_speed_never_reaches_the_engine(espeak: Espeak, tmp_path: Path) -> None:
@@ -230,40 +191,36 @@ async def test_the_catalogue_has_both_genders_in_each_language() -> None:
 async def _speaking(espeak: Espeak, path: Path) -> "asyncio.Task[SpeechResult]":
     """A long job whose file is being written."""
     job = asyncio.create_task(_say(espeak, path, "今天天气很好，" * 140))
-    await until(lambda: bool(_names(path.parent)))
+    await until(lambda: bool(names(path.parent)))
     return job
 
 
 async def test_a_child_killed_while_speaking_leaves_no_file_and_the_next_job_works(tmp_path: Path) -> None:
-    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
-    await espeak.start()
-    job = await _speaking(espeak, tmp_path / "said.mp3")
+    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60)) as espeak:
+        job = await _speaking(espeak, tmp_path / "said.mp3")
 
-    os.kill(espeak.pids()[0], signal.SIGKILL)
+        os.kill(espeak.pids()[0], signal.SIGKILL)
 
-    with pytest.raises(EngineCrashed):
-        await job
-    assert _names(tmp_path) == []
-    assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
-    await espeak.close()
+        with pytest.raises(EngineCrashed):
+            await job
+        assert names(tmp_path) == []
+        assert (await _say(espeak, tmp_path / "said.mp3", "你好")).seconds > 0.3
 
 
 async def test_a_job_over_its_deadline_or_cancelled_leaves_no_file(tmp_path: Path) -> None:
-    espeak = Espeak(processes=1, queue_max=5, job_deadline_s=60)
-    await espeak.start()
-    [pid] = espeak.pids()
+    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=60)) as espeak:
+        [pid] = espeak.pids()
 
-    job = await _speaking(espeak, tmp_path / "said.mp3")
-    job.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await job
-    assert _names(tmp_path) == [] and not runs(pid)
+        job = await _speaking(espeak, tmp_path / "said.mp3")
+        job.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+        assert names(tmp_path) == [] and not runs(pid)
 
-    await until(lambda: espeak.pids() != [pid])
-    with pytest.raises(EngineTimedOut):
-        await espeak.speak(Utterance("今天天气很好，" * 140, _PLAIN, 0.25), tmp_path / "said.mp3", 0.5)
-    assert _names(tmp_path) == []
-    await espeak.close()
+        await until(lambda: espeak.pids() != [pid])
+        with pytest.raises(EngineTimedOut):
+            await espeak.speak(Utterance("今天天气很好，" * 140, _PLAIN, 0.25), tmp_path / "said.mp3", 0.5)
+        assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.25])
@@ -273,5 +230,5 @@ async def test_a_sound_over_its_limit_is_refused_and_leaves_no_file(
     path = tmp_path / "said.mp3"
     with pytest.raises(SoundTooLong):
         await espeak.speak(Utterance("今天天气很好，" * 10, _PLAIN, speed, sound_max_s=3.0), path, 60)
-    assert _names(tmp_path) == []
+    assert names(tmp_path) == []
     assert (await espeak.speak(Utterance("你好", _PLAIN, 1.0, sound_max_s=3.0), path, 60)).seconds < 3

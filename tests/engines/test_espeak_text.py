@@ -1,8 +1,5 @@
 """Which voice reads which part of a text, and which characters are sent to the engine."""
 
-import subprocess
-import sys
-
 import pytest
 
 from myna.engines.espeak.text import runs_of
@@ -53,13 +50,3 @@ def test_a_text_with_100000_changes_of_script_is_split_in_bounded_time() -> None
 )
 def test_characters_that_the_engine_drops_are_removed(text: str, given: str) -> None:
     assert runs_of(text, "cmn", "cmn") == [("cmn", given)]
-
-
-def test_the_parent_does_not_load_the_library_of_the_child() -> None:
-    """The library is under the GPL, so it is loaded in a separate process."""
-    loaded = (
-        "import sys, myna.engines.espeak.engine; "
-        "print('espeakng_loader' in sys.modules, 'wetext' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
-    assert said == "False False\n"

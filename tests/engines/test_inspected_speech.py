@@ -1,7 +1,7 @@
 """Which files a compute node may upload as speech, and the errors of the others."""
 
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import lameenc
@@ -13,25 +13,12 @@ from numpy.typing import NDArray
 from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import InspectedSpeech, Inspector, NoAudio
 from myna.engines.interface import Utterance
+from tests.engines.conftest import DAMAGED, put
 from tests.rig.samples import voice, write_mp3, write_wav
 
 pytestmark = pytest.mark.anyio
 
 _NOISE = np.random.default_rng(1)
-_DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
-
-
-@pytest.fixture(scope="module")
-async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector(job_deadline_s=300, deadline_s=300)
-    yield inspector
-    await inspector.close()
-
-
-def _put(folder: Path, data: bytes) -> Path:
-    path = folder / "upload"
-    path.write_bytes(data)
-    return path
 
 
 def _mp3(folder: Path, sound: NDArray[np.float32]) -> bytes:
@@ -50,9 +37,9 @@ def _hour_and_more() -> bytes:
 
 async def test_speech_is_decoded_from_end_to_end(inspector: Inspector, tmp_path: Path) -> None:
     one, two = _mp3(tmp_path, voice(5)), _mp3(tmp_path, voice(4))
-    assert await inspector.speech(_put(tmp_path, one), sender=1) == InspectedSpeech(5.0)
-    assert await inspector.speech(_put(tmp_path, one + two), sender=1) == InspectedSpeech(9.0)
-    assert await inspector.speech(_put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == InspectedSpeech(
+    assert await inspector.speech(put(tmp_path, one), sender=1) == InspectedSpeech(5.0)
+    assert await inspector.speech(put(tmp_path, one + two), sender=1) == InspectedSpeech(9.0)
+    assert await inspector.speech(put(tmp_path, _mp3(tmp_path, voice(0.05))), sender=1) == InspectedSpeech(
         0.05
     )
 
@@ -63,8 +50,8 @@ async def test_speech_is_decoded_from_end_to_end(inspector: Inspector, tmp_path:
         (lambda folder: b"", r"^The file is no mp3\.$"),
         (lambda folder: write_wav(folder / "made.wav", voice(5)).read_bytes(), r"^The file is no mp3\.$"),
         (lambda folder: _NOISE.bytes(50_000), r"^The file is no mp3\.$"),
-        (lambda folder: b"ID3\4\0\0\0\0\0\0" + _NOISE.bytes(50_000), _DAMAGED),
-        (lambda folder: _mp3(folder, voice(5))[:-50], _DAMAGED),
+        (lambda folder: b"ID3\4\0\0\0\0\0\0" + _NOISE.bytes(50_000), DAMAGED),
+        (lambda folder: _mp3(folder, voice(5))[:-50], DAMAGED),
         (lambda folder: _mp3(folder, 0 * voice(5)), r"^The mp3 is silent from its beginning to its"),
         (lambda folder: _hour_and_more(), r"^The mp3 is longer than 3600 s\.$"),
     ],
@@ -73,11 +60,11 @@ async def test_a_file_that_is_not_a_complete_mp3_is_refused(
     inspector: Inspector, tmp_path: Path, made: Callable[[Path], bytes], says: str
 ) -> None:
     with pytest.raises(NoAudio, match=says):
-        await inspector.speech(_put(tmp_path, made(tmp_path)), sender=1)
+        await inspector.speech(put(tmp_path, made(tmp_path)), sender=1)
 
 
 async def test_speech_over_64_mb_is_refused(inspector: Inspector, tmp_path: Path) -> None:
-    source = _put(tmp_path, _mp3(tmp_path, voice(5)))
+    source = put(tmp_path, _mp3(tmp_path, voice(5)))
     with source.open("r+b") as file:
         file.truncate(64 * 2**20 + 1)
     with pytest.raises(NoAudio, match=r"^The file is over 64 MB\.$"):
@@ -98,6 +85,6 @@ async def test_speech_may_have_any_rate_and_two_channels(
 ) -> None:
     file = io.BytesIO()
     soundfile.write(file, np.stack([voice(4, rate_hz)] * 2, axis=1), rate_hz, format="MP3")
-    assert (await inspector.speech(_put(tmp_path, file.getvalue()), sender=1)).seconds == pytest.approx(
+    assert (await inspector.speech(put(tmp_path, file.getvalue()), sender=1)).seconds == pytest.approx(
         4, abs=0.2
     )

@@ -34,7 +34,8 @@ from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
 from myna.engines.sound import Samples
-from tests.engines.conftest import until
+from tests.engines.conftest import started, until
+from tests.engines.pool_jobs import child_pool
 from tests.engines.process_child import Command, Word
 from tests.rig.processes import runs, state
 
@@ -51,28 +52,22 @@ LAME_DB = 0.445
 
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool[Word]]:
-    pool = Pool("tests.engines.process_child", Word, processes=1, queue_max=9, job_deadline_s=DEADLINE_S)
-    await pool.start()
-    yield pool
-    await pool.close()
+    async with started(child_pool(job_deadline_s=DEADLINE_S)) as pool:
+        yield pool
 
 
 @pytest.fixture
 async def own_espeak() -> AsyncIterator[Espeak]:
     """Its process may be stopped and killed."""
-    engine = Espeak(processes=1, queue_max=5, job_deadline_s=DEADLINE_S)
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(Espeak(processes=1, queue_max=5, job_deadline_s=DEADLINE_S)) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
 async def sherpa(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sherpa]:
     folder = tiny_voices.vits(tmp_path_factory.mktemp("model") / "vits")
-    engine = Sherpa(inspect(folder), queue_max=5, job_deadline_s=DEADLINE_S)
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(Sherpa(inspect(folder), queue_max=5, job_deadline_s=DEADLINE_S)) as engine:
+        yield engine
 
 
 def job(pool: Pool[Word], what: str, word: str) -> SoundParts:

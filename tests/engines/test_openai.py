@@ -9,11 +9,11 @@ import pytest
 
 from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, EngineUnavailable, NothingSpoken
 from myna.engines.openai.engine import OpenAISpeech
-from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
-from tests.engines.conftest import HELLO, KEY, names, speak
-from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream, mp3
+from tests.engines.conftest import HELLO, KEY, names, speak, speech_server
+from tests.engines.speech_upstream import AUDIO_MPEG, SpeechUpstream
 from tests.http_client.faulty_server import PeerConnection, answer
+from tests.rig.samples import mp3
 
 pytestmark = pytest.mark.anyio
 
@@ -47,15 +47,10 @@ async def test_the_audio_is_stored_unchanged_as_the_only_file(engine: OpenAISpee
     assert len(names(tmp_path)) == 1
 
 
-async def test_a_server_without_a_key_gets_no_authorization(upstream: SpeechUpstream, tmp_path: Path) -> None:
-    outbound = HttpClient(connections_max=1)
-    engine = OpenAISpeech(
-        outbound, DiskExecutor(), url=upstream.base, key=None, model="m", answer_max_bytes=200_000
-    )
-
-    await speak(engine, tmp_path)
-    await outbound.close()
-
+async def test_a_server_without_a_key_gets_no_authorization(
+    outbound: HttpClient, upstream: SpeechUpstream, tmp_path: Path
+) -> None:
+    await speak(speech_server(outbound, upstream.base, key=None), tmp_path)
     assert upstream.requests[0].header("authorization") is None
 
 
@@ -228,23 +223,10 @@ async def test_a_cancelled_call_leaves_no_file(
     await upstream.until_no_client_is_connected()
 
 
-async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
-    outbound = HttpClient(connections_max=1)
-    engine = OpenAISpeech(
-        outbound, DiskExecutor(), url="http://127.0.0.1:1/v1", key=None, model="m", answer_max_bytes=9
-    )
-
+async def test_an_unreachable_server_is_unavailable(outbound: HttpClient, tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable):
-        await speak(engine, tmp_path)
-
+        await speak(speech_server(outbound, "http://127.0.0.1:1/v1"), tmp_path)
     assert names(tmp_path) == []
-    await outbound.close()
-
-
-async def test_a_missing_folder_is_created(engine: OpenAISpeech, tmp_path: Path) -> None:
-    await speak(engine, tmp_path / "missing" / "too")
-
-    assert names(tmp_path / "missing" / "too") == ["a.mp3"]
 
 
 async def test_a_folder_that_cannot_be_created_is_a_failure(engine: OpenAISpeech, tmp_path: Path) -> None:
@@ -256,17 +238,10 @@ async def test_a_folder_that_cannot_be_created_is_a_failure(engine: OpenAISpeech
 
 
 async def test_a_key_that_is_no_valid_header_value_is_a_failure(
-    upstream: SpeechUpstream, tmp_path: Path
+    outbound: HttpClient, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
-    outbound = HttpClient(connections_max=1)
-    engine = OpenAISpeech(
-        outbound, DiskExecutor(), url=upstream.base, key="密\n钥", model="m", answer_max_bytes=9
-    )
-
     with pytest.raises(EngineUnavailable) as failed:
-        await speak(engine, tmp_path)
-
-    await outbound.close()
+        await speak(speech_server(outbound, upstream.base, key="密\n钥"), tmp_path)
     assert str(failed.value.__cause__) == "The header 'authorization' can't be sent."
     assert upstream.requests == []
 

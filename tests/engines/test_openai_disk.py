@@ -1,51 +1,24 @@
 """Speech servers and a stalled or failing disk: when calls end, and which files are left."""
 
 import asyncio
-import errno
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from myna.engines.interface import EngineBusy, EngineFailed, EngineTimedOut, SpeechResult, UtteranceRefused
+from myna.engines.interface import EngineBusy, EngineTimedOut, UtteranceRefused
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import QUEUE_MAX, THREADS, DiskExecutor
 from tests.engines.conftest import HELLO, names, speak, until
 from tests.engines.speech_upstream import SpeechUpstream
-from tests.http_client.faulty_server import PeerConnection, answer
+from tests.http_client.faulty_server import answer
 from tests.rig.clocks import LoopClock
-from tests.rig.disks import StalledDisk, read_only
+from tests.rig.disks import StalledDisk
 
 pytestmark = pytest.mark.anyio
 
 LONG_S = 600.0
-
-
-async def test_a_call_cancelled_during_the_sync_leaves_no_file(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if it is moved late."""
-    loop, call = asyncio.get_running_loop(), asyncio.ensure_future(speak(engine, tmp_path))
-    over, unlink = threading.Event(), Path.unlink
-
-    def cancelled_meanwhile(_: int) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel(call), loop).result()
-        assert over.wait(30)
-
-    def no_part(path: Path, missing_ok: bool = False) -> None:
-        if path.suffix == ".part":  # as on Windows, where it is still open
-            raise PermissionError(errno.EACCES, "The process cannot access the file")
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr("myna.files.atomic_file.os.fsync", cancelled_meanwhile)
-    monkeypatch.setattr("pathlib.Path.unlink", no_part)
-    await asyncio.wait([call])
-    over.set()
-
-    assert call.cancelled()
-    await _idle(engine._disk)
-    assert [name for name in names(tmp_path) if not name.endswith(".part")] == []
 
 
 async def _idle(disk: DiskExecutor) -> None:
@@ -56,7 +29,7 @@ async def _idle(disk: DiskExecutor) -> None:
 
 
 async def test_a_stalled_disk_is_a_timeout(
-    engine: OpenAISpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: OpenAISpeech, disk: DiskExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It blocks nothing else, and leaves no file when it responds again."""
     asked, moves = threading.Event(), threading.Event()
@@ -76,16 +49,16 @@ async def test_a_stalled_disk_is_a_timeout(
 
     assert await asyncio.to_thread(lambda: "at once") == "at once"
     moves.set()
-    await _idle(engine._disk)
+    await _idle(disk)
     assert names(tmp_path) == []
 
 
 async def test_a_full_disk_queue_refuses_calls(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    blocked = [engine._disk._data.run(moves.wait) for _ in range(THREADS + QUEUE_MAX)]
-    await until(engine._disk.full)
+    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(THREADS + QUEUE_MAX)]
+    await until(disk.full)
     with pytest.raises(EngineBusy):
         await speak(engine, tmp_path)
     assert upstream.requests == [] and names(tmp_path) == []
@@ -95,10 +68,10 @@ async def test_a_full_disk_queue_refuses_calls(
 
 
 async def test_a_stalled_disk_does_not_delay_other_failures(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
+    engine: OpenAISpeech, disk: DiskExecutor, upstream: SpeechUpstream, tmp_path: Path
 ) -> None:
     moves = threading.Event()
-    blocked = [engine._disk._data.run(moves.wait) for _ in range(2 * THREADS)]
+    blocked = [asyncio.ensure_future(disk.run(moves.wait)) for _ in range(2 * THREADS)]
     upstream.speech = answer(b"", "422 Unprocessable Content")
     with pytest.raises(UtteranceRefused):
         await speak(engine, tmp_path)
@@ -107,69 +80,28 @@ async def test_a_stalled_disk_does_not_delay_other_failures(
     await asyncio.gather(*blocked)
 
 
-async def test_a_slow_cleanup_hides_no_failure(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path
-) -> None:
-    started, moves, blocked = threading.Event(), threading.Event(), list[asyncio.Future[bool]]()
-
-    def stall() -> bool:
-        started.set()
-        return moves.wait()
-
-    async def refuses(peer: PeerConnection) -> None:
-        blocked.append(engine._disk._metadata.run(stall))
-        await peer.send(answer(b"", "422 Unprocessable Content"))
-
-    upstream.speech = refuses
-    clock = LoopClock()
-    call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: started.is_set() and engine._disk._metadata.queued == 1)
-    clock.move(LONG_S)
-    with pytest.raises(UtteranceRefused):
-        await call
-    moves.set()
-    assert await asyncio.gather(*blocked) == [True]
-    await _idle(engine._disk)
-
-
 async def test_a_stalled_open_blocks_nothing_else(
-    engine: OpenAISpeech, upstream: SpeechUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: OpenAISpeech,
+    disk: DiskExecutor,
+    upstream: SpeechUpstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    disk, really = StalledDisk(), Path.open
+    stalled, really = StalledDisk(), Path.open
 
     def block_forever(path: Path, *args: Any, **kwargs: Any) -> object:
-        return really(disk.block(path), *args, **kwargs)
+        return really(stalled.block(path), *args, **kwargs)
 
     monkeypatch.setattr("pathlib.Path.open", block_forever)
     clock = LoopClock()
     call = asyncio.create_task(engine.speak(HELLO, tmp_path / "a.mp3", LONG_S))
-    await until(lambda: bool(disk.calls))
+    await until(lambda: bool(stalled.calls))
     clock.move(LONG_S)
-    await until(lambda: engine._disk._metadata.queued == 1)
+    await until(lambda: disk._metadata.queued == 1)
     clock.move(LONG_S)
     with pytest.raises(EngineTimedOut, match=r"^The disk took too long to store the audio\.$"):
         await call
     assert upstream.requests == []
-    disk.resume()
-    await _idle(engine._disk)
-    assert len(disk.calls) == 1 and names(tmp_path) == []
-
-
-async def test_a_failed_removal_hides_no_failure(
-    upstream: SpeechUpstream,
-    engine: OpenAISpeech,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    upstream.speech = answer(b"", "503 Service Unavailable")
-    monkeypatch.setattr("pathlib.Path.unlink", read_only)
-    with pytest.raises(EngineFailed, match=r"answered 503"):
-        await speak(engine, tmp_path)
-    monkeypatch.undo()
-    assert "was not removed: Read-only file system" in caplog.text
-    assert "/secret/place" not in caplog.text
-
-
-async def _cancel(call: "asyncio.Future[SpeechResult]") -> None:
-    call.cancel()
+    stalled.resume()
+    await _idle(disk)
+    assert len(stalled.calls) == 1 and names(tmp_path) == []

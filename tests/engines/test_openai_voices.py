@@ -1,6 +1,5 @@
 """A list of voices in every format of known servers."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -9,14 +8,19 @@ import pytest
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.engines.openai.voices import read_voices
-from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
+from tests.engines.conftest import speech_server
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer
 
-BELLA = EngineVoice(voice_id="af_bella", name="af_bella", gender="female", language="en-US")
-YUNXI = EngineVoice(voice_id="zm_yunxi", name="zm_yunxi", gender="male", language="zh-CN")
-AMY = EngineVoice(voice_id="amy", name="Amy", gender="female", language="en-GB")
+
+def voice(voice_id: str, gender: str = "neutral", language: str = "und", name: str = "") -> EngineVoice:
+    return EngineVoice(voice_id=voice_id, name=name or voice_id, gender=gender, language=language)
+
+
+BELLA = voice("af_bella", "female", "en-US")
+YUNXI = voice("zm_yunxi", "male", "zh-CN")
+AMY = voice("amy", "female", "en-GB", "Amy")
 AMY_OBJECT = {"name": "Amy", "gender": "Female", "language": "en_gb"}
 
 
@@ -35,22 +39,10 @@ def read(answer: Any) -> tuple[EngineVoice, ...]:
         ({"voices": [{"name": "zm_yunxi"}]}, (YUNXI,)),
         ({"voices": {"amy": AMY_OBJECT, "af_bella": None}}, (AMY, BELLA)),
         ({"voices": []}, ()),
-        (
-            [{"id": "x", "gender": "男", "lang": "zh"}],
-            (EngineVoice(voice_id="x", name="x", gender="male", language="zh"),),
-        ),
-        (
-            [{"id": "x", "language": "English"}],
-            (EngineVoice(voice_id="x", name="x", gender="neutral", language="und"),),
-        ),
-        (
-            [{"id": "x", "language": "zh_hant_TW"}],
-            (EngineVoice(voice_id="x", name="x", gender="neutral", language="zh-Hant-TW"),),
-        ),
-        (
-            [{"id": "af_x", "gender": "m", "language": "de"}],
-            (EngineVoice(voice_id="af_x", name="af_x", gender="male", language="de"),),
-        ),
+        ([{"id": "x", "gender": "男", "lang": "zh"}], (voice("x", "male", "zh"),)),
+        ([{"id": "x", "language": "English"}], (voice("x"),)),
+        ([{"id": "x", "language": "zh_hant_TW"}], (voice("x", "neutral", "zh-Hant-TW"),)),
+        ([{"id": "af_x", "gender": "m", "language": "de"}], (voice("af_x", "male", "de"),)),
     ],
 )
 def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoice, ...]) -> None:
@@ -74,9 +66,7 @@ def test_voices_are_parsed_in_every_format(listed: Any, voices: tuple[EngineVoic
     ],
 )
 def test_a_kokoro_id_gives_language_and_gender(voice_id: str, language: str, gender: str) -> None:
-    assert read([voice_id]) == (
-        EngineVoice(voice_id=voice_id, name=voice_id, gender=gender, language=language),
-    )
+    assert read([voice_id]) == (voice(voice_id, gender, language),)
 
 
 def test_an_entry_without_a_usable_id_is_ignored() -> None:
@@ -99,17 +89,12 @@ def test_an_entry_without_a_usable_id_is_ignored() -> None:
 
 
 def test_ids_in_other_scripts_and_with_spaces_are_usable() -> None:
-    assert [voice.voice_id for voice in read(["晓晓", "Morgan Freeman_male", "é-1"])] == [
-        "晓晓",
-        "Morgan Freeman_male",
-        "é-1",
-    ]
+    ids = ["晓晓", "Morgan Freeman_male", "é-1"]
+    assert [voice.voice_id for voice in read(ids)] == ids
 
 
 def test_an_unprintable_name_is_replaced_by_the_id() -> None:
-    assert read([{"id": "x", "name": "a\u202eb"}]) == (
-        EngineVoice(voice_id="x", name="x", gender="neutral", language="und"),
-    )
+    assert read([{"id": "x", "name": "a\u202eb"}]) == (voice("x"),)
 
 
 def test_duplicates_and_voices_after_the_first_500_are_ignored() -> None:
@@ -128,12 +113,8 @@ def test_a_response_without_a_list_is_an_error(body: bytes) -> None:
 
 
 @pytest.fixture
-async def engine(upstream: SpeechUpstream) -> AsyncIterator[OpenAISpeech]:
-    outbound = HttpClient(connections_max=1)
-    yield OpenAISpeech(
-        outbound, DiskExecutor(), url=upstream.base, key="k", model="a/b c", answer_max_bytes=1
-    )
-    await outbound.close()
+def engine(outbound: HttpClient, upstream: SpeechUpstream) -> OpenAISpeech:
+    return speech_server(outbound, upstream.base, key="k", model="a/b c", answer_max_bytes=1)
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ from myna.engines.interface import (
 from myna.engines.output_file import DurableFiles
 from myna.engines.pool.pool import Pool
 from myna.files.disk_threads import QUEUE_MAX, wait_shielded
-from tests.engines.conftest import until
+from tests.engines.conftest import names, started, until
 from tests.rig.clocks import LoopClock
 from tests.rig.disks import StalledDisk, read_only
 
@@ -60,19 +60,9 @@ def _inode(path: Path) -> int:
     return path.stat().st_ino
 
 
-async def _kept(
-    path: Path, deadline_s: float, speak: Callable[[Path], Awaitable[SpeechResult]]
-) -> SpeechResult:
-    return await _files_of_two().write(path, deadline_s, speak)
-
-
 def _files_of_two() -> DurableFiles:
     pool = Pool("none", SpeechResult, processes=2, queue_max=9, job_deadline_s=60)
     return DurableFiles(pool, at_once=2)
-
-
-def _files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
 
 
 async def test_file_and_folder_are_synced_before_the_engine_returns(
@@ -97,23 +87,21 @@ async def test_the_next_text_is_spoken_while_the_last_one_is_synced(
     tmp_path: Path, disk: StalledDisk
 ) -> None:
     """A job that waits for the disk counts in the queue."""
-    espeak = Espeak(processes=1, queue_max=1, job_deadline_s=60)
-    await espeak.start()
-    utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
-    first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
-    await until(lambda: len(disk.calls) == 1)
-    assert not espeak.full()
+    async with started(Espeak(processes=1, queue_max=1, job_deadline_s=60)) as espeak:
+        utterance = Utterance("你好", VOICES[0].voice_id, 1.0)
+        first = asyncio.create_task(espeak.speak(utterance, tmp_path / "first.mp3", 60))
+        await until(lambda: len(disk.calls) == 1)
+        assert not espeak.full()
 
-    second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
+        second = asyncio.create_task(espeak.speak(utterance, tmp_path / "second.mp3", 60))
 
-    await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
-    with pytest.raises(EngineBusy):
-        await espeak.speak(utterance, tmp_path / "third.mp3", 60)
-    assert not first.done() and not second.done()
-    disk.resume()
-    assert min((await first).seconds, (await second).seconds) > 0.3
-    assert not espeak.full()
-    await espeak.close()
+        await until(lambda: (tmp_path / "second.mp3").exists() and espeak.full())
+        with pytest.raises(EngineBusy):
+            await espeak.speak(utterance, tmp_path / "third.mp3", 60)
+        assert not first.done() and not second.done()
+        disk.resume()
+        assert min((await first).seconds, (await second).seconds) > 0.3
+        assert not espeak.full()
 
 
 async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, disk: StalledDisk) -> None:
@@ -127,7 +115,7 @@ async def test_a_stalled_disk_times_out_and_blocks_nothing_else(tmp_path: Path, 
     clock.move(LONG_S)
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert {type(end) for end in ends} == {EngineTimedOut}
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
     assert len(disk.calls) == 2  # a job that timed out in the queue is not synced
 
 
@@ -158,9 +146,9 @@ async def test_a_stalled_removal_delays_a_call_by_a_bounded_time(
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert {type(end) for end in ends} == {EngineTimedOut}
     assert not pool.full()
-    assert len(_files(tmp_path)) == 9
+    assert len(names(tmp_path)) == 9
     disk.resume()
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_refused_job_removes_no_file(tmp_path: Path, disk: StalledDisk) -> None:
@@ -195,20 +183,20 @@ async def test_a_stalled_disk_with_a_full_queue_refuses_jobs(tmp_path: Path, dis
 async def test_a_stalled_disk_ends_the_call_at_its_deadline(tmp_path: Path, disk: StalledDisk) -> None:
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineTimedOut):
-        await _kept(path, 0.05, _speaks_into(path))
-    await until(lambda: _files(tmp_path) == [])
+        await _files_of_two().write(path, 0.05, _speaks_into(path))
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_cancelling_during_the_sync_leaves_no_file(tmp_path: Path, disk: StalledDisk) -> None:
     path = tmp_path / "said.mp3"
-    job = asyncio.create_task(_kept(path, 60, _speaks_into(path)))
+    job = asyncio.create_task(_files_of_two().write(path, 60, _speaks_into(path)))
     await until(lambda: bool(disk.calls))
 
     job.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await job
-    await until(lambda: _files(tmp_path) == [])
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_disk_error_is_reported_without_the_path(
@@ -220,8 +208,8 @@ async def test_a_disk_error_is_reported_without_the_path(
     monkeypatch.setattr(_MAKE_DURABLE, full)
     path = tmp_path / "said.mp3"
     with pytest.raises(EngineFailed, match=r"^No space left on device$"):
-        await _kept(path, 60, _speaks_into(path))
-    await until(lambda: _files(tmp_path) == [])
+        await _files_of_two().write(path, 60, _speaks_into(path))
+    await until(lambda: names(tmp_path) == [])
 
 
 async def test_a_failed_removal_is_logged_and_hides_no_failure(
@@ -232,7 +220,7 @@ async def test_a_failed_removal_is_logged_and_hides_no_failure(
 
     monkeypatch.setattr("pathlib.Path.unlink", read_only)
     with pytest.raises(EngineCrashed):
-        await _kept(tmp_path / "said.mp3", 60, dies)
+        await _files_of_two().write(tmp_path / "said.mp3", 60, dies)
     monkeypatch.undo()
     assert "was not removed: Read-only file system" in caplog.text
     assert "/secret/place" not in caplog.text
@@ -244,12 +232,19 @@ async def test_a_failed_engine_leaves_no_file(tmp_path: Path) -> None:
         raise EngineCrashed("The engine's process died in the middle of the job.")
 
     with pytest.raises(EngineCrashed):
-        await _kept(tmp_path / "said.mp3", 60, dies)
-    await until(lambda: _files(tmp_path) == [])
+        await _files_of_two().write(tmp_path / "said.mp3", 60, dies)
+    await until(lambda: names(tmp_path) == [])
 
 
 async def one_part() -> AsyncIterator[SoundPart]:
     yield SoundPart(bytes(48_000), 0.5)
+
+
+async def written(sound: AsyncIterator[SoundPart], folder: Path, within_s: float = LONG_S) -> SpeechResult:
+    """Writes the sound as an mp3 in the folder."""
+    mp3 = Mp3File(folder / ".part", folder / "a.mp3", 24_000)
+    ends_at = asyncio.get_running_loop().time() + within_s
+    return await _files_of_two().write_sound(sound, mp3, LONG_S, ends_at)
 
 
 async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
@@ -263,13 +258,8 @@ async def test_a_sound_that_is_cancelled_while_its_file_is_created_leaves_none(
         create(file)
 
     monkeypatch.setattr(Mp3File, "open", create_slowly)
-    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
 
-    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
-
-    writing = asyncio.create_task(
-        files.write_sound(one_part(), mp3, LONG_S, asyncio.get_running_loop().time() + LONG_S)
-    )
+    writing = asyncio.create_task(written(one_part(), tmp_path))
     await until(lambda: bool(disk.calls))
     writing.cancel()
     await asyncio.sleep(0)
@@ -284,10 +274,8 @@ async def test_a_sound_on_a_stalled_disk_ends_at_its_deadline(
 ) -> None:
     disk = StalledDisk()
     monkeypatch.setattr(Mp3File, "write", lambda file, pcm: disk.block(pcm))
-    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
-    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
     with pytest.raises(EngineTimedOut):
-        await files.write_sound(one_part(), mp3, LONG_S, asyncio.get_running_loop().time() + 0.2)
+        await written(one_part(), tmp_path, 0.2)
     disk.resume()
     await until(lambda: not list(tmp_path.iterdir()))
 
@@ -296,8 +284,6 @@ async def test_a_sound_without_a_sample_is_refused_without_a_file(tmp_path: Path
     async def silent() -> AsyncIterator[SoundPart]:
         yield SoundPart(b"", 0.5)
 
-    files = DurableFiles(Pool("unused", SpeechResult, processes=1, queue_max=1, job_deadline_s=1), at_once=1)
-    mp3 = Mp3File(tmp_path / ".part", tmp_path / "a.mp3", 24_000)
     with pytest.raises(NothingSpoken):
-        await files.write_sound(silent(), mp3, LONG_S, asyncio.get_running_loop().time() + LONG_S)
+        await written(silent(), tmp_path)
     assert not list(tmp_path.iterdir())  # noqa: ASYNC240

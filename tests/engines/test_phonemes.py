@@ -7,16 +7,17 @@ import pytest
 from myna.engines.interface import UnsupportedUtterance
 from myna.engines.pool.pool import Pool
 from myna.engines.sherpa.job import Phonemes, PhonemesJob
+from tests.engines.conftest import started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
 async def phonemizer() -> AsyncIterator[Pool[Phonemes]]:
-    pool = Pool("myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
-    await pool.start()
-    yield pool
-    await pool.close()
+    async with started(
+        Pool("myna.engines.espeak.phonemes_child", Phonemes, processes=1, queue_max=4, job_deadline_s=20)
+    ) as pool:
+        yield pool
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The pool's queues, the progress of jobs, and the setup of children."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +11,8 @@ import pytest
 from myna.engines.interface import CallerDisconnected, EngineTimedOut, EngineUnavailable
 from myna.engines.pool.child_handle import PendingJob
 from myna.engines.pool.pool import Pool
-from tests.engines.conftest import until
-from tests.engines.pool_jobs import busy
+from tests.engines.conftest import started, until
+from tests.engines.pool_jobs import busy, child_pool
 from tests.engines.process_child import Command, StartMode, Word
 from tests.rig.processes import runs
 
@@ -21,59 +23,27 @@ _CHILD = "tests.engines.process_child"
 @pytest.fixture
 async def pool() -> AsyncIterator[Pool[Word]]:
     """One process and a long queue."""
-    pool = Pool(_CHILD, Word, processes=1, queue_max=400, job_deadline_s=60)
-    await pool.start()
-    yield pool
-    await pool.close()
+    async with started(child_pool(queue_max=400)) as pool:
+        yield pool
 
 
 def _pool(mode: str, start_deadline_s: float = 60) -> Pool[Word]:
-    return Pool(
-        _CHILD,
-        Word,
-        processes=1,
-        queue_max=2,
-        job_deadline_s=60,
-        setup=StartMode(mode),
-        start_deadline_s=start_deadline_s,
-    )
+    return child_pool(queue_max=2, setup=StartMode(mode), start_deadline_s=start_deadline_s)
 
 
-async def _in_order(pool: Pool[Word], keys: list[str]) -> list[str]:
-    """The order in which jobs of these keys end, all queued while the child runs a job of "a"."""
-    running = asyncio.create_task(pool.run(Command("hang"), 60, queue_key="a"))
-    await until(lambda: not pool._idle and not pool._waiting)
+async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool: Pool[Word]) -> None:
+    """All are queued while the child runs a job of "a"."""
+    running = await busy(pool, queue_key="a")
     ended: list[str] = []
 
     async def one(number: int, key: str) -> None:
         ended.append((await pool.run(Command("echo", f"{key}{number}"), 60, queue_key=key)).word)
 
-    jobs = [asyncio.create_task(one(number, key)) for number, key in enumerate(keys)]
-    await until(lambda: len(pool._waiting) == len(keys))
+    jobs = [asyncio.create_task(one(number, key)) for number, key in enumerate("aaabbcb")]
+    await asyncio.sleep(0)  # each task queues its job in its first step
     running.cancel()
     await asyncio.gather(*jobs)
-    return ended
-
-
-async def test_the_first_job_of_an_account_precedes_200_of_another(pool: Pool[Word]) -> None:
-    ended = await _in_order(pool, ["a"] * 200 + ["b"])
-    assert ended == ["b200", *(f"a{number}" for number in range(200))]
-
-
-async def test_accounts_are_served_round_robin_and_each_in_order_of_arrival(pool: Pool[Word]) -> None:
-    ended = await _in_order(pool, ["a", "a", "a", "b", "b", "c", "b"])
     assert ended == ["b3", "c5", "a0", "b4", "a1", "b6", "a2"]
-
-
-async def test_cancelling_a_waiting_job_leaves_the_others_queued(pool: Pool[Word]) -> None:
-    running = await busy(pool)
-    first = asyncio.create_task(pool.run(Command("echo", "first"), 60, queue_key="b"))
-    second = asyncio.create_task(pool.run(Command("echo", "second"), 60, queue_key="b"))
-    await until(lambda: len(pool._waiting) == 2)
-    first.cancel()
-    await until(lambda: len(pool._waiting) == 1)
-    running.cancel()
-    assert await second == Word("second")
 
 
 async def test_a_job_whose_child_died_near_its_deadline_is_not_requeued(pool: Pool[Word]) -> None:
@@ -107,14 +77,12 @@ async def test_an_exception_in_progress_fails_only_its_own_job(pool: Pool[Word])
 
 
 async def test_a_child_and_its_replacement_get_the_setup() -> None:
-    pool = _pool("cheerful")
-    await pool.start()
-    assert await pool.run(Command("echo"), 60) == Word("cheerful")
-    before = pool.pids()
-    await pool._running[0].kill()
-    await until(lambda: pool.pids() != before)
-    assert await pool.run(Command("echo"), 60) == Word("cheerful")
-    await pool.close()
+    async with started(_pool("cheerful")) as pool:
+        assert await pool.run(Command("echo"), 60) == Word("cheerful")
+        before = pool.pids()
+        os.kill(before[0], signal.SIGKILL)
+        await until(lambda: pool.pids() != before)
+        assert await pool.run(Command("echo"), 60) == Word("cheerful")
 
 
 async def test_a_child_that_cannot_start_reports_the_reason() -> None:
@@ -147,17 +115,17 @@ async def test_a_cancelled_start_leaves_no_child(tmp_path: Path) -> None:
 
 
 async def test_long_jobs_leave_a_process_for_short_ones() -> None:
-    pool = Pool(_CHILD, Word, processes=2, queue_max=9, job_deadline_s=60)
-    await pool.start()
-    longs = [asyncio.create_task(pool.run(Command("hang"), 60, queue_key=key, long=True)) for key in "ab"]
-    await until(lambda: len(pool._idle) == 1)
-    assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
-    assert len(pool._waiting_long) == 1
-    longs[0].cancel()
-    await until(lambda: not pool._waiting_long)
-    longs[1].cancel()
-    await asyncio.gather(*longs, return_exceptions=True)
-    await pool.close()
+    async with started(child_pool(processes=2)) as pool:
+        first, second = (
+            asyncio.create_task(pool.run(Command(*command), 60, queue_key=command[0], long=True))
+            for command in (("hang", ""), ("echo", "long"))
+        )
+        await asyncio.sleep(0)
+        for _ in range(2):
+            assert await pool.run(Command("echo", "short"), 60, queue_key="c") == Word("short")
+        assert not second.done()
+        first.cancel()
+        assert await second == Word("long")
 
 
 async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) -> None:
@@ -169,7 +137,7 @@ async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) ->
 
     jobs = [asyncio.create_task(one(f"long {number}", long=True)) for number in range(3)]
     jobs += [asyncio.create_task(one(f"short {number}", long=False)) for number in range(3)]
-    await until(lambda: len(pool._waiting) + len(pool._waiting_long) == 6)
+    await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(*jobs)
     assert ended == ["long 0", "short 0", "long 1", "short 1", "long 2", "short 2"]
@@ -178,31 +146,21 @@ async def test_on_one_process_long_and_short_jobs_alternate(pool: Pool[Word]) ->
 @pytest.mark.parametrize("long", [False, True])
 async def test_a_waiting_job_is_dropped_when_its_client_disconnects(pool: Pool[Word], long: bool) -> None:
     running = await busy(pool)
-    disconnect = asyncio.Event()
-
-    async def disconnected() -> None:
-        await disconnect.wait()
-
-    job = asyncio.create_task(
-        pool.run(Command("echo"), 60, queue_key="b", long=long, disconnected=disconnected)
-    )
-    await until(lambda: len(pool._waiting) + len(pool._waiting_long) == 1)
-    disconnect.set()
+    disconnected = asyncio.Event()
+    work = pool.run(Command("die"), 60, queue_key="b", long=long, disconnected=disconnected.wait)
+    job = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    disconnected.set()
     with pytest.raises(CallerDisconnected):
         await job
-    assert not pool._waiting and not pool._waiting_long
     running.cancel()
 
 
 async def test_a_started_job_continues_when_its_client_disconnects(pool: Pool[Word]) -> None:
     running = await busy(pool)
-
-    async def disconnected() -> None:
-        await until(lambda: pool._last_number == 2 and not pool._waiting)
-
-    job = asyncio.create_task(
-        pool.run(Command("echo", "started"), 60, queue_key="b", disconnected=disconnected)
-    )
-    await until(lambda: len(pool._waiting) == 1)
+    started = asyncio.Event()
+    report = {"progress": lambda _: started.set(), "disconnected": started.wait}
+    job = asyncio.create_task(pool.run(Command("steps", "started"), 60, queue_key="b", **report))
+    await asyncio.sleep(0)
     running.cancel()
     assert await job == Word("started")

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import io
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -17,6 +17,7 @@ from myna.audio.encoders import SoundFormat, encoder_of
 from myna.engines.espeak.engine import Espeak
 from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import Utterance
+from tests.engines.conftest import DAMAGED, names, put
 from tests.rig.container_files import FFMPEG_SHAPES, FILM, ffmpeg_file
 from tests.rig.container_files import RATE_HZ as FFMPEG_RATE_HZ
 from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
@@ -24,14 +25,6 @@ from tests.rig.samples import RATE_HZ, voice, write_mp3, write_voice, write_wav
 pytestmark = pytest.mark.anyio
 
 _NOISE = np.random.default_rng(1)
-_DAMAGED = r"^The file breaks off before its end, or is damaged; send it whole, or export it again\.$"
-
-
-@pytest.fixture(scope="module")
-async def inspector() -> AsyncIterator[Inspector]:
-    inspector = Inspector(job_deadline_s=300, deadline_s=300)
-    yield inspector
-    await inspector.close()
 
 
 def _encoded(
@@ -48,20 +41,10 @@ def _ten_seconds(name: str) -> bytes:
     return ffmpeg_file(name, voice(10, FFMPEG_RATE_HZ)) if shaped else _encoded(voice(10), name)
 
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
-
-
-def _put(folder: Path, data: bytes) -> Path:
-    path = folder / "upload"
-    path.write_bytes(data)
-    return path
-
-
 async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
     """The inspected sample; checks its file."""
     target = folder / "sample.wav"
-    sample = await inspector.sample(_put(folder, data), target)
+    sample = await inspector.sample(put(folder, data), target)
     written = target.read_bytes()
     assert (sample.size_bytes, sample.sha256) == (len(written), hashlib.sha256(written).digest())
     info = soundfile.info(target)
@@ -72,8 +55,8 @@ async def _sampled(inspector: Inspector, folder: Path, data: bytes) -> Sample:
 
 async def _refused(inspector: Inspector, folder: Path, data: bytes, says: str) -> None:
     with pytest.raises(SampleRefused, match=says):
-        await inspector.sample(_put(folder, data), folder / "sample.wav")
-    assert _names(folder) == ["upload"]
+        await inspector.sample(put(folder, data), folder / "sample.wav")
+    assert names(folder) == ["upload"]
 
 
 @pytest.mark.parametrize("rate_hz", [8_000, 44_100])
@@ -269,7 +252,7 @@ async def test_a_file_that_is_not_audio_is_refused(inspector: Inspector, tmp_pat
 async def test_a_valid_header_before_garbage_is_refused(
     inspector: Inspector, tmp_path: Path, head: bytes
 ) -> None:
-    await _refused(inspector, tmp_path, head + _NOISE.bytes(9_999), _DAMAGED)
+    await _refused(inspector, tmp_path, head + _NOISE.bytes(9_999), DAMAGED)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97])
@@ -278,7 +261,7 @@ async def test_a_truncated_file_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
     data = _ten_seconds(name)
-    await _refused(inspector, tmp_path, data[: int(len(data) * share) + 1], _DAMAGED)
+    await _refused(inspector, tmp_path, data[: int(len(data) * share) + 1], DAMAGED)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.97])
@@ -287,7 +270,7 @@ async def test_a_truncated_m4a_or_webm_is_refused(
     inspector: Inspector, tmp_path: Path, name: str, share: float
 ) -> None:
     data = _ten_seconds(name)
-    await _refused(inspector, tmp_path, data[: int(len(data) * share)], _DAMAGED)
+    await _refused(inspector, tmp_path, data[: int(len(data) * share)], DAMAGED)
 
 
 async def test_a_file_truncated_between_boxes_is_refused_by_its_stated_length(
@@ -298,12 +281,12 @@ async def test_a_file_truncated_between_boxes_is_refused_by_its_stated_length(
     webm[size_at : size_at + 8] = (
         b"\x01" + b"\xff" * 7
     )  # the Segment's size is unknown; its Info keeps the length
-    await _refused(inspector, tmp_path, bytes(webm[: len(webm) // 2]), _DAMAGED)
+    await _refused(inspector, tmp_path, bytes(webm[: len(webm) // 2]), DAMAGED)
 
     mp3 = write_mp3(
         tmp_path / "upload", voice(10)
     ).read_bytes()  # frames of 144 bytes, the first of which has metadata
-    await _refused(inspector, tmp_path, mp3[: 144 * 200], _DAMAGED)
+    await _refused(inspector, tmp_path, mp3[: 144 * 200], DAMAGED)
 
 
 async def test_a_variable_bit_rate_mp3_without_a_length_is_not_shortened(
@@ -313,7 +296,7 @@ async def test_a_variable_bit_rate_mp3_without_a_length_is_not_shortened(
     file = io.BytesIO()
     soundfile.write(file, np.concatenate([loud, voice(8)]), RATE_HZ, format="MP3", bitrate_mode="VARIABLE")
     facts_bytes = 192
-    await _refused(inspector, tmp_path, file.getvalue()[facts_bytes:], _DAMAGED)
+    await _refused(inspector, tmp_path, file.getvalue()[facts_bytes:], DAMAGED)
 
 
 def _mp3_in_matroska(*mp3s: bytes) -> bytes:

@@ -20,7 +20,7 @@ from myna.engines.interface import (
 from myna.engines.registry import DEFAULT_SPEECH, ESPEAK, KINDS, KOKORO, EngineConfig, site_engines
 from myna.errors import ConfigError
 from myna.node.check import check
-from myna.sandbox.confinement import AllowedPaths
+from tests.engines.conftest import started
 from tests.engines.speech_upstream import SpeechUpstream
 from tests.http_client.faulty_server import answer
 
@@ -50,10 +50,8 @@ async def table(request: pytest.FixtureRequest, tmp_path: Path, upstream: Speech
 
 @pytest.fixture
 async def engine(table: dict[str, Any], tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = built(table)
-    await engine.start(AllowedPaths.of(writes=(tmp_path,)))
-    yield engine
-    await engine.close()
+    async with started(built(table), writes=(tmp_path,)) as engine:
+        yield engine
 
 
 async def test_it_speaks_an_mp3_in_its_first_voice(engine: Engine, tmp_path: Path) -> None:

@@ -1,11 +1,7 @@
 """Neural voices with tiny models and the real library: every family speaks, or raises a clear error."""
 
-import asyncio
-import contextlib
 import hashlib
 import os
-import signal
-import wave
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,22 +13,19 @@ from demo import tiny_voices
 from myna.engines.config import VoiceConfig
 from myna.engines.interface import (
     Client,
-    EngineCrashed,
     EngineFailed,
-    EngineTimedOut,
     EngineUnavailable,
     NothingSpoken,
     SpeechResult,
     UnsupportedUtterance,
     Utterance,
-    UtteranceRefused,
     VoiceReference,
 )
 from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sherpa.engine import Sherpa
 from myna.engines.sherpa.models import inspect
-from tests.engines.conftest import until
-from tests.rig.processes import runs
+from tests.engines.conftest import level, names, started
+from tests.rig.samples import write_wav
 
 pytestmark = pytest.mark.anyio
 
@@ -52,28 +45,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def vits(models: Path) -> AsyncIterator[Sherpa]:
-    engine = _engine(tiny_voices.vits(models / "小 zh,vits"))  # a folder name with a space, Han and a comma
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(_engine(tiny_voices.vits(models / "小 zh,vits"))) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
 async def zipvoice(models: Path) -> AsyncIterator[Sherpa]:
-    engine = _engine(tiny_voices.zipvoice(models / "zipvoice"))
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(_engine(tiny_voices.zipvoice(models / "zipvoice"))) as engine:
+        yield engine
 
 
 def _reference(path: Path, loudness: int = 9000, channels: int = 1) -> VoiceReference:
     """Two seconds of noise that are accepted as a voice."""
-    noise = np.random.default_rng(1).normal(0, loudness, 32_000).astype("<i2")
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(channels)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(noise.tobytes())
+    noise = np.random.default_rng(1).normal(0, loudness / 32_768, 32_000)
+    write_wav(path, noise if channels == 1 else noise.reshape(-1, channels), 16_000)
     return VoiceReference(path, "你好世界", "zh-CN")
 
 
@@ -90,19 +75,8 @@ async def _say(
     return await engine.speak(Utterance(text, voice_id, speed, reference=reference), path, 60)
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def _level(path: Path, hz: float) -> float:
-    """The share of the sound that is a tone of this pitch."""
-    sound, rate_hz = soundfile.read(path)
-    turns = np.exp(-2j * np.pi * hz / rate_hz * np.arange(len(sound)))
-    return float(abs(sound @ turns)) / len(sound)
-
-
 def _hums(path: Path, model: Path, token: str, speaker: int = 0) -> bool:
-    return _level(path, tiny_voices.pitch_hz(tiny_voices.token(model, token), speaker)) > 0.004
+    return level(path, tiny_voices.pitch_hz(tiny_voices.token(model, token), speaker)) > 0.004
 
 
 @pytest.mark.parametrize(
@@ -118,17 +92,14 @@ def _hums(path: Path, model: Path, token: str, speaker: int = 0) -> bool:
 async def test_a_model_of_each_family_speaks_at_double_speed(
     tmp_path: Path, family: str, text: str, rate_hz: int
 ) -> None:
-    engine = _engine(getattr(tiny_voices, family)(tmp_path / family))
-    await engine.start()
-    reference = _reference(tmp_path / "voice.wav") if engine.clones else None
-    said = tmp_path / "said"
-    said.mkdir()
+    async with started(_engine(getattr(tiny_voices, family)(tmp_path / family))) as engine:
+        reference = _reference(tmp_path / "voice.wav") if engine.clones else None
+        said = tmp_path / "said"
+        said.mkdir()
 
-    plain = await _say(engine, said / "plain.mp3", text, reference=reference)
-    quick = await _say(engine, said / "quick.mp3", text, speed=2, reference=reference)
-
-    await engine.close()
-    assert _names(said) == ["plain.mp3", "quick.mp3"]
+        plain = await _say(engine, said / "plain.mp3", text, reference=reference)
+        quick = await _say(engine, said / "quick.mp3", text, speed=2, reference=reference)
+    assert names(said) == ["plain.mp3", "quick.mp3"]
     for spoken, path in ((plain, said / "plain.mp3"), (quick, said / "quick.mp3")):
         data = path.read_bytes()
         assert (spoken.size_bytes, spoken.sha256) == (len(data), hashlib.sha256(data).digest())
@@ -154,22 +125,11 @@ async def test_a_number_beside_han_is_read_as_words(vits: Sherpa, models: Path, 
 
 async def test_a_phoneme_model_receives_phonemes(tmp_path: Path) -> None:
     folder = tiny_voices.piper(tmp_path / "piper")
-    engine = _engine(folder)
-    await engine.start()
-    await _say(engine, tmp_path / "three.mp3", "3 3 3")
-    await _say(engine, tmp_path / "hello.mp3", "Hello hello")
-    await engine.close()
+    async with started(_engine(folder)) as engine:
+        await _say(engine, tmp_path / "three.mp3", "3 3 3")
+        await _say(engine, tmp_path / "hello.mp3", "Hello hello")
     assert _hums(tmp_path / "three.mp3", folder, "θ") and not _hums(tmp_path / "hello.mp3", folder, "θ")
     assert engine.voices[1].language == "en-US"
-
-
-@pytest.mark.parametrize("speed", [0.25, 0.5, 4.0])
-async def test_speeds_from_a_quarter_to_four_are_supported(
-    vits: Sherpa, tmp_path: Path, speed: float
-) -> None:
-    plain = await _say(vits, tmp_path / "plain.mp3", HAN)
-    said = await _say(vits, tmp_path / "said.mp3", HAN, speed=speed)
-    assert said.seconds == pytest.approx(plain.seconds / speed, rel=0.05)
 
 
 async def test_a_long_text_is_spoken_by_sentence_with_progress(vits: Sherpa, tmp_path: Path) -> None:
@@ -181,29 +141,19 @@ async def test_a_long_text_is_spoken_by_sentence_with_progress(vits: Sherpa, tmp
     assert long.seconds == pytest.approx(40 * one.seconds + 39 * PAUSE_S, rel=0.01)
 
 
-@pytest.mark.parametrize("rate_hz", [8000, 44_100])
-async def test_the_models_sample_rate_is_kept(tmp_path: Path, rate_hz: int) -> None:
-    engine = _engine(tiny_voices.vits(tmp_path / "model", rate_hz=rate_hz))
-    await engine.start()
-    spoken = await _say(engine, tmp_path / "said.mp3", HAN)
-    await engine.close()
-    info = soundfile.info(tmp_path / "said.mp3")
-    assert info.samplerate == rate_hz and info.duration == pytest.approx(spoken.seconds, abs=0.05)
-
-
 async def test_a_changed_reference_changes_the_cloned_voice(zipvoice: Sherpa, tmp_path: Path) -> None:
     quiet = _reference(tmp_path / "quiet.wav", 20)
     loud = _reference(tmp_path / "loud.wav", 9000)
     high_tones = []
     for reference in (quiet, loud):
         await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=reference)
-        high_tones.append(_level(tmp_path / "said.mp3", tiny_voices.CLONE_HIGH_HZ))
+        high_tones.append(level(tmp_path / "said.mp3", tiny_voices.CLONE_HIGH_HZ))
     assert high_tones[0] > 1.05 * high_tones[1]
 
     loud.wav.replace(quiet.wav)
     os.utime(quiet.wav, (1, 1))
     await _say(zipvoice, tmp_path / "said.mp3", HAN, reference=quiet)
-    assert _level(tmp_path / "said.mp3", tiny_voices.CLONE_HIGH_HZ) == pytest.approx(high_tones[1], rel=0.01)
+    assert level(tmp_path / "said.mp3", tiny_voices.CLONE_HIGH_HZ) == pytest.approx(high_tones[1], rel=0.01)
 
 
 @pytest.mark.parametrize("what", ["stereo", "garbage", "missing"])
@@ -246,79 +196,17 @@ async def test_a_text_without_sound_raises_nothing_spoken(
 ) -> None:
     with pytest.raises(NothingSpoken):
         await _say(zipvoice, tmp_path / "said.mp3", text, reference=_reference(tmp_path / "voice.wav"))
-    assert _names(tmp_path) == ["voice.wav"]
-
-
-async def test_a_text_in_an_unknown_language_raises_nothing_spoken(vits: Sherpa, tmp_path: Path) -> None:
-    with pytest.raises(NothingSpoken):
-        await _say(vits, tmp_path / "said.mp3", "Nobody taught it English. Nobody!")
-
-
-async def test_a_text_with_an_unspeakable_sentence_is_refused(zipvoice: Sherpa, tmp_path: Path) -> None:
-    reference = _reference(tmp_path / "voice.wav")
-    with pytest.raises(UtteranceRefused):
-        await _say(zipvoice, tmp_path / "said.mp3", "你好。龘龘龘，in German。你好。", reference=reference)
+    assert names(tmp_path) == ["voice.wav"]
 
 
 @pytest.mark.parametrize(("loudness", "error"), [(float("nan"), EngineFailed), (0.0, NothingSpoken)])
 async def test_nan_samples_and_silence_are_errors(
     tmp_path: Path, loudness: float, error: type[EngineFailed]
 ) -> None:
-    engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=loudness))
-    await engine.start()
-    with pytest.raises(error):
-        await _say(engine, tmp_path / "said.mp3", HAN)
-    await engine.close()
+    async with started(_engine(tiny_voices.vits(tmp_path / "model", loudness=loudness))) as engine:
+        with pytest.raises(error):
+            await _say(engine, tmp_path / "said.mp3", HAN)
     assert not (tmp_path / "said.mp3").exists()
-
-
-async def test_too_loud_samples_are_clipped(tmp_path: Path) -> None:
-    engine = _engine(tiny_voices.vits(tmp_path / "model", loudness=50))
-    await engine.start()
-    await _say(engine, tmp_path / "said.mp3", "你" * 20)
-    await engine.close()
-    assert _hums(tmp_path / "said.mp3", tmp_path / "model", "i3")
-
-
-async def test_a_process_killed_while_speaking_is_replaced(vits: Sherpa, tmp_path: Path) -> None:
-    (said := tmp_path / "said").mkdir()
-    await _say(vits, tmp_path / "first.mp3", HAN)
-    [pid] = vits.pids()
-
-    def kill(_: float) -> None:
-        with contextlib.suppress(ProcessLookupError):  # a second report may have been read already
-            os.kill(pid, signal.SIGKILL)
-
-    with pytest.raises(EngineCrashed):
-        long = Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25)
-        await vits.speak(long, said / "long.mp3", 60, Client(progress=kill))
-    assert not _names(said)
-    await _say(vits, said / "again.mp3", HAN)
-
-
-async def test_a_cancelled_speech_call_leaves_no_file(vits: Sherpa, tmp_path: Path) -> None:
-    started = asyncio.Event()
-    call = asyncio.create_task(
-        vits.speak(
-            Utterance("你好。" * 400, vits.voices[0].voice_id, 0.25),
-            tmp_path / "long.mp3",
-            60,
-            Client(progress=lambda _: started.set()),
-        )
-    )
-    await started.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert not _names(tmp_path)
-
-
-async def test_a_job_over_its_deadline_times_out(vits: Sherpa, tmp_path: Path) -> None:
-    with pytest.raises(EngineTimedOut):
-        await vits.speak(
-            Utterance("你好。" * 3000, vits.voices[0].voice_id, 0.25), tmp_path / "long.mp3", 0.3
-        )
-    assert not _names(tmp_path)
 
 
 async def test_a_voice_with_an_unknown_speaker_fails_the_start(tmp_path: Path) -> None:
@@ -368,32 +256,17 @@ async def test_without_the_extra_the_error_says_what_to_install(
 
 
 async def test_output_of_the_library_is_not_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    engine = _engine(tiny_voices.vits(tmp_path / "model"))
-    await engine.start()
-    await _say(engine, tmp_path / "said.mp3", "龘你好")
-    await engine.close()
+    async with started(_engine(tiny_voices.vits(tmp_path / "model"))) as engine:
+        await _say(engine, tmp_path / "said.mp3", "龘你好")
     assert "龘" not in capfd.readouterr().err
-
-
-async def test_a_closed_engine_is_down_and_has_no_processes(tmp_path: Path) -> None:
-    engine = _engine(tiny_voices.piper(tmp_path / "model"))
-    await engine.start()
-    pids = engine.pids()
-    assert engine.up() and len(pids) == 2
-    await engine.close()
-    await engine.close()
-    await until(lambda: not any(runs(pid) for pid in pids))
-    assert not engine.up()
-    with pytest.raises(EngineUnavailable):
-        await _say(engine, tmp_path / "said.mp3", "hello")
 
 
 async def test_the_configured_provider_is_passed_to_the_library(
     models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     entry = SherpaConfig(tiny_voices.vits(models / "cuda").name, provider="cuda")
-    engine = Sherpa(entry.model(models), queue_max=8, job_deadline_s=60, start_deadline_s=60)
-    await engine.start()
-    assert (await _say(engine, tmp_path / "said.mp3", HAN)).seconds
-    await engine.close()
+    async with started(
+        Sherpa(entry.model(models), queue_max=8, job_deadline_s=60, start_deadline_s=60)
+    ) as engine:
+        assert (await _say(engine, tmp_path / "said.mp3", HAN)).seconds
     assert "Available providers: CPUExecutionProvider" in capfd.readouterr().err  # those of the wheel tested

@@ -8,7 +8,6 @@ import pytest
 
 from myna.engines.interface import EngineVoice
 from myna.engines.sherpa.config import SherpaConfig
-from myna.engines.sherpa.known_models import KNOWN
 from myna.engines.sherpa.models import inspect
 from myna.errors import ConfigError
 
@@ -43,34 +42,24 @@ def _folder(folder: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("names", "family", "phonemes", "clones", "language"),
+    ("names", "facts"),
     [
-        (VITS, "vits", False, (), "zh-CN"),
-        (PIPER, "vits", True, (), ""),
-        (("model.onnx", "tokens.txt"), "vits", False, (), ""),
-        (MATCHA, "matcha", False, (), "zh-CN"),
-        (KOKORO, "kokoro", False, (), "zh-CN"),
-        (("model.onnx", "voices.bin", "tokens.txt", "lexicon-en-us.txt"), "kokoro", False, (), "en-US"),
-        (ZIPVOICE, "zipvoice", False, ("zh",), "zh-CN"),
-        ((*ZIPVOICE, "lexicon-en-us.txt"), "zipvoice", False, ("zh", "en"), "zh-CN"),
-        (POCKET, "pocket", False, ("en",), ""),
+        (VITS, ("vits", False, (), "zh-CN")),
+        (PIPER, ("vits", True, (), "")),
+        (("model.onnx", "tokens.txt"), ("vits", False, (), "")),
+        (MATCHA, ("matcha", False, (), "zh-CN")),
+        (KOKORO, ("kokoro", False, (), "zh-CN")),
+        (("model.onnx", "voices.bin", "tokens.txt", "lexicon-en-us.txt"), ("kokoro", False, (), "en-US")),
+        (ZIPVOICE, ("zipvoice", False, ("zh",), "zh-CN")),
+        ((*ZIPVOICE, "lexicon-en-us.txt"), ("zipvoice", False, ("zh", "en"), "zh-CN")),
+        (POCKET, ("pocket", False, ("en",), "")),
     ],
 )
 def test_the_family_of_a_model_follows_from_its_files(
-    tmp_path: Path,
-    names: tuple[str, ...],
-    family: str,
-    phonemes: bool,
-    clones: tuple[str, ...],
-    language: str,
+    tmp_path: Path, names: tuple[str, ...], facts: tuple[str, bool, tuple[str, ...], str]
 ) -> None:
     model = inspect(_folder(tmp_path / "model", *names))
-    assert (model.family, model.phonemes, model.clones, model.language) == (
-        family,
-        phonemes,
-        clones,
-        language,
-    )
+    assert (model.family, model.phonemes, model.clones, model.language) == facts
     assert {name for used in model.files.values() for name in used} <= set(names)
     assert model.folder == str(tmp_path / "model")
 
@@ -89,28 +78,21 @@ def test_the_smallest_precision_and_the_american_lexicon_are_preferred(tmp_path:
     assert kokoro.files["lexicon"] == ("lexicon-us-en.txt", "lexicon-zh.txt")
 
 
-@pytest.mark.parametrize(
-    ("names", "missing", "said"),
-    [
-        (VITS, "tokens.txt", "tokens.txt"),
-        (MATCHA, "tokens.txt", "tokens.txt"),
-        (MATCHA, "vocos-22khz-univ.onnx", "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"),
-        (KOKORO, "tokens.txt", "tokens.txt"),
-        (KOKORO, "model.int8.onnx", "its model, a file *.onnx"),
-        (ZIPVOICE, "encoder.int8.onnx", "encoder*.onnx"),
-        (ZIPVOICE, "decoder.int8.onnx", "decoder*.onnx"),
-        (ZIPVOICE, "vocos_24khz.onnx", "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"),
-        (ZIPVOICE, "tokens.txt", "tokens.txt"),
-        (ZIPVOICE, "lexicon.txt", "lexicon.txt"),
-        (POCKET, "lm_flow.int8.onnx", "lm_flow*.onnx"),
-        (POCKET, "lm_main.int8.onnx", "lm_main*.onnx"),
-        (POCKET, "encoder.onnx", "encoder*.onnx"),
-        (POCKET, "decoder.int8.onnx", "decoder*.onnx"),
-        (POCKET, "text_conditioner.onnx", "text_conditioner*.onnx"),
-        (POCKET, "vocab.json", "vocab.json"),
-        (POCKET, "token_scores.json", "token_scores.json"),
-    ],
-)
+VOCODER = "voco*.onnx or hifigan*.onnx or *vocoder*.onnx"
+MISSING = [
+    *((names, "tokens.txt", "tokens.txt") for names in (VITS, MATCHA, KOKORO, ZIPVOICE)),
+    (MATCHA, "vocos-22khz-univ.onnx", VOCODER),
+    (KOKORO, "model.int8.onnx", "its model, a file *.onnx"),
+    (ZIPVOICE, "encoder.int8.onnx", "encoder*.onnx"),
+    (ZIPVOICE, "decoder.int8.onnx", "decoder*.onnx"),
+    (ZIPVOICE, "vocos_24khz.onnx", VOCODER),
+    (ZIPVOICE, "lexicon.txt", "lexicon.txt"),
+    *((POCKET, name, name.split(".")[0] + "*.onnx") for name in POCKET if name.endswith(".onnx")),
+    *((POCKET, name, name) for name in POCKET if name.endswith(".json")),
+]
+
+
+@pytest.mark.parametrize(("names", "missing", "said"), MISSING)
 def test_the_error_of_an_incomplete_folder_names_what_is_missing(
     tmp_path: Path, names: tuple[str, ...], missing: str, said: str
 ) -> None:
@@ -188,11 +170,3 @@ def test_voices_for_a_model_that_only_clones_are_refused(tmp_path: Path) -> None
     )
     with pytest.raises(ConfigError, match="no built-in voices"):
         entry.model(tmp_path)
-
-
-def test_known_models_are_named_like_their_archives() -> None:
-    assert len({model.name for model in KNOWN}) == len(KNOWN)
-    for model in KNOWN:
-        assert model.url.startswith("https://github.com/k2-fsa/sherpa-onnx/releases/download/tts-models/")
-        assert model.url.endswith(f"/{model.name}.tar.bz2")
-        assert model.size_mb > 0 and model.licence and model.languages

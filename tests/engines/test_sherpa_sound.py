@@ -11,6 +11,7 @@ from myna.audio.loudness import TARGET_LUFS, integrated
 from myna.engines.interface import EngineFailed, EngineLimits, Utterance
 from myna.engines.sherpa.config import SherpaConfig
 from myna.engines.sound import Tempo, is_audible, pcm_of, silence
+from tests.engines.conftest import started
 
 RATE_HZ = 24_000
 LIMITS = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
@@ -53,11 +54,7 @@ def test_silence_has_the_requested_length_and_is_inaudible() -> None:
 @pytest.mark.parametrize("loudness", [0.03, 0.9])
 async def test_a_voice_has_the_loudness_of_all_voices(tmp_path: Path, loudness: float) -> None:
     folder = tiny_voices.vits(tmp_path / "model", loudness=loudness)
-    engine = SherpaConfig(str(folder)).build(LIMITS, Path())
-    await engine.start()
-    try:
+    async with started(SherpaConfig(str(folder)).build(LIMITS, Path())) as engine:
         await engine.speak(Utterance("你好", engine.voices[0].voice_id, 1.0), tmp_path / "said.mp3", 60)
-    finally:
-        await engine.close()
     samples, rate_hz = soundfile.read(tmp_path / "said.mp3", dtype="float32")
     assert integrated(samples, rate_hz) == pytest.approx(TARGET_LUFS, abs=1)

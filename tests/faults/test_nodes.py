@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 import soundfile
 
-from demo.tiny_voices import zipvoice
-from myna.clones import PREVIEW
 from myna.wire.farm import TRIES_MAX
-from tests.conformance.caller import DELIVERED, Caller, Stats
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.farm.node_client import Job, NodeSite, mp3, open_poll
 from tests.faults.conftest import DATABASES, audited, new_caller
 from tests.rig.calls import call
@@ -26,14 +24,12 @@ from tests.rig.commands import CommandLine
 from tests.rig.compute_node import ComputeNode, NodeMaker, Voices, VoicesOf
 from tests.rig.http_proxy import Fault, ProxyMaker
 from tests.rig.postgres import Postgres
-from tests.rig.samples import write_voice
 from tests.rig.service import Service
 from tests.rig.waiting import wait_until
 
 TEXT = "春眠不觉晓，处处闻啼鸟。"
 VOICE = "zh-female-1"
-ONE_SLOT = "slots = 1\nshutdown_grace_s = 0.2\n[[engine]]\n"
-ESPEAK = f'{ONE_SLOT}kind = "espeak"\n'
+ESPEAK = 'slots = 1\nshutdown_grace_s = 0.2\n[[engine]]\nkind = "espeak"\n'
 UNITS = 5
 LEASE_S, BEAT_S = 1.5, 0.2
 LIMITS = {"MYNA_LEASE_S": str(LEASE_S), "MYNA_BEAT_S": str(BEAT_S), "MYNA_SWEEP_EVERY_S": "0.2"}
@@ -54,16 +50,16 @@ class Farm:
     before: set[Path] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.before = self.files("audio")
+        self.before = self.audio()
 
-    def node(self, name: str, url: str = "", toml: str = ESPEAK) -> ComputeNode:
+    def node(self, name: str, url: str = "") -> ComputeNode:
         """Makes a node that has joined, by `url` if given."""
         token = self.service.cli("node", "enroll", name)["token"]
         self.names.append(name)
-        return self.make_node(toml).join(url or self.service.root_url, token)
+        return self.make_node(ESPEAK).join(url or self.service.root_url, token)
 
-    def order(self, voice_id: str = VOICE) -> int:
-        answer = self.caller.speak(TEXT, voice_id=voice_id)
+    def order(self) -> int:
+        answer = self.caller.speak(TEXT, voice_id=VOICE)
         assert (answer.status, answer.json.get("mode")) == (200, "async"), answer
         return int(answer.json["id"])
 
@@ -77,17 +73,17 @@ class Farm:
         )
         return self.task(number)
 
-    def stall_job(self, node: ComputeNode, voice_id: str = VOICE) -> tuple[int, Voices]:
+    def stall_job(self, node: ComputeNode) -> tuple[int, Voices]:
         """Stops the engines of this node and orders a task, which it leases and cannot complete."""
         speaking = self.voices(node)
         speaking.stop()
-        number = self.order(voice_id)
+        number = self.order()
         self.wait_status(number, 1)
         return number, speaking
 
-    def files(self, folder: str) -> set[Path]:
-        """The files below a folder of the service's data."""
-        return {path for path in (self.service.folder / "data" / folder).rglob("*") if path.is_file()}
+    def audio(self) -> set[Path]:
+        """The audio files of the service."""
+        return {path for path in (self.service.folder / "data" / "audio").rglob("*") if path.is_file()}
 
     def check_delivered(self, number: int) -> None:
         """Checks that the task is completed, with the only new audio, and charged once."""
@@ -97,15 +93,14 @@ class Farm:
         found = soundfile.info(io.BytesIO(audio.body))
         assert found.format == "MP3"
         assert 1 < found.duration < 10
-        assert len(self.files("audio") - self.before) == 1
+        assert len(self.audio() - self.before) == 1
         self.check_books(DELIVERED)
 
-    def check_refunded(self, *numbers: int) -> None:
-        """Checks that the tasks failed, left no files and were refunded."""
-        for number in numbers:
-            assert self.wait_status(number, 3)["audio_url"] == ""
-        assert self.files("audio") == self.before
-        self.check_books(Stats(calls=len(numbers), cost=0, ok_calls=0))
+    def check_refunded(self, number: int) -> None:
+        """Checks that the task failed, left no file and was refunded."""
+        assert self.wait_status(number, 3)["audio_url"] == ""
+        assert self.audio() == self.before
+        self.check_books(REFUNDED)
 
     def check_books(self, stats: Stats) -> None:
         assert self.caller.stats() == stats
@@ -172,16 +167,6 @@ def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, ma
     farm.wait_status(farm.order(), 2)
 
 
-def test_the_job_of_a_stopped_node_is_requeued_and_completed_by_another(farm: Farm) -> None:
-    stopped_node = farm.node("leaving").start()
-    number, _ = farm.stall_job(stopped_node)
-    assert stopped_node.stop() == 0
-    assert stopped_node.messages(f"task {number}: requeued")
-    assert farm.task(number)["status"] == 0
-    farm.node("living").start()
-    farm.check_delivered(number)
-
-
 @pytest.mark.parametrize("fault", ["lose", "cut"])
 def test_a_completion_interrupted_by_the_network_is_retried_and_counts_once(
     farm: Farm, make_proxy: ProxyMaker, fault: Fault
@@ -240,36 +225,6 @@ def test_a_job_past_its_deadline_is_refunded_and_dropped_by_its_node(farm: Farm)
     node.wait_logged(f"task {number}: dropped")
     speaking.resume()
     farm.check_refunded(number)
-
-
-def test_deleting_a_voice_fails_its_jobs_and_removes_its_references(farm: Farm, tmp_path: Path) -> None:
-    """One job is leased to the node, another one is queued."""
-    model = zipvoice(tmp_path / "model", characters=PREVIEW["zh"] + TEXT)
-    node = farm.node("cloner", toml=f'{ONE_SLOT}kind = "sherpa"\nfolder = "{model}"\n').start()
-    voice = clone(farm, write_voice(tmp_path / "sample.wav"))
-    wait_until(lambda: voice in listed(farm), DEADLINE_S, "the voice is ready", every_s=0.05)
-    assert len(farm.files("samples")) == len(farm.files("audio") - farm.before) == 1
-    assert len(node.files("references")) == 1
-    stalled_job, _ = farm.stall_job(node, voice)
-    waiting = farm.order(voice)
-    assert farm.task(waiting)["status"] == 0
-    farm.service.cli("voice", "delete", voice)
-    farm.check_refunded(stalled_job, waiting)
-    assert farm.files("samples") == set()
-    node.wait(lambda: node.files("references") == [], "the reference on the node is deleted")
-    assert voice not in listed(farm)
-
-
-def clone(farm: Farm, sample: Path) -> str:
-    made = farm.service.cli(
-        *("voice", "clone", farm.caller.account.name, "--name", "Me", "--language", "zh"),
-        *("--sample", str(sample), "--transcript", "你好世界三点", "--consent"),
-    )
-    return str(made["voice_id"])
-
-
-def listed(farm: Farm) -> set[str]:
-    return {voice["voice_id"] for voice in farm.caller.get("/voices").json["data"]}
 
 
 def test_an_order_at_one_process_is_leased_at_once_by_a_node_at_another(

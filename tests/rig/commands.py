@@ -11,7 +11,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.rig.tether import tethered
+from tests.rig.forks import Child
 
 COMMAND_DEADLINE_S = 180
 FORKED = frozenset(
@@ -41,37 +40,16 @@ class Ended:
     stderr: str
 
 
-class CommandLine:
-    """The child process that forks. All services of a test run may share one; `close()` ends it."""
+class CommandLine(Child):
+    """The child process. All services of a test run may share one."""
 
     def __init__(self) -> None:
-        root = str(Path(__file__).parents[2])
-        self._child = subprocess.Popen(
-            tethered([sys.executable, "-m", "tests.rig.commands"]),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=root,
-            text=True,
-        )
+        super().__init__("tests.rig.commands")
 
     def run(self, arguments: list[str], env: Mapping[str, str], cwd: Path, stdin: str = "") -> Ended:
         """Run `myna ARGUMENTS…` in the folder `cwd` with exactly this environment and standard input."""
-        if self._child.stdin is None or self._child.stdout is None:
-            raise RuntimeError("the command line's child has no pipes")
         order = {"arguments": arguments, "env": dict(env), "cwd": str(cwd), "stdin": stdin}
-        self._child.stdin.write(json.dumps(order) + "\n")
-        self._child.stdin.flush()
-        line = self._child.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the command line's child ended with {self._child.wait(10)}")
-        return Ended(**json.loads(line))
-
-    def close(self) -> None:
-        if self._child.stdin is not None:
-            self._child.stdin.close()
-        self._child.wait(10)
-        if self._child.stdout is not None:
-            self._child.stdout.close()
+        return Ended(**self._ask(order))
 
 
 def _serve() -> None:

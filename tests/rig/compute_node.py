@@ -1,10 +1,7 @@
 """A compute node as its owner runs it: a process, and commands."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,28 +10,22 @@ import pytest
 
 from tests.rig import processes
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.forks import Fork, Forks
-from tests.rig.tether import tethered
+from tests.rig.forks import Forks, Program
 from tests.rig.waiting import wait_until
 
 START_DEADLINE_S = 120
-STOP_DEADLINE_S = 60
 
 
-class ComputeNode:
+class ComputeNode(Program):
     """A data folder and, once started, a `myna node run` on it. `toml` is its node.toml, if any."""
 
     def __init__(
         self, folder: Path, commands: CommandLine, toml: str = "", forks: Forks | None = None
     ) -> None:
-        self.folder = folder
         self.data = folder / "data"
         self._commands = commands
-        self._forks = forks
-        self._process: subprocess.Popen[bytes] | Fork | None = None
         self._page = 0
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
-        self.env = inherited | {"MYNA_DATA": str(self.data)}
+        super().__init__(folder, forks, {"MYNA_DATA": str(self.data)})
         folder.mkdir(parents=True)
         if toml:
             (folder / "node.toml").write_text(toml, encoding="utf-8")
@@ -50,21 +41,7 @@ class ComputeNode:
 
     def spawn(self) -> "ComputeNode":
         """Starts the process without waiting."""
-        stdout_file, stderr_file = self.folder / "stdout", self.folder / "stderr"
-        if self._forks is not None:
-            self._process = self._forks.start(
-                ["node", "run"], self.env, self.folder, stdout_file, stderr_file
-            )
-            return self
-        with stdout_file.open("ab") as out, stderr_file.open("ab") as err:
-            self._process = subprocess.Popen(
-                tethered([sys.executable, "-m", "myna", "node", "run"]),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=self.env,
-                cwd=self.folder,
-            )
+        self._start(["node", "run"])
         return self
 
     def start(self) -> "ComputeNode":
@@ -73,10 +50,6 @@ class ComputeNode:
         self.spawn()
         self.wait(lambda: len(self.messages("connected to")) > said, "it is connected", START_DEADLINE_S)
         return self
-
-    @property
-    def pid(self) -> int:
-        return self._running().pid
 
     @property
     def stderr(self) -> str:
@@ -110,38 +83,9 @@ class ComputeNode:
         self.wait(lambda: bool(self.messages(part)), f"the node says {part!r}")
         return self.messages(part)[0]
 
-    def signal(self, number: signal.Signals) -> None:
-        self._running().send_signal(number)
-
-    def exit_code(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """Waits for the process to end."""
-        process = self._running()
-        try:
-            return process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        self.signal(signal.SIGTERM)
-        return self.exit_code()
-
-    def kill(self) -> None:
-        """SIGKILL, like a crash. Does nothing if the process has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
     def files(self, folder: str) -> list[str]:
         """The names in a folder of its data."""
         return sorted(path.name for path in (self.data / folder).iterdir())
-
-    def _running(self) -> subprocess.Popen[bytes] | Fork:
-        if self._process is None:
-            raise RuntimeError("the node was never started")
-        return self._process
 
 
 NodeMaker = Callable[..., ComputeNode]

@@ -4,17 +4,13 @@ A request with `"stream": true` is answered with events unless its fault is one 
 otherwise (`status`, `close`, `hang`, …). The faults:
 
 echo           a chunk with the role, one for each word of the last user message, one with the finish
-words:N        N chunks of one word               usage         echo, with a chunk about the usage
-tools          deltas of a tool call, reasoning and logprobs
+words:N        N chunks of one word
 whole[:N]      one JSON completion, not streamed  json-error    status 200 and a JSON error, not streamed
-crlf           echo, with CRLF as line end        bytes:N       echo, written N bytes at a time
-no-space       `data:` without a space            comments      comments before, between and after the chunks
 no-done        ends without `[DONE]`              open          sends `[DONE]` and does not end the response
-cut-done       the connection ends after `[DONE]`  chatty        comments after `[DONE]` until it is closed
-no-end         ends after two chunks, cleanly     cut-stream    the connection ends after two chunks
-error-first    an error event at once             error-later   an error event after two chunks
-html-first     HTML at once                       html-later    HTML after two chunks
-half-event     ends within the third chunk        long:N        a chunk of N bytes among others
+no-end         ends after two chunks, cleanly     cut-done      the connection ends after `[DONE]`
+error-first    an error event at once             cut-stream    the connection ends after two chunks
+html-first     HTML at once                       error-later   an error event after two chunks
+long:N         a chunk of N bytes among others    html-later    HTML after two chunks
 before         waits for `release` before the first chunk, after the head
 pause          two chunks, waits for `release`, then the rest
 half-pause:N   a chunk of N bytes, of which half is sent before `release`
@@ -42,18 +38,14 @@ HTML = b"<html><body>502 Bad Gateway</body></html>\n\n"
 USAGE = {"prompt_tokens": 11, "completion_tokens": 22, "total_tokens": 33}
 FAULTS = frozenset(
     {
-        "echo", "words", "usage", "tools", "whole", "json-error", "crlf", "bytes", "no-space", "comments",
-        "no-done", "open", "no-end", "cut-stream", "error-first", "error-later", "html-first", "html-later",
-        "cut-done", "chatty", "half-event", "long",
-        "before", "pause", "half-pause", "endless", "much", "silent", "say", "count", "odd", "tool-calls",
+        "echo", "words", "whole", "json-error", "no-done", "open", "no-end", "cut-stream", "cut-done", "long",
+        "error-first", "error-later", "html-first", "html-later", "before", "pause", "half-pause", "endless",
+        "much", "silent", "say",
     }
 )  # fmt: skip
 OF_RESPONSES = frozenset(
-    {
-        "no-end", "cut-stream", "error-later", "html-later", "half-event", "failed-later", "before", "pause",
-        "silent",
-    }
-)  # fmt: skip
+    {"no-end", "cut-stream", "error-later", "html-later", "failed-later", "before", "pause", "silent"}
+)
 
 
 class Disconnected(Exception):
@@ -91,17 +83,6 @@ def chunks(model: str, words: list[str]) -> list[bytes]:
     return [*(event(chunk(model, delta)) for delta in deltas), event(chunk(model, {}, "stop"))]
 
 
-def tool_chunks(model: str) -> list[bytes]:
-    """A tool call in two deltas, after reasoning, with logprobs."""
-    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
-    more = {"index": 0, "function": {"arguments": '{"city":"Oslo"}'}}
-    logprobs = {"content": [{"token": "a", "logprob": -0.1, "bytes": None, "top_logprobs": []}]}
-    first = chunk(model, {"role": "assistant", "content": None, "reasoning_content": "let me think"})
-    first["choices"][0]["logprobs"] = logprobs
-    deltas = [{"tool_calls": [call]}, {"tool_calls": [more]}]
-    return [event(first), *(event(chunk(model, d)) for d in deltas), event(chunk(model, {}, "tool_calls"))]
-
-
 class EventStream:
     """One streamed answer over a connection. `whole` makes the JSON of an answer that is not streamed.
     `response` are the events of POST /responses; other streams have none."""
@@ -117,7 +98,6 @@ class EventStream:
         self._released = released
         self._disconnected = disconnected
         self._whole = whole
-        self._piece_bytes = 0
         self.response: list[bytes] = []
         self.sent_bytes = 0
 
@@ -128,22 +108,17 @@ class EventStream:
             await self._write(JSON_HEAD % len(body) + body)
             return True
         await self._write(HEAD)
-        if fault == "bytes":
-            self._piece_bytes = int(argument)
         async for part in self._events(fault, argument, model, text):
             await self._write_chunk(part)
         if fault == "cut-stream":
             return False
-        if fault not in ("no-end", "half-event", "error-first", "error-later", "html-first", "html-later"):
-            if (usage or fault == "usage") and not self.response:
+        if fault not in ("no-end", "error-first", "error-later", "html-first", "html-later"):
+            if usage and not self.response:
                 await self._write_chunk(event(chunk(model, {}) | {"choices": [], "usage": USAGE}))
             if fault != "no-done" and not self.response:
-                await self._write_chunk(DONE.replace(b"\n", b"\r\n") if fault == "crlf" else DONE)
+                await self._write_chunk(DONE)
         if fault == "cut-done":
             return False
-        while fault == "chatty":
-            await self._write_chunk(b": still here\n\n")
-            await asyncio.sleep(0.05)
         if fault == "open":
             await asyncio.wait([self._disconnected])
             return False
@@ -152,22 +127,14 @@ class EventStream:
 
     async def _events(self, fault: str, argument: str, model: str, text: str) -> AsyncIterator[bytes]:
         words = [f"w{n} " for n in range(int(argument))] if fault == "words" else spoken(text)
-        events = tool_chunks(model) if fault in ("tools", "tool-calls") else chunks(model, words)
-        events = self.response or events
+        events = self.response or chunks(model, words)
         firsts, rest = events[:2], events[2:]
         if fault == "error-first":
             firsts, rest = [event(ERROR)], []
         elif fault == "html-first":
             firsts, rest = [HTML], []
-        elif fault == "comments":
-            firsts, rest = [b": waiting\n\n", *firsts, b": still here\n\n"], [*rest, b": bye\n\n"]
         elif fault == "long":
             rest = [event(chunk(model, {"content": "x" * int(argument)})), *rest]
-        elif fault == "crlf":
-            firsts = [one.replace(b"\n", b"\r\n") for one in firsts]
-            rest = [one.replace(b"\n", b"\r\n") for one in rest]
-        elif fault == "no-space":
-            firsts = [one.replace(b"data: ", b"data:") for one in firsts]
         if fault == "before":
             await self._until(self._released)
         for one in firsts:
@@ -178,8 +145,6 @@ class EventStream:
             rest = [event(ERROR)]
         elif fault == "html-later":
             rest = [HTML]
-        elif fault == "half-event":
-            rest = [rest[0][: len(rest[0]) // 2]]
         elif fault == "pause":
             await self._until(self._released)
         elif fault == "silent":
@@ -207,10 +172,7 @@ class EventStream:
             raise Disconnected
 
     async def _write_chunk(self, part: bytes) -> None:
-        size = self._piece_bytes or len(part)
-        for at in range(0, len(part), size):
-            piece = part[at : at + size]
-            await self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await self._write(b"%x\r\n%b\r\n" % (len(part), part))
 
     async def _write(self, data: bytes) -> None:
         if self._disconnected.done():
@@ -218,5 +180,3 @@ class EventStream:
         self._writer.write(data)
         self.sent_bytes += len(data)
         await self._writer.drain()
-        if self._piece_bytes:
-            await asyncio.sleep(0)

@@ -13,12 +13,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.rig.tether import PR_SET_PDEATHSIG, tethered
 from tests.rig.waiting import wait_until
 
+STOP_DEADLINE_S = 60
 IMPORTED = (
     *("myna.cli.serve", "myna.cli.node_run", "myna.store.sqlite", "myna.store.postgresql"),
     *("uvicorn.lifespan.on", "uvloop", "httptools"),
@@ -54,18 +56,39 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-class Forks:
-    """The child that forks. `close()` ends it, and the forks with it."""
+class Child:
+    """A module that runs as a child process and answers each line of JSON with one. `close()` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self._lock = threading.Lock()
         self._child = subprocess.Popen(
-            tethered([sys.executable, "-m", "tests.rig.forks"]),
+            tethered([sys.executable, "-m", module]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
             text=True,
         )
+
+    def close(self) -> None:
+        self._child.communicate(timeout=10)  # ends its input
+
+    def _ask(self, order: Mapping[str, object]) -> Any:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        with self._lock:
+            self._child.stdin.write(json.dumps(order) + "\n")
+            self._child.stdin.flush()
+            line = self._child.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the child ended with {self._child.wait(10)}")
+        return json.loads(line)
+
+
+class Forks(Child):
+    """The child that forks. `close()` ends it, and the forks with it."""
+
+    def __init__(self) -> None:
+        super().__init__("tests.rig.forks")
 
     def start(
         self, arguments: list[str], env: Mapping[str, str], cwd: Path, stdout: Path, stderr: Path
@@ -74,29 +97,77 @@ class Forks:
         to the files."""
         files = [str(stdout), str(stderr)]
         order = {"arguments": arguments, "env": dict(env), "cwd": str(cwd), "files": files}
-        pid = self._ask(order)
-        assert pid is not None
-        return Fork(self, pid)
+        return Fork(self, self._ask(order))
 
     def reaped(self, pid: int) -> int | None:
         """The exit code of a fork that has ended, as `subprocess` gives it; None while it runs. Once only."""
-        return self._ask({"reap": pid})
+        code: int | None = self._ask({"reap": pid})
+        return code
 
-    def close(self) -> None:
-        self._child.kill()
-        self._child.communicate()
 
-    def _ask(self, order: Mapping[str, object]) -> int | None:
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        with self._lock:
-            self._child.stdin.write(json.dumps(order) + "\n")
-            self._child.stdin.flush()
-            line = self._child.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the forking child ended with {self._child.wait(10)}")
-        answer: int | None = json.loads(line)
-        return answer
+class Program:
+    """A process of `myna` with its environment and its folder, where `stdout` and `stderr` are its output."""
+
+    def __init__(self, folder: Path, forks: Forks | None, env: Mapping[str, str]) -> None:
+        self.folder = folder
+        self._forks = forks
+        self._process: subprocess.Popen[bytes] | Fork | None = None
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
+        self.env = {**inherited, **env}
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._running().send_signal(number)
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """SIGTERM; the exit code. A process that outlives the deadline is killed: TimeoutExpired."""
+        self.signal(signal.SIGTERM)
+        return self.exit_code(deadline_s)
+
+    def exit_code(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Wait for the process to end by itself."""
+        process = self._running()
+        try:
+            return process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL, like a crash. Does nothing if the process has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self, arguments: list[str], program: Sequence[str] = (), stderr: int | None = None) -> None:
+        """Starts `myna ARGUMENTS…`, or what the interpreter runs as `program`. `stderr` is a file descriptor
+        in place of the file."""
+        out_file, err_file = self.folder / "stdout", self.folder / "stderr"
+        if self._forks is not None and stderr is None:
+            self._process = self._forks.start(arguments, self.env, self.folder, out_file, err_file)
+            return
+        with out_file.open("ab") as out, err_file.open("ab") as err:
+            self._process = subprocess.Popen(
+                tethered([sys.executable, *(program or ("-m", "myna", *arguments))]),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err if stderr is None else stderr,
+                env=self.env,
+                cwd=self.folder,
+            )
+
+    def _running(self) -> subprocess.Popen[bytes] | Fork:
+        if self._process is None:
+            raise RuntimeError("it was never started")
+        return self._process
 
 
 def _serve() -> None:

@@ -29,9 +29,7 @@ class Llm:
 def _address(child: subprocess.Popen[str]) -> str:
     if child.stdout is None:
         raise RuntimeError("the child has no standard output")
-    guard = threading.Timer(
-        START_DEADLINE_S, child.kill
-    )  # the output of a killed child ends, which ends the loop
+    guard = threading.Timer(START_DEADLINE_S, child.kill)  # which ends its output, and so the loop
     guard.start()
     try:
         for line in child.stdout:

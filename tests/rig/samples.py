@@ -1,8 +1,10 @@
 """Synthetic recordings to clone a voice from: like speech in what is measured, and always the same."""
 
 import wave
+from functools import cache
 from pathlib import Path
 
+import lameenc
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,6 +52,21 @@ def write_mp3(path: Path, sound: NDArray[np.float32], rate_hz: int = RATE_HZ) ->
         file.write((np.clip(sound, -1, 1) * 32_767).astype("<i2").tobytes())
         file.finish()
     return path
+
+
+@cache
+def mp3(seconds: float, rate_hz: int = RATE_HZ, kbps: int = 64, channels: int = 1) -> bytes:
+    """A tone of 440 Hz as LAME makes it, also at rates that engines don't have."""
+    encoder = lameenc.Encoder()
+    encoder.set_channels(channels)
+    encoder.set_in_sample_rate(rate_hz)
+    encoder.set_out_sample_rate(rate_hz)
+    encoder.set_bit_rate(kbps)
+    encoder.set_quality(7)
+    encoder.silence()
+    tone = 9000 * np.sin(2 * np.pi * 440 / rate_hz * np.arange(round(seconds * rate_hz)))
+    pcm = np.repeat(tone.astype("<i2"), channels).tobytes()
+    return bytes(encoder.encode(pcm)) + bytes(encoder.flush())
 
 
 def write_voice(path: Path, seconds: float = 6.0, rate_hz: int = RATE_HZ) -> Path:

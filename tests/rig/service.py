@@ -2,10 +2,7 @@
 
 import itertools
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,12 +13,10 @@ import pytest
 
 from tests.rig.calls import call
 from tests.rig.commands import CommandLine, Ended
-from tests.rig.forks import Fork, Forks
-from tests.rig.tether import tethered
+from tests.rig.forks import Forks, Program
 from tests.rig.waiting import free_port, wait_until
 
 START_DEADLINE_S = 120
-STOP_DEADLINE_S = 60
 ALL_SCOPES = ("chat", "tts", "records")
 ON_TWO_CORES = (
     "-c",
@@ -86,7 +81,7 @@ class Account:
         self.service.cli("account", "enable", self.name)
 
 
-class Service:
+class Service(Program):
     """One `myna serve` process with its own data folder and port.
 
     `env` is added to the environment and overrides the other parameters. Without `database_url`
@@ -108,14 +103,11 @@ class Service:
         program: Sequence[str] = ("-m", "myna", "serve"),
         forks: Forks | None = None,
     ) -> None:
-        self.folder = folder
         self._program = program
-        self._forks = forks
         self.port = free_port()
         self.root_url = f"http://127.0.0.1:{self.port}"
         self.base_url = f"{self.root_url}/v1"
         self._commands = commands
-        self._process: subprocess.Popen[bytes] | Fork | None = None
         given = {
             "MYNA_DATA": str(folder / "data"),
             "MYNA_HOST": "127.0.0.1",
@@ -127,13 +119,8 @@ class Service:
             "MYNA_SPEECH": speech,
             **(env or {}),
         }
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MYNA_")}
-        self.env = inherited | {name: value for name, value in given.items() if value is not None}
+        super().__init__(folder, forks, {name: value for name, value in given.items() if value is not None})
         (folder / "data").mkdir(parents=True, exist_ok=True)
-
-    @property
-    def pid(self) -> int:
-        return self._running().pid
 
     @property
     def stdout(self) -> str:
@@ -151,21 +138,11 @@ class Service:
     def spawn(self, stderr: int | None = None) -> None:
         """Start the process and don't wait for it to be ready. `stderr` is a file descriptor in place of the
         file."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             raise RuntimeError("the service is running already")
-        stdout_file, stderr_file = self.folder / "stdout", self.folder / "stderr"
-        with stdout_file.open("wb") as out, stderr_file.open("wb") as err:
-            if self._forks is not None and stderr is None:
-                self._process = self._forks.start(["serve"], self.env, self.folder, stdout_file, stderr_file)
-                return
-            self._process = subprocess.Popen(
-                tethered([sys.executable, *self._program]),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err if stderr is None else stderr,
-                env=self.env,
-                cwd=self.folder,
-            )
+        for name in ("stdout", "stderr"):
+            (self.folder / name).write_bytes(b"")
+        self._start(["serve"], self._program, stderr)
 
     def start(self, stderr: int | None = None) -> "Service":
         """Start the process and return once GET /readyz answers 200."""
@@ -173,42 +150,21 @@ class Service:
         wait_until(self._ready, START_DEADLINE_S, "the service is ready")
         return self
 
-    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """SIGTERM; the exit code. A process that outlives the deadline is killed: TimeoutExpired."""
-        self.terminate()
-        return self.exit_code(deadline_s)
-
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
-        self._running().send_signal(signal.SIGTERM)
-
-    def exit_code(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """Wait for the process to end by itself."""
-        process = self._running()
-        try:
-            return process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-
-    def kill(self) -> None:
-        """SIGKILL, like a crash. Does nothing if the process has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self.signal(signal.SIGTERM)
 
     def pause(self) -> None:
         """SIGSTOP: the process is stopped, as by a debugger or a suspended machine."""
-        self._running().send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._running().send_signal(signal.SIGCONT)
+        self.signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop the process if it runs, and start it again on the same folder and port."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.stop()
         self.start()
 
@@ -241,11 +197,6 @@ class Service:
             return call("GET", f"{self.root_url}/readyz", deadline_s=5).status == HTTPStatus.OK
         except OSError:
             return False
-
-    def _running(self) -> subprocess.Popen[bytes] | Fork:
-        if self._process is None:
-            raise RuntimeError("the service was never started")
-        return self._process
 
 
 ServiceMaker = Callable[..., Service]

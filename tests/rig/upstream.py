@@ -23,25 +23,22 @@ as events without a name. With `withholds_usage` no completion has a usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
-with an answer in JSON are no sound; `silent` is an empty mp3, and `noise` is invalid data with the type of
-an mp3.
+with an answer in JSON are no sound; `noise` is invalid data with the type of an mp3.
 """
 
 import asyncio
 import json
-import math
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import lameenc
 import pytest
 
 from tests.rig import event_streams, scripted_answers
 from tests.rig.event_streams import Disconnected, EventStream
+from tests.rig.samples import mp3
 from tests.rig.waiting import wait_until
 
 SECRET = "sk-upstream-secret-4f2a9c"
@@ -188,9 +185,8 @@ class Upstream:
             writer, self._released, disconnected, lambda: _body_of(fault, argument, seen, usage=given)
         )
         self.streams.append(stream)
-        said = {"say": argument, "count": COUNTED_TEXT, "odd": ODD_TEXT}
         usage = given and bool((seen.json.get("stream_options") or {}).get("include_usage"))
-        model, text = seen.json.get("model", ""), said.get(fault, _last_user_text(seen))
+        model, text = seen.json.get("model", ""), argument if fault == "say" else _last_user_text(seen)
         if seen.path.endswith("/responses"):
             status = "failed" if fault == "failed-later" else "completed"
             stream.response = scripted_answers.response_events(seen.json, text, status)
@@ -334,19 +330,8 @@ def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -
     return json.dumps(completion(said.get(fault, _last_user_text(seen)))).encode()
 
 
-def _tone() -> bytes:
-    """Half a second of 440 Hz as an mp3."""
-    encoder = lameenc.Encoder()
-    encoder.set_in_sample_rate(16_000)
-    encoder.set_channels(1)
-    encoder.silence()
-    samples = [int(12_000 * math.sin(2 * math.pi * 440 * n / 16_000)) for n in range(8_000)]
-    return bytes(encoder.encode(struct.pack("<8000h", *samples)) + encoder.flush())
-
-
 _SOUNDS: dict[str, Callable[[], bytes]] = {
-    "echo": _tone,
-    "silent": lambda: b"",
+    "echo": partial(mp3, 0.5, 16_000),
     "noise": lambda: b"this is no mp3 " * 100,
 }
 

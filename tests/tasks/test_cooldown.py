@@ -42,16 +42,6 @@ async def test_a_completion_resets_the_cooldown(service: TaskService) -> None:
     assert await cooldown_ms(service, node) == 2000
 
 
-async def test_returning_a_job_is_a_cooldown_of_a_second_and_no_failure(service: TaskService) -> None:
-    await service.books.stop_clock()
-    node = await service.node()
-    _, job = await service.lease_new(node)
-    for _ in range(3):
-        await service.tasks.fail(node, failure(job, returned=True))
-        assert await cooldown_ms(service, node) == 1000
-        job = await service.leased(node)
-
-
 async def cooldown_ms(service: TaskService, node_id: int) -> int:
     """The rest of the node's cooldown."""
     ((left,),) = await service.books.sql("SELECT rests_until - now_ms() FROM nodes WHERE id = $1", node_id)

@@ -114,6 +114,17 @@ async def test_concurrent_leases_lease_as_many_jobs(service: TaskService) -> Non
     assert len({job.id for (job,) in found}) == 30
 
 
+@each_database
+async def test_leases_are_round_robin_over_accounts(service: TaskService) -> None:
+    node, customers = await service.node(), [await service.books.customer(units=20) for _ in range(3)]
+    for customer, count in zip(customers, (9, 3, 3), strict=True):
+        for _ in range(count):
+            await service.ordered(customer, text=customer.name)
+    turns = [(await service.leased(node)).text for _ in range(15)]
+    names = [customer.name for customer in customers]
+    assert turns == [*names * 3, *[names[0]] * 6]
+
+
 async def test_a_node_leases_only_jobs_in_its_voices(service: TaskService) -> None:
     await service.ordered(await service.books.customer(), "another voice")
     node, able = await service.node(), await service.node("another voice", "a third")

@@ -6,15 +6,13 @@ The number of a voice is its place in VOICE_IDS; each adds 2,000 Hz.
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.interface import EngineLimits, UnsupportedUtterance, Utterance
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.interface import UnsupportedUtterance, Utterance
 from myna.engines.kokoro.engine import Kokoro
-from myna.sandbox.confinement import AllowedPaths
+from tests.engines.conftest import kokoro, mean_hz, started
 
 pytestmark = pytest.mark.anyio
 
@@ -27,10 +25,8 @@ DEADLINE_S = 60.0
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
     model = tiny_voices.neural(tmp_path_factory.mktemp("models") / "kokoro", VOICE_IDS)
-    engine = KokoroConfig(str(model)).build(EngineLimits(processes=2, queue_max=4, job_deadline_s=60), Path())
-    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
-    yield engine
-    await engine.close()
+    async with started(kokoro(model, 2), writes=(tmp_path_factory.mktemp("audio"),)) as engine:
+        yield engine
 
 
 async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str) -> Path:
@@ -41,9 +37,7 @@ async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str) -> Path
 
 async def pitch_hz(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
     """The mean pitch of a text in a voice or a blend."""
-    samples, rate_hz = soundfile.read(await spoken(engine, folder, text, voice_id))
-    power = np.abs(np.fft.rfft(samples)) ** 2
-    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
+    return mean_hz(await spoken(engine, folder, text, voice_id))
 
 
 async def seconds(engine: Kokoro, folder: Path, text: str, voice_id: str) -> float:
@@ -88,7 +82,11 @@ async def test_the_language_is_that_of_the_largest_part(engine: Kokoro, tmp_path
     assert (largest_second_s, equal_s) == pytest.approx((mandarin_s, english_s), abs=0.1)
 
 
-@pytest.mark.parametrize("recipe", ["zf_xiaobei+zf_nobody", "zf_xiaobei:0+af_heart:1", "zf_xiaobei:1", "+"])
-async def test_a_recipe_that_cant_be_made_is_refused(engine: Kokoro, tmp_path: Path, recipe: str) -> None:
+@pytest.mark.parametrize(
+    "recipe", ["zf_nobody", "zf_xiaobei+zf_nobody", "zf_xiaobei:0+af_heart:1", "zf_xiaobei:1", "+"]
+)
+async def test_an_unknown_voice_and_a_recipe_that_cant_be_made_are_refused(
+    engine: Kokoro, tmp_path: Path, recipe: str
+) -> None:
     with pytest.raises(UnsupportedUtterance, match="does not have this voice"):
         await spoken(engine, tmp_path, MANDARIN, recipe)

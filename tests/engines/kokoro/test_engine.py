@@ -22,16 +22,14 @@ from myna.engines.interface import (
     EngineUnavailable,
     NothingSpoken,
     SoundTooLong,
-    UnsupportedUtterance,
     Utterance,
 )
 from myna.engines.kokoro.config import KokoroConfig
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ, PieceJob, PieceSound, TextJob
 from myna.errors import ConfigError
-from myna.sandbox.confinement import AllowedPaths
 from myna.telemetry.metrics import UNSPOKEN_CHARACTERS
-from tests.engines.conftest import until
+from tests.engines.conftest import kokoro, mean_hz, names, started, until
 from tests.rig.disks import BlockedFile
 from tests.rig.processes import runs
 
@@ -39,7 +37,6 @@ pytestmark = pytest.mark.anyio
 
 VOICE_IDS = ["zf_xiaobei", "af_heart"]
 LIMITS = EngineLimits(processes=2, queue_max=4, job_deadline_s=60)
-ONE = EngineLimits(processes=1, queue_max=4, job_deadline_s=60)
 SENTENCES = "你好，世界。今天天气很好！我们去公园吧。"
 DEADLINE_S = 60.0
 
@@ -49,11 +46,6 @@ def said(text: str = SENTENCES, voice_id: str = "zf_xiaobei", **more: float) -> 
     return Utterance(text=text, voice_id=voice_id, speed=speed, **more)
 
 
-def names(folder: Path) -> list[str]:
-    """The files in the folder."""
-    return [path.name for path in folder.iterdir()]
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_voices.neural(tmp_path_factory.mktemp("models") / "小 kokoro", VOICE_IDS)
@@ -61,10 +53,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
-    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
-    yield engine
-    await engine.close()
+    async with started(kokoro(model, 2), writes=(tmp_path_factory.mktemp("audio"),)) as engine:
+        yield engine
 
 
 async def test_the_voices_are_those_whose_files_are_there(engine: Kokoro) -> None:
@@ -115,14 +105,8 @@ async def test_a_mandarin_voice_speaks_english_in_a_style_between_both(
     style, of which the mixture has 0.6."""
     for voice_id in VOICE_IDS:
         await engine.speak(said("Hello.", voice_id), tmp_path / f"{voice_id}.mp3", DEADLINE_S)
-    low, high = (_mean_hz(tmp_path / f"{voice_id}.mp3") for voice_id in VOICE_IDS)
+    low, high = (mean_hz(tmp_path / f"{voice_id}.mp3") for voice_id in VOICE_IDS)
     assert high - low == pytest.approx(800, rel=0.1)
-
-
-def _mean_hz(path: Path) -> float:
-    samples, rate_hz = soundfile.read(path)
-    power = np.abs(np.fft.rfft(samples)) ** 2
-    return float((np.fft.rfftfreq(len(samples), 1 / rate_hz) * power).sum() / power.sum())
 
 
 async def test_progress_ends_at_1(engine: Kokoro, tmp_path: Path) -> None:
@@ -161,15 +145,8 @@ async def test_a_sound_over_the_limit_fails_and_leaves_no_file(engine: Kokoro, t
     assert not names(tmp_path)
 
 
-async def test_an_unknown_voice_fails(engine: Kokoro, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedUtterance):
-        await engine.speak(said(voice_id="zf_nobody"), tmp_path / "a.mp3", DEADLINE_S)
-
-
 async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, tmp_path: Path) -> None:
-    engine = KokoroConfig(str(model)).build(ONE, Path())
-    await engine.start()
-    try:
+    async with started(kokoro(model)) as engine:
         pid = engine.pids()[0]
         voice = BlockedFile(model / "voices" / "zf_xiaobei.bin")
         speaking = asyncio.create_task(engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S))
@@ -180,28 +157,25 @@ async def test_a_process_that_dies_fails_the_text_and_is_replaced(model: Path, t
         voice.release()
         await until(lambda: engine.up() and engine.pids()[0] != pid)
         assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
-    finally:
-        await engine.close()
 
 
 async def test_a_cancelled_call_ends_its_work(engine: Kokoro, tmp_path: Path) -> None:
-    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S))
-    await until(lambda: engine._texts == 1)
+    begun = asyncio.Event()
+    client = Client(progress=lambda _: begun.set())
+    speaking = asyncio.create_task(engine.speak(said(SENTENCES * 20), tmp_path / "a.mp3", DEADLINE_S, client))
+    await begun.wait()
     speaking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await speaking
-    assert not engine._texts
     assert not names(tmp_path)
     await until(engine.up)
     assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
 
 
 async def test_closing_ends_all_processes(model: Path) -> None:
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
-    await engine.start()
-    pids = engine.pids()
-    assert len(pids) == 3
-    await engine.close()
+    async with started(kokoro(model, 2)) as engine:
+        pids = engine.pids()
+        assert len(pids) == 3
     assert not any(map(runs, pids))
 
 
@@ -209,7 +183,7 @@ async def test_closing_ends_all_processes(model: Path) -> None:
 async def test_a_damaged_model_is_unavailable(model: Path, tmp_path: Path, content: bytes) -> None:
     damaged = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (damaged / "model.onnx").write_bytes(content)
-    engine = KokoroConfig(str(damaged)).build(ONE, Path())
+    engine = kokoro(damaged)
     with pytest.raises(EngineUnavailable, match="get it again: myna models get kokoro"):
         await engine.start()
     assert not engine.up()
@@ -220,7 +194,7 @@ async def test_without_onnxruntime_the_engine_is_unavailable(
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('libstdc++.so.6: version not found')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    engine = KokoroConfig(str(model)).build(ONE, Path())
+    engine = kokoro(model)
     with pytest.raises(EngineUnavailable, match=r"^onnxruntime can't be loaded; it has wheels for"):
         await engine.start()
     assert not engine.up() and not engine.pids()
@@ -229,14 +203,10 @@ async def test_without_onnxruntime_the_engine_is_unavailable(
 async def test_a_damaged_voice_fails_alone(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     (model / "voices" / "af_heart.bin").write_bytes(b"short")
-    engine = KokoroConfig(str(model)).build(ONE, Path())
-    await engine.start()
-    try:
+    async with started(kokoro(model)) as engine:
         with pytest.raises(EngineFailed, match="the voice af_heart is missing or damaged"):
             await engine.speak(said("Hello.", "af_heart"), tmp_path / "a.mp3", DEADLINE_S)
         assert (await engine.speak(said(), tmp_path / "b.mp3", DEADLINE_S)).seconds > 0
-    finally:
-        await engine.close()
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
@@ -261,7 +231,7 @@ async def test_a_full_piece_at_the_lowest_speed_is_spoken(engine: Kokoro, tmp_pa
 async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
     model: Path, tmp_path: Path
 ) -> None:
-    engine = KokoroConfig(str(model)).build(ONE, Path())
+    engine = kokoro(model)
     await engine.start()
     left = asyncio.Event()
     try:
@@ -284,18 +254,14 @@ async def test_a_waiting_text_is_not_spoken_after_its_client_disconnected(
 async def test_a_model_that_returns_no_numbers_fails_the_text(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", VOICE_IDS)
     np.full((510, 1, 256), np.nan, "<f4").tofile(model / "voices" / "zf_xiaobei.bin")
-    engine = KokoroConfig(str(model)).build(ONE, Path())
-    await engine.start()
-    try:
+    async with started(kokoro(model)) as engine:
         with pytest.raises(EngineFailed, match="not finite"):
             await engine.speak(said(), tmp_path / "a.mp3", DEADLINE_S)
-    finally:
-        await engine.close()
 
 
 def test_a_voice_speaks_english_by_itself_where_the_english_voice_is_missing(tmp_path: Path) -> None:
     model = tiny_voices.neural(tmp_path / "kokoro", ["zf_xiaobei"])
-    engine = KokoroConfig(str(model)).build(LIMITS, Path())
+    engine = kokoro(model, 2)
     voice = engine._voices["zf_xiaobei"]
     assert voice.mixed == voice.style
 

@@ -10,9 +10,9 @@ import pytest
 from listen import sound
 from listen.ear import Ear, fetch
 from listen.score import score, units
-from myna.engines.interface import EngineLimits, Utterance
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.interface import Utterance
 from myna.engines.kokoro.engine import Kokoro
+from tests.engines.conftest import kokoro, started
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -36,11 +36,8 @@ def ear() -> Ear:
 
 @pytest.fixture(scope="module")
 async def engine(kokoro_model: Path) -> AsyncIterator[Kokoro]:
-    limits = EngineLimits(processes=2, queue_max=4, job_deadline_s=DEADLINE_S)
-    engine = KokoroConfig(str(kokoro_model)).build(limits, Path())
-    await engine.start()
-    yield engine
-    await engine.close()
+    async with started(kokoro(kokoro_model, 2, deadline_s=DEADLINE_S)) as engine:
+        yield engine
 
 
 async def spoken(engine: Kokoro, folder: Path, text: str, voice_id: str = VOICE_ID, speed: float = 1) -> Path:

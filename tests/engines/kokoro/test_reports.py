@@ -10,12 +10,11 @@ import pytest
 import soundfile
 
 from demo import tiny_voices
-from myna.engines.interface import EngineFailed, EngineLimits, SpeechResult, Utterance
-from myna.engines.kokoro.config import KokoroConfig
+from myna.engines.interface import EngineFailed, SpeechResult, Utterance
 from myna.engines.kokoro.engine import Kokoro
 from myna.engines.kokoro.job import RATE_HZ
-from myna.engines.kokoro.text.pieces import PIECE_SYMBOLS_MAX, pieces
-from myna.sandbox.confinement import AllowedPaths
+from myna.engines.kokoro.text.pieces import pieces
+from tests.engines.conftest import kokoro, names, started
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +27,8 @@ DEADLINE_S = 60.0
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kokoro]:
     model = tiny_voices.neural(tmp_path_factory.mktemp("models") / "kokoro", [VOICE_ID, "af_heart"])
-    limits = EngineLimits(processes=2, queue_max=30, job_deadline_s=60)
-    engine = KokoroConfig(str(model)).build(limits, Path())
-    await engine.start(AllowedPaths.of(writes=(tmp_path_factory.mktemp("audio"),)))
-    yield engine
-    await engine.close()
+    async with started(kokoro(model, 2, queue_max=30), writes=(tmp_path_factory.mktemp("audio"),)) as engine:
+        yield engine
 
 
 async def seconds_of(engine: Kokoro, text: str) -> float:
@@ -71,12 +67,6 @@ async def test_a_sound_of_many_minutes_is_written_to_its_end(engine: Kokoro, tmp
     assert soundfile.info(tmp_path / "long.mp3").duration == pytest.approx(spoken.seconds, abs=0.1)
 
 
-async def test_a_text_without_punctuation_has_no_pause_where_it_is_cut() -> None:
-    found = pieces("春眠不觉晓处处闻啼鸟夜来风雨声花落知多少" * 15, "zh-CN", str)
-    assert [piece.pause_s for piece in found] == [0.0] * len(found)
-    assert all(len(piece.phonemes) <= PIECE_SYMBOLS_MAX for piece in found)
-
-
 async def test_twenty_requests_at_once_are_all_answered(engine: Kokoro, tmp_path: Path) -> None:
     texts = [f"第{number}句话，说完了。" for number in range(20)]
     spoken = await asyncio.gather(
@@ -104,11 +94,7 @@ async def test_requests_that_are_cancelled_in_the_middle_harm_no_other(
     assert all(isinstance(result, asyncio.CancelledError) for result in results[::3])
     others = [result for number, result in enumerate(results) if number % 3]
     assert not [result for result in others if isinstance(result, EngineFailed)]
-    assert {f"{number}.mp3" for number in range(9) if number % 3} == {path.name for path in files(tmp_path)}
-
-
-def files(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
+    assert names(tmp_path) == [f"{number}.mp3" for number in range(9) if number % 3]
 
 
 @pytest.mark.parametrize("text", ["好", "嗯。", "A", "1"])
