@@ -80,6 +80,9 @@ class SiteSettings(Struct, frozen=True):
     chat_units: Annotated[int, _whole(0, 1_000_000, "units a chat call costs")] = 1
     tts_units: Annotated[int, _whole(0, 1_000_000, "units a speech call costs")] = 1
     transcription_units: Annotated[int, _whole(0, 1_000_000, "units a transcription costs")] = 1
+    stream_begin_s: Annotated[
+        int, _whole(0, 600, "seconds until a stream that has no event yet begins with a comment; 0: never")
+    ] = 10
     broken_stream: Annotated[
         str, SiteSetting("a stream that its channel breaks off: refund or keep", _broken_stream)
     ] = "refund"

@@ -222,6 +222,7 @@ class Relay:
         an event, which leaves after the refund is committed."""
         try:
             async with charged as call:
+                streamed.begin_in(self._config.settings.stream_begin_s)
                 failure = await self._stream(call, plan, streamed)
         except MynaError as error:
             if not streamed.begun:
@@ -250,7 +251,7 @@ class Relay:
         try:
             last = await self._first(call, plan, attempt)
         except ClientLeft:
-            if not streamed.out.sent:
+            if not streamed.sent:
                 raise ClientDisconnected from None
             left = streamed.out.disconnected
             why = ClientDisconnected if left else StreamUnread
@@ -258,7 +259,7 @@ class Relay:
             return None if left else StreamUnread()
         except StreamBroken as broken:
             self._note_broken(broken)
-            kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.out.sent
+            kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.sent
             reason = REASONS.get(broken.kind, "the channel broke its stream")
             if not kept:
                 raise StreamFailed(reason, kept=False) from broken
@@ -267,7 +268,7 @@ class Relay:
             copy = streamed.complete(streamed.failure_event)
             await call.keep(copy, reason=StreamFailed.__name__)
             return failure
-        if streamed.out.disconnected and not streamed.out.sent and not streamed.stores:
+        if streamed.out.disconnected and not streamed.sent and not streamed.stores:
             raise ClientDisconnected
         await call.keep(streamed.complete(last))
         return None

@@ -46,7 +46,8 @@ class ClientLeft(Exception):
 
 class StreamedAnswer:
     """The answer to one client. `headers` makes those of the response when it starts. With `stores`, a copy
-    of what was sent is kept for a retry, and a client that leaves does not end the work."""
+    of what was sent is kept for a retry, and a client that leaves does not end the work. `sent`: the client
+    has got a part of the answer, not just a comment."""
 
     def __init__(
         self, out: ResponseStream, shape: Shape, headers: Callable[[], Mapping[str, str]], *, stores: bool
@@ -58,6 +59,7 @@ class StreamedAnswer:
         self._copy: list[bytes] = []
         self._copied_bytes = 0
         self._last = b""
+        self.sent = False
         self.failure_event = b""  # sent by `fail` if it is part of the stored copy
         self.within_event = False  # a part of a long event was sent
         self._is_silent = False  # nothing was sent since the timer fired
@@ -65,18 +67,32 @@ class StreamedAnswer:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of the answer was sent, or would have been to a client that stayed."""
+        """Whether the response has begun, or would have for a client that stayed."""
         return self.out.started
+
+    def begin_in(self, seconds: float) -> None:
+        """Begins the response with a comment after so many seconds without an event; 0: never."""
+        if seconds:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin_with_comment)
+
+    def _begin_with_comment(self) -> None:
+        self._begin()
+        self.out.write(KEEP_ALIVE)
+
+    def _begin(self) -> None:
+        self.stop()
+        self.out.start({**HEADERS, **self._headers()}, EVENTS)
+        self._start_timer()
 
     def send(self, events: bytes) -> None:
         """Sends whole events, and the head of the response before the first one."""
         if not events:
             return
         if not self.out.started:
-            self.out.start({**HEADERS, **self._headers()}, EVENTS)
-            self._start_timer()
+            self._begin()
         self._is_silent = False
         self.out.write(events)
+        self.sent = self.sent or not self.out.disconnected
         if self.stores and self._copied_bytes <= STORED_ANSWER_MAX_BYTES:
             self._copy.append(events)
             self._copied_bytes += len(events)
@@ -150,6 +166,10 @@ class Passage:
                 await self._request(http_client, left_s)
                 self._finish()
             return self._events.last or self._answer.shape.last()
+        except FailedAttempt as failed:
+            if not self._answer.begun:
+                raise
+            raise self._failure(failed) from failed
         except RequestFailed as failure:
             if self._flow.paused and self._answer.begun and type(failure) is TimedOut:
                 raise ClientLeft from failure  # the client does not read

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.caller import DELIVERED, REFUNDED, Caller
+from tests.conformance.caller import DELIVERED, REFUNDED, Caller, Stats
 from tests.conformance.conftest import make_caller
 from tests.rig.service import Service
 from tests.rig.sse import EventReader
@@ -169,3 +169,28 @@ def test_a_channel_that_is_silent_before_its_first_event_is_followed_by_the_next
             assert answer.headers["x-myna-channel"].startswith("second-")
         wait_until(lambda: upstream.abandoned == 1, 20, "the first request has ended")
     assert impatient.stats() == DELIVERED
+
+
+def test_a_stream_without_an_event_begins_with_a_comment_and_is_not_repeated_elsewhere(
+    talkative: Caller, upstream: Upstream, chat_upstream: Upstream
+) -> None:
+    service = talkative.service
+    service.cli("settings", "set", "stream_begin_s", "1")
+    upstream.behave("block:500")
+    with two_channels(service, upstream.url, chat_upstream.url) as model:
+        with (
+            stream(talkative, model, "chat") as answer,
+            stream(talkative, "svc-chat", "chat", "fault=before one") as good,
+        ):
+            assert answer.next_event() == good.next_event() == KEEP_ALIVE
+            upstream.release()
+            chat_upstream.release()
+            assert good.rest().is_done and good.text == "fault=before one"
+            assert answer.rest().ended and not answer.is_done
+            assert answer.headers["x-myna-channel"].startswith("first-")
+            assert "refunded" in answer.error["message"]
+        with stream(talkative, "svc-chat", "chat", "fault=before one") as left:
+            chat_upstream.block_again()
+            assert left.next_event() == KEEP_ALIVE
+    service.cli("settings", "set", "stream_begin_s", "10")
+    wait_until(lambda: talkative.stats() == Stats(calls=3, cost=1, ok_calls=1), 60, "the others are refunded")
