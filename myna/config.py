@@ -74,6 +74,9 @@ class SiteSettings(Struct, frozen=True):
     """The site settings: name with unit, type, accepted values, meaning and default."""
 
     tts_max_chars: Annotated[int, _whole(1, 100_000, "characters of the longest text of a request")] = 1000
+    openai_speech_max_chars: Annotated[
+        int, _whole(1, 100_000, "characters of the longest text of /openai/v1/audio/speech, if that is more")
+    ] = 4096
     tts_max_sound_s: Annotated[int, _whole(1, 36_000, "seconds of sound that one text may make")] = 1800
     owner: Annotated[str, SiteSetting("the owner label of GET /models", _owner)] = "myna"
     language: Annotated[str, SiteSetting("the language of status texts: zh or en", _language)] = "zh"

@@ -41,7 +41,8 @@ _SPEED = re.compile(r"[0-9]{1,4}(\.[0-9]{1,12})?")
 class CheckedSpeech(Struct, frozen=True):
     """The text to speak. Without `voice_id` the first voice of the list speaks. A channel may take
     `channel_s` seconds; a node must finish within `node_s` seconds of the order. With `streams` the sound is
-    sent while a channel makes it. A route with channels is served by these alone, not by nodes."""
+    sent while a channel makes it. A route with channels is served by these alone, not by nodes. The text has
+    at most `chars_max` characters, by default those of the site setting `tts_max_chars`."""
 
     text: str
     voice_id: str | None
@@ -50,6 +51,7 @@ class CheckedSpeech(Struct, frozen=True):
     node_s: float
     route: Route | None = None
     streams: bool = False
+    chars_max: int | None = None
 
 
 class SpeechPlan(Struct, frozen=True):
@@ -123,7 +125,7 @@ class Planner:
         slot.release()
         config = await self._config.with_nodes()
         settings = self._config.settings
-        if OFF_THE_LOOP_CHARS < len(request.text) <= settings.tts_max_chars:
+        if OFF_THE_LOOP_CHARS < len(request.text) <= (request.chars_max or settings.tts_max_chars):
             sound_s = await asyncio.to_thread(checked, request, settings)
         else:
             sound_s = checked(request, settings)
@@ -201,7 +203,7 @@ class Planner:
 
 def checked(request: CheckedSpeech, settings: SiteSettings) -> float:
     """Checks the text and returns how many seconds of sound it makes at most. Raises InvalidRequest."""
-    check_text(request.text, settings.tts_max_chars)
+    check_text(request.text, request.chars_max or settings.tts_max_chars)
     return check_sound(request.text, request.speed, settings.tts_max_sound_s)
 
 

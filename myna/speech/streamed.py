@@ -114,7 +114,7 @@ class StreamedSpeech:
                 await self._replay(attempt.outcome.answer, body, outlet)
                 return
             keep_broken = self._config.settings.broken_stream == "keep"
-            style = _style(decode(body, OpenAISpeechRequest)[1])
+            style = _style(decode(body, OpenAISpeechRequest, empty_is_absent=True)[1])
             async with Delivery(outlet, style, self._workshop, keep_broken=keep_broken) as delivery:
                 await self._deliver(attempt.outcome, planned, delivery, disconnected)
                 slot.release()  # a client that reads slowly needs no place in the queue
@@ -149,7 +149,7 @@ class StreamedSpeech:
     async def _replay(self, answer: str, body: bytes, outlet: Outlet) -> None:
         """Sends the stored sound again."""
         stored = msgspec.json.decode(answer, type=StoredSound)
-        style = _style(decode(body, OpenAISpeechRequest)[1])
+        style = _style(decode(body, OpenAISpeechRequest, empty_is_absent=True)[1])
         async with Delivery(outlet, style, self._workshop) as delivery:
             await self._adopt(delivery, stored.audio, access_log.details().account_id)
             await delivery.send_rest()
@@ -172,11 +172,12 @@ class StreamedSpeech:
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> PlannedSound:
         """Raises the 503 of a service without any speech channel before the 400 of a bad body."""
         try:
-            fields, request = decode(body, OpenAISpeechRequest)
+            fields, request = decode(body, OpenAISpeechRequest, empty_is_absent=True)
             access_log.details().ignored = ignored(fields, OpenAISpeechRequest)
             if not _style(request).format.available:
                 raise InvalidRequest(NO_AAC)
-            route = routes.find(self._config.current, self._config.settings, request.model, RouteKind.SPEECH)
+            settings = self._config.settings
+            route = routes.find(self._config.current, settings, request.model, RouteKind.SPEECH)
             checked = CheckedSpeech(
                 text=request.input,
                 voice_id=await self._voice_id(request.voice, route),
@@ -185,6 +186,7 @@ class StreamedSpeech:
                 node_s=self._settings.chat_speech_wait_s,
                 route=route,
                 streams=True,
+                chars_max=max(settings.openai_speech_max_chars, settings.tts_max_chars),
             )
             plan = await self._planner.plan(caller, checked, slot)
         except (InvalidRequest, NoSpeechChannel):
@@ -199,7 +201,8 @@ class StreamedSpeech:
             return None
         config = await self._config.with_nodes()
         nodes = NO_NODES if route.channels else await self._capacity.nodes(config)
-        listed = {found.voice_id for found in voices.usable(self._channels, config, nodes, route)}
+        usable = voices.usable(self._channels, config, nodes, route)
+        listed = {found.voice_id: found.name for found in usable}
         mapping = openai_voices.read(self._config.settings.openai_voices)
         return openai_voices.voice_id_of(name, mapping, listed) or None
 

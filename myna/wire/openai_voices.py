@@ -2,7 +2,7 @@
 them."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 DEFAULT: Final = (
@@ -26,11 +26,17 @@ def read(text: str) -> Mapping[str, str]:
     return dict(pairs)
 
 
-def voice_id_of(name: str, mapping: Mapping[str, str], listed: Collection[str]) -> str:
-    """The id of the voice that `name` means, if these are `listed`: a voice of that id; else the one that the
-    mapping has for the name. Empty, for the default voice, if that one is not listed, or for a name of
-    OpenAI's that the mapping lacks."""
-    if name in listed or name not in NAMES | mapping.keys():
+def voice_id_of(name: str, mapping: Mapping[str, str], listed: Mapping[str, str]) -> str:
+    """The id of the voice that `name` means, of those `listed` by id with their names: a voice of that id;
+    else the one that the mapping has for the name; else the only voice of that name; all in any case. Empty,
+    for the default voice, if the mapping's voice is not listed, or for a name of OpenAI's that the mapping
+    lacks."""
+    if name in listed:
         return name
-    mapped = mapping.get(name, "")
-    return mapped if mapped in listed else ""
+    folded = name.casefold()
+    if folded in NAMES | mapping.keys():
+        mapped = mapping.get(folded, "")
+        return mapped if mapped in listed else ""
+    by_id = [voice_id for voice_id in listed if voice_id.casefold() == folded]
+    by_name = [voice_id for voice_id, named in listed.items() if named.casefold() == folded]
+    return next((found[0] for found in (by_id, by_name) if len(found) == 1), name)

@@ -80,7 +80,7 @@ def test_a_transcript_without_words_is_not_an_empty_body(kind: TranscriptFormat)
     assert of(kind, SILENT)
 
 
-LISTED = ("af_alloy", "zm_yunxi", "echo")
+LISTED = {"af_alloy": "Alloy", "zm_yunxi": "云希", "echo": "Echo", "a1": "Alice", "a2": "Alice", "b1": "Bob"}
 MAPPING = {"alloy": "af_alloy", "echo": "zm_yunxi", "mine": "zm_yunxi", "nova": "af_nova"}
 
 
@@ -93,6 +93,11 @@ MAPPING = {"alloy": "af_alloy", "echo": "zm_yunxi", "mine": "zm_yunxi", "nova": 
         ("mine", "zm_yunxi"),  # a name of the operator's
         ("nova", ""),  # its voice is not there: the default voice
         ("cedar", ""),  # a name of OpenAI's without a voice
+        ("Alloy", "af_alloy"),
+        ("ZM_Yunxi", "zm_yunxi"),
+        ("云希", "zm_yunxi"),
+        ("bob", "b1"),
+        ("Alice", "Alice"),  # two have the name
         ("nobody", "nobody"),  # which the catalogue refuses
     ],
 )

@@ -309,3 +309,14 @@ async def test_events_tell_of_a_failure_and_of_the_refund(visitor: Visitor) -> N
 
 def test_the_engines_sound_has_the_rate_of_the_encoders() -> None:
     assert STREAM_RATE_HZ == RATE_HZ
+
+
+async def test_a_text_has_as_many_characters_as_openais_clients_send(visitor: Visitor) -> None:
+    answer = await visitor.speak("a" * 4096)
+    visitor.voice.say(ONE, None)
+    assert await (await answer.head()).rest() == ONE
+    refused = await (await visitor.speak("a" * 4097)).head()
+    await refused.rest()
+    assert (refused.status, refused.error["message"]) == (
+        400, "input: has 4097 characters; at most 4096 are allowed.",
+    )  # fmt: skip

@@ -367,3 +367,17 @@ def test_a_name_with_a_trailing_newline_is_invalid(field: str, value: Any) -> No
     longer = [each + "\n" for each in value] if isinstance(value, list) else value + "\n"
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert(given | {field: longer}, shape)
+
+
+class Optional(Struct):
+    needed: str
+    speed: float | None = None
+    kind: Literal["a", "b"] | None = None
+
+
+def test_an_empty_text_is_no_value_of_an_optional_field_where_forms_send_one() -> None:
+    body = b'{"needed":"","speed":"","kind":"","more":""}'
+    fields, found = decode(body, Optional, empty_is_absent=True)
+    assert found == Optional("") and fields["speed"] == ""
+    with pytest.raises(InvalidRequest):
+        decode(body, Optional)
