@@ -74,7 +74,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
         found = bytes(answer.choices if list_name == "choices" else answer.data)
         if not _OBJECT.match(found.lstrip()):
             raise FailedAttempt("NoChoices", f"the answer has no {list_name}")
-        counts = prompt_tokens is not None and answer.usage == _NULL
+        counts = prompt_tokens is not None and not is_set(answer.usage)
         reports = is_set(answer.error) or answer.object == "error"
         choices: list[_Choice] = []
         if (counts or ERROR in found) and not has_too_many_containers(found):
@@ -91,11 +91,37 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
         raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
 
 
+def completed(body: bytes, model: str) -> bytes:
+    """A checked completion with the name that the caller gave the model, and with what servers leave out and
+    clients with types need. Members that are there stay as they are. Raises FailedAttempt."""
+    members = strict(_members.decode, body)
+    found = bytes(members["choices"])
+    is_chat = b'"text"' not in found or b'"message"' in found
+    kind = "chat.completion" if is_chat else "text_completion"
+    missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
+    whole: dict[str, Any] = missing | members | {"model": model}
+    if not has_too_many_containers(found):
+        whole["choices"] = [_completed(place, choice) for place, choice in enumerate(_lists.decode(found))]
+    return _encode(whole)
+
+
+def _completed(place: int, choice: _Members) -> dict[str, Any]:
+    ended = is_set(choice.get("finish_reason", _NULL))
+    whole: dict[str, Any] = {"index": place} | choice
+    if not ended:
+        whole["finish_reason"] = (
+            "tool_calls" if b'"tool_calls"' in bytes(choice.get("message", _NULL)) else "stop"
+        )
+    if bytes(choice.get("message", _NULL)).startswith(b"{"):
+        whole["message"] = {"role": "assistant", "content": None} | _members.decode(choice["message"])
+    return whole
+
+
 def with_model(body: bytes, model: str) -> bytes:
     """The answer with the name that the caller gave the model, if it names one. Raises FailedAttempt."""
     if _NAMED not in body:
         return body
-    members = _members.decode(body)
+    members = strict(_members.decode, body)
     return _encode(members | {"model": model}) if "model" in members else body
 
 

@@ -77,10 +77,11 @@ class RelayPlan(Struct, frozen=True):
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         """The whole answer, made from this channel's. Raises FailedAttempt."""
-        counted = self.prompt_tokens if self.endpoint.list_name == "choices" else None
-        return answers.with_model(
-            answers.checked(body, self.endpoint.list_name, counted, channel), self.model
-        )
+        if self.endpoint.list_name != "choices":
+            return answers.with_model(
+                answers.checked(body, self.endpoint.list_name, None, channel), self.model
+            )
+        return answers.completed(answers.checked(body, "choices", self.prompt_tokens, channel), self.model)
 
     def streamed(self, channel: Channel, body: bytes) -> bytes:
         """The whole completion of a channel that was asked for a stream and does not stream. Raises

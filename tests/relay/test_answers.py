@@ -1,6 +1,7 @@
 """Whole answers of channels: their checks, the usage that is counted, and their form as events."""
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -96,6 +97,26 @@ def test_the_members_of_an_answer_stay_as_they_are() -> None:
     body = b'{"choices":[{"message":{"content":"x"},"more":1.50}],"big":12345678901234567890123}'
     found = answers.checked(body, "choices", 0, CHANNEL)
     assert b'"more":1.50' in found and b'"big":12345678901234567890123' in found
+
+
+def test_what_typed_clients_need_is_filled_in() -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    choices = [{"message": {"content": "x"}}, {"message": {"tool_calls": calls}, "finish_reason": ""}]
+    found = json.loads(answers.completed(json.dumps({"choices": choices}).encode(), "gpt"))
+    assert found["id"].startswith("chatcmpl-") and abs(found["created"] - time.time()) < 60
+    assert (found["object"], found["model"]) == ("chat.completion", "gpt")
+    assert found["choices"] == [
+        {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"},
+        {
+            "index": 1,
+            "message": {"role": "assistant", "content": None, "tool_calls": calls},
+            "finish_reason": "tool_calls",
+        },
+    ]
+    assert json.loads(answers.completed(json.dumps(COMPLETION).encode(), "m")) == COMPLETION
+    legacy = json.loads(answers.completed(b'{"choices":[{"text":"x"}]}', "m"))
+    assert legacy["object"] == "text_completion"
+    assert checked(COMPLETION | {"usage": {}})["usage"]["total_tokens"] == 5
 
 
 def test_a_large_answer_is_counted_and_one_of_very_many_objects_is_not() -> None:
