@@ -9,12 +9,15 @@ last event is not passed on: the caller sends it after the call was kept.
 """
 
 import re
+import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw
 
+from myna.ids import new_name
 from myna.wire.body import has_too_many_containers
 from myna.wire.lenient import BOM, UNREADABLE, count_of, is_set, loads, object_of, objects_of
 
@@ -35,6 +38,7 @@ _BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
 _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
+_OBJECT: Final = re.compile(rb"^data:\s*\{(?=\s*\")", re.MULTILINE)
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*+"')
 _FINISHED: Final = re.compile(rb'"finish_reason" ?: ?"(?!"|null")')
 _FINISHED_MAX_BYTES: Final = 32
@@ -89,7 +93,7 @@ class EventRelay:
         model: bytes = b"",
     ) -> None:
         self._model = model
-        self._channels_model = b""
+        self._channels_model = self._fill = b""
         self._observer = observer
         self._choices = choices
         self._typed = typed
@@ -211,7 +215,9 @@ class EventRelay:
         if self._typed:
             name = _type_of(data) or name
         if name in _FAILED or ERROR in data or not self.begun or at_end:
-            _check(data, name)
+            members = _check(data, name)
+            if not self.begun and self._model and not self._typed:
+                self._fill = _missing(members, self._model, b'"delta"' in data or b'"text"' not in data)
         replaced = self._observed(data)
         self.begun = True
         if name in _CLOSING:
@@ -222,6 +228,8 @@ class EventRelay:
         return self._with_model(event) + b"\n\n" if replaced is None else replaced
 
     def _with_model(self, event: bytes) -> bytes:
+        if self._fill and (begin := _OBJECT.search(event)):
+            event = event[: begin.end()] + self._fill + event[begin.end() :]
         if not self._channels_model and self._model and (found := _MODEL.search(event)):
             self._channels_model = found[0]
         if not self._channels_model:
@@ -282,8 +290,21 @@ def _read(data: bytes) -> dict[str, Any]:
         raise _no_json(data) from error
 
 
-def _check(data: bytes, name: bytes) -> None:
-    """Raises BrokenEvents unless the data is a JSON object that reports no error."""
+def _missing(members: Mapping[str, Any], model: bytes, is_chat: bool) -> bytes:
+    """The members that clients with types need and the first chunk lacks, to be put in front of others."""
+    needed = {
+        "id": b'"chatcmpl-%b"' % new_name().encode(),
+        "object": b'"chat.completion.chunk"' if is_chat else b'"text_completion"',
+        "created": b"%d" % time.time(),
+        "model": model,
+    }
+    return b"".join(
+        b'"%b":%b,' % (name.encode(), value) for name, value in needed.items() if name not in members
+    )
+
+
+def _check(data: bytes, name: bytes) -> Mapping[str, Any]:
+    """The members of the JSON object. Raises BrokenEvents if the data is none, or reports an error."""
     fields: dict[str, Any]
     try:
         fields = _object.decode(data)
@@ -295,6 +316,7 @@ def _check(data: bytes, name: bytes) -> None:
     )
     if name in _FAILED or reports or _FINISHED_BY_ERROR.search(data):
         raise BrokenEvents("ErrorEvent", "the channel sent an error", data)
+    return fields
 
 
 def _check_long(data: bytes) -> None:

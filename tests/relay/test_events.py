@@ -160,6 +160,20 @@ def test_events_name_the_model_as_the_caller_does(model: str, size: int) -> None
     assert found[0]["choices"][0]["delta"]["content"] == said
 
 
+def test_events_without_the_members_that_clients_need_get_them() -> None:
+    body = (
+        b'data: {"choices": [{"delta": {"content": "x"}}]}\n\ndata: {}\n\n'
+        + b'data:{"choices":[],"usage":{}}\n\n'
+    )
+    sent, relay = relayed(body + DONE, [10**9], EventRelay(model=b'"gpt"'))
+    first, empty, last = [json.loads(line.removeprefix(b"data:")) for line in sent.split(b"\n\n") if line]
+    assert empty == {} and relay.done
+    for one in (first, last):
+        assert (one["object"], one["model"], one["id"]) == ("chat.completion.chunk", "gpt", first["id"])
+        assert abs(one["created"] - time.time()) < 60
+    assert first["choices"][0]["delta"]["content"] == "x" and last["usage"] == {}
+
+
 def test_an_empty_done_alone_is_no_answer() -> None:
     relay = EventRelay()
     assert relay.feed(DONE) == b""
