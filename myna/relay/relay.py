@@ -89,14 +89,14 @@ class Relay:
     async def answer(
         self,
         caller: UnverifiedCaller,
-        plan: Callable[[], RelayPlan],
+        plan: Callable[[], Awaitable[RelayPlan]],
         client: Client,
     ) -> Response | ResponseStream:
         """Answers a request. `plan` is called again if the configuration was stale. Raises MynaError."""
         attempt, out = Attempt(self._ledger, caller), client.stream()
         while attempt.outcome is None:
             async with attempt:
-                planned = plan()
+                planned = await plan()
                 if planned.speaks:
                     break
                 streamed = self._answer_to(caller, planned, out)
