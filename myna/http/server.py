@@ -5,7 +5,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,8 +27,6 @@ BACKLOG = 2048
 CLOSE_WAIT_S = 1.0
 """Time to send the last responses after all calls have ended."""
 TICK_S = 0.1
-OTHER_FILES = 256
-"""Open files and pipes other than connections."""
 
 
 class Server(uvicorn.Server):
@@ -132,7 +129,6 @@ def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = l
     when the socket is bound. Raises CommandError if the service can't start."""
     listening = listen(settings)
     on_listening()
-    _allow_files(2 * settings.connections_max + settings.outbound_connections_max + OTHER_FILES)
     config = configure(app, settings)
     failed = CommandError("The service can't start; the log above says why.")
     if settings.workers == 1:
@@ -146,14 +142,3 @@ def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = l
     supervisor.run()
     if any(process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes):
         raise failed
-
-
-def _allow_files(wanted: int) -> None:
-    """Raises the soft limit on open files, since every connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(wanted, soft)
-    if soft < wanted and soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-    if hard < wanted:
-        log.warning("the limit on open files is %d; the configured connections need %d", hard, wanted)
