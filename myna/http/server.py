@@ -17,7 +17,9 @@ from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue
 from myna.errors import CommandError, ConfigError
 from myna.http.asgi_types import App
-from myna.http.connection import Protocol, ServerConfig
+from myna.http.client_address import TrustedProxies
+from myna.http.connection import Protocol
+from myna.http.server_config import ServerConfig, WaitingConnections
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
 
@@ -36,6 +38,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         keep_to_ourselves()  # here, since each worker is a new process
+        proxies = TrustedProxies.of(self.config.trusted_proxies)
+        self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)
         for listening in sockets or []:
             host, port = listening.getsockname()[:2]
@@ -101,6 +105,7 @@ def configure(app: App | str, settings: Settings) -> ServerConfig:
     }
     config = ServerConfig(app, **options)
     config.connections_max = settings.connections_max
+    config.trusted_proxies = settings.trusted_proxies
     config.grace_s = settings.shutdown_grace_s
     config.base_url = settings.base_url
     config.flush_queue = FlushQueue()

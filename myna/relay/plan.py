@@ -86,8 +86,8 @@ class RelayPlan(Struct, frozen=True):
 
 
 class ReadRequest(Struct, frozen=True):
-    """A request as far as a plan needs it; the other fields are those of `RelayPlan`. `wrong` is what the
-    caller must change, once its model is known."""
+    """A request as far as a plan needs it; the other fields are those of `RelayPlan`. It is refused, once its
+    model is known, if it `has_no_message` or makes more answers than are charged, `makes_more`."""
 
     endpoint: Endpoint
     model: str
@@ -97,7 +97,8 @@ class ReadRequest(Struct, frozen=True):
     counts_usage: bool
     prompt_tokens: int
     instruction: str
-    wrong: str = ""
+    has_no_message: bool
+    makes_more: bool
 
 
 def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
@@ -110,16 +111,12 @@ def read_fields(
     endpoint: Endpoint, fields: dict[str, Any], request: RelayedRequest | EmbeddingsRequest
 ) -> ReadRequest:
     """A request that is decoded, or was translated from another shape."""
-    streams, counts_usage, choices, wrong = False, False, 1, ""
+    streams, counts_usage, choices = False, False, 1
     if isinstance(request, RelayedRequest):
         streams = bool(request.stream)
         counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
         choices = (request.n or 1) * _prompts(fields.get("prompt"))
-    if isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1):
-        wrong = "best_of: must be at most n, the number of answers that are charged."
     messages = fields.get("messages", [])
-    if isinstance(request, OpenAIChatRequest) and not messages:
-        wrong = "messages: must hold at least one message."
     passed = {name: value for name, value in fields.items() if name not in ("model", "stream")}
     if isinstance(request, RelayedRequest):
         passed["stream"] = streams
@@ -132,7 +129,8 @@ def read_fields(
         counts_usage=counts_usage,
         prompt_tokens=_prompt_tokens(fields),
         instruction=_last_user_text(messages),
-        wrong=wrong,
+        has_no_message=isinstance(request, OpenAIChatRequest) and not messages,
+        makes_more=isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1),
     )
 
 
@@ -152,8 +150,10 @@ class Planner:
         config, endpoint = self._config.current, request.endpoint
         route = routes.find(config, self._config.settings, request.model, endpoint.kind)
         channels = self._channels.of_route(config, route)
-        if request.wrong:
-            raise InvalidRequest(request.wrong)
+        if request.makes_more:
+            raise InvalidRequest("best_of: must be at most n, the number of answers that are charged.")
+        if request.has_no_message:
+            raise InvalidRequest("messages: must hold at least one message.")
         if endpoint is not CHAT:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
         is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None
