@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from bench.processes import Program, cores, pinned
 from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue
-from myna.http import connection
+from myna.http import connection, server_config
 
 UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN = "as it is", "no write buffer", "no shared timers", "uvicorn"
 ARMS = (UNCHANGED, NO_BUFFER, NO_TIMERS, UVICORN)
@@ -74,8 +74,9 @@ def serve(arm: str) -> None:
     if arm == UVICORN:
         config = uvicorn.Config(answer, http=HttpToolsProtocol, **options)
     else:
-        config = connection.ServerConfig(answer, http=connection.Protocol, **options)
+        config = server_config.ServerConfig(answer, http=connection.Protocol, **options)
         config.connections_max = 10_000
+        config.waiting = server_config.WaitingConnections(config.connections_max)
         config.flush_queue = FlushQueue()
         config.keep_alive_timeouts = Timeouts()
         if arm == NO_TIMERS:

@@ -19,6 +19,7 @@ from myna.http.body_limits import BodyBudget, BodyLimits
 from myna.http.client_address import TrustedProxies
 from myna.http.cors import Cors
 from myna.http.fallback import answer_for, http_error
+from myna.http.open_files import fitted
 from myna.service import Service
 from myna.settings import Settings, usable_cores
 from myna.telemetry import logs
@@ -42,7 +43,7 @@ def create(
     """Creates the ASGI application, by default from the environment, as a worker of the server does."""
     environ = os.environ if environ is None else environ
     if settings is None:
-        settings, _ = settings_module.load(environ)
+        settings = fitted(settings_module.load(environ)[0])
     access = AccessLog(logs.configure(settings.log_level).write)
     routes: dict[str, Mapping[str, object]] = {}
 

@@ -21,6 +21,7 @@ from myna.urls import is_base_url
 
 PRIORITY_MAX = 1_000_000
 WEIGHT_MAX = 1_000_000
+CONCURRENT_MAX = 1_000_000
 PRIORITY_STEP = 10
 """Between the channels that `order` places, so that others fit in between."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -35,6 +36,7 @@ class Edit(Struct, frozen=True):
     priority: int | None = None
     weight: int | None = None
     responses: bool | None = None
+    concurrent: int | None = None
 
 
 def check(row: ChannelRow) -> None:
@@ -56,6 +58,7 @@ def check(row: ChannelRow) -> None:
             "The priority must be from -{priority_max} to {priority_max}.", priority_max=PRIORITY_MAX
         )
     _check_weight(row.weight)
+    _check_concurrent(row.concurrent)
     if row.responses and (row.kind != "chat" or row.url == PARROT):
         raise CommandError("Only the server of a chat channel offers POST /responses.")
     if row.key_env and not _ENVIRONMENT_NAME.fullmatch(row.key_env):
@@ -83,6 +86,7 @@ async def add(db: Database, keys: ChannelKeys, row: ChannelRow, *, by: Actor) ->
         priority=row.priority,
         weight=row.weight or None,
         responses=_yes_or_no(bool(row.responses) or None),
+        concurrent=row.concurrent or None,
     )
 
     async def work(connection: Transaction) -> None:
@@ -101,9 +105,11 @@ async def change(
     CommandError."""
     if edit == Edit():
         raise CommandError(
-            "Give at least one of --url, --model, --key-env, --priority, --weight and --responses."
+            "Give at least one of --url, --model, --key-env, --priority, --weight, --responses and"
+            " --concurrent."
         )
     _check_weight(edit.weight or 0)
+    _check_concurrent(edit.concurrent or 0)
     command = activity.words(
         *("channel", "set", name),
         url=edit.url,
@@ -112,6 +118,7 @@ async def change(
         priority=edit.priority,
         weight=edit.weight,
         responses=_yes_or_no(edit.responses),
+        concurrent=edit.concurrent,
     )
 
     async def work(connection: Transaction) -> ChannelRow:
@@ -124,6 +131,7 @@ async def change(
             priority=edit.priority,
             weight=edit.weight,
             responses=None if edit.responses is None else int(edit.responses),
+            concurrent=edit.concurrent,
         )
         if row is None:
             raise await _missing(connection, settings, name)
@@ -217,6 +225,14 @@ async def remove(db: Database, settings: Settings, keys: ChannelKeys, name: str,
 def _check_weight(weight: int) -> None:
     if not 0 <= weight <= WEIGHT_MAX:
         raise CommandError("The weight must be from 0 to {weight_max}.", weight_max=WEIGHT_MAX)
+
+
+def _check_concurrent(concurrent: int) -> None:
+    if not 0 <= concurrent <= CONCURRENT_MAX:
+        raise CommandError(
+            "The number of concurrent requests must be from 0 to {concurrent_max}.",
+            concurrent_max=CONCURRENT_MAX,
+        )
 
 
 def _yes_or_no(flag: bool | None) -> str | None:

@@ -16,7 +16,7 @@ from myna.channels import Channel, Channels
 from myna.chat import upstream
 from myna.chat.failover import FailedAttempt
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
-from myna.errors import CommandError, UpstreamFailed
+from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
 from myna.settings import Settings
 from myna.store.database import Database
@@ -61,7 +61,7 @@ async def chat(
             fair_try_s=settings.fair_try_s,
             answer_max_bytes=settings.answer_max_bytes,
         )
-    except UpstreamFailed as failure:
+    except (UpstreamFailed, Overloaded) as failure:
         raise _failed(channel, failure) from None
     return Trial(ms=_ms_since(began), answer=answer.content[:ANSWER_MAX_CHARS])
 

@@ -10,7 +10,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 
 from msgspec import Struct, convert, structs
 
@@ -21,6 +23,7 @@ from myna.engines.interface import Engine, EngineVoice
 from myna.engines.openai.engine import OpenAISpeech
 from myna.files.disk_threads import DiskExecutor
 from myna.http_client import HttpClient
+from myna.outbound import Outbound
 from myna.routes import Route
 from myna.settings import Settings
 from myna.store.database import Database, Transaction
@@ -44,7 +47,7 @@ class Channel(Struct, frozen=True):
     """A channel with its plain upstream key, which is never logged or shown. `priority` is None for channels
     from the settings, which come first. `key_stored`: the operator entered the key, and it is in a file.
     `weight` is its share among the channels of its priority, see `in_order`. `responses`: its server offers
-    POST /responses."""
+    POST /responses. `concurrent` is how many requests of a process it may have open, 0 for its share."""
 
     kind: str
     name: str
@@ -58,11 +61,12 @@ class Channel(Struct, frozen=True):
     key_stored: bool = False
     weight: int = 0
     responses: bool = False
+    concurrent: int = 0
 
 
 class SpeechChannel(Struct, frozen=True):
     """A speech channel, its engine and its voices. `recipes` are those of the voices that are blends, by the
-    voice's id."""
+    voice's id. `place` is for one text of an account."""
 
     name: str
     engine: Engine
@@ -70,6 +74,7 @@ class SpeechChannel(Struct, frozen=True):
     up: bool
     full: bool = False
     recipes: dict[str, str] = {}
+    place: Callable[[int], AbstractAsyncContextManager[None]] = lambda account_id: nullcontext()
 
     def engine_voice_id(self, voice_id: str) -> str:
         """What the engine is asked for, to speak in this voice of the channel."""
@@ -149,6 +154,7 @@ class Channels:
         self._local = local
         self._disk = DiskExecutor()
         self._first = from_settings(settings)
+        self._outbound = Outbound(settings.outbound_connections_max)
         self.changed: dict[str, CircuitChange] = {}
         """Circuits that opened or closed and are not stored yet."""
         self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._record_change)
@@ -202,6 +208,19 @@ class Channels:
             self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
             self._seen = config
 
+    @asynccontextmanager
+    async def place(self, channel: Channel, account_id: int) -> AsyncIterator[None]:
+        """Has a place for a request of the account to the channel, if that has a server. Raises Overloaded
+        for the account, ChannelFull for the channel."""
+        if is_local(channel) or channel.url == PARROT:
+            yield
+            return
+        await self._outbound.take(channel.name, channel.concurrent, account_id)
+        try:
+            yield
+        finally:
+            self._outbound.release(channel.name, account_id)
+
     def warn_of_missing_keys(self, config: Config) -> None:
         """Logs each enabled channel whose key isn't in the environment, once."""
         found = {(one.name, one.key_env) for one in without_key(self.all(config)) if one.enabled}
@@ -247,6 +266,7 @@ class Channels:
                 up=up,
                 full=engine.full(),
                 recipes={blend.voice_id: blend.recipe for blend in blends},
+                place=partial(self.place, channel),
             )
         ]
 
@@ -297,6 +317,7 @@ def resolved(row: ChannelRow, environ: Mapping[str, str], keys: ChannelKeys) -> 
         key_stored=bool(stored),
         weight=row.weight,
         responses=bool(row.responses),
+        concurrent=row.concurrent,
     )
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from myna.chat.upstream import ModelAnswer
 from myna.config import ConfigCache
 from myna.engines.pool.admission import Slot
 from myna.errors import InvalidRequest
+from myna.http.large_bodies import read_body
 from myna.http_client import HttpClient
 from myna.ids import new_name
 from myna.keys import Scope, UnverifiedCaller
@@ -46,6 +48,14 @@ class RequestSummary(Struct, frozen=True):
 
     model: str
     prompt_tokens: int
+
+
+class ReadChat(Struct, frozen=True):
+    """A request as far as a plan needs it: see `ChatPlan`."""
+
+    summary: RequestSummary
+    conversation: bytes
+    instruction: str
 
 
 class ChatPlan(Struct, frozen=True):
@@ -109,17 +119,13 @@ class Chat:
             return answer
 
     async def _plan(self, caller: UnverifiedCaller, body: bytes, slot: Slot) -> ChatPlan | SpokenPlan:
-        fields, request = decode(body, ChatRequest)
-        instruction = instruction_of(request.messages)
-        to_speak = speech_text(instruction)
-        summary = RequestSummary(
-            request.model, sum(han_count(text_of(message)) for message in request.messages)
-        )
+        request = await read_body(partial(_read, body), len(body), caller.key_hash)
+        summary, to_speak = request.summary, speech_text(request.instruction)
         if to_speak is None:
             return ChatPlan(
                 summary=summary,
-                conversation=conversation_of(fields),
-                instruction=instruction,
+                conversation=request.conversation,
+                instruction=request.instruction,
                 channels=self._channels.chat(self._config.current),
             )
         checked = CheckedSpeech(
@@ -150,6 +156,7 @@ class Chat:
             plan.summary.model,
             plan.conversation,
             plan.instruction,
+            account_id=call.account_id,
             seconds=call.seconds_left,
             fair_try_s=self._settings.fair_try_s,
             answer_max_bytes=self._settings.answer_max_bytes,
@@ -179,6 +186,18 @@ class Chat:
             spoken=lambda url, task_id, _: answer("sync", url, task_id),
             ordered=lambda task_id, name: answer("async", self._synthesizer.url(name), task_id),
         )
+
+
+def _read(body: bytes) -> ReadChat:
+    """The request with this body. Raises InvalidRequest."""
+    fields, request = decode(body, ChatRequest)
+    return ReadChat(
+        summary=RequestSummary(
+            request.model, sum(han_count(text_of(message)) for message in request.messages)
+        ),
+        conversation=conversation_of(fields),
+        instruction=instruction_of(request.messages),
+    )
 
 
 def conversation_of(fields: dict[str, Any]) -> bytes:

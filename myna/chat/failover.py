@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from myna.channels import Channel, Channels
-from myna.errors import RequestRefused, UpstreamFailed
-from myna.http_client import ClientResponse, RequestFailed, TimedOut
+from myna.errors import Overloaded, RequestRefused, UpstreamFailed
+from myna.http_client import ClientResponse, OutOfFiles, RequestFailed, TimedOut
+from myna.outbound import RETRY_AFTER_S, ChannelFull
 from myna.telemetry import access_log, metrics
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ NO_CHANNEL = (
     " MYNA_CHAT_URL, or enables one."
 )
 ALL_FAILED = "No chat channel gave an answer; the units were refunded, try again later."
+FULL = "Every channel has as many requests open as it may have; the units were refunded, try again."
+OUT_OF_FILES = "The service has as many files open as it may have; the units were refunded, try again."
 LOGGED_MAX_CHARS = 500
 REQUEST_FAULTS = (
     HTTPStatus.BAD_REQUEST,
@@ -36,7 +39,8 @@ class FailedAttempt(Exception):
 
     `kind` is the label of the metric; `detail` is what the upstream sent, for the log only; `blameless` means
     that the request may be the cause; `final`, that another channel would fail likewise; `timed_out`, that
-    the channel may still be working on it. `body` is that of a response that blames the request.
+    the channel may still be working on it. `body` is that of a response that blames the request. `ours`: this
+    process could not connect to any channel.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class FailedAttempt(Exception):
         final: bool = False,
         timed_out: bool = False,
         body: bytes = b"",
+        ours: bool = False,
     ) -> None:
         super().__init__(why)
         self.kind = kind
@@ -57,11 +62,19 @@ class FailedAttempt(Exception):
         self.final = final
         self.timed_out = timed_out
         self.body = body
+        self.ours = ours
 
 
 def of_request(failure: RequestFailed) -> FailedAttempt:
     """The failed attempt of a request that got no whole response."""
-    return FailedAttempt(type(failure).__name__, str(failure), timed_out=isinstance(failure, TimedOut))
+    ours = isinstance(failure, OutOfFiles)
+    return FailedAttempt(
+        type(failure).__name__,
+        str(failure),
+        blameless=ours,
+        timed_out=isinstance(failure, TimedOut),
+        ours=ours,
+    )
 
 
 def of_status(answer: ClientResponse, channel: Channel, *, model_is_callers: bool = False) -> FailedAttempt:
@@ -105,12 +118,13 @@ async def first_answer(
     candidates: Sequence[Channel],
     attempt: Callable[[Channel, float], Awaitable[T]],
     *,
+    account_id: int,
     seconds: float,
     fair_try_s: float,
 ) -> T:
     """The result of the first attempt that doesn't raise FailedAttempt. `attempt` gets a channel and the
     seconds that are left. Raises UpstreamFailed, from the last FailedAttempt, if no channel answers within
-    `seconds`.
+    `seconds`; Overloaded if the account or a channel had no place for it, or this process no file.
 
     After a timeout the next channel is tried only with at least `fair_try_s` left, since the first one may
     still be generating. A timeout after less than that doesn't count as a failure of the channel.
@@ -118,6 +132,7 @@ async def first_answer(
     if not candidates:
         raise UpstreamFailed(NO_CHANNEL)
     last: FailedAttempt | None = None
+    is_full = False
     until = time.monotonic() + seconds
     try:
         for channel in candidates:
@@ -126,18 +141,27 @@ async def first_answer(
                 break
             access_log.details().channel = channel.name
             try:
-                answer = await attempt(channel, left)
+                async with channels.place(channel, account_id):
+                    answer = await attempt(channel, until - time.monotonic())
+            except ChannelFull:
+                metrics.UPSTREAM_FAILURES.labels(channel.name, ChannelFull.__name__).inc()
+                is_full = True
+                continue
             except FailedAttempt as failure:
                 if not failure.blameless and not (failure.timed_out and left < fair_try_s):
                     channels.circuits.failed(channel.name, str(failure))
                 metrics.UPSTREAM_FAILURES.labels(channel.name, failure.kind).inc()
                 log.warning("chat channel %r failed: %s%s", channel.name, failure, failure.detail)
                 last = failure
+                if failure.ours:
+                    raise Overloaded(OUT_OF_FILES, RETRY_AFTER_S) from failure
                 if failure.final or (failure.timed_out and until - time.monotonic() < fair_try_s):
                     break
                 continue
             channels.circuits.succeeded(channel.name)
             return answer
+        if is_full:
+            raise Overloaded(FULL, RETRY_AFTER_S) from last
         raise UpstreamFailed(ALL_FAILED) from last
     finally:
         last = None  # else its traceback and this frame are a reference cycle

@@ -62,11 +62,13 @@ async def ask(
     conversation: bytes,
     instruction: str,
     *,
+    account_id: int = 0,
     seconds: float,
     fair_try_s: float,
     answer_max_bytes: int,
 ) -> ModelAnswer:
-    """Returns the first valid answer. Raises UpstreamFailed: see `first_answer`."""
+    """Returns the first valid answer, to a call of this account, or of the operator. Raises UpstreamFailed,
+    Overloaded: see `first_answer`."""
 
     async def attempt(channel: Channel, left: float) -> ModelAnswer:
         if channel.url == PARROT:
@@ -74,7 +76,9 @@ async def ask(
         body = _body(channel.model or model, conversation)
         return await _try(http_client, channel, body, left, answer_max_bytes)
 
-    return await first_answer(channels, candidates, attempt, seconds=seconds, fair_try_s=fair_try_s)
+    return await first_answer(
+        channels, candidates, attempt, account_id=account_id, seconds=seconds, fair_try_s=fair_try_s
+    )
 
 
 async def _try(

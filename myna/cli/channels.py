@@ -49,6 +49,10 @@ Responses = Annotated[
     Literal["yes", "no"], Parameter(help="Whether the server offers POST /responses: yes or no.")
 ]
 
+Concurrent = Annotated[
+    Whole, Parameter(help="How many requests of a process to it may be open; 0 for its share of all.")
+]
+
 
 @app.command
 def add(
@@ -61,6 +65,7 @@ def add(
     priority: Priority = 100,
     weight: Weight = 0,
     responses: Responses = "no",
+    concurrent: Concurrent = 0,
     json: Json = False,
 ) -> None:
     """Add a channel; those with a lower priority number are tried first."""
@@ -74,6 +79,7 @@ def add(
         enabled=1,
         weight=weight,
         responses=int(responses == "yes"),
+        concurrent=concurrent,
     )
     channel_changes.check(row)
 
@@ -108,6 +114,7 @@ def _as_row(channel: Channel, circuit: CircuitRow) -> dict[str, object]:
         "priority": "first" if channel.priority is None else channel.priority,
         "weight": channel.weight,
         "responses": channel.responses,
+        "concurrent": channel.concurrent,
         "key_env": channel.key_env,
         "key": bool(channel.key),
         "key_stored": channel.key_stored,
@@ -151,6 +158,7 @@ def change(
     priority: Priority | None = None,
     weight: Weight | None = None,
     responses: Responses | None = None,
+    concurrent: Concurrent | None = None,
     json: Json = False,
 ) -> None:
     """Change a channel; options that are not given stay as they are."""
@@ -161,6 +169,7 @@ def change(
         priority=priority,
         weight=weight,
         responses=None if responses is None else responses == "yes",
+        concurrent=concurrent,
     )
 
     async def work(db: Database) -> tuple[ChannelRow, str]:
@@ -177,6 +186,7 @@ def change(
         "priority": row.priority,
         "weight": row.weight,
         "responses": bool(row.responses),
+        "concurrent": row.concurrent,
     }
     show({**now, **({"voices": note} if note else {})}, json)
 

@@ -13,6 +13,7 @@ from myna.api.health import MULTIPROCESS
 from myna.cli.console import Json, check_not_moved, exclusive, open_database, read_settings, show
 from myna.errors import CommandError
 from myna.http import server
+from myna.http.open_files import fitted, raise_limit
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
 from myna.sign_in import links
@@ -68,6 +69,9 @@ def _run(settings: Settings) -> None:
     service.speech_engines(settings)  # reports an error of the setting in one line
     client_of(settings)  # the same
     keep_to_ourselves()  # also in the parent of several workers, whose environment has all keys
+    logs.configure(settings.log_level)
+    raise_limit(settings)
+    settings = fitted(settings)
     no_operator = asyncio.run(_prepare(settings))  # reports an error of the database in one line
 
     def welcome() -> None:
@@ -80,7 +84,6 @@ def _run(settings: Settings) -> None:
         if served.failure:
             raise CommandError(served.failure)
         return
-    logs.configure(settings.log_level)
     with tempfile.TemporaryDirectory(prefix="myna-metrics-") as folder:
         os.environ[MULTIPROCESS] = folder  # read by the workers, before they import the metrics
         server.run(FACTORY, settings, welcome)

@@ -4,6 +4,7 @@ The site's speech channels and the compute nodes use the same engines. `registry
 
 EngineFailed              the engine made no audio; no file is left at the path
 ├── EngineBusy            the queue is full; the job was not started
+│   └── NoConnection      this process has no place or file for a connection to the speech server
 ├── EngineUnavailable     no process of the engine runs, or it is closing
 ├── EngineTimedOut        the deadline passed; the job was ended
 ├── EngineCrashed         the process died during the job
@@ -180,6 +181,10 @@ class EngineFailed(Exception):
 
 class EngineBusy(EngineFailed):
     """The queue is full; the job was not started."""
+
+
+class NoConnection(EngineBusy):
+    """This process has no place, or no file, for one more connection to the speech server."""
 
 
 class EngineUnavailable(EngineFailed):

@@ -3,11 +3,11 @@ decoding large ones takes from the event loop.
 """
 
 import asyncio
-from collections import Counter
 
 from msgspec import Struct, field
 
 from myna.errors import TooManyBodies
+from myna.shares import Shares
 
 SMALL_BODY_BYTES = 64 * 1024
 """Smaller bodies are neither counted nor paced: the limit on connections bounds their memory."""
@@ -20,24 +20,19 @@ class BodyBudget:
     a quarter, or one body of the largest size if that is more."""
 
     def __init__(self, max_bytes: int, body_max_bytes: int = 0) -> None:
-        self.max_bytes = max_bytes
-        self.share_max_bytes = max(max_bytes // KEY_SHARES, body_max_bytes)
-        self.in_use_bytes = 0
-        self._bytes_by_key: Counter[bytes] = Counter()
+        share = max(max_bytes // KEY_SHARES, body_max_bytes)
+        self._bytes = Shares[bytes](max_bytes, share, TooManyBodies)
+
+    @property
+    def in_use_bytes(self) -> int:
+        return self._bytes.in_use
 
     def take(self, size_bytes: int, key_hash: bytes) -> None:
         """Raises TooManyBodies. `key_hash` is empty for compute nodes, which have no share."""
-        over_share = key_hash and self._bytes_by_key[key_hash] + size_bytes > self.share_max_bytes
-        if over_share or self.in_use_bytes + size_bytes > self.max_bytes:
-            raise TooManyBodies
-        self.in_use_bytes += size_bytes
-        self._bytes_by_key[key_hash] += size_bytes
+        self._bytes.take(key_hash, size_bytes)
 
     def release(self, size_bytes: int, key_hash: bytes) -> None:
-        self.in_use_bytes -= size_bytes
-        self._bytes_by_key[key_hash] -= size_bytes
-        if not self._bytes_by_key[key_hash]:
-            del self._bytes_by_key[key_hash]
+        self._bytes.release(key_hash, size_bytes)
 
 
 class Pacer:

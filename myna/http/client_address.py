@@ -42,6 +42,10 @@ class TrustedProxies:
         """The proxies of MYNA_TRUSTED_PROXIES; None if it is empty."""
         return cls(found) if (found := networks(setting)) else None
 
+    def trusts(self, peer: str) -> bool:
+        """Whether this is the address of a trusted proxy."""
+        return self._hop(peer)[1]
+
     def client_address(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """The address of the client whose request came from `peer` with these headers.
 

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any, cast
 
 import httptools
-import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_VALUE_RE,
@@ -19,14 +18,14 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from myna.aio.timeouts import Timeouts
-from myna.aio.write_buffer import FlushQueue, WriteBuffer
+from myna.aio.write_buffer import WriteBuffer
 from myna.errors import InvalidRequest, MynaError, Overloaded
 from myna.http.asgi import HEALTH_PATHS, UNANSWERED, Application
 from myna.http.asgi_types import ABORT, BODY_COMPLETE, EOF_RECEIVED, OPEN_STREAM, OPENED, RESPOND, STOPPING
 from myna.http.head_rules import header_error
 from myna.http.request_ids import request_id_of
 from myna.http.responses import JSON, envelope
+from myna.http.server_config import ServerConfig
 from myna.http.stream import Header, ResponseStream
 from myna.ids import new_name
 
@@ -48,7 +47,7 @@ class Protocol(HttpToolsProtocol):
     """HTTP/1.1 with limits on the size and time of a request head, on pipelined requests, and on the time
     that a response stays unread."""
 
-    config: "ServerConfig"
+    config: ServerConfig
     url = b""  # of the last request head
     _read_bytes = 0
     _read_starts_head = False  # this read begins with a request head
@@ -56,7 +55,8 @@ class Protocol(HttpToolsProtocol):
     _overhead_bytes = 0  # bytes since the last head, body or end of message
     _upgrade_requested = False
     _between_requests = True
-    _over_limit = False
+    _over_limit: Overloaded | None = None  # why it may only check the health
+    _waits_as: str | None = None  # the holder of its place among those that wait for their client
     _eof_received = False  # the client has closed its sending side
     _active_cycle: RequestResponseCycle | None = None
     _refusal: MynaError = INVALID
@@ -68,14 +68,17 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(WriteBuffer(transport, self.config.flush_queue))
         if len(self.connections) - self.config.over_limit_count > self.config.connections_max:
-            self._limit_to_health()
+            self._limit_to_health(Overloaded())
+        elif refusal := self._wait_for_client():
+            self._limit_to_health(refusal)
         else:
             self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
         self._stop_write_timer()
-        self.config.over_limit_count -= self._over_limit
+        self._stop_waiting()
+        self.config.over_limit_count -= self._over_limit is not None
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         if self._stream is not None:
@@ -144,7 +147,7 @@ class Protocol(HttpToolsProtocol):
     def _check_head(self) -> None:
         """Sets `_refusal` and raises ValueError, which the parser turns into its own error."""
         if self._over_limit and self.url.partition(b"?")[0] not in HEALTH_PATHS:
-            self._refusal = Overloaded()
+            self._refusal = self._over_limit
             raise ValueError("too many connections")
         names = list(map(_NAME, self.headers))
         if reason := header_error(names, self.headers, self.parser.get_http_version()):
@@ -157,6 +160,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._between_requests = True
+        self._stop_waiting()
         self._overhead_bytes = 0
         self.scope[BODY_COMPLETE] = True  # type: ignore[literal-required]  # ours
         if not self._upgrade_requested:
@@ -174,6 +178,9 @@ class Protocol(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
             return
         self._active_cycle = None
+        if self._wait_for_client():
+            self.transport.close()
+            return
         self._in_keep_alive = True
         until = time.monotonic() + self.timeout_keep_alive
         self.config.keep_alive_timeouts.add(self, until, self.timeout_keep_alive_handler)
@@ -251,6 +258,20 @@ class Protocol(HttpToolsProtocol):
 
     def _is_eof_received(self) -> bool:
         return self._eof_received
+
+    def _wait_for_client(self) -> Overloaded | None:
+        """The connection waits for its client. Returns why it can't: the address has too many of them."""
+        if self._waits_as is None:
+            try:
+                self._waits_as = self.config.waiting.take(self.client[0] if self.client else "")
+            except Overloaded as refusal:
+                return refusal
+        return None
+
+    def _stop_waiting(self) -> None:
+        if self._waits_as is not None:
+            self.config.waiting.release(self._waits_as)
+            self._waits_as = None
 
     def _unset_keepalive_if_required(self) -> None:
         if self._in_keep_alive:
@@ -338,17 +359,17 @@ class Protocol(HttpToolsProtocol):
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _limit_to_health(self) -> None:
+    def _limit_to_health(self, refusal: Overloaded) -> None:
         """A connection over the limit may send one health check. Any other request is refused, and so is a
         client that sends none in time: a refusal before the request could reach the client as a reset. If as
         many connections as the limit are over it, this one is closed at once."""
         if self.config.over_limit_count >= self.config.connections_max:
-            self._log_refusal(Overloaded(), new_name(), UNANSWERED)
+            self._log_refusal(refusal, new_name(), UNANSWERED)
             self.transport.abort()
             return
-        self._over_limit = True
+        self._over_limit = refusal
         self.config.over_limit_count += 1
-        self._head_timer = self.loop.call_later(REFUSAL_WAIT_S, self._refuse, Overloaded())
+        self._head_timer = self.loop.call_later(REFUSAL_WAIT_S, self._refuse, refusal)
 
     def _refuse(self, error: MynaError, *, logged_by_app: bool = False) -> None:
         """Sends an error without calling the application, and closes the connection. `logged_by_app`: the
@@ -374,22 +395,3 @@ class Protocol(HttpToolsProtocol):
     def _log_refusal(self, error: MynaError, request_id: str, status: int) -> None:
         if isinstance(self.app, Application):
             self.app.log_refusal(error, request_id, status)
-
-
-class ServerConfig(uvicorn.Config):
-    """uvicorn's configuration, and the state that the connections of one process share.
-
-    `grace_s` is how long calls may take after the process was told to stop. `over_limit_count` is the number
-    of open connections over `connections_max`.
-    """
-
-    connections_max: int
-    grace_s: float
-    base_url: str
-    flush_queue: FlushQueue
-    keep_alive_timeouts: Timeouts
-    over_limit_count = 0
-    stopping = False
-
-    def is_stopping(self) -> bool:
-        return self.stopping

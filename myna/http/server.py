@@ -5,7 +5,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +17,9 @@ from myna.aio.timeouts import Timeouts
 from myna.aio.write_buffer import FlushQueue
 from myna.errors import CommandError, ConfigError
 from myna.http.asgi_types import App
-from myna.http.connection import Protocol, ServerConfig
+from myna.http.client_address import TrustedProxies
+from myna.http.connection import Protocol
+from myna.http.server_config import ServerConfig, WaitingConnections
 from myna.sandbox.confinement import keep_to_ourselves
 from myna.settings import Settings
 
@@ -28,8 +29,6 @@ BACKLOG = 2048
 CLOSE_WAIT_S = 1.0
 """Time to send the last responses after all calls have ended."""
 TICK_S = 0.1
-OTHER_FILES = 256
-"""Open files and pipes other than connections."""
 
 
 class Server(uvicorn.Server):
@@ -39,6 +38,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         keep_to_ourselves()  # here, since each worker is a new process
+        proxies = TrustedProxies.of(self.config.trusted_proxies)
+        self.config.waiting = WaitingConnections(self.config.connections_max, proxies)
         await super().startup(sockets)
         for listening in sockets or []:
             host, port = listening.getsockname()[:2]
@@ -104,6 +105,7 @@ def configure(app: App | str, settings: Settings) -> ServerConfig:
     }
     config = ServerConfig(app, **options)
     config.connections_max = settings.connections_max
+    config.trusted_proxies = settings.trusted_proxies
     config.grace_s = settings.shutdown_grace_s
     config.base_url = settings.base_url
     config.flush_queue = FlushQueue()
@@ -132,7 +134,6 @@ def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = l
     when the socket is bound. Raises CommandError if the service can't start."""
     listening = listen(settings)
     on_listening()
-    _allow_files(2 * settings.connections_max + settings.outbound_connections_max + OTHER_FILES)
     config = configure(app, settings)
     failed = CommandError("The service can't start; the log above says why.")
     if settings.workers == 1:
@@ -146,14 +147,3 @@ def run(app: App | str, settings: Settings, on_listening: Callable[[], None] = l
     supervisor.run()
     if any(process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes):
         raise failed
-
-
-def _allow_files(wanted: int) -> None:
-    """Raises the soft limit on open files, since every connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(wanted, soft)
-    if soft < wanted and soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-    if hard < wanted:
-        log.warning("the limit on open files is %d; the configured connections need %d", hard, wanted)

@@ -1,6 +1,7 @@
 """The connection pool: limits concurrent calls and reuses idle connections."""
 
 import asyncio
+import errno
 import math
 import os
 import ssl
@@ -20,7 +21,7 @@ from myna.http_client.connection import (
     NotSent,
     Sink,
 )
-from myna.http_client.errors import ConnectionBroken, TimedOut, Unreachable
+from myna.http_client.errors import ConnectionBroken, OutOfFiles, TimedOut, Unreachable
 from myna.http_client.flow import Flow
 from myna.http_client.idle import REUSE_AFTER_S, IdleConnections
 from myna.http_client.target import Origin, target_of
@@ -153,6 +154,10 @@ class HttpClient:
                 raise TimedOut(f"{origin} was not connected before the call's deadline.") from None
             raise Unreachable(f"{origin} didn't connect within {self._connect_timeout_s:g} s.") from None
         except (OSError, UnicodeError) as error:
+            if _is_out_of_files(error):
+                raise OutOfFiles(
+                    f"{origin} can't be reached: this process has too many open files."
+                ) from error
             raise Unreachable(f"{origin} can't be reached: {_reason(error)}.") from error
 
     async def _make_room(self) -> None:
@@ -202,6 +207,17 @@ class HttpClient:
     async def _wait_for_close(self) -> None:
         self._closed_one.clear()
         await self._closed_one.wait()
+
+
+def _is_out_of_files(error: OSError | UnicodeError) -> bool:
+    """Whether a file descriptor was missing. A resolver that can't open its files does not say so."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    try:
+        os.close(os.dup(0))
+    except OSError as full:
+        return full.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _reason(error: OSError | UnicodeError) -> str:

@@ -25,6 +25,10 @@ BODY_BYTES_PER_FRAMING_BYTE: Final = 4
 # socket may have unread data then.
 STOPPED_MIN_S: Final = 1.0
 
+# A read whose processing takes longer, such as a flood of tiny events, is the connection's last one in this
+# iteration of the event loop, so that others run in between.
+READ_TIME_MAX_S: Final = 0.002
+
 Sink = Callable[[bytes], object]
 """Receives the body of an accepted response: `sink(part)` is called for each part as it arrives, in order.
 
@@ -220,7 +224,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        began = time.monotonic()
         self._parse(self._buffer[:nbytes])
+        if time.monotonic() - began > READ_TIME_MAX_S and self.open and not self._transport.is_closing():
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        is_paused = self._future is not None and self._call.flow is not None and self._call.flow.paused
+        if self.open and not self._transport.is_closing() and not is_paused:
+            self._transport.resume_reading()
 
     def _parse(self, data: memoryview) -> None:
         if self._future is None or self._future.done() or self._transport.unsent:

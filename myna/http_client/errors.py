@@ -2,6 +2,7 @@
 
 RequestFailed
 ├── Unreachable       no connection: a bad address or header, DNS, refused, TLS; not one byte was sent
+│   └── OutOfFiles    this process may not open another file
 ├── TimedOut          the total deadline passed
 │   └── IdleTimedOut  the server sent nothing for too long
 ├── ConnectionBroken  the connection ended during the call, or the response is not HTTP
@@ -15,6 +16,10 @@ class RequestFailed(Exception):
 
 class Unreachable(RequestFailed):
     """There was no connection and nothing was sent, so another address may be tried safely."""
+
+
+class OutOfFiles(Unreachable):
+    """This process, or the system, has no file descriptor for a connection. The server is not the cause."""
 
 
 class TimedOut(RequestFailed):

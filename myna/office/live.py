@@ -16,14 +16,20 @@ from starlette.responses import Response, StreamingResponse
 from myna.errors import Overloaded
 from myna.http.asgi_types import stopping
 from myna.office.visit import Visit
+from myna.shares import Shares
 
 INTERVAL_S = 1.0
 """Between two looks at the database."""
 STREAM_MAX_S = 300.0
 STREAMS_MAX = 200
 """Open streams of one process."""
+STREAMS_OF_ACCOUNT_MAX = 20
 
-_open = 0
+_streams = Shares[int](
+    STREAMS_MAX,
+    STREAMS_OF_ACCOUNT_MAX,
+    lambda: Overloaded("Too many pages are kept up to date at once; load this one again later.", 10),
+)
 _json = msgspec.json.Encoder()
 
 
@@ -36,17 +42,15 @@ class Part(Struct, frozen=True):
 
 def stream(visit: Visit, render: Callable[[], Awaitable[Part]]) -> Response:
     """Sends the part each time that it has changed, until it is final. Raises Overloaded."""
-    if _open >= STREAMS_MAX:
-        raise Overloaded("Too many pages are kept up to date at once; load this one again later.")
+    with _streams.place(visit.account.id):
+        pass
     response = StreamingResponse(_events(visit, render), media_type="text/event-stream")
     response.headers["X-Accel-Buffering"] = "no"
     return response
 
 
 async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncIterator[bytes]:
-    global _open
-    _open += 1
-    try:
+    with _streams.place(visit.account.id):
         until = time.monotonic() + STREAM_MAX_S
         shown = Markup("")
         while time.monotonic() < until and not stopping(visit.request.scope):
@@ -58,8 +62,6 @@ async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncI
                 yield _event("end", "")
                 return
             await asyncio.sleep(INTERVAL_S)
-    finally:
-        _open -= 1
 
 
 def _event(name: str, text: str) -> bytes:

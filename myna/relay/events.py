@@ -35,6 +35,7 @@ _FAILED: Final = (b"error", b"response.failed")
 _CLOSING: Final = (b"response.completed", b"response.incomplete")
 """The names of the last event of POST /responses, which has no `[DONE]`."""
 _BLANK_LINE: Final = re.compile(rb"\n[\r\n]|\r\r")
+_EMPTY_EVENTS: Final = re.compile(rb"\n{3,}")
 _LONG: Final = re.compile(rb"(?:(?!data:)[^\n]*\n)*data:[ \t]*(?=\{)")
 """The beginning of a long event."""
 _LONG_ERROR: Final = re.compile(rb'\{\s*"error"\s*:\s*+(?!null|false|0[,}\s]|""|\{\s*\}|\[\s*\])')
@@ -164,6 +165,7 @@ class EventRelay:
         data = bytes(self._buffer)
         half = b"\r" if data.endswith(b"\r") else b""  # its LF may follow
         complete, boundary, rest = _with_lf(data[: len(data) - len(half)]).rpartition(b"\n\n")
+        complete = _EMPTY_EVENTS.sub(b"\n\n", complete)
         self._buffer = bytearray(rest + half)
         sent = b"".join(map(self._passed, (complete + boundary).split(b"\n\n"))) if boundary else b""
         return sent + self._overflow()

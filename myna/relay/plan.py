@@ -1,5 +1,6 @@
 """What a request asks for: its route, the channels to try in order, and the body to send them."""
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,8 @@ from myna.chat.han import han_count
 from myna.chat.intent import speech_text
 from myna.config import ConfigCache
 from myna.errors import InvalidRequest
+from myna.http.large_bodies import read_body
+from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.shapes import Passed, Shape, WithUsage
 from myna.routes import Route, RouteKind
@@ -29,18 +32,6 @@ class Endpoint(Struct, frozen=True):
     kind: RouteKind
     shape: type[RelayedRequest] | type[EmbeddingsRequest]
     list_name: str
-
-    def read(self, body: bytes) -> "ReadRequest":
-        """The request. Raises InvalidRequest."""
-        return ReadRequest(self, *decode(body, self.shape))
-
-
-class ReadRequest(Struct, frozen=True):
-    """A request of an endpoint: all of its fields, and those that are read."""
-
-    endpoint: Endpoint
-    fields: dict[str, Any]
-    request: RelayedRequest | EmbeddingsRequest
 
 
 CHAT: Final = Endpoint("/chat/completions", RouteKind.CHAT, OpenAIChatRequest, "choices")
@@ -97,6 +88,55 @@ class RelayPlan(Struct, frozen=True):
         return WithUsage(self.prompt_tokens, self.model) if self.counts_usage else Passed()
 
 
+class ReadRequest(Struct, frozen=True):
+    """A request as far as a plan needs it; the other fields are those of `RelayPlan`. It is refused, once its
+    model is known, if it `has_no_message` or makes more answers than are charged, `makes_more`."""
+
+    endpoint: Endpoint
+    model: str
+    fields: bytes
+    choices: int
+    streams: bool
+    counts_usage: bool
+    prompt_tokens: int
+    instruction: str
+    has_no_message: bool
+    makes_more: bool
+
+
+def read(endpoint: Endpoint, body: bytes) -> ReadRequest:
+    """The request with this body. Raises InvalidRequest."""
+    fields, request = decode(body, endpoint.shape)
+    return read_fields(endpoint, fields, request)
+
+
+def read_fields(
+    endpoint: Endpoint, fields: dict[str, Any], request: RelayedRequest | EmbeddingsRequest
+) -> ReadRequest:
+    """A request that is decoded, or was translated from another shape."""
+    streams, counts_usage, choices = False, False, 1
+    if isinstance(request, RelayedRequest):
+        streams = bool(request.stream)
+        counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
+        choices = (request.n or 1) * _prompts(fields.get("prompt"))
+    messages = fields.get("messages", [])
+    passed = {name: value for name, value in fields.items() if name not in ("model", "stream")}
+    if isinstance(request, RelayedRequest):
+        passed["stream"] = streams
+    return ReadRequest(
+        endpoint=endpoint,
+        model=request.model,
+        fields=msgspec.json.encode(passed),
+        choices=choices,
+        streams=streams,
+        counts_usage=counts_usage,
+        prompt_tokens=_prompt_tokens(fields),
+        instruction=_last_user_text(messages),
+        has_no_message=isinstance(request, OpenAIChatRequest) and not messages,
+        makes_more=isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1),
+    )
+
+
 class Planner:
     """Plans requests from this process's copy of the configuration."""
 
@@ -104,46 +144,35 @@ class Planner:
         self._config = config
         self._channels = channels
 
-    def plan(self, endpoint: Endpoint, body: bytes) -> RelayPlan:
-        """Raises InvalidRequest, ModelNotFound."""
-        return self.plan_read(endpoint.read(body))
+    async def plan(self, endpoint: Endpoint, caller: UnverifiedCaller, body: bytes) -> RelayPlan:
+        """Raises InvalidRequest, ModelNotFound, TooManyBodies."""
+        return self.planned(await read_body(partial(read, endpoint, body), len(body), caller.key_hash))
 
-    def plan_read(self, read: ReadRequest) -> RelayPlan:
-        """The plan of a request that is decoded, or was translated from another shape. Raises InvalidRequest,
-        ModelNotFound."""
-        endpoint, fields, request = read.endpoint, read.fields, read.request
-        config = self._config.current
+    def planned(self, request: ReadRequest) -> RelayPlan:
+        """The plan of a request. Raises InvalidRequest, ModelNotFound."""
+        config, endpoint = self._config.current, request.endpoint
         route = routes.find(config, self._config.settings, request.model, endpoint.kind)
         channels = self._channels.of_route(config, route)
-        streams, counts_usage, choices = False, False, 1
-        if isinstance(request, RelayedRequest):
-            streams = bool(request.stream)
-            counts_usage = streams and bool(request.stream_options and request.stream_options.include_usage)
-            choices = (request.n or 1) * _prompts(fields.get("prompt"))
-        if isinstance(request, CompletionRequest) and (request.best_of or 0) > (request.n or 1):
+        if request.makes_more:
             raise InvalidRequest("best_of: must be at most n, the number of answers that are charged.")
-        messages = fields.get("messages", [])
-        if isinstance(request, OpenAIChatRequest) and not messages:
+        if request.has_no_message:
             raise InvalidRequest("messages: must hold at least one message.")
         if endpoint is not CHAT:
             channels = [channel for channel in channels if channel.url != PARROT]  # it only chats
-        instruction = _last_user_text(messages)
-        passed = {name: value for name, value in fields.items() if name not in ("model", "stream")}
-        if isinstance(request, RelayedRequest):
-            passed["stream"] = streams
+        is_spoken = route.intent and endpoint is CHAT and speech_text(request.instruction) is not None
         return RelayPlan(
             endpoint=endpoint,
             route=route,
             channels=channels,
             model=request.model,
-            fields=msgspec.json.encode(passed),
-            choices=choices,
-            units=min(route.units * choices, N_MAX_UNITS),
-            streams=streams,
-            counts_usage=counts_usage,
-            prompt_tokens=_prompt_tokens(fields),
-            instruction=instruction,
-            speaks=route.intent and endpoint is CHAT and speech_text(instruction) is not None,
+            fields=request.fields,
+            choices=request.choices,
+            units=min(route.units * request.choices, N_MAX_UNITS),
+            streams=request.streams,
+            counts_usage=request.counts_usage,
+            prompt_tokens=request.prompt_tokens,
+            instruction=request.instruction,
+            speaks=is_spoken,
         )
 
 

@@ -206,6 +206,7 @@ class Relay:
                 self._channels,
                 plan.channels,
                 attempt,
+                account_id=call.account_id,
                 seconds=call.seconds_left,
                 fair_try_s=self._settings.fair_try_s,
             )

@@ -6,6 +6,7 @@ its server would let one account read what it stores for another. Nothing is sto
 """
 
 import time
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +16,13 @@ from myna import routes
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt, logged
 from myna.errors import MynaError
+from myna.http.large_bodies import read_body
 from myna.ids import new_name
+from myna.keys import UnverifiedCaller
 from myna.relay import answers
 from myna.relay.answers import usage_of
 from myna.relay.events import BrokenEvents, Observer
-from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan
+from myna.relay.plan import CHAT, Planner, ReadRequest, RelayPlan, read_fields
 from myna.relay.shapes import han_count_of
 from myna.wire.body import convert, decode
 from myna.wire.encode import to_event
@@ -49,9 +52,10 @@ _response = msgspec.json.Decoder(_Response)
 
 class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     """A plan of the chat that a request is translated to. `passed` is the request for a channel that has the
-    endpoint, without its model, as a JSON object."""
+    endpoint, without its model, as a JSON object. `repeated` are the members that a response repeats."""
 
     passed: bytes
+    repeated: bytes
 
     def path_for(self, channel: Channel) -> str:
         return PATH if channel.responses else super().path_for(channel)
@@ -59,7 +63,8 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
     def body_for(self, channel: Channel) -> bytes:
         if not channel.responses:
             return super().body_for(channel)
-        return self._body(routes.model_for(self.route, channel.model, self.model))
+        model = routes.model_for(self.route, channel.model, self.model)
+        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
 
     def answer_of(self, channel: Channel, body: bytes) -> bytes:
         if channel.responses:
@@ -83,11 +88,8 @@ class ResponsesPlan(RelayPlan, frozen=True, kw_only=True):
         return ResponseShape(self, answer_max_bytes)
 
     def request(self) -> dict[str, Any]:
-        """The body of the request."""
-        return object_of(loads(self._body(self.model)))
-
-    def _body(self, model: str) -> bytes:
-        return b'{"model":%b,%b' % (msgspec.json.encode(model), self.passed[1:])
+        """The members of the request that a response repeats."""
+        return object_of(loads(self.repeated))
 
 
 class ResponseShape:
@@ -152,21 +154,33 @@ class ResponseShape:
         return to_event(data, "error")
 
 
-def read(body: bytes) -> tuple[ReadRequest, bytes]:
-    """The request as a chat, and what is passed to a channel that has the endpoint. Raises InvalidRequest,
-    whose message begins with the field's name."""
+class ReadResponses(Struct, frozen=True):
+    """A request as it was translated, and what a `ResponsesPlan` needs of it besides."""
+
+    chat: ReadRequest
+    passed: bytes
+    repeated: bytes
+
+
+def read(body: bytes) -> ReadResponses:
+    """The request with this body. Raises InvalidRequest, whose message begins with the field's name."""
     fields, _ = decode(body, ResponsesRequest)
     chat = to_chat(fields)
     passed = {name: value for name, value in fields.items() if name != "model"} | {"store": False}
-    return ReadRequest(CHAT, chat, convert(chat, OpenAIChatRequest)), msgspec.json.encode(passed)
+    repeated = {name: value for name, value in fields.items() if name != "input"}
+    return ReadResponses(
+        read_fields(CHAT, chat, convert(chat, OpenAIChatRequest)),
+        msgspec.json.encode(passed),
+        msgspec.json.encode(repeated),
+    )
 
 
-def plan(planner: Planner, request: tuple[ReadRequest, bytes]) -> ResponsesPlan:
+async def plan(planner: Planner, caller: UnverifiedCaller, body: bytes) -> ResponsesPlan:
     """The plan of a request. Instructions are not spoken, also where the route has intents. Raises
-    InvalidRequest, ModelNotFound."""
-    chat, passed = request
-    planned = planner.plan_read(chat)
-    return ResponsesPlan(**structs.asdict(planned) | {"speaks": False}, passed=passed)
+    InvalidRequest, ModelNotFound, TooManyBodies."""
+    request = await read_body(partial(read, body), len(body), caller.key_hash)
+    planned = structs.asdict(planner.planned(request.chat)) | {"speaks": False}
+    return ResponsesPlan(**planned, passed=request.passed, repeated=request.repeated)
 
 
 def checked(body: bytes, channel: Channel) -> bytes:

@@ -132,7 +132,7 @@ async def consume(
     if link.account is None:
         accounts.check_details(owner.name, owner.email)
     await passwords.check(plain, name=owner.name, email=owner.email)
-    password_hash = await passwords.hash_of(plain)
+    password_hash = await passwords.hash_of(plain, name=owner.name)
 
     async def work(connection: Transaction) -> str:
         if link.account is not None:

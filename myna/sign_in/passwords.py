@@ -16,7 +16,9 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from myna import activity
 from myna.activity import Actor
+from myna.addresses import client_network
 from myna.errors import CommandError
+from myna.shares import Shares
 from myna.sign_in import throttle
 from myna.sign_in.refusal import WRONG_PASSWORD, SignInRefused, TooManyAttempts
 from myna.store.database import Database, Queries, Transaction
@@ -37,9 +39,15 @@ SCORE_MIN: Final = 3
 """Of zxcvbn: over 10^8 guesses."""
 SCORED_CHARS: Final = 40
 """zxcvbn sees no more: its time grows faster than the length, to a second for 128 characters."""
+SCORED_SIGNS: Final = 7
+"""Nor more different signs that may stand for letters: it tries all their meanings, for a second with 20."""
+_SIGNS: Final = frozenset("4@8({[<3691!|70$5+%2")
+_OTHER_SIGN: Final = "~"
 AT_ONCE: Final = 2
 WAITING_MAX: Final = 32
 """More sign-ins at once are refused: each one uses 19 MiB and a core."""
+SHARE_MAX: Final = 24
+"""Of these, for one account, or one address before the sign-in."""
 _RETRY_MS = 2_000
 CHANGED: Final = "a new password was set"
 """The comment in the activity log: the command alone only makes a link."""
@@ -57,20 +65,16 @@ class _HashThreads:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="password")
-        self._waiting = 0
+        self._places = Shares[str](WAITING_MAX, SHARE_MAX, lambda: TooManyAttempts(_RETRY_MS))
 
-    def check(self) -> None:
-        """Raises TooManyAttempts if too much work waits."""
-        if self._waiting >= WAITING_MAX:
-            raise TooManyAttempts(_RETRY_MS)
+    def check(self, holder: str) -> None:
+        """Raises TooManyAttempts if too much work waits, of all or of this holder."""
+        with self._places.place(holder):
+            pass
 
-    async def run(self, work: Callable[[], T]) -> T:
-        self.check()
-        self._waiting += 1
-        try:
+    async def run(self, work: Callable[[], T], holder: str) -> T:
+        with self._places.place(holder):
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._waiting -= 1
 
 
 _threads = _HashThreads()
@@ -87,13 +91,13 @@ async def check(plain: str, *, name: str, email: str) -> None:
     own = {word.casefold() for word in (name, email, email.partition("@")[0]) if word}
     if plain.casefold() in own:
         raise CommandError("The name and the e-mail address are no passwords; choose another one.")
-    if await _threads.run(lambda: _score(plain, sorted(own))) < SCORE_MIN:
+    if await _threads.run(lambda: _score(plain, sorted(own)), f"account {name}") < SCORE_MIN:
         raise CommandError("This password is easy to guess; use several words that have nothing in common.")
 
 
-async def hash_of(plain: str) -> str:
-    """The argon2id hash of a password, with a new salt."""
-    return await _threads.run(lambda: HASHER.hash(_encoded(plain)))
+async def hash_of(plain: str, *, name: str = "") -> str:
+    """The argon2id hash of a password of the account of this name, with a new salt."""
+    return await _threads.run(lambda: HASHER.hash(_encoded(plain)), f"account {name}" if name else "")
 
 
 async def set(db: Database, account_id: int, plain: str, by: Actor) -> None:  # noqa: A001
@@ -103,7 +107,7 @@ async def set(db: Database, account_id: int, plain: str, by: Actor) -> None:  # 
     if found is None:
         raise CommandError("There is no such account.")
     await check(plain, name=found.account.name, email=found.account.email)
-    password_hash = await hash_of(plain)
+    password_hash = await hash_of(plain, name=found.account.name)
 
     async def work(connection: Transaction) -> None:
         await accounts.lock(connection, account_id)
@@ -136,12 +140,13 @@ async def verify(db: Database, name_or_email: str, plain: str, address: str) -> 
 
 async def verify_hash(db: Database, name_or_email: str, plain: str, address: str) -> store.Candidate:
     """Like `verify`, with the hash that matched."""
-    _threads.check()
+    holder = client_network(address)
+    _threads.check(holder)
     found = await store.candidate(db, name_or_email)
     account = found.account if found else None
     subjects = await throttle.of_sign_in(db, account.id if account else None, name_or_email, address)
     await throttle.begin(db, subjects)
-    matches = await _matches(found.hash if found else "", plain)
+    matches = await _matches(found.hash if found else "", plain, holder)
     if found is None or not matches or found.account.disabled_at:
         log.warning("a sign-in from %s failed, account %d", address, account.id if account else 0)
         raise SignInRefused
@@ -154,11 +159,12 @@ async def confirm(db: Database, account: AccountRow, plain: str, address: str) -
 
     Its failures are counted apart from those of signing in, which others can cause.
     """
-    _threads.check()
+    holder = f"account {account.name}"
+    _threads.check(holder)
     subjects = throttle.of_account("confirm", account.id)
     await throttle.begin(db, subjects)
     found = await store.of_account(db, account.id)
-    if not await _matches(found.hash if found else "", plain):
+    if not await _matches(found.hash if found else "", plain, holder):
         log.warning("a confirmation of the password from %s failed, account %d", address, account.id)
         raise SignInRefused(WRONG_PASSWORD)
     await throttle.succeeded(db, subjects)
@@ -170,9 +176,9 @@ async def has_one(db: Queries, account_id: int) -> bool:
     return found is not None and bool(found.hash)
 
 
-async def _matches(password_hash: str, plain: str) -> bool:
+async def _matches(password_hash: str, plain: str, holder: str) -> bool:
     """Whether it is the password. Takes as long if `password_hash` is empty."""
-    matches = await _threads.run(lambda: _verified(password_hash or DUMMY_HASH, plain))
+    matches = await _threads.run(lambda: _verified(password_hash or DUMMY_HASH, plain), holder)
     return matches and bool(password_hash)
 
 
@@ -180,7 +186,7 @@ async def _rehashed(db: Database, found: store.Candidate, plain: str) -> store.C
     """Hashes the verified password again if its hash has other parameters than today's."""
     if not HASHER.check_needs_rehash(found.hash):
         return found
-    after = await hash_of(plain)
+    after = await hash_of(plain, name=found.account.name)
     await db.transaction(lambda connection: store.rehash(connection, found.account.id, found.hash, after))
     return store.Candidate(found.account, after)
 
@@ -202,4 +208,10 @@ def _score(plain: str, own: list[str]) -> int:
     import zxcvbn
 
     with _zxcvbn_lock:
-        return int(zxcvbn.zxcvbn(plain[:SCORED_CHARS], [*own, *SITE_WORDS])["score"])
+        return int(zxcvbn.zxcvbn(_scored(plain), [*own, *SITE_WORDS])["score"])
+
+
+def _scored(plain: str) -> str:
+    """What zxcvbn sees of a password: after SCORED_SIGNS different signs it sees others as _OTHER_SIGN."""
+    seen = list(dict.fromkeys(sign for sign in plain[:SCORED_CHARS] if sign in _SIGNS))
+    return plain[:SCORED_CHARS].translate({ord(sign): _OTHER_SIGN for sign in seen[SCORED_SIGNS:]})

@@ -16,6 +16,7 @@ from myna.engines.interface import (
     EngineBusy,
     EngineFailed,
     EngineTimedOut,
+    NoConnection,
     NothingSpoken,
     SoundParts,
     SoundTooLong,
@@ -33,12 +34,14 @@ from myna.errors import (
     InvalidRequest,
     MynaError,
     NoSpeechChannel,
+    Overloaded,
     StreamFailed,
     UpstreamFailed,
 )
 from myna.farm.tasks import Tasks
 from myna.keys import Scope, UnverifiedCaller
 from myna.ledger import Attempt, Call, ChargeOrder, Ledger
+from myna.outbound import RETRY_AFTER_S, ChannelFull
 from myna.routes import SPEECH_ROUTE
 from myna.settings import Settings
 from myna.speech.draft import draft, filled
@@ -57,6 +60,7 @@ Disconnected = Callable[[], Awaitable[None]]
 NOTHING_SPOKEN = "text: holds nothing that this voice can speak; the units were refunded."
 TOO_LONG = "text: makes more sound than one text may; the units were refunded, send less text at a time."
 BROKEN_OFF = "the speech broke off"
+BUSY = "Every speech channel has as many requests open as it may have; the units were refunded, try again."
 ALL_FAILED = "No speech channel could speak this; the units were refunded, try again later."
 NOT_SPOKEN = "No compute node could speak this in time; the units were refunded, try again later."
 NODES = "node"
@@ -197,7 +201,7 @@ class Synthesizer:
                     raise StreamFailed(BROKEN_OFF, kept=False)
                 if isinstance(failures[-1], EngineTimedOut) and call.seconds_left < self._settings.fair_try_s:
                     break  # the next one would have less time for the same work
-            if not plan.choice.nodes or not isinstance(error_for(failures), UpstreamFailed):
+            if not plan.choice.nodes or isinstance(error_for(failures), InvalidRequest):
                 raise error_for(failures)
             stored = answers.draft if call.repeatable else None
             try:
@@ -244,7 +248,7 @@ class Synthesizer:
             if channel.engine.admission is not None and listener is None:
                 # A process that hangs looks like one with a long text; a streamed one is heard to go on.
                 seconds = min(seconds, self._settings.upstream_idle_s)
-            spoken = await self._try(channel, plan, path, seconds, client, listener)
+            spoken = await self._try(channel, call.account_id, plan, path, seconds, client, listener)
         except CallerDisconnected:
             raise ClientDisconnected from None
         except EngineFailed as failure:
@@ -275,6 +279,7 @@ class Synthesizer:
     async def _try(
         self,
         channel: SpeechChannel,
+        account_id: int,
         plan: SpeechPlan,
         path: Path,
         seconds: float,
@@ -292,7 +297,12 @@ class Synthesizer:
             sound_max_s=float(plan.sound_max_s),
         )
         try:
-            spoken = await channel.engine.speak(utterance, path, seconds, client)
+            async with channel.place(account_id):
+                spoken = await channel.engine.speak(utterance, path, seconds, client)
+        except ChannelFull:
+            failure = NoConnection("The channel has as many requests open as it may have.")
+            self._count(channel, failure, plan, seconds)
+            raise failure from None
         except (CallerDisconnected, NothingSpoken, SoundTooLong, UnsupportedUtterance, UtteranceRefused):
             raise
         except EngineFailed as failure:
@@ -334,11 +344,12 @@ async def unless_silent(parts: SoundParts, idle_s: float) -> SoundParts:
 
 
 def error_for(failures: Sequence[EngineFailed]) -> MynaError:
-    """The error if no channel spoke: InvalidRequest if every failure is about the text, else
-    UpstreamFailed."""
+    """The error if no channel spoke: InvalidRequest if every failure is about the text, Overloaded if there
+    was no connection for a channel, else UpstreamFailed."""
     unfit = [failure for failure in failures if isinstance(failure, _UNFIT)]
     if not unfit or len(unfit) < len(failures):
-        return UpstreamFailed(ALL_FAILED)
+        busy = any(isinstance(failure, NoConnection) for failure in failures)
+        return Overloaded(BUSY, RETRY_AFTER_S) if busy else UpstreamFailed(ALL_FAILED)
     too_long = any(isinstance(failure, SoundTooLong) for failure in unfit)
     return InvalidRequest(TOO_LONG if too_long else NOTHING_SPOKEN)
 

@@ -26,6 +26,12 @@ CIRCUIT_OPEN = Gauge(
     ["channel"],
     multiprocess_mode="livesum",
 )
+CHANNEL_PLACES = Gauge(
+    "myna_channel_requests_open",
+    "Requests to a channel that are open: the places in use of its limit.",
+    ["channel"],
+    multiprocess_mode="livesum",
+)
 CIRCUIT_OPENED = Counter("myna_channel_circuit_opened", "How often a circuit opened.", ["channel"])
 UNSPOKEN_CHARACTERS = Counter(
     "myna_speech_unspoken_characters", "Characters of texts in scripts that the neural voice can't speak."
@@ -54,6 +60,12 @@ AUDIT_CHECKED = Gauge(
 def seconds_of(path: str) -> Histogram:
     """The duration of requests to `path`. Cached: a label lookup costs more than an observation."""
     return REQUEST_SECONDS.labels(path)
+
+
+@lru_cache(maxsize=1024)
+def places_of(channel: str) -> Gauge:
+    """The places in use of a channel. Cached for the same reason."""
+    return CHANNEL_PLACES.labels(channel)
 
 
 @lru_cache

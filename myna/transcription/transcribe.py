@@ -149,6 +149,7 @@ class Transcriber:
                 self._channels,
                 plan.channels,
                 attempt,
+                account_id=call.account_id,
                 seconds=call.seconds_left,
                 fair_try_s=self._settings.fair_try_s,
             )

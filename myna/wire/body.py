@@ -1,10 +1,8 @@
 """Strict decoding of request bodies to structs. Invalid JSON is an InvalidRequest that names the field."""
 
-import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from itertools import accumulate, islice
 from typing import Any, TypeVar, cast
 
@@ -23,7 +21,6 @@ DEPTH_MAX = 500
 """Nested objects and arrays. The parser's own limit is Python's recursion limit: 1,000 on 3.11, 10,000 on
 3.13."""
 
-ON_THE_LOOP_MAX_BYTES = 64 * 1024
 NAMES_MAX = 10
 """Names of ignored fields in the header; the others are counted."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
@@ -60,13 +57,6 @@ def decode(body: bytes, shape: type[T], *, empty_is_absent: bool = False) -> tup
         optional = {member.name for member in members if not member.required}
         given = {name: value for name, value in fields.items() if value != "" or name not in optional}
     return fields, convert(given, shape)
-
-
-async def in_thread_if_large(read: Callable[[bytes], T], body: bytes) -> T:
-    """What `read` makes of the body, beside the event loop if it may take long: 1 MiB takes 0.1 s."""
-    if len(body) <= ON_THE_LOOP_MAX_BYTES:
-        return read(body)
-    return await asyncio.to_thread(read, body)
 
 
 def convert(fields: dict[str, Any], shape: type[T], path: str = "") -> T:

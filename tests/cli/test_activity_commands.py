@@ -62,7 +62,8 @@ channel disable up
 channel enable up
 channel set up --weight 3 --responses yes
 channel set up --weight 0 --responses no
-channel add chat heavy {URL} --priority 7 --weight 2 --responses yes
+channel set up --concurrent 4
+channel add chat heavy {URL} --priority 7 --weight 2 --responses yes --concurrent 9
 route add gpt-4o --units 3 --channel up --channel heavy --upstream-model m --intent
 route add 'e-*' --units 0 --kind embeddings
 route set gpt-4o --units 0 --upstream-model '' --channel heavy --intent no

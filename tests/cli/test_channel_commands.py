@@ -187,12 +187,13 @@ def test_a_changed_url_discards_the_voices_of_the_old_one(cli: Cli, upstream: Up
 
 
 REFUSED = {
-    (): "Give at least one of --url, --model, --key-env, --priority, --weight and --responses.",
+    (): "Give at least one of --url, --model, --key-env, --priority, --weight, --responses and --concurrent.",
     ("--url", "h/v1"): "The URL must be http://",
     ("--url", f"http://user:{PASSWORD}@h/v1"): "The URL must not contain a login",
     ("--key-env", "MYNA_PORT"): "MYNA_PORT: a variable that begins with MYNA_ is a setting",
     ("--model", ""): "A speech channel needs a model.",
     ("--priority", "1000001"): "The priority must be from -1000000 to 1000000.",
+    ("--concurrent", "1000001"): "The number of concurrent requests must be from 0 to 1000000.",
 }
 
 

@@ -23,7 +23,7 @@ SHAPES = {
         *("routes", "rpm", "concurrent", "units_per_day"),
     ],
     ("channel", "list"): [
-        *("kind", "name", "url", "model", "priority", "weight", "responses"),
+        *("kind", "name", "url", "model", "priority", "weight", "responses", "concurrent"),
         *("key_env", "key", "key_stored", "enabled", "source"),
         *("circuit", "retry_at", "last_error", "last_error_at"),
     ],

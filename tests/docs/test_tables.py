@@ -145,9 +145,9 @@ def test_service_and_commands_read_one_configuration() -> None:
 # ---- security
 
 
-def test_a_rule_of_the_security_page_names_tests_that_exist() -> None:
+def test_a_rule_or_a_pool_of_the_security_page_names_tests_that_exist() -> None:
     absent = []
-    for rule, _, tests in table(DOCS / "security.md", "rule"):
+    for rule, *_, tests in [*table(DOCS / "security.md", "rule"), *table(DOCS / "security.md", "pool")]:
         assert code(tests), rule
         for named in code(tests):
             path, _, name = named.partition("::")

@@ -64,9 +64,14 @@ class LocalServer:
         await request.body()
         raise RuntimeError("a handler that fails")
 
-    async def connect(self) -> "RawConnection":
-        self.connections_opened.append(RawConnection(*await asyncio.open_connection("127.0.0.1", self.port)))
+    async def connect(self, address: str = "127.0.0.1") -> "RawConnection":
+        opened = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0))
+        self.connections_opened.append(RawConnection(*opened))
         return self.connections_opened[-1]
+
+    def has_started(self, count: int) -> bool:
+        """Whether so many calls have begun."""
+        return self.started == count
 
     @property
     def connections(self) -> int:

@@ -3,10 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from myna.http import connection
+from myna.http.server_config import ADDRESS_MIN
 from tests.http.local_server import LocalServer, RawConnection, local_server, until
 
 pytestmark = pytest.mark.anyio
@@ -195,6 +197,53 @@ async def test_a_connection_over_the_limit_is_answered_for_health_only(
         await until(lambda: local.connections == 1)
         assert local.server.config.over_limit_count == 0
         assert local.started == 0
+
+
+HEADS = (b"", b"GET /body HTTP/1.1\r\nX: ", b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabc")
+
+
+@pytest.mark.parametrize("head", HEADS, ids=["nothing", "half a head", "half a body"])
+async def test_slow_clients_of_an_address_leave_connections_to_others(
+    monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(connection, "REFUSAL_WAIT_S", LONG_S)
+    async with local_server(connections_max=2 * ADDRESS_MIN) as local:
+        slow = [await local.connect() for _ in range(ADDRESS_MIN)]
+        for client in slow:
+            client.send(head)
+        await until(lambda: local.connections == ADDRESS_MIN)
+        refused = await local.connect()
+        refused.ask("/body", "POST", b"Content-Length: 0\r\n")
+        answer = await refused.reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in answer
+        for _ in range(ADDRESS_MIN):
+            other = await local.connect("127.0.0.2")
+            other.ask("/body", "POST", b"Content-Length: 0\r\n")
+            assert await other.answer() == (200, b"0")
+        await slow[0].disconnect()
+        await refused.disconnect()
+        await until(lambda: local.connections == 2 * ADDRESS_MIN - 1)
+        await check_it_serves(local)
+
+
+async def test_calls_in_progress_do_not_count_and_idle_connections_do() -> None:
+    async with local_server(connections_max=2 * ADDRESS_MIN) as local:
+        busy = []
+        for number in range(ADDRESS_MIN + 2):
+            busy.append(await local.connect())
+            busy[-1].ask("/blocked")
+            await until(partial(local.has_started, number + 1))
+        local.release.set()
+        assert [await client.answer() for client in busy] == [(200, b"done")] * len(busy)
+        await until(lambda: local.connections == ADDRESS_MIN)
+
+
+async def test_a_trusted_proxy_may_have_all_connections_wait() -> None:
+    async with local_server(connections_max=4 * ADDRESS_MIN, trusted_proxies="127.0.0.1") as local:
+        for _ in range(3 * ADDRESS_MIN):
+            await local.connect()
+        await until(lambda: local.connections == 3 * ADDRESS_MIN)
+        await check_it_serves(local)
 
 
 async def test_a_poll_ends_when_its_client_half_closes() -> None:

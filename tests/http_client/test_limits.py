@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import random
+import time
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -198,6 +199,31 @@ async def test_no_answer_blocks_the_event_loop(
         await post(outbound, server.url, answer_max_bytes=8 * 2**20, deadline_s=60)
     steps.stop()
     assert 0 < steps.most <= 25_000
+
+
+async def test_a_connection_whose_parts_take_long_is_read_once_per_iteration(
+    outbound: HttpClient, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop reads a busy connection up to 32 times in an iteration."""
+    steps = Steps(monkeypatch)
+
+    def take_long(part: bytes) -> None:
+        until = time.monotonic() + 0.004
+        while time.monotonic() < until:
+            pass
+
+    got = await outbound.request(
+        "GET",
+        serve(once(answer(b"\n" * 1_000_000))).url,
+        headers={},
+        body=None,
+        deadline_s=60,
+        answer_max_bytes=2_000_000,
+        sink=take_long,
+    )
+    steps.stop()
+    assert got.status == 200
+    assert steps.most <= 6  # the head, and the parts of one read
 
 
 async def test_a_short_answer_may_come_in_chunks_of_a_byte(outbound: HttpClient, serve: Serve) -> None:

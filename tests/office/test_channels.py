@@ -133,7 +133,8 @@ def test_channels_are_moved_disabled_changed_and_removed(
     assert "one is disabled." in operator.submit(f"{PATH}/disable", name="one")
     assert not rows(site)["one"]["enabled"]
     operator.submit(f"{PATH}/enable", name="one")
-    operator.submit(f"{PATH}/change", name="two", url="http://127.0.0.1:1/v1", model="")
+    operator.submit(f"{PATH}/change", name="two", url="http://127.0.0.1:1/v1", model="", concurrent="7")
+    assert rows(site)["two"]["concurrent"] == 7
     assert (rows(site)["two"]["url"], rows(site)["two"]["model"]) == ("http://127.0.0.1:1/v1", "")
     assert operator.post(f"{PATH}/remove", name="one", typed="on").status == 400
     for name in ("one", "two", HOSTILE):

@@ -10,10 +10,8 @@ import pytest
 from myna.channels import Channel
 from myna.chat.failover import FailedAttempt
 from myna.relay import answers, responses
-from myna.relay.plan import ReadRequest
 from myna.relay.shapes import WithUsage
-from myna.wire.body import CONTAINERS_MAX, in_thread_if_large
-from tests.http.cpu_time import BLOCKED_MAX, busiest_s, cpu_s, reference
+from myna.wire.body import CONTAINERS_MAX
 from tests.rig.event_streams import chunk
 
 SECRET = "sk-of-the-channel"
@@ -176,16 +174,3 @@ def test_the_counted_usage_of_a_stream_has_the_shape_of_its_chunks(kind: str) ->
     assert done == b"data: [DONE]"
     found = json.loads(counted.removeprefix(b"data: "))
     assert (found["object"], found["usage"]["completion_tokens"]) == (kind, 1)
-
-
-@pytest.mark.anyio
-async def test_a_large_request_is_read_beside_the_event_loop() -> None:
-    part = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi there"}]}
-    body = msgspec.json.encode({"model": "svc-chat", "input": [part] * 9000})
-    found: list[ReadRequest] = []
-
-    async def work() -> None:
-        found.append((await in_thread_if_large(responses.read, body))[0])
-
-    assert await busiest_s(work()) < BLOCKED_MAX / 2 * cpu_s(reference, None)
-    assert len(found[0].fields["messages"]) == 9000

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from myna.relay.events import BUFFERED_MAX_BYTES, BrokenEvents, EventRelay
+from tests.http.cpu_time import cpu_s, reference
 from tests.rig.event_streams import DONE, ERROR, HTML, chunk, event
 
 ROLE = event(chunk("m", {"role": "assistant", "content": ""}))
@@ -330,6 +331,21 @@ def test_small_parts_take_linear_time() -> None:
 
     few = min(seconds(4000) for _ in range(3))
     assert seconds(40_000) < 40 * few
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r", b"\r\n"])
+def test_a_flood_of_empty_lines_takes_little_time(line_end: bytes) -> None:
+    """What the event loop reads from a busy connection in one iteration, in parts of 16 KiB."""
+    part = line_end * (16_384 // len(line_end))
+
+    def flood(relay: EventRelay) -> None:
+        assert relay.feed(ROLE) == ROLE
+        for _ in range(32):
+            assert relay.feed(part) == b""
+        assert relay.feed(WORD + STOP) == WORD + STOP
+
+    flooded_s = min(cpu_s(flood, EventRelay(), runs=1) for _ in range(3))
+    assert flooded_s < 0.2 * cpu_s(reference, None)
 
 
 def test_an_observer_refuses_what_is_no_json() -> None:

@@ -93,9 +93,9 @@ async def test_a_link_that_expires_while_the_password_is_hashed_is_refused(
     token = await link(books, INVITE, ann.id)
     hash_of = passwords.hash_of
 
-    async def late(plain: str) -> str:
+    async def late(plain: str, *, name: str) -> str:
         await books.move_clock(LIFE_MS[INVITE])
-        return await hash_of(plain)
+        return await hash_of(plain, name=name)
 
     monkeypatch.setattr(passwords, "hash_of", late)
     with pytest.raises(CommandError, match="has expired"):

@@ -1,7 +1,9 @@
 """Passwords: which are accepted, and what verifying them tells."""
 
 import asyncio
+import contextlib
 import threading
+import time
 
 import argon2
 import pytest
@@ -12,6 +14,7 @@ from myna import accounts, activity
 from myna.errors import CommandError
 from myna.sign_in import passwords, sessions
 from myna.sign_in.refusal import WRONG, WRONG_PASSWORD, SignInRefused, TooManyAttempts
+from tests.http.cpu_time import cpu_s, reference
 from tests.rig.waiting import SOON_S, wait_until
 from tests.sign_in.conftest import FAST
 from tests.sign_in.people import (
@@ -230,6 +233,36 @@ async def test_at_most_two_passwords_are_hashed_at_once_and_a_limited_number_wai
     done, failed = await at_once(tries)
     assert (len(done), [type(error) for error in failed]) == (passwords.WAITING_MAX, [TooManyAttempts] * 3)
     assert len({*blocked.begun}) == passwords.AT_ONCE == 2
+
+
+async def test_an_account_leaves_places_to_others(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = await person(books)
+    blocked = BlockedHasher()
+    monkeypatch.setattr(passwords, "HASHER", blocked)
+    many = passwords.SHARE_MAX + 2
+    tries = [asyncio.create_task(passwords.hash_of(PASSWORD, name="ann")) for _ in range(many)]
+    await asyncio.wait(tries[passwords.SHARE_MAX :])
+    with pytest.raises(TooManyAttempts):
+        await passwords.confirm(books.db, ann, PASSWORD, ADDRESS)
+    tries += [asyncio.create_task(passwords.hash_of(PASSWORD, name="bob"))]
+    await asyncio.to_thread(wait_until, lambda: len(blocked.begun) == 2, SOON_S, "two are hashed")
+    blocked.gate.set()
+    done, failed = await at_once(tries)
+    assert (len(done), [type(error) for error in failed]) == (passwords.SHARE_MAX + 1, [TooManyAttempts] * 2)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["4@8({[<3691!|70$5+%2" * 2, "4ds|as1w$dp1ar5@$a4@a5dr5a!a1!45!sr!wpds", "1" * 40]
+)
+async def test_no_password_takes_long_to_score(hostile: str) -> None:
+    def score(plain: str) -> None:
+        with contextlib.suppress(CommandError):
+            asyncio.run(passwords.check(plain, name="ann", email=""))
+
+    await asyncio.to_thread(score, PASSWORD)  # loads the lists
+    began = time.process_time()
+    await asyncio.to_thread(score, hostile)
+    assert time.process_time() - began < 5 * cpu_s(reference, None)
 
 
 async def test_a_confirmation_is_refused_and_throttled_apart_from_signing_in(books: Books) -> None:

@@ -1,6 +1,7 @@
 """The answer and the refund when a speech channel at an upstream fails."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,7 +27,7 @@ def with_voices(service: Service, upstream: Upstream) -> Service:
 @pytest.fixture
 def caller(make_service: ServiceMaker, upstream: Upstream, new_caller: NewCaller) -> Iterator[Caller]:
     """A caller of a service whose only voice is an upstream."""
-    env = {"MYNA_SPEECH_KEY": upstream.key}
+    env = {"MYNA_SPEECH_KEY": upstream.key, "MYNA_OUTBOUND_CONNECTIONS_MAX": "2"}
     service = with_voices(make_service(chat_url="parrot:", speech=upstream.url, env=env), upstream)
     caller = new_caller(service)
     yield caller
@@ -44,6 +45,20 @@ def test_a_channel_that_refuses_a_text_is_500_refunded_and_opens_no_circuit(
         for _ in range(FAILURES_MAX):
             check_error(caller.speak("hello"), 500, "upstream_error")
     assert len(upstream.requests) == asked + FAILURES_MAX * len(REFUSED)
+
+
+def test_a_full_channel_is_503_and_refunded(caller: Caller, upstream: Upstream) -> None:
+    """An account gets half of a channel's places, which is one here."""
+    asked = len(upstream.requests)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(caller.speak, "fault=block:500 hello")
+        upstream.wait_for_requests(asked + 1)
+        for _ in range(2):
+            answer = caller.speak("hello")
+            assert "as many requests open as it may have" in check_error(answer, 503)
+            assert answer.headers["retry-after"] == "1"
+        upstream.release()
+        assert waiting.result().status == 500
 
 
 def test_a_failing_channel_is_500_refunded_and_opens_its_circuit(caller: Caller, upstream: Upstream) -> None:

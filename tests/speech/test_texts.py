@@ -14,11 +14,12 @@ from myna.engines.interface import (
     EngineFailed,
     EngineTimedOut,
     EngineUnavailable,
+    NoConnection,
     NothingSpoken,
     UnsupportedUtterance,
     Utterance,
 )
-from myna.errors import InvalidRequest, UpstreamFailed
+from myna.errors import InvalidRequest, Overloaded, UpstreamFailed
 from myna.farm.tasks import TRIES_EXHAUSTED
 from myna.speech.length import check_sound, sound_s
 from myna.speech.plan import check_text, read_speed
@@ -59,6 +60,7 @@ def test_a_text_that_cannot_be_spoken_is_refused(text: str) -> None:
 
 
 NO_SOUND, UNFIT, BUSY = NothingSpoken("m"), UnsupportedUtterance("u"), EngineBusy("b")
+FULL = NoConnection("f")
 DOWN, LATE, CRASHED, FAILED = (
     EngineUnavailable("d"),
     EngineTimedOut("t"),
@@ -72,6 +74,7 @@ DOWN, LATE, CRASHED, FAILED = (
     [
         *((failures, UpstreamFailed) for failures in ([], [DOWN], [LATE], [CRASHED], [FAILED], [BUSY])),
         *((failures, UpstreamFailed) for failures in ([NO_SOUND, BUSY], [BUSY, DOWN], [DOWN, NO_SOUND])),
+        *((failures, Overloaded) for failures in ([FULL], [DOWN, FULL], [FULL, NO_SOUND])),
         *((failures, InvalidRequest) for failures in ([NO_SOUND], [NO_SOUND, UNFIT])),
     ],
 )

@@ -24,6 +24,7 @@ from myna.engines.interface import (
     EngineTimedOut,
     EngineUnavailable,
     EngineVoice,
+    NoConnection,
     NothingSpoken,
     SoundPart,
     SoundParts,
@@ -38,7 +39,15 @@ from myna.engines.openai.voices import CLASSIC, read_voices
 from myna.engines.output_file import store_s
 from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
-from myna.http_client import AnswerTooLarge, ClientResponse, HttpClient, RequestFailed, TimedOut, Unreachable
+from myna.http_client import (
+    AnswerTooLarge,
+    ClientResponse,
+    HttpClient,
+    OutOfFiles,
+    RequestFailed,
+    TimedOut,
+    Unreachable,
+)
 from myna.http_client.flow import Flow
 from myna.sandbox.confinement import AllowedPaths
 from myna.urls import without_login
@@ -332,6 +341,8 @@ def _is_mp3(status: int, headers: Mapping[str, str]) -> bool:
 def _failure(error: RequestFailed) -> EngineFailed:
     if isinstance(error, TimedOut):
         return EngineTimedOut("The speech server took too long.")
+    if isinstance(error, OutOfFiles):
+        return NoConnection("This process has no file for a connection to the speech server.")
     if isinstance(error, Unreachable):
         return EngineUnavailable("The speech server can't be reached.")
     if isinstance(error, AnswerTooLarge):

@@ -52,11 +52,11 @@ async def stream(visit: Visit) -> Response:
     said = asked_of(form)
     body = msgspec.json.encode({**request_of(form.model, said), "stream": True})
 
-    async def plan() -> RelayPlan:
-        planned = visit.parts.relay_planner.plan(CHAT, body)
-        return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
-
     async def work(caller: UnverifiedCaller, disconnected: Disconnected) -> bytes:
+        async def plan() -> RelayPlan:
+            planned = await visit.parts.relay_planner.plan(CHAT, caller, body)
+            return structs.replace(planned, speaks=speech_text(planned.instruction) is not None)
+
         await visit.parts.relay.answer(caller, plan, visit)
         return b""
 

@@ -17,7 +17,8 @@ from myna.store.queries.routes import RouteRow
 
 class ChannelRow(Struct, frozen=True):
     """An upstream channel; the key itself stays in the environment variable `key_env`. `weight` is its share
-    among the channels of its priority, 0 for none. `responses`: its server offers POST /responses."""
+    among the channels of its priority, 0 for none. `responses`: its server offers POST /responses.
+    `concurrent` is how many requests of a process it may have open, 0 for a share of all."""
 
     kind: str
     name: str
@@ -28,6 +29,7 @@ class ChannelRow(Struct, frozen=True):
     enabled: int
     weight: int = 0
     responses: int = 0
+    concurrent: int = 0
 
 
 class ChannelVoiceRow(Struct, frozen=True):
@@ -182,10 +184,11 @@ async def add_channel(db: Transaction, channel: ChannelRow) -> bool:
     """A new channel; False if the name is taken."""
     rows = await db.fetch(
         "INSERT INTO channels"
-        " (kind, name, url, model, key_env, priority, enabled, weight, responses, created_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now_ms()) ON CONFLICT (name) DO NOTHING RETURNING id",
+        " (kind, name, url, model, key_env, priority, enabled, weight, responses, concurrent, created_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now_ms())"
+        " ON CONFLICT (name) DO NOTHING RETURNING id",
         channel.kind, channel.name, channel.url, channel.model, channel.key_env, channel.priority,
-        channel.enabled, channel.weight, channel.responses,
+        channel.enabled, channel.weight, channel.responses, channel.concurrent,
     )  # fmt: skip
     await raise_version(db)
     return bool(rows)
@@ -208,15 +211,17 @@ async def change_channel(
     priority: int | None,
     weight: int | None,
     responses: int | None,
+    concurrent: int | None,
 ) -> ChannelRow | None:
     """Changes the fields that are not None. A change of the URL deletes the channel's voices. Returns the
     changed channel, None if there is none of this name."""
     rows = await db.fetch(
         "UPDATE channels SET url = COALESCE($2, url), model = COALESCE($3, model),"
         " key_env = COALESCE($4, key_env), priority = COALESCE($5, priority),"
-        " weight = COALESCE($6, weight), responses = COALESCE($7, responses) WHERE name = $1"
+        " weight = COALESCE($6, weight), responses = COALESCE($7, responses),"
+        " concurrent = COALESCE($8, concurrent) WHERE name = $1"
         f" RETURNING {columns(ChannelRow)}",
-        name, url, model, key_env, priority, weight, responses,
+        name, url, model, key_env, priority, weight, responses, concurrent,
     )  # fmt: skip
     if rows and url is not None:
         await db.fetch("DELETE FROM channel_voices WHERE channel = $1", name)

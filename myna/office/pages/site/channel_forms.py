@@ -37,6 +37,7 @@ class NewChannel(Struct):
     url: str = ""
     model: str = ""
     key_env: str = ""
+    concurrent: int = 0
     key: str = ""
 
 
@@ -47,6 +48,7 @@ class ChangedChannel(Struct):
     url: str = ""
     model: str = ""
     key_env: str = ""
+    concurrent: int = 0
 
 
 class NewKey(Struct):
@@ -103,6 +105,7 @@ async def _add(visit: Visit, form: NewChannel) -> None:
         key_env=form.key_env,
         priority=min(PRIORITY_MAX, max(100, last + PRIORITY_STEP)),
         enabled=1,
+        concurrent=form.concurrent,
     )
     keys = keys_of(visit)
     await channel_changes.add(visit.db, keys, row, by=visit.actor)
@@ -134,17 +137,20 @@ def _as_typed(visit: Visit, channel: Channel) -> ChangedChannel:
     """What was typed if the form was refused, else the channel as it is."""
     if "url" in visit.form:
         return visit.fields(ChangedChannel)
-    return ChangedChannel(channel.name, without_login(channel.url), channel.model, channel.key_env)
+    return ChangedChannel(
+        channel.name, without_login(channel.url), channel.model, channel.key_env, channel.concurrent
+    )
 
 
 async def change(visit: Visit) -> Response:
-    """Changes the address, the model and the variable of the key."""
+    """Changes the address, the model, the variable of the key and the limit of concurrent requests."""
     form = visit.fields(ChangedChannel)
     settings = visit.parts.settings
-    edit = Edit(url=form.url, model=form.model, key_env=form.key_env)
     try:
         before = await found(visit, form.name)
-        if edit == Edit(url=before.url, model=before.model, key_env=before.key_env):
+        concurrent = None if form.concurrent == before.concurrent else form.concurrent
+        edit = Edit(form.url, form.model, form.key_env, concurrent=concurrent)
+        if edit == Edit(before.url, before.model, before.key_env):
             return visit.redirect(PATH)
         await channel_changes.change(visit.db, settings, keys_of(visit), form.name, edit, by=visit.actor)
     except CommandError as error:

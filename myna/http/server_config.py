@@ -1,0 +1,66 @@
+"""What the connections of one process share, and how many of them may wait for clients of one address."""
+
+from typing import Final
+
+import uvicorn
+
+from myna.addresses import client_network
+from myna.aio.timeouts import Timeouts
+from myna.aio.write_buffer import FlushQueue
+from myna.errors import Overloaded
+from myna.http.client_address import TrustedProxies
+from myna.shares import Shares
+
+ADDRESS_SHARE: Final = 2
+"""Half of all connections may wait for one address."""
+ADDRESS_MIN: Final = 16
+RETRY_AFTER_S: Final = 1
+
+
+class WaitingConnections:
+    """The connections that wait for their client: for a request, the rest of its head, or of its body. Those
+    of trusted proxies have no share."""
+
+    def __init__(self, connections_max: int, proxies: TrustedProxies | None = None) -> None:
+        self._proxies = proxies
+        self._places = Shares[str](
+            2 * connections_max,  # those over the limit wait too
+            max(ADDRESS_MIN, connections_max // ADDRESS_SHARE),
+            lambda: Overloaded(
+                "This address has as many connections without a request as it may have; close some.",
+                RETRY_AFTER_S,
+            ),
+        )
+
+    def take(self, address: str) -> str:
+        """Counts a connection from this address, as the holder that is returned. Raises Overloaded."""
+        trusted = self._proxies is not None and self._proxies.trusts(address)
+        holder = "" if trusted else client_network(address) or address
+        self._places.take(holder)
+        return holder
+
+    def release(self, holder: str) -> None:
+        """The request has arrived, or the connection has ended."""
+        self._places.release(holder)
+
+
+class ServerConfig(uvicorn.Config):
+    """uvicorn's configuration, and the state that the connections of one process share.
+
+    `grace_s` is how long calls may take after the process was told to stop. `over_limit_count` is the number
+    of open connections that may only check the health.
+    """
+
+    connections_max: int
+    grace_s: float
+    base_url: str
+    flush_queue: FlushQueue
+    keep_alive_timeouts: Timeouts
+    trusted_proxies: str
+    waiting: WaitingConnections
+    """Of a worker, made at its start: the rest is sent to it."""
+    over_limit_count = 0
+    stopping = False
+
+    def is_stopping(self) -> bool:
+        return self.stopping

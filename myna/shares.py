@@ -1,0 +1,111 @@
+"""Places of a pool, of which one holder gets at most its share: an account, an address or a channel that
+takes all it can get leaves the rest to the others.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+H = TypeVar("H")
+
+
+class Shares(Generic[H]):
+    """`total` places in one process, of which a holder gets at most `share`. A holder that is empty, such as
+    the address of a trusted proxy, has no share: only the total limits it. `refusal` makes the error for a
+    holder that gets no place. `note` is called with each holder whose number of places has changed.
+
+    Nobody waits with `take` and `place`. With `wait_for` the holders that wait get free places in turn.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        share: int,
+        refusal: Callable[[], Exception],
+        note: Callable[[H, int], None] = lambda holder, places: None,
+    ) -> None:
+        self.total = total
+        self.share = share
+        self.in_use = 0
+        self._refusal = refusal
+        self._note = note
+        self._places: Counter[H] = Counter()
+        self._waiting: dict[H, deque[tuple[asyncio.Future[None], int]]] = {}
+
+    def held_by(self, holder: H) -> int:
+        """The places of this holder."""
+        return self._places[holder]
+
+    def take(self, holder: H, places: int = 1) -> None:
+        """Takes places until `release`. Raises the refusal."""
+        if not self._may_have(holder, places, self.share):
+            raise self._refusal()
+        self._add(holder, places)
+
+    def release(self, holder: H, places: int = 1) -> None:
+        """Gives places back."""
+        self._add(holder, -places)
+        if self._waiting:
+            self._serve()
+
+    @contextlib.contextmanager
+    def place(self, holder: H) -> Iterator[None]:
+        """Has a place inside. Raises the refusal."""
+        self.take(holder)
+        try:
+            yield
+        finally:
+            self.release(holder)
+
+    async def wait_for(self, holder: H, wait_s: float, share: int = 0) -> None:
+        """Takes a place, within `wait_s` seconds. `share` is that of this holder, if it has another one.
+        Raises the refusal."""
+        share = share or self.share
+        if holder not in self._waiting and self._may_have(holder, 1, share):
+            self._add(holder, 1)
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(holder, deque()).append((place, share))
+        try:
+            await asyncio.wait([place], timeout=wait_s)
+        except asyncio.CancelledError:
+            if place.done():
+                self.release(holder)
+            raise
+        finally:
+            if not place.done():
+                self._forget(holder, (place, share))
+        if not place.done():
+            raise self._refusal()
+
+    def _may_have(self, holder: H, places: int, share: int) -> bool:
+        over_share = bool(holder) and self._places[holder] + places > share
+        return not over_share and self.in_use + places <= self.total
+
+    def _add(self, holder: H, places: int) -> None:
+        self.in_use += places
+        self._places[holder] += places
+        self._note(holder, self._places[holder])
+        if not self._places[holder]:
+            del self._places[holder]
+
+    def _serve(self) -> None:
+        """Gives the free places to the holders in turn."""
+        for holder in list(self._waiting):
+            if self.in_use >= self.total:
+                return
+            first = self._waiting[holder][0]
+            if self._may_have(holder, 1, first[1]):
+                self._forget(holder, first)
+                if holder in self._waiting:
+                    self._waiting[holder] = self._waiting.pop(holder)  # behind the others
+                self._add(holder, 1)
+                first[0].set_result(None)
+
+    def _forget(self, holder: H, waiter: tuple["asyncio.Future[None]", int]) -> None:
+        waiting = self._waiting[holder]
+        waiting.remove(waiter)
+        if not waiting:
+            del self._waiting[holder]

@@ -1,0 +1,153 @@
+"""The places for requests to channels: what a full channel, a full account and a process without files do."""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from myna import outbound
+from myna.channels import FAILURES_MAX, Channel, Channels
+from myna.chat.upstream import ask
+from myna.errors import Overloaded
+from myna.http_client import HttpClient
+from myna.settings import Settings
+from myna.telemetry import metrics
+from tests.rig.upstream import Upstream
+from tests.rig.waiting import SOON_S
+
+pytestmark = pytest.mark.anyio
+PLACES = 20
+OF_CHANNEL, OF_ACCOUNT, OF_ACCOUNT_ON_CHANNEL = 15, 15, 8
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbound, "WAIT_S", 0.05)
+
+
+@pytest.fixture
+async def http_client() -> AsyncIterator[HttpClient]:
+    client = HttpClient(connections_max=PLACES)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def channels(http_client: HttpClient) -> Channels:
+    settings = Settings(speech="none", outbound_connections_max=PLACES)
+    return Channels(settings=settings, environ={}, http_client=http_client, local={})
+
+
+class Site:
+    """Asks channels, and counts what is open."""
+
+    def __init__(self, http_client: HttpClient, channels: Channels, upstream: Upstream) -> None:
+        self._http_client = http_client
+        self._channels = channels
+        self._upstream = upstream
+
+    def channel(self, name: str, concurrent: int = 0) -> Channel:
+        url = self._upstream.url
+        return Channel(kind="chat", name=name, url=url, model="", key="", concurrent=concurrent)
+
+    async def ask(self, account_id: int, *candidates: Channel, text: str = "hello") -> str:
+        said = b'{"messages":[{"role":"user","content":"%b"}]}' % text.encode()
+        answer = await ask(
+            self._http_client, self._channels, list(candidates), "m", said, "",
+            account_id=account_id, seconds=SOON_S, fair_try_s=5, answer_max_bytes=10_000,
+        )  # fmt: skip
+        return answer.content
+
+    @asynccontextmanager
+    async def silent(self, counts: dict[tuple[int, Channel], int]) -> AsyncIterator[None]:
+        """So many requests of accounts to channels that do not answer."""
+        expected = len(self._upstream.requests) + sum(counts.values())
+        asked = [
+            asyncio.create_task(self.ask(account, channel, text="fault=hang"))
+            for (account, channel), count in counts.items()
+            for _ in range(count)
+        ]
+        try:
+            await asyncio.to_thread(self._upstream.wait_for_requests, expected)
+            yield
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+
+@pytest.fixture
+def site(http_client: HttpClient, channels: Channels, upstream: Upstream) -> Site:
+    return Site(http_client, channels, upstream)
+
+
+def open_requests(channel: str) -> float:
+    (metric,) = metrics.CHANNEL_PLACES.collect()
+    return next((one.value for one in metric.samples if one.labels["channel"] == channel), 0.0)
+
+
+async def refusal(site: Site, account_id: int, *candidates: Channel) -> str:
+    with pytest.raises(Overloaded) as refused:
+        await site.ask(account_id, *candidates)
+    assert refused.value.headers["Retry-After"] == "1"
+    return refused.value.message
+
+
+async def test_a_silent_channel_leaves_places_to_the_others(site: Site, channels: Channels) -> None:
+    silent, other = site.channel("silent"), site.channel("other")
+    async with site.silent(
+        {(1, silent): OF_ACCOUNT_ON_CHANNEL, (2, silent): OF_CHANNEL - OF_ACCOUNT_ON_CHANNEL}
+    ):
+        assert open_requests("silent") == OF_CHANNEL
+        assert "Every channel has as many requests open" in await refusal(site, 3, silent)
+        for account in (1, 3):
+            assert await site.ask(account, other) == "hello"
+            assert await site.ask(account, silent, other) == "hello"
+    assert not channels.circuits.open("silent")
+    assert open_requests("silent") == 0
+    assert await site.ask(1, silent) == "hello"
+
+
+async def test_an_account_leaves_places_to_others_on_each_channel_and_in_all(site: Site) -> None:
+    first, second, third = (site.channel(name) for name in ("first", "second", "third"))
+    rest = OF_ACCOUNT - OF_ACCOUNT_ON_CHANNEL
+    async with site.silent({(1, first): OF_ACCOUNT_ON_CHANNEL}):
+        await refusal(site, 1, first)
+        assert await site.ask(2, first) == "hello"
+        async with site.silent({(1, second): rest}):
+            assert "This account has as many calls open" in await refusal(site, 1, third)
+            assert await site.ask(2, third) == "hello"
+
+
+async def test_the_limit_of_a_channel_replaces_its_share(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = site.channel("limited", concurrent=2)
+    async with site.silent({(1, channel): 1, (2, channel): 1}):
+        await refusal(site, 3, channel)
+        monkeypatch.setattr(outbound, "WAIT_S", SOON_S)
+        waiting = asyncio.create_task(site.ask(3, channel))
+        await asyncio.sleep(0)
+    assert await waiting == "hello"
+
+
+async def test_full_channels_open_no_circuit(site: Site, channels: Channels) -> None:
+    channel = site.channel("one", concurrent=1)
+    async with site.silent({(1, channel): 1}):
+        for _ in range(FAILURES_MAX):
+            await refusal(site, 2, channel)
+    assert await site.ask(2, channel) == "hello"
+
+
+async def test_missing_files_are_no_fault_of_a_channel(
+    site: Site, channels: Channels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    channel = site.channel("one")
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", fail)
+    for _ in range(FAILURES_MAX):
+        assert "as many files open as it may have" in await refusal(site, 1, channel, site.channel("two"))
+    assert not channels.circuits.open("one")
