@@ -13,16 +13,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from myna.errors import CommandError, MynaError, NotFound
+from myna.errors import CommandError, InvalidRequest, MynaError, NotFound
 from myna.http.responses import public_error
-from myna.office import forms
+from myna.office import forms, submission
 from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES
 from myna.office.pages.oidc import page_before
 from myna.office.parts import Parts
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.submission import AlreadySent, Submission
 from myna.office.visit import ROOT, Streamed, Visit
-from myna.office.web_security import SESSION_COOKIE, Cookies, check_same_origin, protect
+from myna.office.web_security import RESULT_COOKIE, SESSION_COOKIE, Cookies, check_same_origin, protect
 from myna.sign_in import passwords, sessions
 from myna.sign_in.oidc import identities
 from myna.sign_in.refusal import SignInRefused
@@ -58,12 +59,16 @@ class Office:
         async def endpoint(request: Request) -> Response:
             visit = self._visit(request)
             response = await self._answer(page, visit)
-            if visit.new_token and not self._cookies.is_set(response, SESSION_COOKIE):
-                self._cookies.set(response, SESSION_COOKIE, visit.new_token)
+            self._set_session(visit, response)
             protect(response, self._https)
             return response
 
         return Route(ROOT + page.path, endpoint, methods=page.methods)
+
+    def _set_session(self, visit: Visit, response: Response) -> None:
+        """Hands the session's new token to the browser, if this request replaced it."""
+        if visit.new_token and not self._cookies.is_set(response, SESSION_COOKIE):
+            self._cookies.set(response, SESSION_COOKIE, visit.new_token)
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -98,20 +103,77 @@ class Office:
         """The page's response if the visitor may open it. Raises NotFound, Forbidden, InvalidRequest."""
         request = visit.request
         if page.who > Who.ANYONE and visit.session is None:
+            if request.method == "POST" and (answered := await self._answered(page, visit)):
+                return answered
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             query = f"?next={quote(target)}" if request.method != "POST" else ""
             return RedirectResponse(f"{ROOT}/sign-in{query}", 303)
         if page.who == Who.OPERATOR and not visit.account.operator:
             raise NotFound("There is no such page.")
         if request.method != "POST":
-            return await _handler(page.show)(visit)
-        check_same_origin(request, self._parts.settings.base_url)
-        visit.form = await forms.read(request, page.form_max_bytes, self._parts.settings.body_timeout_s)
-        if not page.recent or (visit.session and visit.session.stepped_up):
-            return await _handler(page.submit)(visit)
-        return await self._step_up(page, visit)
+            return await self._result(visit) or await _handler(page.show)(visit)
+        await self._read(page, visit)
+        if page.repeatable:
+            return await self._recent(page, visit, None)
+        form = self._submission(page, visit)
+        response = await form.answer()
+        if response is not None:
+            return response
+        try:
+            response = await self._recent(page, visit, form)
+        except AlreadySent:
+            response = self._error_page(visit, InvalidRequest(submission.NO_RESULT))
+        if response.status_code >= 400 and not form.claimed:
+            # The other submission may be why: for a new account, that its name is taken.
+            return await form.answer() or response
+        return response
 
-    async def _step_up(self, page: Page, visit: Visit) -> Response:
+    async def _result(self, visit: Visit) -> Response | None:
+        """The page of the form that was sent before, which is shown once, if this is its address."""
+        request, once = visit.request, self._cookies.get(visit.request, RESULT_COOKIE)
+        if not once or visit.session is None or request.method != "GET":
+            return None
+        address = request.url.path.removeprefix(ROOT) + (f"?{request.url.query}" if request.url.query else "")
+        response = await submission.shown(self._parts.db, once, address, visit.account.id)
+        if response:
+            self._cookies.delete(response, RESULT_COOKIE)
+        return response
+
+    async def _read(self, page: Page, visit: Visit) -> None:
+        """Reads the form. Raises Forbidden, InvalidRequest."""
+        check_same_origin(visit.request, self._parts.settings.base_url)
+        timeout_s = self._parts.settings.body_timeout_s
+        visit.form = await forms.read(visit.request, page.form_max_bytes, timeout_s)
+
+    def _submission(self, page: Page, visit: Visit) -> Submission:
+        unread = (submission.FIELD, PASSWORD_FIELD)
+        return Submission(self._parts.db, self._cookies, visit.request.url.path, visit.form, unread)
+
+    async def _answered(self, page: Page, visit: Visit) -> Response | None:
+        """The answer to an earlier submission, which may have ended the session that sent this one too."""
+        if page.repeatable or page.form_max_bytes > forms.FORM_MAX_BYTES:
+            return None
+        await self._read(page, visit)
+        return await self._submission(page, visit).answer()
+
+    async def _recent(self, page: Page, visit: Visit, form: Submission | None) -> Response:
+        """Makes the change of the form, if the password is recent or is not asked for."""
+        if not page.recent or (visit.session and visit.session.stepped_up):
+            return await self._submit(page, visit, form)
+        return await self._step_up(page, visit, form)
+
+    async def _submit(self, page: Page, visit: Visit, form: Submission | None) -> Response:
+        visit.submission = form
+        try:
+            response = await _handler(page.submit)(visit)
+        except (MynaError, CommandError) as error:
+            response = self._error_page(visit, error)
+        finally:
+            visit.submission = None
+        self._set_session(visit, response)
+        return await form.keep(response, visit.account.id if visit.session else 0) if form else response
+
+    async def _step_up(self, page: Page, visit: Visit, form: Submission | None) -> Response:
         """Asks for the password and has the form sent again with it, then submits the form."""
         plain = visit.form.get(PASSWORD_FIELD)
         error = ""
@@ -121,7 +183,7 @@ class Office:
             except SignInRefused as refused:
                 error = visit.said(refused)
             else:
-                return await _handler(page.submit)(visit)
+                return await self._submit(page, visit, form)
         fields = [
             (name, value)
             for name, value in visit.form.multi_items()

@@ -26,6 +26,9 @@ class Page(Struct, frozen=True, kw_only=True):
     `recent`: its form is accepted only if the password was entered in the last ten minutes; otherwise the
     browser asks for it and sends the form again (ASVS 7.5). `secrets` are fields that no page repeats: they
     are entered again with the password.
+
+    A form makes its change once, however often it is sent: see `submission.py`. `repeatable` says of a form
+    for which that is not so why it may be sent again.
     """
 
     path: str
@@ -34,6 +37,7 @@ class Page(Struct, frozen=True, kw_only=True):
     who: Who = Who.ACCOUNT
     recent: bool = False
     secrets: tuple[str, ...] = ()
+    repeatable: str = ""
     form_max_bytes: int = FORM_MAX_BYTES
 
     @property

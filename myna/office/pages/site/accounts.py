@@ -167,13 +167,14 @@ async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response
     except CommandError as error:
         visit.request.path_params["id"] = account.id
         return await show_one(visit, visit.said(error))
-    return visit.page(
+    page = visit.page(
         "site/account_link.html",
         subject=account,
         purpose=purpose.value,
         link=links.url(visit.parts.settings.base_url, token),
         life_ms=LIFE_MS[purpose],
     )
+    return visit.result(f"/site/accounts/{account.id}", page)
 
 
 async def _account(visit: Visit) -> AccountRow:

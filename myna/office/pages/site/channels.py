@@ -124,7 +124,7 @@ async def test(visit: Visit) -> Response:
         result = await _try(visit, structs.replace(channel, model=form.model or channel.model))
     except CommandError as error:
         result = Result(form.name, error=visit.said(error))
-    return await show(visit, structs.replace(result, model=form.model))
+    return visit.result(PATH, await show(visit, structs.replace(result, model=form.model)))
 
 
 async def _try(visit: Visit, channel: Channel) -> Result:

@@ -56,7 +56,7 @@ async def add(visit: Visit) -> Response:
         )
     except (CommandError, InvalidRequest) as error:
         return await show(visit, visit.said(error), form)
-    return visit.page("site/codes_made.html", made=made)
+    return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
 
 
 async def disable(visit: Visit) -> Response:
