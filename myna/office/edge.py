@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
-from myna.errors import CommandError, InvalidRequest, MynaError, NotFound
+from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error
 from myna.office import forms, submission
 from myna.office.page import Handler, Page, Who
@@ -46,24 +47,31 @@ class Office:
         self._cookies = Cookies(self._https)
 
     def routes(self) -> list[Route]:
-        """The routes of all pages and static files."""
+        """The routes of all pages and static files, and of all other requests below /office."""
+        pages = [
+            *(Route(f"{ROOT}/static/{name}", self._static) for name in STATIC),
+            *(self._route(page) for page in self._pages),
+        ]
         return [
             Route("/", _to_office),
             Route("/favicon.ico", _favicon),
-            Route(ROOT + "/static/{name}", self._static),
-            *(self._route(page) for page in self._pages),
-            self._route(Page(path="/{path:path}", show=_no_page, who=Who.ANYONE)),
+            *pages,
+            Route(ROOT + "/{path:path}", _Others(self, pages)),
         ]
 
     def _route(self, page: Page) -> Route:
         async def endpoint(request: Request) -> Response:
-            visit = self._visit(request)
-            response = await self._answer(page, visit)
-            self._set_session(visit, response)
-            protect(response, self._https)
-            return response
+            return await self.answer(page, request)
 
         return Route(ROOT + page.path, endpoint, methods=page.methods)
+
+    async def answer(self, page: Page, request: Request) -> Response:
+        """The page's response, or that of its error. Each has the security headers."""
+        visit = self._visit(request)
+        response = await self._answer(page, visit)
+        self._set_session(visit, response)
+        protect(response, self._https)
+        return response
 
     def _set_session(self, visit: Visit, response: Response) -> None:
         """Hands the session's new token to the browser, if this request replaced it."""
@@ -71,10 +79,8 @@ class Office:
             self._cookies.set(response, SESSION_COOKIE, visit.new_token)
 
     async def _static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        content = STATIC.get(name)
-        if content is None:
-            raise NotFound("There is no such file.")
+        name = request.url.path.rpartition("/")[2]
+        content = STATIC[name]
         media_type = STATIC_TYPES[name[name.rindex(".") :]]
         response = Response(content, media_type=media_type)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
@@ -102,6 +108,7 @@ class Office:
     async def _allowed(self, page: Page, visit: Visit) -> Response:
         """The page's response if the visitor may open it. Raises NotFound, Forbidden, InvalidRequest."""
         request = visit.request
+        forms.check_text([request.url.path, *request.query_params.values()])
         if page.who > Who.ANYONE and visit.session is None:
             if request.method == "POST" and (answered := await self._answered(page, visit)):
                 return answered
@@ -110,7 +117,7 @@ class Office:
             return RedirectResponse(f"{ROOT}/sign-in{query}", 303)
         if page.who == Who.OPERATOR and not visit.account.operator:
             raise NotFound("There is no such page.")
-        if request.method != "POST":
+        if request.method != "POST" or page.submit is None:
             return await self._result(visit) or await _handler(page.show)(visit)
         await self._read(page, visit)
         if page.repeatable:
@@ -239,8 +246,25 @@ def _handler(handler: Handler | None) -> Handler:
     return handler
 
 
-async def _no_page(visit: Visit) -> Response:
-    raise NotFound("There is no such page.")
+class _Others:
+    """Answers what is no page: a path that none has, or a method that its page does not have."""
+
+    def __init__(self, office: Office, routes: Sequence[Route]) -> None:
+        self._office = office
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = [route for route in self._routes if route.matches(scope)[0] is Match.PARTIAL]
+
+        async def refuse(visit: Visit) -> Response:
+            if found:
+                allowed = sorted({name for route in found for name in route.methods or ()})
+                raise MethodNotAllowed(visit.request.method, ", ".join(allowed))
+            raise NotFound("There is no such page.")
+
+        page = Page(path=scope["path"], show=refuse, who=Who.ANYONE)
+        response = await self._office.answer(page, Request(scope, receive))
+        await response(scope, receive, send)
 
 
 async def _to_office(request: Request) -> Response:

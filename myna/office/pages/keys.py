@@ -240,13 +240,13 @@ async def revoke(visit: Visit) -> Response:
 
 PAGES = [
     Page(path="/keys", show=show),
-    Page(path="/keys/{id:int}", show=show_one),
-    Page(path="/keys/{id:int}/live", show=show_live),
-    Page(path="/keys/{id:int}/rename", submit=rename),
-    Page(path="/keys/{id:int}/cap", submit=set_cap),
-    Page(path="/keys/{id:int}/limits", submit=set_limits),
-    Page(path="/keys/{id:int}/roll", submit=roll),
-    Page(path="/keys/{id:int}/revoke", show=show_revoke, submit=revoke),
+    Page(path="/keys/{id:number}", show=show_one),
+    Page(path="/keys/{id:number}/live", show=show_live),
+    Page(path="/keys/{id:number}/rename", submit=rename),
+    Page(path="/keys/{id:number}/cap", submit=set_cap),
+    Page(path="/keys/{id:number}/limits", submit=set_limits),
+    Page(path="/keys/{id:number}/roll", submit=roll),
+    Page(path="/keys/{id:number}/revoke", show=show_revoke, submit=revoke),
 ]
 
 STATES = (N_("active"), N_("expired"), N_("revoked"))

@@ -171,5 +171,5 @@ PAGES = [
     Page(path="/me/second-factor/codes", submit=new_recovery_codes, recent=True),
     Page(path="/me/second-factor/remove", submit=remove_second_factor, recent=True),
     Page(path="/me/sessions/others", submit=end_others),
-    Page(path="/me/sessions/{id:int}", submit=end_session),
+    Page(path="/me/sessions/{id:number}", submit=end_session),
 ]

@@ -187,10 +187,10 @@ async def _account(visit: Visit) -> AccountRow:
 PAGES = [
     Page(path="/site/accounts", show=show, who=Who.OPERATOR),
     Page(path="/site/accounts/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}", show=show_one, who=Who.OPERATOR),
-    Page(path="/site/accounts/{id:int}/grant", submit=grant, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/limits", submit=limit, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/switch", submit=switch, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/invite", submit=invite, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/reset", submit=reset, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}", show=show_one, who=Who.OPERATOR),
+    Page(path="/site/accounts/{id:number}/grant", submit=grant, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/limits", submit=limit, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/switch", submit=switch, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/invite", submit=invite, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/reset", submit=reset, who=Who.OPERATOR, recent=True),
 ]

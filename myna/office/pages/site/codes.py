@@ -70,5 +70,5 @@ async def disable(visit: Visit) -> Response:
 
 PAGES = [
     Page(path="/site/codes", show=show, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/codes/{id:int}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+    Page(path="/site/codes/{id:number}/disable", submit=disable, who=Who.OPERATOR, recent=True),
 ]
