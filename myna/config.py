@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError, DatabaseUnavailable
+from myna.names import is_name
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
@@ -43,7 +44,7 @@ def _whole(least: int, most: int, meaning: str) -> SiteSetting:
 
 
 def _owner(text: str) -> str:
-    if not text.strip() or len(text) > 100 or not text.isprintable():
+    if not is_name(text, 100):
         raise ValueError("must be 1 to 100 printable characters")
     return text
 

@@ -15,6 +15,7 @@ from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.key_throttle import KeyUse
 from myna.limits import NO_CHANGE, Given, as_texts, of_row
 from myna.limits import put as put_limits
+from myna.names import is_name
 from myna.routes import check_known
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
@@ -353,7 +354,7 @@ async def _insert(connection: Transaction, account_id: int, name: str, terms: _T
 
 
 def _check_name(name: str) -> None:
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+    if not is_name(name, NAME_MAX_CHARS):
         raise CommandError(
             "A key needs a name of 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
         )

@@ -13,7 +13,7 @@ from myna.office.page import Who
 from myna.office.pages import ALL_PAGES
 from myna.office.web_security import check_same_origin
 from tests.office.conftest import MakeSite
-from tests.rig.calls import Answer, Wire, call
+from tests.rig.calls import Answer, Wire
 from tests.rig.office import PASSWORD, People, Visitor, text_of
 from tests.rig.service import Service
 
@@ -296,83 +296,3 @@ def test_a_sign_in_ends_the_session_that_the_browser_had(site: Service, people: 
     visitor.submit("/sign-in", name="step-up-twice", password=PASSWORD)
     assert visitor.cookies[COOKIE] != before and is_signed_in(visitor)
     assert not is_signed_in(Visitor(site, cookies={COOKIE: before}))
-
-
-# ---- odd requests
-
-
-BOUNDARY = "a-boundary"
-FIELD = f'--{BOUNDARY}\r\ncontent-disposition: form-data; name="text"\r\n\r\nhello\r\n--{BOUNDARY}--\r\n'
-MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
-URLENCODED = "application/x-www-form-urlencoded"
-
-
-@pytest.mark.parametrize(
-    ("status", "path", "content_type", "body"),
-    [
-        pytest.param(400, "/sign-in", URLENCODED, b"a=1&" * 101, id="fields"),
-        pytest.param(400, "/sign-in", MULTIPART, FIELD.replace("\r\n\r\n", "\n\r").encode(), id="broken"),
-        pytest.param(400, "/sign-in", MULTIPART, FIELD.replace(' name="text"', "").encode(), id="no-name"),
-        pytest.param(400, "/sign-in", "multipart/form-data", FIELD.encode(), id="no-boundary"),
-        pytest.param(400, "/sign-in", MULTIPART + "y" * 8_000, FIELD.encode(), id="long-boundary"),
-        pytest.param(413, "/sign-in", URLENCODED, b"name=" + b"a" * 65_536, id="large"),
-        pytest.param(404, f"/keys/{'1' * 5_000}/rename", URLENCODED, b"", id="digits"),
-        pytest.param(404, "/nowhere", URLENCODED, b"a=1", id="no-page"),
-        pytest.param(405, "/usage", URLENCODED, b"a=1", id="method"),
-        pytest.param(405, "/static/logo.svg", URLENCODED, b"a=1", id="static"),
-    ],
-)
-def test_an_odd_form_is_refused_by_a_page(
-    people: People, status: int, path: str, content_type: str, body: bytes
-) -> None:
-    headers = {"content-type": content_type, "origin": people.service.root_url}
-    answer = call("POST", f"{people.service.root_url}/office{path}", body=body, headers=headers)
-    assert_refused(answer, status)
-
-
-@pytest.mark.parametrize(
-    ("status", "method", "path"),
-    [
-        (404, "GET", f"/keys/{'9' * 5_000}"),
-        (404, "GET", "/static/nothing.js"),
-        (404, "GET", "/nowhere"),
-        (404, "PATCH", "/nowhere"),
-        (405, "GET", "/sign-out"),
-        (405, "DELETE", "/keys"),
-        (400, "GET", "/sign-in?next=%00"),
-        (400, "GET", "/%00"),
-    ],
-)
-def test_an_odd_address_is_refused_by_a_page(people: People, status: int, method: str, path: str) -> None:
-    answer = call(method, f"{people.service.root_url}/office{path}")
-    assert_refused(answer, status)
-
-
-@pytest.mark.parametrize(
-    ("content_type", "body"),
-    [
-        (URLENCODED, b"name=a%00b&name=b"),
-        (f"{MULTIPART}; charset=unicode_escape", FIELD.replace("hello", "\\ud800").encode()),
-    ],
-)
-def test_a_field_that_no_database_stores_is_refused(people: People, content_type: str, body: bytes) -> None:
-    headers = {"content-type": content_type, "origin": people.service.root_url}
-    answer = call("POST", f"{people.service.root_url}/office/sign-in", body=body, headers=headers)
-    assert_refused(answer, 400)
-    assert "such as NUL" in text_of(answer)
-
-
-def test_a_text_over_64_kib_is_refused_by_the_page_try(people: People) -> None:
-    visitor = people.signed_in("talkative")
-    answer = visitor.post("/try/speech", text="a" * 70_000, voice_id="en-us-female-1")
-    assert answer.status == 400
-    assert "text" in text_of(answer) and "/office/try/speech" in answer.body.decode()
-
-
-def assert_refused(answer: Answer, status: int) -> None:
-    assert answer.status == status, answer.body[:500]
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers.get("allow", "") == {405: answer.headers.get("allow")}.get(status, "")
-    assert re.search(r"<h1>[^<]+</h1>|<p[^>]*>[^<]+\.</p>", answer.body.decode())
