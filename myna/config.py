@@ -5,7 +5,7 @@ to SiteSettings and a row to docs/configuration.md.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
@@ -122,6 +122,8 @@ class ConfigCache:
 
     def __init__(self, db: Database, config: Config) -> None:
         self._db = db
+        self.on_load: Callable[[Config], Awaitable[None]] | None = None
+        """Called with a configuration before it replaces the copy."""
         self._reported: tuple[int, list[UnreadableSetting]] = (0, [])
         self._replace(config)
 
@@ -134,6 +136,8 @@ class ConfigCache:
         restored. If another refresh has replaced the copy concurrently, only a newer version does."""
         before = self.current
         config = await store.load(self._db)
+        if self.on_load:
+            await self.on_load(config)
         if self.current is before or config.version > self.current.version:
             self._replace(config)
 

@@ -84,7 +84,9 @@ async def show(visit: Visit, result: Result | None = None, error: str = "") -> R
 
 async def known(visit: Visit) -> list[Channel]:
     """All channels as the service has them, in their order."""
-    return visit.parts.channels.all(await visit.read(config_store.load))
+    config = await visit.read(config_store.load)
+    await visit.parts.config.at(config.version)  # it has the keys
+    return visit.parts.channels.all(config)
 
 
 async def found(visit: Visit, name: str) -> Channel:
