@@ -5,6 +5,7 @@ from myna.activity import Actor
 from myna.errors import CommandError
 from myna.limits import Given, as_texts
 from myna.limits import put as put_limits
+from myna.names import is_line, is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import accounts as store
 from myna.store.queries import ledger
@@ -155,7 +156,7 @@ def check_memo(memo: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+    if not is_name(name, NAME_MAX_CHARS):
         raise CommandError(
             "An account needs a name of 1 to {name_max_chars} printable characters.",
             name_max_chars=NAME_MAX_CHARS,
@@ -163,7 +164,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_line(what: str, text: str, chars_max: int) -> None:
-    if len(text) > chars_max or not text.isprintable():
+    if not is_line(text, chars_max):
         raise CommandError(
             "{what} has at most {chars_max} characters, all of them printable.",
             what=what,

@@ -12,6 +12,7 @@ from myna.channel_keys import ChannelKeys
 from myna.channels import FROM_SETTINGS, OF_NODE, PARROT, from_settings
 from myna.engines import registry
 from myna.errors import CommandError
+from myna.names import check_model, is_name
 from myna.settings import Settings, can_name_a_key
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import config as store
@@ -19,6 +20,7 @@ from myna.store.queries import routes
 from myna.store.queries.config import ChannelRow
 from myna.urls import is_base_url
 
+NAME_MAX_CHARS = 100
 PRIORITY_MAX = 1_000_000
 WEIGHT_MAX = 1_000_000
 CONCURRENT_MAX = 1_000_000
@@ -42,7 +44,7 @@ class Edit(Struct, frozen=True):
 def check(row: ChannelRow) -> None:
     """Raises CommandError for an invalid channel."""
     taken = {FROM_SETTINGS, registry.DEFAULT_SPEECH, registry.ESPEAK, registry.KOKORO}
-    if not row.name.strip() or len(row.name) > 100 or not row.name.isprintable() or row.name in taken:
+    if not is_name(row.name, NAME_MAX_CHARS) or row.name in taken:
         raise CommandError(
             "A channel needs a name of 1 to 100 printable characters, none of {taken}.", taken=sorted(taken)
         )
@@ -51,6 +53,7 @@ def check(row: ChannelRow) -> None:
     own = row.url == PARROT and row.kind == "chat"
     if not own and not is_base_url(row.url):
         raise CommandError("The URL must be http://… or https://… without a query (or be parrot: for chat).")
+    check_model(row.model)
     if row.kind == "speech" and not row.model:
         raise CommandError("A speech channel needs a model.")
     if not -PRIORITY_MAX <= row.priority <= PRIORITY_MAX:

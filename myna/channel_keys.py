@@ -4,8 +4,10 @@ No page, command, log or metric shows a stored key, and no backup has it. It bel
 it was entered: a channel whose URL is changed, or another one of the same name, doesn't send it elsewhere.
 """
 
+import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = "secrets"
 KEY_MAX_CHARS = 4096
+LOAD_MAX_S = 1.0
+"""How long a new configuration waits for the keys of its channels."""
 _NAME_MAX_BYTES = 250
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -88,6 +92,44 @@ class ChannelKeys:
 
     def _path(self, channel: str) -> Path:
         return self._folder / _file_name(channel)
+
+
+class LoadedKeys:
+    """The stored keys in memory of a process that serves, so that no call waits for a disk. Before the first
+    `load`, as in a command, `read` reads the file. `loads` counts what was read."""
+
+    def __init__(self, keys: ChannelKeys) -> None:
+        self._keys = keys
+        self._loaded: dict[tuple[str, str], str] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self.loads = 0
+
+    def read(self, channel: str, url: str) -> str:
+        """The key of the channel at this URL, as it was loaded; "" without one."""
+        if self._reading is None:
+            return self._keys.read(channel, url)
+        return self._loaded.get((channel, url), "")
+
+    async def load(self, channels: Sequence[tuple[str, str]]) -> None:
+        """Reads the keys of channels, names with URLs, in a thread. While a disk is stalled the keys that
+        were read before stay, and no further thread waits for it."""
+        if self._reading is None or await self._is_read(self._reading):
+            self._reading = asyncio.create_task(self._load(channels))
+            await self._is_read(self._reading)
+
+    async def _is_read(self, reading: asyncio.Task[None]) -> bool:
+        """Waits for the thread that reads, for LOAD_MAX_S at most."""
+        await asyncio.wait({reading}, timeout=LOAD_MAX_S)
+        if not reading.done():
+            log.error("the stored keys of channels can't be read: the disk does not answer")
+        return reading.done()
+
+    async def _load(self, channels: Sequence[tuple[str, str]]) -> None:
+        def read() -> dict[tuple[str, str], str]:
+            return {(channel, url): self._keys.read(channel, url) for channel, url in channels}
+
+        self._loaded = await asyncio.to_thread(read)
+        self.loads += 1
 
 
 def check(channel: str, key: str) -> None:

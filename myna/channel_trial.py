@@ -18,6 +18,7 @@ from myna.chat.failover import FailedAttempt
 from myna.engines.interface import Engine, EngineBusy, EngineFailed, Utterance
 from myna.errors import CommandError, Overloaded, UpstreamFailed
 from myna.http_client import HttpClient, RequestFailed
+from myna.names import check_model
 from myna.settings import Settings
 from myna.store.database import Database
 from myna.store.queries.config import Config
@@ -39,7 +40,8 @@ class Trial(Struct, frozen=True):
 
 
 async def record(db: Database, name: str, model: str, *, by: Actor) -> None:
-    """Records that a channel is tried, with this model unless it is ""."""
+    """Records that a channel is tried, with this model unless it is "". Raises CommandError."""
+    check_model(model)
     command = activity.words("channel", "test", name, model=model or None)
     await db.transaction(lambda connection: activity.record(connection, by, command))
 

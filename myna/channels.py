@@ -16,7 +16,7 @@ from functools import partial
 
 from msgspec import Struct, convert, structs
 
-from myna.channel_keys import ChannelKeys
+from myna.channel_keys import ChannelKeys, LoadedKeys
 from myna.engines import registry
 from myna.engines.blend import can_make
 from myna.engines.interface import Engine, EngineVoice
@@ -159,7 +159,8 @@ class Channels:
         """Circuits that opened or closed and are not stored yet."""
         self.circuits = Circuits(settings.channel_cooldown_s, on_change=self._record_change)
         self._without_key: set[tuple[str, str]] = set()
-        self._keys = ChannelKeys(settings.data_folder)
+        self._keys = LoadedKeys(ChannelKeys(settings.data_folder))
+        self._loads = 0
         self._seen: Config | None = None
         self._all: list[Channel] = []
         self._enabled: dict[str, list[Channel]] = {}
@@ -198,10 +199,15 @@ class Channels:
         self._read(config)
         return self._all
 
+    async def load_keys(self, config: Config) -> None:
+        """Reads the stored keys of a configuration: storing a key makes a new version of it. A command does
+        without: they are read when they are needed."""
+        await self._keys.load([(row.name, row.url) for row in config.channels])
+
     def _read(self, config: Config) -> None:
-        """Reads the keys of a configuration once: storing a key makes a new version of it."""
-        if config is not self._seen:
-            rows = [resolved(row, self._environ, self._keys) for row in config.channels]
+        if config is not self._seen or self._keys.loads != self._loads:
+            self._loads = self._keys.loads
+            rows = [resolved(row, self._environ, self._keys.read) for row in config.channels]
             self._all = [*self._first, *rows]
             enabled = [channel for channel in self._all if channel.enabled]
             kinds = {channel.kind for channel in enabled}
@@ -300,10 +306,10 @@ def is_local(channel: Channel) -> bool:
     return channel.source == "settings" and not is_base_url(channel.url)
 
 
-def resolved(row: ChannelRow, environ: Mapping[str, str], keys: ChannelKeys) -> Channel:
-    """The channel of the database with its key: the stored one, else that in the environment of this
-    process."""
-    stored = keys.read(row.name, row.url)
+def resolved(row: ChannelRow, environ: Mapping[str, str], key_of: Callable[[str, str], str]) -> Channel:
+    """The channel of the database with its key: the one that is stored for its name and URL, else that in the
+    environment of this process."""
+    stored = key_of(row.name, row.url)
     key = stored or (environ.get(row.key_env, "") if row.key_env else "")
     return Channel(
         kind=row.kind,

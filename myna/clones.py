@@ -22,6 +22,7 @@ from myna.engines.inspector.inspector import Inspector, Sample, SampleRefused
 from myna.engines.interface import EngineFailed, EngineVoice
 from myna.errors import CommandError
 from myna.files.fsync import remove
+from myna.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.files.audio import AudioStore
 from myna.store.files.samples import SampleStore
@@ -216,7 +217,7 @@ def _checked(request: CloneRequest) -> str:
 
 
 def _check_line(what: str, text: str, chars_max: int) -> None:
-    if not text.strip() or len(text) > chars_max or not text.isprintable():
+    if not is_name(text, chars_max):
         raise CommandError(
             "{what} must be 1 to {chars_max} printable characters.", what=what, chars_max=chars_max
         )

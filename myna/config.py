@@ -5,7 +5,7 @@ to SiteSettings and a row to docs/configuration.md.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, structs
@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from myna import activity
 from myna.activity import Actor
 from myna.errors import CommandError, DatabaseUnavailable
+from myna.names import is_name
 from myna.store.database import Database, Transaction
 from myna.store.queries import config as store
 from myna.store.queries.config import Config
@@ -43,7 +44,7 @@ def _whole(least: int, most: int, meaning: str) -> SiteSetting:
 
 
 def _owner(text: str) -> str:
-    if not text.strip() or len(text) > 100 or not text.isprintable():
+    if not is_name(text, 100):
         raise ValueError("must be 1 to 100 printable characters")
     return text
 
@@ -127,6 +128,8 @@ class ConfigCache:
 
     def __init__(self, db: Database, config: Config) -> None:
         self._db = db
+        self.on_load: Callable[[Config], Awaitable[None]] | None = None
+        """Called with a configuration before it replaces the copy."""
         self._reported: tuple[int, list[UnreadableSetting]] = (0, [])
         self._replace(config)
 
@@ -139,6 +142,8 @@ class ConfigCache:
         restored. If another refresh has replaced the copy concurrently, only a newer version does."""
         before = self.current
         config = await store.load(self._db)
+        if self.on_load:
+            await self.on_load(config)
         if self.current is before or config.version > self.current.version:
             self._replace(config)
 

@@ -15,6 +15,7 @@ from myna.errors import CommandError, ScopeMissing, Unauthorized
 from myna.key_throttle import KeyUse
 from myna.limits import NO_CHANGE, Given, as_texts, of_row
 from myna.limits import put as put_limits
+from myna.names import is_name
 from myna.routes import check_known
 from myna.store.batch import IdempotencyKey
 from myna.store.database import Database, Queries, Transaction
@@ -27,7 +28,6 @@ from myna.telemetry import access_log
 
 PREFIX = "myna_"
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +(myna_[0-9a-f]{40}) *")
-_ONCE = re.compile(r"[0-9a-f]{64}")
 NAME_MAX_CHARS = 100
 NO_CAP = "none"
 """Written in a command for the removal of a cap."""
@@ -96,11 +96,6 @@ def scopes_of(names: Iterable[str]) -> Scope:
     return scopes
 
 
-def new_once() -> str:
-    """A random value for a form that makes a key: the form makes one key, however often it is sent."""
-    return secrets.token_hex(32)
-
-
 def hash_of(plain: str) -> bytes:
     """The SHA-256 of a key, which is all that is stored of it."""
     return hashlib.sha256(plain.encode()).digest()
@@ -161,10 +156,9 @@ async def issue(
     cap: Cap | None = None,
     routes: Sequence[str] | None = None,
     limits: Given = NO_CHANGE,
-    once: str = "",
 ) -> Issued:
     """Issues a key of the account; `life_ms` 0: it never expires. With `routes` it is limited to these.
-    Returns the key of an earlier call with the same arguments and the same `once`. Raises CommandError."""
+    Raises CommandError."""
     _check_name(name)
     if not scopes:
         raise CommandError("A key needs at least one scope: chat, tts, records.")
@@ -182,39 +176,32 @@ async def issue(
             route=routes,
             **as_texts(limits),
         )
-        plain = _new_plain(once, account_id, command)
         await accounts.lock(connection, account_id)
-        if once and (issued := await _issued_before(connection, plain)):
-            return issued
         if routes is not None:
             await check_known(connection, routes)
         await activity.record(connection, by, command, account_id)
         terms = _Terms(scopes=scopes, life_ms=life_ms, cap=cap, routes=routes, limits=limits)
-        return await _insert(connection, account_id, name, plain, terms)
+        return await _insert(connection, account_id, name, terms)
 
     return await db.transaction(work)
 
 
 async def roll(
-    db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None, once: str = ""
+    db: Database, key_id: int, grace_ms: int, *, by: Actor, account_id: int | None = None
 ) -> Rolled:
     """Issues a key with the name, scopes, routes, cap and limits of a key, of `account_id` if given, which
     expires after `grace_ms` at the latest. The new key lives as long as that one was issued for, and nothing
-    of its cap and limits is used. Returns the key of an earlier call with the same arguments and the same
-    `once`. Raises CommandError."""
+    of its cap and limits is used. Raises CommandError."""
     command = activity.words("key", "roll", key_id, grace=durations.text_of(grace_ms))
 
     async def work(connection: Transaction) -> Rolled:
         old = await _locked(connection, key_id, account_id)
-        plain = _new_plain(once, old.account_id, command)
-        if once and (issued := await _issued_before(connection, plain)):
-            return Rolled(issued, old.expires_at // 1000)
         ((now,),) = await connection.fetch("SELECT now_ms()")
         if state(old, now) != "active":
             raise CommandError(
                 "The key {key_id} is {what}; issue a new one.", key_id=key_id, what=state(old, now)
             )
-        issued = await _insert(connection, old.account_id, old.name, plain, await _terms_of(connection, old))
+        issued = await _insert(connection, old.account_id, old.name, await _terms_of(connection, old))
         expires_at = await store.expire(connection, key_id, grace_ms)
         await activity.record(connection, by, command, old.account_id)
         return Rolled(issued, expires_at // 1000)
@@ -339,34 +326,8 @@ async def _terms_of(connection: Transaction, key: store.KeyRow) -> _Terms:
     )
 
 
-def _new_plain(once: str, account_id: int, command: Sequence[str]) -> str:
-    """A plain key of 160 random bits. With `once` it is derived from `once`, the account and the command, so
-    that a form that is submitted again shows the same key, of which only the hash is stored. Raises
-    CommandError."""
-    if not once:
-        return PREFIX + secrets.token_hex(20)
-    if not _ONCE.fullmatch(once):
-        raise CommandError("The form was changed; open its page again.")
-    asked = "\0".join([once, str(account_id), *command])
-    return PREFIX + hashlib.sha256(asked.encode()).hexdigest()[:40]
-
-
-async def _issued_before(connection: Transaction, plain: str) -> Issued | None:
-    """The stored key with this plain key, if there is one. Its account is locked."""
-    found = await store.by_hash(connection, hash_of(plain))
-    if found is None:
-        return None
-    return Issued(
-        id=found.key.id,
-        name=found.key.name,
-        key=plain,
-        masked=found.key.masked,
-        scopes=Scope(found.key.scopes).names,
-        expires_at=found.key.expires_at // 1000,
-    )
-
-
-async def _insert(connection: Transaction, account_id: int, name: str, plain: str, terms: _Terms) -> Issued:
+async def _insert(connection: Transaction, account_id: int, name: str, terms: _Terms) -> Issued:
+    plain = PREFIX + secrets.token_hex(20)
     masked = plain[: len(PREFIX) + 6] + "***"
     key_id, expires_at_ms = await store.insert(
         connection,
@@ -393,7 +354,7 @@ async def _insert(connection: Transaction, account_id: int, name: str, plain: st
 
 
 def _check_name(name: str) -> None:
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+    if not is_name(name, NAME_MAX_CHARS):
         raise CommandError(
             "A key needs a name of 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
         )

@@ -30,7 +30,7 @@ from myna.store.files.free_space import FreeSpace
 from myna.store.files.samples import SampleStore
 from myna.store.files.spool import Spool
 from myna.store.group_commit import GroupCommit
-from myna.store.queries import audit_state
+from myna.store.queries import audit_state, form_submissions
 from myna.store.queries import ledger as ledger_store
 from myna.store.queries import tasks as tasks_store
 from myna.telemetry import metrics
@@ -97,6 +97,7 @@ class Maintenance:
             self.refund_exhausted: sweep_s / 2,
             self.remove_expired_keys: CLEAN_EVERY_S,
             self.remove_expired_sign_ins: CLEAN_EVERY_S,
+            self.remove_old_submissions: CLEAN_EVERY_S,
             self.remove_old_audio: CLEAN_EVERY_S,
             self.remove_leftovers: LEFTOVERS_EVERY_S,
             self.refresh_voices: VOICES_EVERY_S,
@@ -155,6 +156,10 @@ class Maintenance:
         expired = (sessions.remove_expired, links.remove_expired, attempts.remove_expired)
         for remove in (*expired, throttle.remove_old):
             await remove(self._db)
+
+    async def remove_old_submissions(self) -> None:
+        """Deletes the stored results of forms of the back office, and old forms."""
+        await self._db.transaction(form_submissions.delete_old)
 
     async def remove_old_audio(self) -> None:
         """Removes audio older than `audio_keep_days`, a page at a time."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from myna.config import SiteSettings
 from myna.errors import CommandError, ModelNotFound
+from myna.names import is_line
 from myna.store.database import Queries
 from myna.store.queries import routes as store
 from myna.store.queries.config import Config
@@ -144,7 +145,7 @@ def check(route: Route) -> None:
             name=route.name,
             setting=price_setting(route.name),
         )
-    if len(route.upstream_model) > NAME_MAX_CHARS or not route.upstream_model.isprintable():
+    if not is_line(route.upstream_model, NAME_MAX_CHARS):
         raise CommandError(
             "--upstream-model: must be at most {name_max_chars} printable characters.",
             name_max_chars=NAME_MAX_CHARS,

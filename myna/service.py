@@ -94,6 +94,7 @@ class Service:
         self.channels = Channels(
             settings=settings, environ=environ, http_client=self.http_client, local=self.engines
         )
+        config.on_load = self.channels.load_keys
         self.refusals = Refusals(db)
         self.ledger = Ledger(db, self.commits, config, charge_wait_s=settings.charge_wait_s)
         self.inspector = Inspector(files=AllowedPaths.of(reads=(settings.data_folder / "audio",)))
@@ -237,6 +238,7 @@ class Service:
         await self.space.refresh()
         await self._start_engines()
         await self.tasks.start()
+        await self.channels.load_keys(self.config.current)
         await restore_circuits(self.db, self.channels)
         self.jobs.start()
 

@@ -10,6 +10,7 @@ from myna.activity import Actor
 from myna.channels import Channels
 from myna.engines.interface import EngineVoice
 from myna.errors import CommandError
+from myna.names import is_name
 from myna.store.database import Database, Queries, Transaction
 from myna.store.queries import config as config_store
 from myna.store.queries import voices as store
@@ -39,7 +40,7 @@ def overridden(voices: Iterable[EngineVoice], overrides: Mapping[str, VoiceOverr
 
 def check_name(name: str) -> None:
     """Raises CommandError if a public voice can't have this name."""
-    if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+    if not is_name(name, NAME_MAX_CHARS):
         raise CommandError(
             "A voice's name has 1 to {name_max_chars} printable characters.", name_max_chars=NAME_MAX_CHARS
         )

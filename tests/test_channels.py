@@ -1,13 +1,16 @@
 """Channels: their order, their circuits, which are valid, and the keys that were entered for them."""
 
 import logging
+import os
 import random
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
 
+from myna import channel_keys
 from myna.channel_changes import check
 from myna.channel_keys import ChannelKeys
 from myna.channels import (
@@ -25,6 +28,7 @@ from myna.http_client import HttpClient
 from myna.routes import Route, RouteKind
 from myna.settings import Settings
 from myna.store.queries.config import ChannelRow, ChannelVoiceRow, Config
+from tests.store.stalls import until
 
 COOLDOWN_S = 10.0
 URL = "https://up.example/v1"
@@ -199,16 +203,46 @@ def test_settings_without_channels_provide_only_the_embedded_voice(tmp_path: Pat
 
 def test_a_channels_key_comes_from_the_environment(tmp_path: Path) -> None:
     environ, keys = {"KEY": "k"}, ChannelKeys(tmp_path)
-    assert resolved(row("a", key_env="KEY"), environ, keys).key == "k"
-    assert resolved(row("a", key_env="OTHER"), environ, keys).key == ""
-    assert resolved(row("a"), environ, keys).key == ""
+    assert resolved(row("a", key_env="KEY"), environ, keys.read).key == "k"
+    assert resolved(row("a", key_env="OTHER"), environ, keys.read).key == ""
+    assert resolved(row("a"), environ, keys.read).key == ""
 
 
 def test_a_stored_key_precedes_the_environment(tmp_path: Path) -> None:
     keys = ChannelKeys(tmp_path)
     keys.store("a", "http://h/v1", "stored")
-    found = resolved(row("a", key_env="KEY"), {"KEY": "k"}, keys)
+    found = resolved(row("a", key_env="KEY"), {"KEY": "k"}, keys.read)
     assert (found.key, found.key_stored) == ("stored", True)
+
+
+@pytest.mark.anyio
+async def test_a_stalled_disk_delays_the_keys_and_not_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_keys, "LOAD_MAX_S", 0.05)
+    keys = ChannelKeys(tmp_path)
+    keys.store("a", "http://h/v1", "first")
+    mine = channels(Settings(speech="none", data=str(tmp_path)))
+    given = config(row("a"))
+    await mine.load_keys(given)
+    assert mine.all(given)[-1].key == "first"
+
+    file = tmp_path / "secrets" / "a.key"
+    stored = file.read_bytes().replace(b"first", b"later")
+    file.unlink()
+    os.mkfifo(file)  # to open it waits for a writer, as a mount that does not answer
+    newer, began = config(row("a"), row("b")), time.perf_counter()
+    for _ in range(3):
+        await mine.load_keys(newer)
+    assert time.perf_counter() - began < 0.5
+    assert [channel.key for channel in mine.all(newer)] == ["first", ""]
+    with file.open("wb") as mount:
+        mount.write(stored)
+
+    async def is_read() -> bool:
+        return mine.all(newer)[0].key == "later"
+
+    await until(is_read, "the keys are read")
 
 
 @pytest.mark.parametrize("right", [row("a"), row("a", url="parrot:"), row("名 1", key_env="A_KEY_1")])

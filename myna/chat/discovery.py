@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from myna.http_client import HttpClient, RequestFailed
+from myna.names import MODEL_MAX_CHARS, is_line
 
 WAIT_S = 1.0
 ANSWER_MAX_BYTES = 1024 * 1024
 MODELS_MAX = 100
-MODEL_NAME_MAX_CHARS = 200
 
 
 class KnownServer(Struct, frozen=True):
@@ -79,5 +79,5 @@ async def models_of(http_client: HttpClient, url: str, key: str = "") -> list[st
         listed = _decoder.decode(response.body).data or []
     except (RequestFailed, msgspec.DecodeError):
         return None
-    names = [model.id for model in listed if model.id.isprintable() and len(model.id) <= MODEL_NAME_MAX_CHARS]
+    names = [model.id for model in listed if is_line(model.id, MODEL_MAX_CHARS)]
     return names[:MODELS_MAX]

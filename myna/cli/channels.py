@@ -88,7 +88,7 @@ def add(
         return await _record_voices(db, row) if kind == "speech" else ""
 
     note = with_database(work, json=json)
-    _warn([channels.resolved(row, os.environ, _keys())])
+    _warn([channels.resolved(row, os.environ, _keys().read)])
     show({"kind": kind, "name": name, "url": without_login(url), **({"voices": note} if note else {})}, json)
 
 
@@ -177,7 +177,7 @@ def change(
         return row, await _record_voices(db, row) if row.kind == "speech" else ""
 
     row, note = with_database(work, json=json)
-    _warn([channels.resolved(row, os.environ, _keys())])
+    _warn([channels.resolved(row, os.environ, _keys().read)])
     now = {
         "name": name,
         "url": without_login(row.url),
@@ -274,7 +274,7 @@ def _warn(rows: Iterable[Channel]) -> None:
 
 def _all(config: Config) -> list[Channel]:
     keys = _keys()
-    stored = [channels.resolved(row, os.environ, keys) for row in config.channels]
+    stored = [channels.resolved(row, os.environ, keys.read) for row in config.channels]
     return [*channels.from_settings(read_settings()), *stored]
 
 
@@ -283,7 +283,7 @@ async def _record_voices(db: Database, row: ChannelRow) -> str:
     http_client = HttpClient(connections_max=1)
     try:
         known = Channels(settings=read_settings(), environ=os.environ, http_client=http_client, local={})
-        count = await channels.record_voices(db, known, channels.resolved(row, os.environ, _keys()))
+        count = await channels.record_voices(db, known, channels.resolved(row, os.environ, _keys().read))
     except EngineFailed as failure:
         return f"not known yet ({failure})"
     finally:

@@ -18,6 +18,7 @@ from myna import activity
 from myna.activity import Actor
 from myna.channels import OF_NODE
 from myna.errors import CommandError, NodeRefused, Unavailable
+from myna.names import is_name
 from myna.store.database import Database, Transaction
 from myna.store.queries.farm import nodes as store
 from myna.store.queries.farm.nodes import NodeRow
@@ -85,7 +86,7 @@ class Nodes:
         With `again` also for a node that has joined. Its credential stays valid until the token is used.
         Raises CommandError.
         """
-        if not name.strip() or len(name) > NAME_MAX_CHARS or not name.isprintable():
+        if not is_name(name, NAME_MAX_CHARS):
             raise CommandError(
                 "A node needs a name of 1 to {name_max_chars} printable characters.",
                 name_max_chars=NAME_MAX_CHARS,

@@ -11,18 +11,27 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
-from myna.errors import CommandError, MynaError, NotFound
+from myna.errors import CommandError, InvalidRequest, MethodNotAllowed, MynaError, NotFound
+from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.responses import public_error
-from myna.office import forms
+from myna.office import forms, submission
 from myna.office.page import Handler, Page, Who
 from myna.office.pages import ALL_PAGES
 from myna.office.pages.oidc import page_before
 from myna.office.parts import Parts
 from myna.office.render import LANGUAGES, STATIC, preferred, renderers
+from myna.office.submission import AlreadySent, Submission
 from myna.office.visit import ROOT, Streamed, Visit
-from myna.office.web_security import SESSION_COOKIE, Cookies, FormRate, check_same_origin, protect
+from myna.office.web_security import (
+    RESULT_COOKIE,
+    SESSION_COOKIE,
+    Cookies,
+    FormRate,
+    check_same_origin,
+    protect,
+)
 from myna.sign_in import passwords, sessions
 from myna.sign_in.oidc import identities
 from myna.sign_in.refusal import SignInRefused
@@ -47,31 +56,40 @@ class Office:
         self._rate = FormRate()
 
     def routes(self) -> list[Route]:
-        """The routes of all pages and static files."""
+        """The routes of all pages and static files, and of all other requests below /office."""
+        pages = [
+            *(Route(f"{ROOT}/static/{name}", self._static) for name in STATIC),
+            *(self._route(page) for page in self._pages),
+        ]
         return [
             Route("/", _to_office),
             Route("/favicon.ico", _favicon),
-            Route(ROOT + "/static/{name}", self._static),
-            *(self._route(page) for page in self._pages),
-            self._route(Page(path="/{path:path}", show=_no_page, who=Who.ANYONE)),
+            *pages,
+            Route(ROOT + "/{path:path}", _Others(self, pages)),
         ]
 
     def _route(self, page: Page) -> Route:
         async def endpoint(request: Request) -> Response:
-            visit = self._visit(request)
-            response = await self._answer(page, visit)
-            if visit.new_token and not self._cookies.is_set(response, SESSION_COOKIE):
-                self._cookies.set(response, SESSION_COOKIE, visit.new_token)
-            protect(response, self._https)
-            return response
+            return await self.answer(page, request)
 
         return Route(ROOT + page.path, endpoint, methods=page.methods)
 
+    async def answer(self, page: Page, request: Request) -> Response:
+        """The page's response, or that of its error. Each has the security headers."""
+        visit = self._visit(request)
+        response = await self._answer(page, visit)
+        self._set_session(visit, response)
+        protect(response, self._https)
+        return response
+
+    def _set_session(self, visit: Visit, response: Response) -> None:
+        """Hands the session's new token to the browser, if this request replaced it."""
+        if visit.new_token and not self._cookies.is_set(response, SESSION_COOKIE):
+            self._cookies.set(response, SESSION_COOKIE, visit.new_token)
+
     async def _static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        content = STATIC.get(name)
-        if content is None:
-            raise NotFound("There is no such file.")
+        name = request.url.path.rpartition("/")[2]
+        content = STATIC[name]
         media_type = STATIC_TYPES[name[name.rindex(".") :]]
         response = Response(content, media_type=media_type)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
@@ -102,23 +120,81 @@ class Office:
     async def _allowed(self, page: Page, visit: Visit) -> Response:
         """The page's response if the visitor may open it. Raises NotFound, Forbidden, InvalidRequest."""
         request = visit.request
+        forms.check_text([request.url.path, *request.query_params.values()])
         if page.who > Who.ANYONE and visit.session is None:
+            if request.method == "POST" and (answered := await self._answered(page, visit)):
+                return answered
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             query = f"?next={quote(target)}" if request.method != "POST" else ""
             return RedirectResponse(f"{ROOT}/sign-in{query}", 303)
         if page.who == Who.OPERATOR and not visit.account.operator:
             raise NotFound("There is no such page.")
-        if request.method != "POST":
-            return await _handler(page.show)(visit)
-        check_same_origin(request, self._parts.settings.base_url)
+        if request.method != "POST" or page.submit is None:
+            return await self._result(visit) or await _handler(page.show)(visit)
+        await self._read(page, visit)
+        if page.repeatable:
+            return await self._recent(page, visit, None)
+        form = self._submission(page, visit)
+        response = await form.answer()
+        if response is not None:
+            return response
+        try:
+            response = await self._recent(page, visit, form)
+        except AlreadySent:
+            response = self._error_page(visit, InvalidRequest(submission.NO_RESULT))
+        if response.status_code >= 400 and not form.claimed:
+            # The other submission may be why: for a new account, that its name is taken.
+            return await form.answer() or response
+        return response
+
+    async def _result(self, visit: Visit) -> Response | None:
+        """The page of the form that was sent before, which is shown once, if this is its address."""
+        request, once = visit.request, self._cookies.get(visit.request, RESULT_COOKIE)
+        if not once or visit.session is None or request.method != "GET":
+            return None
+        address = request.url.path.removeprefix(ROOT) + (f"?{request.url.query}" if request.url.query else "")
+        response = await submission.shown(self._parts.db, once, address, visit.account.id)
+        if response:
+            self._cookies.delete(response, RESULT_COOKIE)
+        return response
+
+    async def _read(self, page: Page, visit: Visit) -> None:
+        """Reads the form. Raises Forbidden, InvalidRequest."""
+        check_same_origin(visit.request, self._parts.settings.base_url)
         if visit.session:
             await self._rate.count(visit.account.id)
-        visit.form = await forms.read(request, page.form_max_bytes, self._parts.settings.body_timeout_s)
-        if not page.recent or (visit.session and visit.session.stepped_up):
-            return await _handler(page.submit)(visit)
-        return await self._step_up(page, visit)
+        timeout_s = self._parts.settings.body_timeout_s
+        visit.form = await forms.read(visit.request, page.form_max_bytes, timeout_s)
 
-    async def _step_up(self, page: Page, visit: Visit) -> Response:
+    def _submission(self, page: Page, visit: Visit) -> Submission:
+        unread = (submission.FIELD, PASSWORD_FIELD)
+        return Submission(self._parts.db, self._cookies, visit.request.url.path, visit.form, unread)
+
+    async def _answered(self, page: Page, visit: Visit) -> Response | None:
+        """The answer to an earlier submission, which may have ended the session that sent this one too."""
+        if page.repeatable or page.form_max_bytes > forms.FORM_MAX_BYTES:
+            return None
+        await self._read(page, visit)
+        return await self._submission(page, visit).answer()
+
+    async def _recent(self, page: Page, visit: Visit, form: Submission | None) -> Response:
+        """Makes the change of the form, if the password is recent or is not asked for."""
+        if not page.recent or (visit.session and visit.session.stepped_up):
+            return await self._submit(page, visit, form)
+        return await self._step_up(page, visit, form)
+
+    async def _submit(self, page: Page, visit: Visit, form: Submission | None) -> Response:
+        visit.submission = form
+        try:
+            response = await _handler(page.submit)(visit)
+        except (MynaError, CommandError) as error:
+            response = self._error_page(visit, error)
+        finally:
+            visit.submission = None
+        self._set_session(visit, response)
+        return await form.keep(response, visit.account.id if visit.session else 0) if form else response
+
+    async def _step_up(self, page: Page, visit: Visit, form: Submission | None) -> Response:
         """Asks for the password and has the form sent again with it, then submits the form."""
         plain = visit.form.get(PASSWORD_FIELD)
         error = ""
@@ -128,7 +204,7 @@ class Office:
             except SignInRefused as refused:
                 error = visit.said(refused)
             else:
-                return await _handler(page.submit)(visit)
+                return await self._submit(page, visit, form)
         fields = [
             (name, value)
             for name, value in visit.form.multi_items()
@@ -184,8 +260,25 @@ def _handler(handler: Handler | None) -> Handler:
     return handler
 
 
-async def _no_page(visit: Visit) -> Response:
-    raise NotFound("There is no such page.")
+class _Others:
+    """Answers what is no page: a path that none has, or a method that its page does not have."""
+
+    def __init__(self, office: Office, routes: Sequence[Route]) -> None:
+        self._office = office
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = [route for route in self._routes if route.matches(scope)[0] is Match.PARTIAL]
+
+        async def refuse(visit: Visit) -> Response:
+            if found:
+                allowed = sorted({name for route in found for name in route.methods or ()})
+                raise MethodNotAllowed(visit.request.method, ", ".join(allowed))
+            raise NotFound("There is no such page.")
+
+        page = Page(path=scope["path"], show=refuse, who=Who.ANYONE)
+        response = await self._office.answer(page, Request(scope, receive))
+        await response(scope, receive, send)
 
 
 async def _to_office(request: Request) -> Response:

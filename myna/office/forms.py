@@ -1,12 +1,14 @@
 """Reads forms: bounded bodies, and fields as structs."""
 
 import asyncio
+import re
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from myna.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
@@ -25,13 +27,14 @@ _NAMES = {
     "units": N_("Units"),
     "uses": N_("Uses"),
 }
+_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _LEAST, _MOST_CHARS = ">= ", "of length <= "
 """What `FieldError.limit` begins with."""
 
 
 async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
     """The form of the request. Raises BodyTooLarge before more than `max_bytes` are read, BodyTooSlow if it
-    does not arrive in time, InvalidRequest for a body that is not a form."""
+    does not arrive in time, InvalidRequest for a body that is not a form, or whose fields are no text."""
     read_bytes = 0
     receive = request.receive
 
@@ -46,11 +49,19 @@ async def read(request: Request, max_bytes: int, timeout_s: float) -> FormData:
     bounded = Request(request.scope, limited)
     try:
         async with asyncio.timeout(timeout_s):
-            return await bounded.form(max_files=1, max_fields=FIELDS_MAX, max_part_size=FORM_MAX_BYTES)
+            form = await bounded.form(max_files=1, max_fields=FIELDS_MAX, max_part_size=max_bytes)
     except TimeoutError:
         raise BodyTooSlow(timeout_s) from None
-    except MultiPartException as error:
-        raise InvalidRequest("The form can't be read: {why}", why=error.message) from None
+    except HTTPException as error:  # which Starlette makes of its own MultiPartException
+        raise InvalidRequest("The form can't be read: {why}", why=error.detail) from None
+    check_text(value for _, value in form.multi_items() if isinstance(value, str))
+    return form
+
+
+def check_text(values: Iterable[str]) -> None:
+    """Raises InvalidRequest for what no database stores as text: NUL, and halves of surrogate pairs."""
+    if any(_NO_TEXT.search(value) for value in values):
+        raise InvalidRequest("The request has a character that a text can't have, such as NUL.")
 
 
 def convert(form: FormData, kind: type[F]) -> F:

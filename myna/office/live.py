@@ -1,7 +1,8 @@
 """Parts of pages that stay up to date, by server-sent events. `Live` in office.js shows them.
 
-A stream ends after a while, and the browser connects again, so that its session is checked again. One page
-has one stream at most: browsers open six connections to a site over HTTP/1.1.
+A stream ends with its session, within a second. After another authentication, which replaces the session's
+token, the browser connects again with the new one. One page has one stream at most: browsers open six
+connections to a site over HTTP/1.1.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from myna.errors import Overloaded
 from myna.http.asgi_types import stopping
 from myna.office.visit import Visit
 from myna.shares import Shares
+from myna.sign_in import sessions
 
 INTERVAL_S = 1.0
 """Between two looks at the database."""
@@ -54,6 +56,8 @@ async def _events(visit: Visit, render: Callable[[], Awaitable[Part]]) -> AsyncI
         until = time.monotonic() + STREAM_MAX_S
         shown = Markup("")
         while time.monotonic() < until and not stopping(visit.request.scope):
+            if visit.session is None or not await sessions.is_open(visit.db, visit.session):
+                return
             part = await render()
             if part.html != shown:
                 shown = part.html

@@ -4,10 +4,28 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from msgspec import Struct
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from myna.office.forms import FORM_MAX_BYTES
 from myna.office.visit import Visit
+
+DIGITS_MAX = 19
+
+
+class Number(Convertor[int]):
+    """A number of a path, with no more digits than an id of the database. One with more names no page."""
+
+    regex = f"[0-9]{{1,{DIGITS_MAX}}}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("number", Number())
 
 Handler = Callable[[Visit], Awaitable[Response]]
 
@@ -21,11 +39,14 @@ class Who(IntEnum):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page below /office. `path` has Starlette's syntax.
+    """A page below /office. `path` has Starlette's syntax, and `{id:number}`.
 
     `recent`: its form is accepted only if the password was entered in the last ten minutes; otherwise the
     browser asks for it and sends the form again (ASVS 7.5). `secrets` are fields that no page repeats: they
     are entered again with the password.
+
+    A form makes its change once, however often it is sent: see `submission.py`. `repeatable` says of a form
+    for which that is not so why it may be sent again.
     """
 
     path: str
@@ -34,6 +55,7 @@ class Page(Struct, frozen=True, kw_only=True):
     who: Who = Who.ACCOUNT
     recent: bool = False
     secrets: tuple[str, ...] = ()
+    repeatable: str = ""
     form_max_bytes: int = FORM_MAX_BYTES
 
     @property

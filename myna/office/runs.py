@@ -23,6 +23,7 @@ from myna.telemetry import access_log, logs
 from myna.telemetry.access_log import RequestDetails
 
 ONCE_MAX_CHARS = 64
+CHARGED_ONCE = "its `once` is the idempotency key of the call"
 CALL_HEADER = "X-Myna-Call"
 IN_DOUBT = N_(
     "Whether this call was charged is not known yet. Its page says so within a minute, and a call that failed"

@@ -1,6 +1,9 @@
 """One request of the back office, and the responses that pages return."""
 
+import hashlib
+import itertools
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
@@ -20,6 +23,7 @@ from myna.http.request_ids import request_id_of
 from myna.http.stream import ResponseStream, has_streamed
 from myna.office import forms
 from myna.office.render import Renderer, date
+from myna.office.submission import FIELD, Result, Submission
 from myna.office.web_security import NOTICE_COOKIE, Cookies
 from myna.sentences import SentenceError
 from myna.sign_in.sessions import Session
@@ -58,11 +62,14 @@ class Visit:
         self.session = session
         self.new_token = ""  # the session's token, if this request replaced it
         self.form = FormData()
+        self.submission: Submission | None = None
+        self._once_seed = secrets.token_hex(32)
         self.now_ms = time.time_ns() // 10**6
 
     @property
     def db(self) -> Database:
-        return self.parts.db
+        """The database. The function of a form gets the one that makes a change once: see `Submission`."""
+        return self.submission.db if self.submission else self.parts.db
 
     @property
     def time_zone(self) -> str:
@@ -150,6 +157,11 @@ class Visit:
         """The fields of the form. Raises InvalidRequest."""
         return forms.convert(self.form, kind)
 
+    async def claim(self) -> None:
+        """Records that this form makes its change, before a change that is no transaction."""
+        if self.submission:
+            await self.submission.claim_now()
+
     def text(self, message: str) -> str:
         """The message in the language of the page."""
         return self.renderer.text(message)
@@ -167,16 +179,31 @@ class Visit:
         return response
 
     def part(self, template: str, **context: object) -> Markup:
-        """The HTML of a template, with what all templates have."""
+        """The HTML of a template, with what all templates have. `once_field()` is the hidden field that each
+        form needs. Its values are those of this visit, so that a part that is rendered again is the same."""
+        numbers = itertools.count()
+
+        def once_field() -> Markup:
+            value = hashlib.sha256(f"{self._once_seed} {template} {next(numbers)}".encode()).hexdigest()
+            return Markup('<input type="hidden" name="{}" value="{}" autocomplete="off">').format(
+                FIELD, value
+            )
+
         shared: Mapping[str, object] = {
             "account": self.session.account if self.session else None,
             "session": self.session,
             "path": self.request.url.path.removeprefix(ROOT),
             "zone": self.zone,
+            "once_field": once_field,
             "notice": "",
             "error": "",
         }
         return Markup(self.renderer.page(template, {**shared, **context}))  # noqa: S704  of a template with autoescape
+
+    def result(self, path: str, page: Response) -> Response:
+        """The page of what a form did, such as a new key, to be shown once at this address below /office. A
+        page that refuses the form is returned as it is."""
+        return page if page.status_code >= 400 else Result(path, page)
 
     def redirect(self, path: str, notice: str = "") -> Response:
         """A redirect to a page below /office, which shows the notice once."""

@@ -16,6 +16,8 @@ from myna.errors import Forbidden, RateLimited
 
 SESSION_COOKIE = "myna"
 NOTICE_COOKIE = "myna-notice"
+RESULT_COOKIE = "myna-result"
+"""Opens the page of a form's result, which is shown once."""
 OIDC_COOKIE = "myna-oidc"
 """Ties sign-ins at the provider to the browser that began them."""
 _POLICY = (

@@ -134,6 +134,12 @@ async def find(db: Database, token: str) -> Session | None:
     )
 
 
+async def is_open(db: Queries, session: Session) -> bool:
+    """Whether the session has not ended, with the same token and rights. This does not count as its use."""
+    found = await store.live(db, session.token_hash, LIMITS, pending=False)
+    return found is not None and found.account.operator == session.account.operator
+
+
 async def find_pending(db: Queries, token: str) -> LiveSession | None:
     """The session of this token that waits for the second factor."""
     return await store.live(db, tokens.hash_of(token), LIMITS, pending=True)

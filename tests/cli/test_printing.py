@@ -196,14 +196,24 @@ def test_a_command_that_is_refused_is_one_line_with_exit_1(cli: Cli) -> None:
     assert line == "There is no channel 'default-speech'; there are 'default', 'espeak'."
 
 
-@pytest.mark.parametrize("odd", ["\x1b[2J", "a\nb"])
+UPSTREAM = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J", "a\nb", "\u202e"])
 def test_unprintable_values_are_refused_with_a_message(cli: Cli, odd: str) -> None:
     cli.lines("account", "add", "a", "--units", "5")
+    cli.lines("channel", "add", "chat", "c", UPSTREAM)
     for command in (
         ("account", "add", f"b{odd}"),
         ("account", "add", "b", "--email", f"b{odd}@example.org"),
         ("account", "grant", "a", "1", "--memo", f"for{odd}"),
         ("key", "issue", "a", "--name", f"k{odd}", "--scope", "chat"),
+        ("channel", "add", "chat", f"c{odd}", UPSTREAM),
+        ("channel", "add", "chat", "other", UPSTREAM, "--model", f"m{odd}"),
+        ("channel", "set", "c", "--model", f"m{odd}"),
+        ("channel", "test", "c", "--model", f"m{odd}"),
+        ("node", "enroll", f"n{odd}"),
+        ("route", "add", "r", "--units", "1", "--upstream-model", f"m{odd}"),
     ):
         line = cli.refused(*command)
         assert "printable" in line

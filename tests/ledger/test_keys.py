@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from myna import activity, durations, keys
+from myna import durations, keys
 from myna.errors import CommandError, Unauthorized
-from myna.keys import Issued, Scope, UnverifiedCaller
+from myna.keys import Scope, UnverifiedCaller
 from myna.store.queries import keys as store
 from tests.rig.actors import TESTER
 from tests.store.books import Books
@@ -115,58 +115,3 @@ async def test_an_internal_key_is_not_listed_and_not_changed(books: Books) -> No
     ):
         with pytest.raises(CommandError, match="There is no key"):
             await change
-
-
-# ---- a form that is sent twice
-
-
-async def issued(books: Books, account_id: int, once: str, **changes: object) -> Issued:
-    """A key as a form asks for it."""
-    asked = {"name": "laptop", "scopes": Scope.CHAT, "life_ms": DAY_MS, **changes}
-    return await keys.issue(books.db, account_id, **asked, by=TESTER, once=once)  # type: ignore[arg-type]
-
-
-@each_database
-async def test_a_form_that_is_sent_many_times_at_once_makes_one_key(books: Books) -> None:
-    mine, once = await books.customer(), keys.new_once()
-    made = await asyncio.gather(*(issued(books, mine.account_id, once) for _ in range(8)))
-    assert made == [made[0]] * 8
-    assert await is_valid(books, keys.hash_of(made[0].key))
-    assert len(await store.of_account(books.db, mine.account_id)) == 2
-    recorded = await activity.page(books.db, prefix="key issue", account_id=mine.account_id)
-    assert [row.command for row in recorded if "laptop" in row.command] == [recorded[0].command]
-
-
-async def test_another_form_another_account_or_other_terms_make_another_key(books: Books) -> None:
-    mine, other, once = await books.customer(), await books.customer(), keys.new_once()
-    first = await issued(books, mine.account_id, once)
-    others = [
-        await issued(books, mine.account_id, keys.new_once()),
-        await issued(books, other.account_id, once),
-        await issued(books, mine.account_id, once, name="phone"),
-        await issued(books, mine.account_id, once, scopes=Scope.TTS),
-        await issued(books, mine.account_id, ""),
-        await issued(books, mine.account_id, ""),
-    ]
-    assert len({first.key, *(one.key for one in others)}) == 7
-
-
-@pytest.mark.parametrize("once", ["a", "0" * 63, "0" * 63 + "g", "0" * 64 + "\n"])
-async def test_a_form_with_a_weak_value_makes_no_key(books: Books, once: str) -> None:
-    mine = await books.customer()
-    with pytest.raises(CommandError, match="open its page again"):
-        await issued(books, mine.account_id, once)
-    assert len(await store.of_account(books.db, mine.account_id)) == 1
-
-
-async def test_a_form_that_rolls_a_key_and_is_sent_twice_makes_one_key(books: Books) -> None:
-    old, once = await books.customer(), keys.new_once()
-    first, again = [
-        await keys.roll(books.db, old.key_id, DAY_MS, by=TESTER, account_id=old.account_id, once=once)
-        for _ in range(2)
-    ]
-    assert first == again
-    assert len(await store.of_account(books.db, old.account_id)) == 2
-    await keys.revoke(books.db, old.key_id, by=TESTER)
-    rolled = await keys.roll(books.db, old.key_id, DAY_MS, by=TESTER, once=once)
-    assert rolled.issued == first.issued, "the old key's state does not matter to a form that was sent before"

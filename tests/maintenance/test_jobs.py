@@ -10,7 +10,7 @@ from myna.sign_in.links import Purpose as LinkPurpose
 from myna.sign_in.oidc import attempts
 from myna.sign_in.oidc.attempts import Purpose
 from myna.sign_in.refusal import SignInRefused
-from myna.store.queries import audit_state
+from myna.store.queries import audit_state, form_submissions
 from myna.telemetry import metrics
 from tests.maintenance.serving import AUDIT_EVERY_S
 from tests.sign_in.people import ADDRESS, BROWSER, ELSEWHERE, OPERATOR, OTHER_PASSWORD, PASSWORD, person
@@ -90,3 +90,26 @@ async def test_expired_sessions_links_and_failures_are_deleted(books: Books, ser
         await until(all_deleted, "all is deleted")
     finally:
         await service.jobs.close()
+
+
+@each_database
+async def test_the_result_of_a_form_is_deleted_soon_and_the_form_with_its_session(
+    books: Books, service: Service
+) -> None:
+    await books.stop_clock()
+    once, attempt = b"a hash", b"an attempt"
+    assert await books.db.transaction(lambda db: form_submissions.claim(db, once, attempt))
+    await books.db.transaction(lambda db: form_submissions.put_answer(db, once, attempt, b"sealed"))
+    await books.move_clock(form_submissions.ANSWER_LIFE_MS - 1)
+    await service.jobs.remove_old_submissions()
+    assert await stored(books) == [(b"an attempt", b"sealed")]
+    await books.move_clock(1)
+    await service.jobs.remove_old_submissions()
+    assert await stored(books) == [(b"an attempt", None)]
+    await books.move_clock(sessions.LIFE_MS)
+    await service.jobs.remove_old_submissions()
+    assert await stored(books) == []
+
+
+async def stored(books: Books) -> list[tuple[bytes, bytes | None]]:
+    return [tuple(row) for row in await books.sql("SELECT attempt, answer FROM form_submissions")]

@@ -84,7 +84,8 @@ def _texts(argument: ast.expr, module: ModuleType) -> Iterator[str]:
 def _modules() -> list[ModuleType]:
     """The modules of the office, those that it imports, and those of errors and of signing in."""
     paths = [*OFFICE.rglob("*.py")]
-    names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]} | {"myna.errors"}
+    names = {_dotted(path) for path in [*paths, *(PACKAGE / "sign_in").glob("*.py")]}
+    names |= {"myna.errors", "myna.names"}
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("myna"):

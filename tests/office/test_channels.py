@@ -55,7 +55,7 @@ def test_an_added_channel_is_tested_with_a_real_request(
         f"myna channel add chat {channel} {upstream.url} --model m --priority 100",
     ]
     upstream.behave("say:<i>Good</i> morning.")
-    answer = operator.post(f"{PATH}/test", name=channel)
+    answer = operator.result(f"{PATH}/test", name=channel)
     assert "Test of up" in text_of(answer)
     assert b"&lt;i&gt;Good&lt;/i&gt; morning." in answer.body
     assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -65,13 +65,13 @@ def test_an_added_channel_is_tested_with_a_real_request(
 
 def test_a_failed_test_says_why_without_the_key(operator: Visitor, upstream: Upstream, channel: str) -> None:
     upstream.behave("status:401")
-    answer = operator.post(f"{PATH}/test", name=channel)
+    answer = operator.result(f"{PATH}/test", name=channel)
     assert "The channel 'up' failed: status 401." in html.unescape(text_of(answer))
     assert KEY not in answer.body.decode()
 
 
 def test_a_speech_channel_of_this_machine_speaks_its_test(operator: Visitor, site: Service) -> None:
-    answer = operator.post(f"{PATH}/test", name="espeak")
+    answer = operator.result(f"{PATH}/test", name="espeak")
     audio = re.search(r'<audio controls src="(/uploads/[0-9a-f]{32}\.mp3)"', answer.body.decode())
     assert audio, text_of(answer)
     sound = call("GET", site.root_url + audio[1])
@@ -158,7 +158,7 @@ def test_an_open_circuit_says_until_when_and_why(
 ) -> None:
     upstream.behave("status:500")
     for _ in range(5):
-        operator.post(f"{PATH}/test", name=channel)
+        operator.result(f"{PATH}/test", name=channel)
 
     def shown() -> str:
         return operator.page(PATH)

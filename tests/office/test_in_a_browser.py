@@ -146,6 +146,31 @@ def test_a_key_is_made_and_used_and_an_answer_comes_without_scripts(
 # ---- sign-ins
 
 
+def test_a_form_is_sent_once_by_a_double_click_and_its_button_is_busy(
+    open_context: OpenContext, site: Service
+) -> None:
+    page = signed_in_page(open_context(), People(site).signed_in("double-clicker", operator=True))
+    account = site.account(units=1)
+    page.goto(f"{site.root_url}/office/site/accounts?q={account.name}")
+    page.get_by_role("link", name=account.name).click()
+    posts: list[str] = []
+    page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+    # While the page is left, the driver sees nothing of it: the page notes the state of its button itself.
+    page.evaluate(
+        """addEventListener("submit", ({submitter}) => {
+          setTimeout(() => sessionStorage.setItem("busy", submitter.disabled), 20);
+        })"""
+    )
+    page.route("**/grant", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    page.get_by_label("Units", exact=True).fill("5")
+    page.get_by_role("button", name="Grant").dblclick()
+    expect(page.get_by_text(f"+5 units for {account.name}.")).to_be_visible()
+    assert (len(posts), page.evaluate("sessionStorage.getItem('busy')")) == (1, "true")
+    page.go_back()
+    expect(page.get_by_role("button", name="Grant")).to_be_enabled()
+    assert site.cli("account", "show", account.name)["balance"] == 6
+
+
 def test_a_second_factor_is_turned_on_and_asked_for_and_a_sign_out_ends_every_tab(
     site: Service, people: People, open_context: OpenContext
 ) -> None:

@@ -36,7 +36,7 @@ def poor(module_people: People) -> Visitor:
 
 def make(visitor: Visitor, name: str = "laptop", scope: tuple[str, ...] = ("chat", "tts")) -> tuple[int, str]:
     """Makes a key; its id and the plain key."""
-    answer = visitor.post("/keys/new", name=name, scope=list(scope))
+    answer = visitor.result("/keys/new", name=name, scope=list(scope))
     assert answer.status == 200, answer.body
     page = answer.body.decode()
     plain = re.search(r"myna_[0-9a-f]{40}", page)
@@ -73,8 +73,8 @@ def test_the_form_is_shown_again_with_the_message_of_the_command_line(owner: Vis
 
 
 def test_the_lines_to_paste_have_the_scope_of_the_key(site: Service, owner: Visitor) -> None:
-    chat = owner.post("/keys/new", name="chat", scope=["chat"]).body.decode()
-    speech = owner.post("/keys/new", name="speech", scope=["tts"]).body.decode()
+    chat = owner.result("/keys/new", name="chat", scope=["chat"]).body.decode()
+    speech = owner.result("/keys/new", name="speech", scope=["tts"]).body.decode()
     assert f"{site.root_url}/openai/v1/chat/completions" in chat and "openai-node" in chat
     assert f"{site.base_url}/tts" in speech and "openai-node" not in speech
 
@@ -207,7 +207,7 @@ def test_a_key_is_renamed(site: Service, owner: Visitor) -> None:
 
 def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(site: Service, owner: Visitor) -> None:
     key_id, plain = make(owner, "rolled")
-    answer = owner.post(f"/keys/{key_id}/roll", grace="1h")
+    answer = owner.result(f"/keys/{key_id}/roll", grace="1h")
     new = re.search(r"myna_[0-9a-f]{40}", answer.body.decode())
     assert answer.status == 200 and new and new[0] != plain
     for key in (plain, new[0]):
@@ -220,18 +220,14 @@ def test_a_rolled_key_is_replaced_and_works_for_the_grace_period(site: Service, 
 def test_a_form_that_is_sent_twice_makes_one_key(site: Service, owner: Visitor) -> None:
     once = once_of(owner, "/keys/new")
     form = {"name": "twice", "scope": ["chat"], "once": once}
-    key_id, plain = key_of(owner.post("/keys/new", **form))
-    assert key_of(owner.post("/keys/new", **form)) == (key_id, plain)
+    key_id, plain = key_of(owner.result("/keys/new", **form))
+    assert key_of(owner.result("/keys/new", **form)) == (key_id, plain)
     assert once_of(owner, "/keys/new") != once
 
     once = once_of(owner, f"/keys/{key_id}")
-    new_id, new = key_of(owner.post(f"/keys/{key_id}/roll", grace="1h", once=once))
-    assert key_of(owner.post(f"/keys/{key_id}/roll", grace="1h", once=once)) == (new_id, new)
+    new_id, new = key_of(owner.result(f"/keys/{key_id}/roll", grace="1h", once=once))
+    assert key_of(owner.result(f"/keys/{key_id}/roll", grace="1h", once=once)) == (new_id, new)
     assert len([one for one in site.cli("key", "list", "key-owner") if one["name"] == "twice"]) == 2
-
-    site.cli("key", "revoke", str(key_id))
-    again = owner.post("/keys/new", **form)
-    assert (again.status, again.headers["location"]) == (303, f"/office/keys/{key_id}")
 
 
 def once_of(visitor: Visitor, path: str) -> str:
@@ -244,7 +240,7 @@ def once_of(visitor: Visitor, path: str) -> str:
 def key_of(answer: Answer) -> tuple[int, str]:
     """The id of the key that was made, and its plain key."""
     page = answer.body.decode()
-    number = re.search(r'data-reload="/office/keys/(\d+)"', page)
+    number = re.search(r'href="/office/keys/(\d+)"', page)
     plain = re.search(r"myna_[0-9a-f]{40}", page)
     assert number and plain, page
     return int(number[1]), plain[0]
@@ -256,7 +252,7 @@ def key_of(answer: Answer) -> tuple[int, str]:
 def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visitor) -> None:
     assert "Models it may use" not in owner.page("/keys/new"), "only the operator's routes need a choice"
     site.cli("route", "add", "gpt-*", "--units", "1")
-    answer = owner.post("/keys/new", name="limited", scope=["chat"], rpm="7", route=["gpt-*", "tts-1"])
+    answer = owner.result("/keys/new", name="limited", scope=["chat"], rpm="7", route=["gpt-*", "tts-1"])
     number = re.search(r"/office/keys/(\d+)", answer.body.decode())
     assert number
     path = f"/keys/{number[1]}"
@@ -279,7 +275,7 @@ def test_limits_and_routes_of_a_key_are_set_and_shown(site: Service, owner: Visi
 
 
 def test_a_cap_refuses_and_the_page_says_so(site: Service, owner: Visitor) -> None:
-    answer = owner.post("/keys/new", name="capped", scope=["chat"], cap_units="1", cap_period="day")
+    answer = owner.result("/keys/new", name="capped", scope=["chat"], cap_units="1", cap_period="day")
     plain = re.search(r"myna_[0-9a-f]{40}", answer.body.decode())
     number = re.search(r'href="/office/keys/(\d+)"', answer.body.decode())
     assert plain and number

@@ -20,7 +20,7 @@ def sign_in(people: People, name: str, password: str = PASSWORD) -> Visitor:
 
 def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None:
     visitor = people.signed_in("rosa")
-    begun = visitor.post("/me/second-factor")
+    begun = visitor.result("/me/second-factor")
     secret = re.search(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", begun.body.decode())
     assert secret
     totp = pyotp.TOTP(secret[1])
@@ -31,7 +31,7 @@ def test_a_second_factor_is_asked_for_after_the_password(people: People) -> None
     assert mistyped.status == 400
     assert "The code is wrong" in text_of(mistyped)
     assert secret[0] in mistyped.body.decode()
-    confirmed = visitor.post("/me/second-factor/confirm", code=totp.now())
+    confirmed = visitor.result("/me/second-factor/confirm", code=totp.now())
     codes = re.findall(r"\b(?:[a-z2-9]{4}-){5}[a-z2-9]{4}\b", text_of(confirmed))
     assert len(codes) == 10
 

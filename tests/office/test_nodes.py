@@ -33,7 +33,7 @@ def states(site: Service) -> dict[str, str]:
 
 def enroll(operator: Visitor, name: str, **more: str) -> str:
     """The join token that the page shows."""
-    answer = operator.post(f"{PATH}/enroll", name=name, **more)
+    answer = operator.result(f"{PATH}/enroll", name=name, **more)
     assert answer.status == 200, text_of(answer)
     token = re.search(r"mynajoin_[0-9a-f]{40}", answer.body.decode())
     assert token

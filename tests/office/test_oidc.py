@@ -141,9 +141,9 @@ def test_a_second_factor_is_asked_for_after_the_provider(
     oidc_site: Service, oidc_people: People, provider: OidcProvider
 ) -> None:
     visitor = linked(oidc_people, provider, "ida")
-    asked = visitor.post("/me/second-factor").body.decode()
+    asked = visitor.result("/me/second-factor").body.decode()
     secret = re.findall(r"<pre id=\"secret\"[^>]*>([A-Z2-7]{32})<", asked)[0]
-    confirmed = visitor.post("/me/second-factor/confirm", code=pyotp.TOTP(secret).now())
+    confirmed = visitor.result("/me/second-factor/confirm", code=pyotp.TOTP(secret).now())
     codes = re.findall(r"\b(?:[a-z2-9]{4}-){5}[a-z2-9]{4}\b", text_of(confirmed))
     other = oidc_people.visitor()
     answer = go(other, provider)
@@ -176,7 +176,7 @@ def test_the_provider_confirms_a_person_without_a_password(
     answer = go(visitor, provider, "/me/oidc/confirm", page="/office/me")
     assert answer.headers["location"] == "/office/me"
     assert visitor.cookies[SESSION] != before
-    assert "Scan this with" in text_of(visitor.post("/me/second-factor"))
+    assert "Scan this with" in text_of(visitor.result("/me/second-factor"))
     refused = visitor.post("/me/oidc/remove")
     assert refused.status == 400 and "Set a password first" in text_of(refused)
 

@@ -28,7 +28,7 @@ def ids(site: Service) -> list[str]:
 
 
 def test_a_voice_is_heard_without_a_charge(operator: Visitor, site: Service) -> None:
-    answer = operator.post(f"{PATH}/listen", voice_id=ids(site)[-1])
+    answer = operator.result(f"{PATH}/listen", voice_id=ids(site)[-1])
     audio = re.search(r'src="(/uploads/[0-9a-f]{32}\.mp3)"', answer.body.decode())
     assert audio, text_of(answer)
     assert len(call("GET", site.root_url + audio[1]).body) > 1000

@@ -149,7 +149,7 @@ def test_a_route_is_tested_with_the_model_that_it_requests(
     page = operator.get(f"{PATH}/change?name=r").body.decode()
     assert 'name="model" value="llama"' in page
     upstream.behave("say:Good morning.")
-    answer = operator.post("/site/channels/test", name=channel, model="llama")
+    answer = operator.result("/site/channels/test", name=channel, model="llama")
     assert "Good morning." in text_of(answer)
     assert f"myna channel test {channel} --model llama" in text_of(answer)
     assert upstream.requests[-1].json["model"] == "llama"

@@ -94,7 +94,7 @@ def test_a_form_can_not_make_an_operator(people: People, operator: Visitor) -> N
 
 
 def test_an_invited_person_chooses_the_password(people: People, operator: Visitor) -> None:
-    answer = operator.post("/site/accounts/new", name="invited", email="", units="3")
+    answer = operator.result("/site/accounts/new", name="invited", email="", units="3")
     link = re.search(r"http://[^<\s]+/office/welcome\?token=\w+", answer.body.decode())
     assert link
     person = people.visitor()
@@ -135,7 +135,7 @@ def test_a_disabled_account_is_out_at_once(people: People, operator: Visitor) ->
 
 
 def test_codes_are_shown_once_and_can_be_disabled(people: People, operator: Visitor) -> None:
-    answer = operator.post("/site/codes", units="25", count="2", uses="1", expires="30d", memo="spring")
+    answer = operator.result("/site/codes", units="25", count="2", uses="1", expires="30d", memo="spring")
     codes = sorted(set(re.findall(r"\b(?:[A-Z2-9]{5}-){3}[A-Z2-9]{5}\b", text_of(answer))))
     assert len(codes) == 2
     listing = operator.page("/site/codes")

@@ -90,7 +90,7 @@ def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream
     shown = visitor.get("/start").body.decode()
     assert SECRET not in shown and "already" in shown
 
-    made = visitor.post("/start/key", name="laptop", units="50")
+    made = visitor.result("/start/key", name="laptop", units="50")
     assert made.status == 200
     plain = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
     assert plain
@@ -111,5 +111,5 @@ def test_the_first_minute_ends_with_an_answer(fresh: Service, upstream: Upstream
 def test_units_are_granted_only_to_an_account_without_any(fresh: Service) -> None:
     visitor = operator(fresh, "rich", units=7)
     assert "Units for your account" not in visitor.page("/start/key")
-    assert visitor.post("/start/key", name="second", units="50").status == 200
+    assert visitor.result("/start/key", name="second", units="50").status == 200
     assert balance(fresh, "rich") == 7

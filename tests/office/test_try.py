@@ -190,7 +190,7 @@ def code_of(answer: Answer, client: str) -> str:
 def test_the_code_for_curl_works(
     site: Service, visitor: Visitor, tmp_path: Path, path: str, expected: str
 ) -> None:
-    made = visitor.post("/keys/new", name="code", scope=["chat", "tts"])
+    made = visitor.result("/keys/new", name="code", scope=["chat", "tts"])
     key = re.search(r"myna_[0-9a-f]{40}", made.body.decode())
     assert key
     answer = visitor.post(path, text=SAID, voice_id="zh-female-1")

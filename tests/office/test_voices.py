@@ -82,7 +82,7 @@ def rows(visitor: Visitor, query: str = "") -> list[str]:
 
 def test_the_page_lists_the_voices_of_the_api(site: Service, people: People) -> None:
     visitor = people.signed_in("voice-reader")
-    key = re.search(r"myna_[0-9a-f]{40}", visitor.post("/keys/new", name="k", scope="tts").body.decode())
+    key = re.search(r"myna_[0-9a-f]{40}", visitor.result("/keys/new", name="k", scope="tts").body.decode())
     assert key
     answer = call("GET", f"{site.base_url}/voices", key=key[0]).json
     assert rows(visitor) == [one["voice_id"] for one in answer["data"]]

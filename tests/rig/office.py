@@ -1,6 +1,7 @@
 """The back office by HTTP, as a browser without scripts uses it: cookies, forms, redirects."""
 
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
@@ -25,13 +26,14 @@ class Visitor:
 
     def post(self, path: str, headers: Mapping[str, str] = {}, **fields: str | list[str]) -> Answer:
         """Sends a form as a page of the site does. The answer is not followed."""
-        body = urlencode(fields, doseq=True).encode()
+        body = urlencode({"once": secrets.token_hex(32), **fields}, doseq=True).encode()
         form = {"content-type": "application/x-www-form-urlencoded", "origin": self.service.root_url}
         return self._send("POST", path, body, {**form, **headers})
 
     def upload(self, path: str, /, file: tuple[str, str, bytes], **fields: str) -> Answer:
         """Sends a form with a file: its field, its name and its content."""
         field_of_file, file_name, content = file
+        fields = {"once": secrets.token_hex(32), **fields}
         boundary = "a-boundary-of-the-tests"
         disposition = f"--{boundary}\r\ncontent-disposition: form-data; name="
         parts = [f'{disposition}"{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
@@ -43,12 +45,19 @@ class Visitor:
         }
         return self._send("POST", path, body, form)
 
-    def submit(self, path: str, **fields: str | list[str]) -> str:
-        """Sends a form that must succeed; the text of the page after the redirect."""
-        answer = self.post(path, **fields)
+    def result(self, path: str, **fields: str | list[str]) -> Answer:
+        """Sends a form that must succeed; the page after the redirect."""
+        answer = self.post(path, {}, **fields)
         if answer.status != 303:
             raise AssertionError(f"{path}: {answer.status}\n{text_of(answer)}")
-        return self.page(answer.headers["location"].removeprefix("/office"))
+        return self.get(answer.headers["location"].removeprefix("/office"))
+
+    def submit(self, path: str, **fields: str | list[str]) -> str:
+        """Sends a form that must succeed; the text of the page after the redirect."""
+        answer = self.result(path, **fields)
+        if answer.status != 200:
+            raise AssertionError(f"{path}: {answer.status}\n{text_of(answer)}")
+        return text_of(answer)
 
     def page(self, path: str) -> str:
         """The text of a page that must exist, without tags."""

@@ -54,7 +54,6 @@ class Name(Struct):
 class Roll(Struct):
     """The form that replaces a key."""
 
-    once: str = ""
     grace: str = GRACES[0][0]
 
 
@@ -129,7 +128,6 @@ async def show_one(
         waiting=(await first_request(visit, key)).html,
         name=key.name if name is None else name,
         graces=GRACES,
-        once=keys.new_once(),
         cap=cap,
         cap_used=caps.used(cap, visit.now_ms) if cap else 0,
         cap_form=cap_form or fields_of(cap),
@@ -213,7 +211,6 @@ async def roll(visit: Visit) -> Response:
             durations.millis(form.grace),
             by=visit.actor,
             account_id=visit.account.id,
-            once=form.once,
         )
     except CommandError as error:
         return await show_one(visit, error=visit.said(error))
@@ -243,13 +240,13 @@ async def revoke(visit: Visit) -> Response:
 
 PAGES = [
     Page(path="/keys", show=show),
-    Page(path="/keys/{id:int}", show=show_one),
-    Page(path="/keys/{id:int}/live", show=show_live),
-    Page(path="/keys/{id:int}/rename", submit=rename),
-    Page(path="/keys/{id:int}/cap", submit=set_cap),
-    Page(path="/keys/{id:int}/limits", submit=set_limits),
-    Page(path="/keys/{id:int}/roll", submit=roll),
-    Page(path="/keys/{id:int}/revoke", show=show_revoke, submit=revoke),
+    Page(path="/keys/{id:number}", show=show_one),
+    Page(path="/keys/{id:number}/live", show=show_live),
+    Page(path="/keys/{id:number}/rename", submit=rename),
+    Page(path="/keys/{id:number}/cap", submit=set_cap),
+    Page(path="/keys/{id:number}/limits", submit=set_limits),
+    Page(path="/keys/{id:number}/roll", submit=roll),
+    Page(path="/keys/{id:number}/revoke", show=show_revoke, submit=revoke),
 ]
 
 STATES = (N_("active"), N_("expired"), N_("revoked"))

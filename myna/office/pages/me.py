@@ -98,7 +98,7 @@ async def begin_second_factor(visit: Visit) -> Response:
         enrolment = await second_factor.begin(visit.db, visit.account)
     except CommandError as error:
         return await show(visit, visit.said(error))
-    return _enrol(visit, enrolment)
+    return visit.result("/me", _enrol(visit, enrolment))
 
 
 async def confirm_second_factor(visit: Visit) -> Response:
@@ -111,7 +111,7 @@ async def confirm_second_factor(visit: Visit) -> Response:
         enrolment = await second_factor.unconfirmed(visit.db, visit.account, form.secret)
         said = visit.said(error)
         return _enrol(visit, enrolment, said) if enrolment else await show(visit, said)
-    return visit.page("recovery_codes.html", codes=codes)
+    return visit.result("/me", visit.page("recovery_codes.html", codes=codes))
 
 
 def _enrol(visit: Visit, enrolment: Enrolment, error: str = "") -> Response:
@@ -130,7 +130,7 @@ async def new_recovery_codes(visit: Visit) -> Response:
         codes = await second_factor.new_codes(visit.db, _session(visit), visit.actor)
     except CommandError as error:
         return await show(visit, visit.said(error))
-    return visit.page("recovery_codes.html", codes=codes)
+    return visit.result("/me", visit.page("recovery_codes.html", codes=codes))
 
 
 async def remove_second_factor(visit: Visit) -> Response:
@@ -171,5 +171,5 @@ PAGES = [
     Page(path="/me/second-factor/codes", submit=new_recovery_codes, recent=True),
     Page(path="/me/second-factor/remove", submit=remove_second_factor, recent=True),
     Page(path="/me/sessions/others", submit=end_others),
-    Page(path="/me/sessions/{id:int}", submit=end_session),
+    Page(path="/me/sessions/{id:number}", submit=end_session),
 ]

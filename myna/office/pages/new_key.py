@@ -29,7 +29,6 @@ LIVES = (
 class NewKey(CapFields):
     """The form."""
 
-    once: str = ""
     name: str = ""
     scope: list[str] = field(default_factory=list)
     expires_in: str = ""
@@ -41,8 +40,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def submit(visit: Visit) -> Response:
-    """Makes the key and shows it. The plain key isn't stored, so this is not a redirect, and a browser may
-    submit the form again: it creates one key."""
+    """Makes the key and shows it."""
     form, limits = visit.fields(NewKey), visit.fields(LimitFields)
     try:
         life_ms = durations.millis(form.expires_in) if form.expires_in else 0
@@ -57,7 +55,6 @@ async def submit(visit: Visit) -> Response:
             cap=form.cap(),
             routes=limits.route or None,
             limits={name: value for name, value in given(limits).items() if value is not None},
-            once=form.once,
         )
     except CommandError as error:
         return await _form(visit, form, limits, visit.said(error))
@@ -65,14 +62,11 @@ async def submit(visit: Visit) -> Response:
 
 
 async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expires_at: int = 0) -> Response:
-    """The page of a key that was made just now, in place of `old` if given, which expires then (Unix s). If
-    its form was sent again, the same page."""
+    """The page of a key that was made just now, in place of `old` if given, which expires then (Unix s)."""
     key = await store.of_account_by_id(visit.db, visit.account.id, issued.id)
     if key is None:
         raise AssertionError("keys are never deleted")
-    if key.revoked_at:
-        return visit.redirect(f"/keys/{key.id}")
-    return visit.page(
+    page = visit.page(
         "key_made.html",
         key=key,
         plain=issued.key,
@@ -82,6 +76,7 @@ async def made(visit: Visit, issued: Issued, old: KeyRow | None = None, old_expi
         old=old,
         old_expires_at=old_expires_at * 1000,
     )
+    return visit.result(f"/keys/{key.id}", page)
 
 
 async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = "") -> Response:
@@ -100,7 +95,6 @@ async def _form(visit: Visit, form: NewKey, limits: LimitFields, error: str = ""
         "key_new.html",
         status=400 if error else 200,
         form=form,
-        once=keys.new_once(),
         limit_form=limits,
         limit_defaults=await of_site(visit),
         lives=LIVES,

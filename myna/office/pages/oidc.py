@@ -174,10 +174,12 @@ def _session(visit: Visit) -> Session:
     return visit.session
 
 
+BEGINS: Final = "it opens the page of the provider, where an attempt ends once"
+
 PAGES = [
-    Page(path="/sign-in/oidc", submit=begin_sign_in, who=Who.ANYONE),
+    Page(path="/sign-in/oidc", submit=begin_sign_in, who=Who.ANYONE, repeatable=BEGINS),
     Page(path=CALLBACK_PATH.removeprefix(ROOT), show=callback, who=Who.ANYONE),
-    Page(path="/me/oidc", submit=begin_link, recent=True),
-    Page(path="/me/oidc/confirm", submit=begin_confirm),
+    Page(path="/me/oidc", submit=begin_link, recent=True, repeatable=BEGINS),
+    Page(path="/me/oidc/confirm", submit=begin_confirm, repeatable=BEGINS),
     Page(path="/me/oidc/remove", submit=unlink, recent=True),
 ]

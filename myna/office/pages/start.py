@@ -37,7 +37,6 @@ class NewServer(Struct):
 class FirstKey(Struct):
     """The form that makes the first key."""
 
-    once: str = ""
     name: str = ""
     units: int = 0
 
@@ -112,7 +111,6 @@ async def show_key(visit: Visit, form: FirstKey | None = None, error: str = "") 
         form=form or FirstKey(name=visit.text("my first key"), units=FIRST_UNITS),
         channels=_chat_channels(visit),
         memo=MEMO,
-        once=keys.new_once(),
         error=error,
     )
 
@@ -125,9 +123,7 @@ async def make_key(visit: Visit) -> Response:
             await accounts.grant(
                 visit.db, visit.account.name, form.units, MEMO, by=visit.actor, to_empty=True
             )
-        issued = await keys.issue(
-            visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor, once=form.once
-        )
+        issued = await keys.issue(visit.db, visit.account.id, form.name, SCOPES, 0, by=visit.actor)
     except CommandError as error:
         return await show_key(visit, form, visit.said(error))
     return await made(visit, issued)

@@ -99,4 +99,6 @@ def page(visit: Visit, form: Chat, said: list[str], run: Run | None = None, audi
     return render(status=run.status if run else 200)
 
 
-PAGES = [Page(path="/try", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES)]
+PAGES = [
+    Page(path="/try", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES, repeatable=runs.CHARGED_ONCE)
+]

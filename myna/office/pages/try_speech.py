@@ -113,7 +113,13 @@ async def _page(
 
 
 PAGES = [
-    Page(path="/try/speech", show=show, submit=submit, form_max_bytes=FORM_MAX_BYTES),
-    Page(path="/try/tasks/{id:int}", show=show_task),
-    Page(path="/try/tasks/{id:int}/live", show=follow_task),
+    Page(
+        path="/try/speech",
+        show=show,
+        submit=submit,
+        form_max_bytes=FORM_MAX_BYTES,
+        repeatable=runs.CHARGED_ONCE,
+    ),
+    Page(path="/try/tasks/{id:number}", show=show_task),
+    Page(path="/try/tasks/{id:number}/live", show=follow_task),
 ]

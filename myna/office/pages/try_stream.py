@@ -110,6 +110,11 @@ def _audio_of(visit: Visit, answer: str) -> str:
 
 
 PAGES = [
-    Page(path="/try/stream", submit=stream, form_max_bytes=FORM_MAX_BYTES),
-    Page(path="/try/ended", submit=show, form_max_bytes=FORM_MAX_BYTES),
+    Page(
+        path="/try/stream",
+        submit=stream,
+        form_max_bytes=FORM_MAX_BYTES,
+        repeatable="its script sends it once",
+    ),
+    Page(path="/try/ended", submit=show, form_max_bytes=FORM_MAX_BYTES, repeatable="it changes nothing"),
 ]

@@ -17,18 +17,23 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
-// A page that made something has another address from now on: to reload it must not make another one.
-for (const made of document.querySelectorAll("[data-reload]")) history.replaceState(null, "", made.dataset.reload);
-
-// A form that takes a while says so, and is sent once.
+// A form that changes something is sent once, and its button is busy meanwhile. One that takes a while says so.
 document.addEventListener("submit", (event) => {
-  const busy = event.target.dataset.busy;
-  if (!busy) return;
-  const button = event.target.querySelector("button.main, button");
-  const before = button.textContent;
-  button.textContent = busy;
-  button.disabled = true;
-  addEventListener("pageshow", () => { button.textContent = before; button.disabled = false; }, { once: true });
+  const form = event.target;
+  if (form.method !== "post" || form.dataset.stream) return; // try.js sends those
+  if (form.hasAttribute("aria-busy")) { event.preventDefault(); return; }
+  form.setAttribute("aria-busy", "true");
+  const button = event.submitter ?? form.querySelector("button.main, button");
+  // Afterwards: the form is sent without the value of a button that is disabled now.
+  setTimeout(() => {
+    button.disabled = true;
+    if (form.dataset.busy) button.textContent = form.dataset.busy;
+  });
+});
+
+// A page that the browser kept has forms that were sent: what they carry is used.
+addEventListener("pageshow", (event) => {
+  if (event.persisted && document.querySelector("form[aria-busy]")) location.reload();
 });
 
 document.addEventListener("keydown", (event) => {

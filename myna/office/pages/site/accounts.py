@@ -167,13 +167,14 @@ async def _link(visit: Visit, account: AccountRow, purpose: Purpose) -> Response
     except CommandError as error:
         visit.request.path_params["id"] = account.id
         return await show_one(visit, visit.said(error))
-    return visit.page(
+    page = visit.page(
         "site/account_link.html",
         subject=account,
         purpose=purpose.value,
         link=links.url(visit.parts.settings.base_url, token),
         life_ms=LIFE_MS[purpose],
     )
+    return visit.result(f"/site/accounts/{account.id}", page)
 
 
 async def _account(visit: Visit) -> AccountRow:
@@ -186,10 +187,10 @@ async def _account(visit: Visit) -> AccountRow:
 PAGES = [
     Page(path="/site/accounts", show=show, who=Who.OPERATOR),
     Page(path="/site/accounts/new", show=show_new, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}", show=show_one, who=Who.OPERATOR),
-    Page(path="/site/accounts/{id:int}/grant", submit=grant, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/limits", submit=limit, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/switch", submit=switch, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/invite", submit=invite, who=Who.OPERATOR, recent=True),
-    Page(path="/site/accounts/{id:int}/reset", submit=reset, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}", show=show_one, who=Who.OPERATOR),
+    Page(path="/site/accounts/{id:number}/grant", submit=grant, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/limits", submit=limit, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/switch", submit=switch, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/invite", submit=invite, who=Who.OPERATOR, recent=True),
+    Page(path="/site/accounts/{id:number}/reset", submit=reset, who=Who.OPERATOR, recent=True),
 ]

@@ -84,7 +84,9 @@ async def show(visit: Visit, result: Result | None = None, error: str = "") -> R
 
 async def known(visit: Visit) -> list[Channel]:
     """All channels as the service has them, in their order."""
-    return visit.parts.channels.all(await visit.read(config_store.load))
+    config = await visit.read(config_store.load)
+    await visit.parts.config.at(config.version)  # it has the keys
+    return visit.parts.channels.all(config)
 
 
 async def found(visit: Visit, name: str) -> Channel:
@@ -124,7 +126,7 @@ async def test(visit: Visit) -> Response:
         result = await _try(visit, structs.replace(channel, model=form.model or channel.model))
     except CommandError as error:
         result = Result(form.name, error=visit.said(error))
-    return await show(visit, structs.replace(result, model=form.model))
+    return visit.result(PATH, await show(visit, structs.replace(result, model=form.model)))
 
 
 async def _try(visit: Visit, channel: Channel) -> Result:

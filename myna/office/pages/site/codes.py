@@ -56,7 +56,7 @@ async def add(visit: Visit) -> Response:
         )
     except (CommandError, InvalidRequest) as error:
         return await show(visit, visit.said(error), form)
-    return visit.page("site/codes_made.html", made=made)
+    return visit.result("/site/codes", visit.page("site/codes_made.html", made=made))
 
 
 async def disable(visit: Visit) -> Response:
@@ -70,5 +70,5 @@ async def disable(visit: Visit) -> Response:
 
 PAGES = [
     Page(path="/site/codes", show=show, submit=add, who=Who.OPERATOR, recent=True),
-    Page(path="/site/codes/{id:int}/disable", submit=disable, who=Who.OPERATOR, recent=True),
+    Page(path="/site/codes/{id:number}/disable", submit=disable, who=Who.OPERATOR, recent=True),
 ]

@@ -62,6 +62,7 @@ def _fetching(visit: Visit) -> ModelFetching:
 async def get(visit: Visit) -> Response:
     """Starts the command that fetches a model."""
     name = visit.fields(OneModel).name
+    await visit.claim()
     try:
         await asyncio.to_thread(_fetching(visit).start, name)
     except CommandError as error:
@@ -76,6 +77,7 @@ async def remove(visit: Visit) -> Response:
     try:
         if form.typed != form.name:
             raise CommandError(visit.text("Type the name to remove it."))
+        await visit.claim()
         await asyncio.to_thread(_fetching(visit).remove, form.name)
     except CommandError as error:
         return await show(visit, visit.said(error))

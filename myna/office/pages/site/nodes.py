@@ -74,7 +74,8 @@ async def enroll(visit: Visit) -> Response:
         invitation = await Nodes(visit.db).enroll(form.name, again=form.again, by=visit.actor)
     except CommandError as error:
         return await show(visit, form.name, visit.said(error))
-    return await show_one(visit, form.name, invitation=invitation)
+    page = await show_one(visit, form.name, invitation=invitation)
+    return visit.result(f"{PATH}/one?name={quote(form.name)}", page)
 
 
 async def show_one(

@@ -100,7 +100,7 @@ async def listen(visit: Visit) -> Response:
         await channel_trial.listen(parts.channels, parts.config.current, voice_id, text, path)
     except CommandError as error:
         return await show(visit, visit.said(error))
-    return await show(visit, heard=Heard(voice_id, audio))
+    return visit.result(PATH, await show(visit, heard=Heard(voice_id, audio)))
 
 
 def sample_of(language: str) -> str:

@@ -1,0 +1,60 @@
+"""The places for parts of pages that stay up to date: an account leaves some to the others."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from markupsafe import Markup
+from starlette.responses import StreamingResponse
+
+from myna.errors import Overloaded
+from myna.office import live
+
+pytestmark = pytest.mark.anyio
+
+
+class Account:
+    def __init__(self, account_id: int) -> None:
+        self.id = account_id
+
+
+class Visit:
+    """What a stream reads of a visit."""
+
+    def __init__(self, account_id: int) -> None:
+        self.account = Account(account_id)
+        self.request = type("Request", (), {"scope": {}})
+        self.session = self.db = object()
+
+
+async def open_stream(account_id: int) -> AsyncIterator[Any]:
+    """A stream that has sent its first part."""
+
+    async def render() -> live.Part:
+        return live.Part(Markup("<p>one</p>"))
+
+    response = live.stream(cast(Any, Visit(account_id)), render)
+    assert isinstance(response, StreamingResponse)
+    stream = aiter(response.body_iterator)
+    assert await anext(stream) == b'event: content\ndata: "<p>one</p>"\n\n'
+    return stream
+
+
+@pytest.fixture(autouse=True)
+def open_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_open(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(live.sessions, "is_open", is_open)
+
+
+async def test_the_live_pages_of_an_account_leave_places_to_others() -> None:
+    streams = [await open_stream(1) for _ in range(live.STREAMS_OF_ACCOUNT_MAX)]
+    with pytest.raises(Overloaded) as refused:
+        await open_stream(1)
+    assert refused.value.headers["Retry-After"] == "10"
+    streams.append(await open_stream(2))
+    await cast(Any, streams.pop(0)).aclose()
+    streams.append(await open_stream(1))
+    for stream in streams:
+        await cast(Any, stream).aclose()
