@@ -152,8 +152,8 @@ class Heartbeats(Struct, frozen=True):
 
 
 class HeartbeatsAnswer(Struct, frozen=True):
-    """The leases last another `lease_s` seconds, or until the deadline of their call if that is earlier.
-    Those in `cancel` have ended: the node drops the jobs."""
+    """The leases last another `lease_s` seconds, or until the node's share of the time to the deadline of
+    their call ends, if that is earlier. Those in `cancel` have ended: the node drops the jobs."""
 
     lease_s: float
     cancel: list[LeaseProof]

@@ -12,7 +12,7 @@ from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
-from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.queries.farm.able import ONLINE_MS
 from myna.store.states import LEASED, PROCESSING
 from myna.wire.farm import Hello, NodeVoice
 
