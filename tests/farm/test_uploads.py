@@ -156,6 +156,7 @@ def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tu
 def test_bytes_in_upload_per_node_are_limited(site: NodeSite, key: str) -> None:
     voice = new_voice()
     node, other = site.node(voice), site.node(voice)
+    node.hello(voice, slots=3)
     for _ in range(4):
         site.order(key, voice)
     jobs = [node.take() for _ in range(3)]
