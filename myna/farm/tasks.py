@@ -173,6 +173,11 @@ class Tasks:
         """Whether the node has the lease of the job, or had it when it completed the job."""
         return await queue.has_lease(self._db, _proof(node_id, lease))
 
+    async def text(self, lease: LeaseProof) -> tuple[str, float]:
+        """The text of the job, and its speed."""
+        text, speed = await queue.spoken_by(self._db, lease.kind, lease.id)
+        return (preview_text(text) if lease.kind == CLONE else text), speed
+
     async def complete(self, node_id: int, lease: LeaseProof, audio: Audio) -> bool:
         """1 → 2. True if the job has this audio now, False if this lease has completed it with the same audio
         before. Raises StaleLease, and DatabaseUnavailable if the result is unknown."""

@@ -273,6 +273,13 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     return bool(await db.fetch(sql, *_params(proof), sha256))
 
 
+async def spoken_by(db: Queries, kind: Kind, job_id: int) -> tuple[str, float]:
+    """What the job speaks, and its speed: the text of a task, the language of a clone. Empty without one."""
+    fields = "text, speed" if kind == TASK else "language, 1.0"
+    rows = await db.fetch(f"SELECT {fields} FROM {TABLES[kind]} WHERE id = $1", job_id)
+    return (str(rows[0][0]), float(rows[0][1])) if rows else ("", 1.0)
+
+
 async def owner_of(db: Queries, kind: Kind, job_id: int) -> JobOwner | None:
     """The owner of the job; None if there is no such job."""
     call = "call_id" if kind == TASK else "NULL"
