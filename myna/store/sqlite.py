@@ -70,6 +70,7 @@ def _sha256_latin1(*texts: object) -> str:
 class SqliteConnection:
     """A connection whose `fetch` never suspends."""
 
+    ascii_only = ""
     queue_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     skip_locked = ""
 
@@ -119,6 +120,7 @@ class Sqlite:
     """See `database.Database`."""
 
     dialect = "sqlite"
+    ascii_only = SqliteConnection.ascii_only
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     schema_lock_timeout = "SELECT 1"
     single_process = True
