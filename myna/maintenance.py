@@ -118,7 +118,9 @@ class Maintenance:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def sweep(self) -> None:
-        """Refunds calls that are open past their deadline."""
+        """Refunds calls that are open past their deadline. Expired leases first, since a lease that ends with
+        its task's deadline is a failure of its node."""
+        await self.requeue_expired()
         metrics.COMMITS_WAITING.set(self._commits.waiting)
         refunded = await self._ledger.sweep()
         if refunded:

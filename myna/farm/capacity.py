@@ -1,8 +1,9 @@
 """Which compute nodes are online, and the estimated wait of a new task."""
 
+import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from myna.errors import DatabaseUnavailable
 from myna.store.database import Database
@@ -12,8 +13,6 @@ from myna.store.queries.farm.capacity import OnlineNode, Queued
 
 FRESH_S = 0.25
 """How long the state of the queue is cached. The process adds its own new tasks to the cached state."""
-DEFAULT_CHARS_PER_S = 15.0
-"""The estimated speed of a node without a measured one: that of reading aloud."""
 
 Nodes = Mapping[int, OnlineNode]
 NO_NODES: Nodes = {}
@@ -37,18 +36,30 @@ class Capacity:
             raise DatabaseUnavailable from None
 
     async def wait_s(
-        self, account_id: int, chars: int, capable: Iterable[int], nodes: Nodes, config: Config
+        self,
+        account_id: int,
+        chars: int,
+        capable: Iterable[int],
+        nodes: Nodes,
+        config: Config,
+        within_s: float = math.inf,
     ) -> float:
-        """The estimated seconds until one of the `capable` nodes has spoken a new task of the account. Uses
-        the measured speeds, and fair queueing between accounts."""
-        ahead = _ahead(account_id, await self._read())
+        """The estimated seconds until one of the `capable` nodes has spoken a new task of the account, which
+        has a deadline in `within_s`. Uses the measured speeds, and fair queueing between accounts.
+
+        A node gets only tasks that it can finish in time (`able.in_time`). So the slow ones are no part of
+        the estimate for a long text, and whether it is done in time depends on the fastest one: it can take
+        the task last, when what is ahead of it is done.
+        """
         capable = set(capable)
-        chars_ahead = sum(
-            queued * _share(capable, _nodes_with(voice_id, nodes, config), nodes)
-            for voice_id, queued in ahead.items()
-        )
-        slowest = min(_speed(nodes[node]) for node in capable)
-        return chars_ahead / sum(_capacity(nodes[node]) for node in capable) + chars / slowest
+        taking = _in_time(chars, capable, nodes, within_s) or capable
+        chars_ahead = 0.0
+        for row, queued in _ahead(account_id, await self._read()):
+            with_voice = _nodes_with(row.voice_id, nodes, config)
+            others = _in_time(row.chars / row.tasks, with_voice, nodes, within_s) or with_voice
+            chars_ahead += queued * _share(taking, others, nodes)
+        fastest = max(nodes[node].chars_per_s for node in taking)
+        return chars_ahead / sum(_capacity(nodes[node]) for node in taking) + chars / fastest
 
     async def tasks_of(self, account_id: int) -> int:
         """The number of the account's tasks that are queued or leased."""
@@ -69,18 +80,20 @@ class Capacity:
         return self._queued
 
 
-def _ahead(account_id: int, queued: list[Queued]) -> Counter[str]:
-    """The characters that will be spoken before a new task of the account, by voice: those of its earlier
+def _ahead(account_id: int, queued: list[Queued]) -> Iterator[tuple[Queued, float]]:
+    """The characters of each row that will be spoken before a new task of the account: those of its earlier
     tasks, and of as many tasks of each other account, at that account's average length."""
     tasks: defaultdict[int, int] = defaultdict(int)
     for row in queued:
         tasks[row.account_id] += row.tasks
     rounds = tasks[account_id] + 1
-    ahead: Counter[str] = Counter()
     for row in queued:
-        share = min(1.0, rounds / tasks[row.account_id])
-        ahead[row.voice_id] += round(row.chars * share)
-    return ahead
+        yield row, row.chars * min(1.0, rounds / tasks[row.account_id])
+
+
+def _in_time(chars: float, among: set[int], nodes: Nodes, within_s: float) -> set[int]:
+    """Those of these nodes that speak so many characters in `within_s`."""
+    return {node for node in among if chars <= nodes[node].chars_per_s * within_s}
 
 
 def _nodes_with(voice_id: str, nodes: Nodes, config: Config) -> set[int]:
@@ -95,9 +108,5 @@ def _share(capable: set[int], with_voice: set[int], nodes: Nodes) -> float:
     return sum(_capacity(nodes[node]) for node in with_voice & capable) / total if total else 0.0
 
 
-def _speed(node: OnlineNode) -> float:
-    return node.chars_per_s or DEFAULT_CHARS_PER_S
-
-
 def _capacity(node: OnlineNode) -> float:
-    return _speed(node) * node.slots
+    return node.chars_per_s * node.slots

@@ -121,13 +121,13 @@ class Nodes:
 
     async def verify(self, authorization: bytes | None) -> NodeRow:
         """The node whose credential is in an Authorization header. Raises NodeRefused."""
-        match = _BEARER.fullmatch(authorization or b"")
-        if not match:
+        credential = credential_in(authorization)
+        if not credential:
             raise NodeRefused(
                 "A compute node sends its credential as 'Authorization: Bearer <credential>': mynanode_ and"
                 " 40 hex digits."
             )
-        node = await store.by_credential(self._db, _hash(match[1]))
+        node = await store.by_credential(self._db, _hash(credential))
         if node is None:
             raise NodeRefused("This node is unknown: it was removed or has joined again; join again.")
         if node.disabled_at:
@@ -135,8 +135,12 @@ class Nodes:
         return node
 
     async def hello(self, node: NodeRow, offer: Hello) -> None:
-        """Records the node's capabilities. Raises NodeRefused if the node has been removed, and
-        Unavailable if its voices change too often."""
+        """Records the node's capabilities; writes nothing if they are known. Raises NodeRefused if the node
+        has been removed, and Unavailable if its voices change too often."""
+        if not await store.differs(self._db, node, offer):
+            if not offer.shutting_down:
+                await self.record_request(node)
+            return
         try:
             exists = await self._db.transaction(lambda connection: store.offer(connection, node.id, offer))
         except store.TooManyChanges:
@@ -192,6 +196,12 @@ class Nodes:
             await activity.record(connection, by, activity.words("node", change, name))
 
         await self._db.transaction(work)
+
+
+def credential_in(authorization: bytes | None) -> bytes:
+    """The credential in an Authorization header; empty for a header of another form."""
+    match = _BEARER.fullmatch(authorization or b"")
+    return match[1] if match else b""
 
 
 def node_channel(name: str) -> str:

@@ -27,6 +27,7 @@ from myna.store.batch import AUDIO_PLACEHOLDER, Audio, CallState, End, EndOutcom
 from myna.store.database import Database, Transaction
 from myna.store.notifications import Notifications
 from myna.store.queries import accounts, tasks
+from myna.store.queries import clones as clones_store
 from myna.store.queries.farm import capacity as capacity_store
 from myna.store.queries.farm import nodes as nodes_store
 from myna.store.queries.farm import queue, refusals
@@ -144,21 +145,38 @@ class Tasks:
         return _job(leased, token) if leased else None
 
     async def beat(self, node_id: int, beats: Sequence[Heartbeat]) -> list[LeaseProof]:
-        """Extends the leases of these jobs. Returns those that the node has lost."""
+        """Extends the leases of these jobs. Returns those that the node has lost. Writes nothing if no lease
+        would change."""
+        lost: list[LeaseProof] = []
+        due: list[Heartbeat] = []
+        for beat in beats:
+            is_due = await queue.is_due(
+                self._db, _proof(node_id, beat.lease), self._lease_ms, _percent(beat.progress)
+            )
+            if is_due is None:
+                lost.append(beat.lease)
+            elif is_due:
+                due.append(beat)
 
         async def work(db: Transaction) -> list[LeaseProof]:
-            lost = []
-            for beat in beats:
-                percent = min(99, int(beat.progress * 100))
-                if not await queue.extend(db, _proof(node_id, beat.lease), self._lease_ms, percent):
-                    lost.append(beat.lease)
-            return lost
+            return [
+                beat.lease
+                for beat in due
+                if not await queue.extend(
+                    db, _proof(node_id, beat.lease), self._lease_ms, _percent(beat.progress)
+                )
+            ]
 
-        return await self._db.transaction(work) if beats else []
+        return lost + await self._db.transaction(work) if due else lost
 
     async def has_lease(self, node_id: int, lease: LeaseProof) -> bool:
         """Whether the node has the lease of the job, or had it when it completed the job."""
         return await queue.has_lease(self._db, _proof(node_id, lease))
+
+    async def text(self, lease: LeaseProof) -> tuple[str, float]:
+        """The text of the job, and its speed."""
+        text, speed = await queue.spoken_by(self._db, lease.kind, lease.id)
+        return (preview_text(text) if lease.kind == CLONE else text), speed
 
     async def complete(self, node_id: int, lease: LeaseProof, audio: Audio) -> bool:
         """1 → 2. True if the job has this audio now, False if this lease has completed it with the same audio
@@ -173,7 +191,7 @@ class Tasks:
                 raise StaleLease
             await refusals.record_success(db, proof.kind, proof.id, node_id)
             if proof.kind == CLONE:
-                await queue.complete_clone(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
+                await clones_store.complete_clone(db, proof.id, audio.name, audio.size_bytes, audio.sha256)
                 return True
             await capacity_store.record_speed(db, node_id, proof.id)
             draft = await tasks.draft(db, owner.call_id)
@@ -206,7 +224,7 @@ class Tasks:
                 await queue.requeue(db, proof.kind, proof.id, tries_returned=int(failure.returned))
                 return False
             if proof.kind == CLONE:
-                await queue.fail_clone(db, proof.id, failure.reason)
+                await clones_store.fail_clone(db, proof.id, failure.reason)
                 return False
             channel = await _channel(db, node_id)
             end = End(owner.call_id, CallState.REFUNDED, reason=failure.reason, channel=channel)
@@ -225,11 +243,11 @@ class Tasks:
 
     async def reference(self, node_id: int, sha256: bytes) -> str | None:
         """The stored sample's name, if a job that this node has leased refers to it."""
-        return await queue.leased_sample(self._db, node_id, sha256)
+        return await clones_store.leased_sample(self._db, node_id, sha256)
 
     async def unused_samples(self, sha256s: Sequence[str]) -> list[str]:
         """Those of these samples (SHA-256 in hex) that no cloned voice uses any more."""
-        used = await queue.known_samples(self._db, [bytes.fromhex(name) for name in sha256s])
+        used = await clones_store.known_samples(self._db, [bytes.fromhex(name) for name in sha256s])
         return [name for name in sha256s if bytes.fromhex(name) not in used]
 
     async def _lock(self, db: Transaction, proof: Proof) -> queue.JobOwner:
@@ -258,13 +276,14 @@ class Tasks:
     # ---- maintenance
 
     async def requeue_expired(self) -> int:
-        """1 → 0 for jobs with an expired lease and tries left. Fails clones without tries left, and refused
-        ones that no other node can make. Returns the number of requeued jobs."""
+        """1 → 0 for jobs with an expired lease and tries left; their nodes have failed. Fails clones without
+        tries left, and refused ones that no other node can make. Returns the number of requeued jobs."""
 
         async def work(db: Transaction) -> int:
-            await queue.fail_exhausted_clones(db, TRIES_MAX, TRIES_EXHAUSTED)
             await refusals.fail_refused_clones(db, REFUSED_CLONE_WAIT_MS, TRIES_EXHAUSTED)
-            return await queue.requeue_expired(db, TRIES_MAX, PAGE)
+            requeued = await queue.requeue_expired(db, TRIES_MAX, PAGE)
+            await queue.fail_exhausted_clones(db, TRIES_MAX, TRIES_EXHAUSTED)
+            return requeued
 
         count = await self._db.transaction(work)
         if count:
@@ -321,6 +340,10 @@ async def _channel(db: Transaction, node_id: int) -> str:
     """Under what name the node's calls are reported; "" if it was removed."""
     name = await nodes_store.node_name(db, node_id)
     return node_channel(name) if name else ""
+
+
+def _percent(progress: float) -> int:
+    return min(99, int(progress * 100))
 
 
 def _proof(node_id: int, lease: LeaseProof) -> Proof:

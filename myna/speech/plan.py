@@ -193,8 +193,14 @@ class Planner:
         if not plan.choice.nodes:
             raise refusal
         account_id = await self._ledger.account_of(caller)
-        chars, able = len(plan.request.text), plan.choice.nodes
-        wait_s = await self._capacity.wait_s(account_id, chars, able, nodes, self._config.current)
+        wait_s = await self._capacity.wait_s(
+            account_id,
+            len(plan.request.text),
+            plan.choice.nodes,
+            nodes,
+            self._config.current,
+            plan.request.node_s,
+        )
         if await self._capacity.tasks_of(account_id) >= TASKS_MAX:
             raise Overloaded(TOO_MANY_TASKS, wait_s / TASKS_MAX)
         if wait_s > plan.request.node_s:

@@ -32,6 +32,9 @@ _POSTGRESQL = "myna.store.postgresql:Postgresql"
 class Queries(Protocol):
     """A connection, or a pool of them, that runs queries."""
 
+    ascii_only: str
+    """Suffix of a text in `lower(…)`, so that ASCII letters alone are changed, as in `same_email`."""
+
     async def fetch(self, sql: str, *args: object) -> Sequence[Row]: ...
 
 

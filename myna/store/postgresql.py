@@ -72,6 +72,7 @@ class LockTimedOut(TimeoutError):
 class PostgresqlConnection:
     """A connection of the pool: see `database.Transaction`."""
 
+    ascii_only = ' COLLATE "C"'
     queue_lock = "SELECT pg_advisory_xact_lock(77121111)"
     skip_locked = " FOR UPDATE SKIP LOCKED"
 
@@ -105,6 +106,7 @@ class Postgresql:
     """See `database.Database`."""
 
     dialect = "postgresql"
+    ascii_only = PostgresqlConnection.ascii_only
     schema_lock = "SELECT set_config('lock_timeout', '0', true), pg_advisory_xact_lock(77121110)"
     schema_lock_timeout = "SET LOCAL lock_timeout = '2s'"
     exclude_processes = f"""SELECT pg_try_advisory_xact_lock({PROCESS_LOCK}),

@@ -72,6 +72,7 @@ def _sha256_latin1(*texts: object) -> str:
 class SqliteConnection:
     """A connection whose `fetch` never suspends."""
 
+    ascii_only = ""
     queue_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     skip_locked = ""
 
@@ -121,6 +122,7 @@ class Sqlite:
     """See `database.Database`."""
 
     dialect = "sqlite"
+    ascii_only = SqliteConnection.ascii_only
     schema_lock = "SELECT 1"  # BEGIN IMMEDIATE has locked the database
     schema_lock_timeout = "SELECT 1"
     exclude_processes = "SELECT 1, ''"  # a process that serves has locked the data folder

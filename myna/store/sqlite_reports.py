@@ -33,6 +33,8 @@ class Connection(Protocol):
 class LimitedConnection:
     """A connection whose queries raise ReportTooSlow after REPORT_QUERY_MAX_MS."""
 
+    ascii_only = ""
+
     def __init__(self, connection: Connection) -> None:
         self.raw = connection.raw
         self._connection = connection

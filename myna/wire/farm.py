@@ -4,6 +4,9 @@ Each request has the header `Myna-Farm: 1`, the version of the protocol. Each re
 `Authorization: Bearer` with the node's credential. Errors have the envelope of /v1. Times are durations in
 seconds, so the clocks of two machines are never compared.
 
+Both sides refuse fields that they don't know. So a version of the protocol has the same fields in every
+version of Myna: whoever adds one raises PROTOCOL, and older nodes are refused by a sentence that says so.
+
     join        a join token                           -> the node's credential
     hello       the node's capabilities                -> the intervals of leases, heartbeats and polls
     lease       the number of free slots               -> jobs, as soon as there are any (long poll)
@@ -40,21 +43,21 @@ Language = Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*\Z", max
 Reason = Annotated[str, Meta(max_length=300)]
 
 
-class Join(Struct, frozen=True):
+class Join(Struct, frozen=True, forbid_unknown_fields=True):
     """A join token from the operator. It is valid once, for an hour."""
 
     token: Annotated[str, Meta(max_length=200)]
     version: Annotated[str, Meta(max_length=50)] = ""
 
 
-class Joined(Struct, frozen=True):
+class Joined(Struct, frozen=True, forbid_unknown_fields=True):
     """The node's credential, which is not shown again, and the name that the operator gave the node."""
 
     credential: str
     name: str
 
 
-class NodeVoice(Struct, frozen=True):
+class NodeVoice(Struct, frozen=True, forbid_unknown_fields=True):
     """A voice of the node."""
 
     voice_id: VoiceId
@@ -63,7 +66,7 @@ class NodeVoice(Struct, frozen=True):
     language: Language
 
 
-class Hello(Struct, frozen=True):
+class Hello(Struct, frozen=True, forbid_unknown_fields=True):
     """The node's capabilities, which replace the former ones. `chars_per_s` is the measured speed of one job,
     0 if unknown, else at least 0.1. With `shutting_down` the node takes no more jobs and is offline at
     once."""
@@ -80,7 +83,7 @@ class Hello(Struct, frozen=True):
             raise ValueError("chars_per_s: expected 0, or at least 0.1")
 
 
-class Welcome(Struct, frozen=True):
+class Welcome(Struct, frozen=True, forbid_unknown_fields=True):
     """The lifetime of a lease without a heartbeat, the interval of heartbeats, and the longest poll."""
 
     name: str
@@ -89,7 +92,7 @@ class Welcome(Struct, frozen=True):
     poll_max_s: float
 
 
-class Lease(Struct, frozen=True):
+class Lease(Struct, frozen=True, forbid_unknown_fields=True):
     """A request for up to `jobs` jobs, which waits up to `wait_s` seconds for the first one. `references` are
     the SHA-256 of the copies that the node has."""
 
@@ -98,7 +101,7 @@ class Lease(Struct, frozen=True):
     references: Annotated[list[Sha256], Meta(max_length=10_000)] = []
 
 
-class JobReference(Struct, frozen=True):
+class JobReference(Struct, frozen=True, forbid_unknown_fields=True):
     """The sample of a cloned voice: a mono wav by its SHA-256 and size, and its transcript."""
 
     sha256: Sha256
@@ -107,7 +110,7 @@ class JobReference(Struct, frozen=True):
     language: str
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """A leased job. `(kind, id, epoch, token)` prove the lease, which lasts another `lease_s` seconds. With a
     `reference` the node clones that voice, else `voice_id` is a voice of the node."""
 
@@ -122,14 +125,14 @@ class Job(Struct, frozen=True):
     reference: JobReference | None = None
 
 
-class Leased(Struct, frozen=True):
+class Leased(Struct, frozen=True, forbid_unknown_fields=True):
     """The leased jobs, if any. `forget` lists the references whose copies the node must delete."""
 
     jobs: list[Job]
     forget: list[str]
 
 
-class LeaseProof(Struct, frozen=True):
+class LeaseProof(Struct, frozen=True, forbid_unknown_fields=True):
     """Proves that the node has the lease of a job."""
 
     kind: JobKind
@@ -138,28 +141,28 @@ class LeaseProof(Struct, frozen=True):
     token: Annotated[str, Meta(max_length=100)]
 
 
-class Heartbeat(Struct, frozen=True):
+class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     """A leased job and its progress from 0 to 1."""
 
     lease: LeaseProof = field(name="held")
     progress: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
-class Heartbeats(Struct, frozen=True):
+class Heartbeats(Struct, frozen=True, forbid_unknown_fields=True):
     """All leased jobs of the node, perhaps none."""
 
     beats: Annotated[list[Heartbeat], Meta(max_length=SLOTS_MAX)]
 
 
-class HeartbeatsAnswer(Struct, frozen=True):
-    """The leases last another `lease_s` seconds, or until the deadline of their call if that is earlier.
-    Those in `cancel` have ended: the node drops the jobs."""
+class HeartbeatsAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    """The leases last another `lease_s` seconds, or until the node's share of the time to the deadline of
+    their call ends, if that is earlier. Those in `cancel` have ended: the node drops the jobs."""
 
     lease_s: float
     cancel: list[LeaseProof]
 
 
-class Failure(Struct, frozen=True):
+class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """The job failed on this node. `final`: it would fail on all nodes, in this node's opinion.
     `returned`: the node shuts down before it finished the job."""
 
@@ -169,7 +172,7 @@ class Failure(Struct, frozen=True):
     returned: bool = field(default=False, name="handed_back")
 
 
-class Done(Struct, frozen=True):
+class Done(Struct, frozen=True, forbid_unknown_fields=True):
     """The audio or the failure is recorded. The same audio sent again gets the same answer."""
 
     ok: int = 1

@@ -156,6 +156,7 @@ def test_a_job_has_one_upload_at_a_time(site: NodeSite, key: str, leased_job: tu
 def test_bytes_in_upload_per_node_are_limited(site: NodeSite, key: str) -> None:
     voice = new_voice()
     node, other = site.node(voice), site.node(voice)
+    node.hello(voice, slots=3)
     for _ in range(4):
         site.order(key, voice)
     jobs = [node.take() for _ in range(3)]
@@ -171,3 +172,19 @@ def test_bytes_in_upload_per_node_are_limited(site: NodeSite, key: str) -> None:
     wait_until(
         lambda: node.complete(jobs[2], mp3()).status == 200, PROMPT_S, "the limit allows another upload"
     )
+
+
+@each_database
+def test_a_sound_much_longer_than_its_text_is_a_failure_of_its_node(site: NodeSite, key: str) -> None:
+    """The text makes two seconds at most, so fourteen are accepted."""
+    voice = new_voice()
+    node, other = site.node(voice), site.node(voice)
+    task = site.order(key, voice)
+    before = site.audio()
+    refused = node.complete(node.take(), mp3(15))
+    assert (refused.status, "this text makes at most" in refused.json["error"]["message"]) == (400, True)
+    assert site.audio() == before
+    assert site.task(key, task)["status"] == 0
+    assert node.listed["cooldown_until"]
+    assert other.complete(other.take(), mp3(13)).status == 200
+    assert site.task(key, task)["status"] == 2

@@ -145,6 +145,21 @@ def test_the_job_of_a_killed_node_is_completed_by_another(farm: Farm) -> None:
     farm.check_delivered(number)
 
 
+def test_the_job_of_a_node_whose_engine_hangs_is_completed_by_another_in_time(farm: Farm) -> None:
+    """The node itself sends heartbeats to the end of its lease, and its engine speaks again after it."""
+    farm.service.cli("settings", "set", "task_deadline_s", "20")
+    try:
+        hung = farm.node("hung").start()
+        number, _ = farm.stall_job(hung)
+    finally:
+        farm.service.cli("settings", "set", "task_deadline_s", "120")
+    other = farm.node("other").start()
+    farm.check_delivered(number)
+    hung.wait_logged(f"task {number}: dropped")
+    assert other.stop() == 0
+    farm.wait_status(farm.order(), 2)
+
+
 def test_a_completion_by_a_node_stopped_past_its_lease_is_refused(farm: Farm, make_proxy: ProxyMaker) -> None:
     """Its upload is delayed by the wire until another node has completed the job."""
     proxy = make_proxy(farm.service.port)

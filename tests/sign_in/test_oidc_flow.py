@@ -221,6 +221,18 @@ async def test_a_provider_that_fails_opens_no_session(
     assert refused.value.failure is Failure.PROVIDER
 
 
+async def test_a_code_that_the_provider_refuses_is_the_persons_to_repeat(sqlite_site: OidcSite) -> None:
+    plan = sqlite_site.provider.plan
+    plan.statuses, plan.bodies = {TOKEN_PATH: 400}, {TOKEN_PATH: b'{"error": "invalid_grant"}'}
+    with pytest.raises(OidcRefused, match="400 invalid_grant") as refused:
+        await sqlite_site.whole()
+    assert refused.value.failure is Failure.EXPIRED
+    plan.bodies = {TOKEN_PATH: b'{"error": "invalid_client"}'}
+    with pytest.raises(OidcRefused) as refused:
+        await sqlite_site.whole()
+    assert refused.value.failure is Failure.PROVIDER
+
+
 async def test_a_provider_that_cannot_be_reached_is_asked_again_after_a_while(
     sqlite_site: OidcSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from myna.store.batch import Charge, End
 from myna.store.database import Transaction
 from myna.store.migrate import SchemaWatch
 from myna.store.postgresql_batch import BatchWriter, LockPolicy
-from myna.store.queries import tasks
+from myna.store.queries import clones, tasks
 from myna.store.queries.farm import queue, refusals
 from myna.store.sqlite import SqliteConnection, clock_ms
 from myna.wire.farm import TRIES_MAX
@@ -45,7 +45,7 @@ CLONES = (
 Question = Callable[[Transaction], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
     "a node's next job": lambda db: queue.next_jobs(db, 1, 1),
-    "a sample for a job": lambda db: queue.leased_sample(db, 1, b"s" * 32),
+    "a sample for a job": lambda db: clones.leased_sample(db, 1, b"s" * 32),
     "whether a file is named": lambda db: tasks.files_in_use(db, ["f" * 32 + ".mp3"]),
     "leases that ran out": lambda db: queue.requeue_expired(db, TRIES_MAX, 100),
     "voices whose last lease ran out": lambda db: queue.fail_exhausted_clones(db, TRIES_MAX, "r"),

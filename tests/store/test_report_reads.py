@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from myna import accounts
 from myna.errors import ReportTooSlow
 from myna.store.database import Queries
+from myna.store.queries import accounts as store
+from tests.rig.actors import TESTER
 from tests.store.books import Books
 
 pytestmark = pytest.mark.anyio
@@ -65,3 +68,23 @@ async def test_a_report_changes_nothing(books: Books) -> None:
 
     with pytest.raises(Exception, match=r"readonly|read-only|read only"):
         await books.db.read(lambda db: db.fetch("UPDATE accounts SET balance = 0"))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "found"),
+    [
+        ("kim", ["KIM"]),
+        ("ÉLODIE", []),
+        ("éLODIE", ["élodie"]),
+        ("\u212aIM", ["\u212aim"]),
+        ("CAROL@", ["carol"]),
+    ],
+)
+async def test_accounts_are_found_with_ascii_letters_in_any_case(
+    books: Books, prefix: str, found: list[str]
+) -> None:
+    """PostgreSQL's `lower` would change other letters too, and the Kelvin sign, U+212A, to k."""
+    for name in ("KIM", "élodie", "\u212aim", "carol"):
+        await accounts.add(books.db, name, f"{name}@example.org", False, 0, by=TESTER)
+    rows = await books.db.read(lambda db: store.search(db, prefix, 1 << 40, 10))
+    assert [row.name for row in rows] == found

@@ -8,6 +8,7 @@ from myna.wire.farm import TRIES_MAX
 
 LEASE_S = 300
 ONLINE_S = 40
+CLONE_LEASE_MAX_S = 900
 OPINION_GRACE_S = 600
 SWEPT_S = 60
 """The maximum time past a deadline, since sweeps run more often."""
@@ -41,7 +42,7 @@ class Work:
     tries: int = 0
     node_id: int = 0
     leased_at: int = 0
-    lease_until: int = 0
+    lease_until: float = 0
     audio: str = ""
     deleted: bool = False
     refused_by: list[int] = field(default_factory=list)
@@ -190,6 +191,8 @@ class Model:
             return False
         if isinstance(job, Task) and job.deadline <= self.now:
             return False
+        if job.node_id == node_id and self._another(job, node_id):
+            return False
         return self._able(node_id, job)
 
     def _able(self, node_id: int, job: Work) -> bool:
@@ -208,9 +211,11 @@ class Model:
         return job.voice_id in node.voices or job.voice_id in ready
 
     def renew(self, job: Work) -> None:
-        job.lease_until = self.now + LEASE_S
+        """A node has half of the time to the deadline: the texts are short."""
+        most = CLONE_LEASE_MAX_S
         if isinstance(job, Task):
-            job.lease_until = min(job.lease_until, job.deadline)
+            most = (job.deadline - job.leased_at) / 2
+        job.lease_until = min(self.now + LEASE_S, job.leased_at + most)
 
     def valid(self, lease: Lease) -> bool:
         job = lease.job
@@ -259,10 +264,10 @@ class Model:
             self.end(job, kept=False)
         return True
 
-    def _another(self, job: Work) -> bool:
+    def _another(self, job: Work, but: int = 0) -> bool:
         """Whether a node is online that can do the job and has not refused it."""
         return any(
-            self._able(node_id, job) and node.heard_at > self.now - ONLINE_S
+            self._able(node_id, job) and node.heard_at > self.now - ONLINE_S and node_id != but
             for node_id, node in self.nodes.items()
         )
 
@@ -286,6 +291,9 @@ class Model:
             if voice.status == QUEUED and asked and not self._another(voice):
                 self.end(voice, kept=False)
         expired = [job for job in self.jobs if job.status == LEASED and 0 < job.lease_until <= self.now]
+        for node in {job.node_id for job in expired}:
+            if node in self.nodes and self.nodes[node].cooldown_until <= self.now:
+                self.nodes[node].cool_down(self.now, returned=False)
         exhausted = [job for job in expired if job.tries >= TRIES_MAX]
         for job in expired:
             if job in exhausted:
@@ -313,6 +321,6 @@ class Model:
 
     def _requeue(self, job: Work, tries_returned: int) -> None:
         job.status = QUEUED
-        job.node_id = 0
+        job.node_id = 0 if tries_returned else job.node_id
         job.lease_until = 0
         job.tries -= tries_returned

@@ -23,7 +23,7 @@ async def join_node(
     *voices: str | NodeVoice,
     clones: Sequence[str] = (),
     name: str | None = None,
-    slots: int = 4,
+    slots: int = 64,
     chars_per_s: float = 0.0,
 ) -> tuple[int, str]:
     """Joins a node with these voices. Returns its id and its credential."""

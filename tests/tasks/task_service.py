@@ -60,7 +60,7 @@ class TaskService:
         *voices: str,
         clones: Sequence[str] = (),
         name: str | None = None,
-        slots: int = 4,
+        slots: int = 64,
         chars_per_s: float = 0.0,
     ) -> int:
         """Joins a node with these voices, or with VOICE if it has no voices and no clones. Returns its id."""

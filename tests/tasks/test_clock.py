@@ -11,7 +11,7 @@ from myna.wire.farm import TRIES_MAX
 from tests.ledger.ledger_service import ledger_service_on
 from tests.store.books import AUDIO, idempotency_key_of
 from tests.store.fixtures import each_database
-from tests.tasks.task_service import FREE, LEASE_MS, TaskService, failure, proof_of, task_service_on
+from tests.tasks.task_service import LEASE_MS, TaskService, failure, proof_of, task_service_on
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_a_task_whose_lease_expired_is_requeued(service: TaskService) -> N
     assert await service.sweep_leases() == (1, 0)
 
     assert (await service.status(call), await service.tries(call)) == (0, 1)
-    assert await service.lease_of(call) == FREE
+    assert await service.lease_of(call) == (node, 0, 0)
     again = await service.leased(await service.node())
     assert (again.id, again.epoch) == (job.id, 2)
 

@@ -67,7 +67,7 @@ async def test_a_failure_that_is_not_final_requeues_the_task(service: TaskServic
     call, job = await service.lease_new(node, customer)
     await service.tasks.fail(node, failure(job))
     assert (await service.status(call), await service.tries(call)) == (0, 1)
-    assert await service.lease_of(call) == FREE
+    assert await service.lease_of(call) == (node, 0, 0)
     assert await service.books.balance(customer) == 9
     again = await service.leased(await service.node())
     assert (again.id, again.epoch) == (job.id, job.epoch + 1)

@@ -1,11 +1,13 @@
 """The estimated wait of a new task, and refusals before the charge."""
 
+import math
+
 import pytest
 
 from myna.errors import InvalidRequest, NoSpeechChannel, Overloaded
-from myna.farm.capacity import DEFAULT_CHARS_PER_S, Capacity
+from myna.farm.capacity import Capacity
 from myna.store.queries import config as config_store
-from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.queries.farm.able import DEFAULT_CHARS_PER_S, ONLINE_MS
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Customer
 from tests.store.fixtures import each_database
@@ -14,12 +16,18 @@ from tests.tasks.task_service import HUNDRED, VOICE, TaskService, proof_of
 pytestmark = pytest.mark.anyio
 
 
-async def wait_s(service: TaskService, customer: Customer, chars: int = 100, voice: str = VOICE) -> float:
+async def wait_s(
+    service: TaskService,
+    customer: Customer,
+    chars: int = 100,
+    voice: str = VOICE,
+    within_s: float = math.inf,
+) -> float:
     """The estimated wait by a new query of the queue."""
     capacity, config = Capacity(service.books.db), await config_store.load(service.books.db)
     nodes = await capacity.nodes(config)
     able = {row.node_id for row in config.node_voices if row.voice_id == voice} & nodes.keys()
-    return await capacity.wait_s(customer.account_id, chars, able, nodes, config)
+    return await capacity.wait_s(customer.account_id, chars, able, nodes, config, within_s)
 
 
 async def test_an_unmeasured_node_has_the_default_speed(service: TaskService) -> None:
@@ -78,6 +86,32 @@ async def test_the_speed_of_a_node_is_measured_by_its_completions(service: TaskS
         await service.tasks.complete(node, proof_of(job), AUDIO)
         speeds += [row[0] for row in await service.books.sql("SELECT chars_per_s FROM nodes")]
     assert speeds == [pytest.approx(10, rel=0.1), pytest.approx(10 * 0.8 + 5 * 0.2, rel=0.1)]
+
+
+@each_database
+async def test_a_text_too_long_for_a_slow_node_is_estimated_from_the_fast_one_and_leased_to_it(
+    service: TaskService,
+) -> None:
+    fast, slow = [await service.node(slots=1, chars_per_s=speed) for speed in (300.0, 8.0)]
+    customer = await service.books.customer()
+    assert await wait_s(service, customer, 1000, within_s=120) == pytest.approx(1000 / 300)
+    for _ in range(2):  # for the second one, the long text ahead is no work of the slow node
+        await service.admitted(customer, node_s=120, text=HUNDRED * 10)
+    assert await wait_s(service, customer, 1000, within_s=120) == pytest.approx(3000 / 300)
+    short = await service.admitted(customer, node_s=120, text=HUNDRED)
+    (job,) = await service.tasks.lease(slow, 1, 0)
+    assert job.id == short.task_id
+    assert (await service.leased(fast)).text == HUNDRED * 10
+
+
+async def test_a_node_takes_a_text_while_it_can_finish_it_in_time(service: TaskService) -> None:
+    await service.books.stop_clock()
+    node = await service.node(slots=1, chars_per_s=10.0)
+    await service.admitted(await service.books.customer(), node_s=12)
+    await service.books.move_clock(2001)
+    assert await service.tasks.lease(node, 1, 0) == []
+    await service.books.move_clock(-1)
+    assert await service.tasks.lease(node, 1, 0) != []
 
 
 async def test_disabled_draining_and_offline_nodes_have_no_capacity(service: TaskService) -> None:

@@ -11,7 +11,7 @@ from myna.wire.farm import TRIES_MAX, Job
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO
 from tests.store.fixtures import each_database
-from tests.tasks.task_service import FREE, VOICE, TaskService, failure, proof_of
+from tests.tasks.task_service import VOICE, TaskService, failure, proof_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_a_refused_task_is_completed_by_another_node(service: TaskService)
     call = await service.ordered(customer)
     await refuse(service, refuser)
     assert (await service.status(call), await service.tries(call)) == (0, 1)
-    assert await service.lease_of(call) == FREE
+    assert await service.lease_of(call) == (refuser, 0, 0)
     assert await service.books.balance(customer) == 9
     assert await service.tasks.lease(refuser, 1, 0) == []
     assert await service.tasks.complete(other, proof_of(await service.leased(other)), AUDIO)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from typing import Any
 
 import asyncpg
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from myna.clones import PREVIEW
 from myna.store.queries.farm import queue
 from myna.store.queries.farm.queue import TASK, NextJob
-from myna.wire.farm import Job, JobReference
+from myna.wire.farm import Heartbeat, Job, JobReference
 from tests.rig.actors import TESTER
 from tests.store.books import AUDIO, Books
 from tests.store.fixtures import each_database
@@ -174,8 +175,84 @@ async def test_an_overdue_task_is_not_leased_even_before_the_sweep(service: Task
 
 
 @each_database
+async def test_a_node_has_as_many_leases_as_slots(service: TaskService) -> None:
+    node, customer = await service.node(clones=["zh"], slots=2), await service.books.customer()
+    for _ in range(3):
+        await service.clone(customer)
+    first, _ = await service.tasks.lease(node, 3, 0)
+    assert await service.tasks.lease(node, 1, 0) == []
+    await service.tasks.complete(node, proof_of(first), AUDIO)
+    assert len(await service.tasks.lease(node, 3, 0)) == 1
+
+
+@each_database
+async def test_heartbeats_extend_a_lease_to_half_of_the_time_to_the_deadline(service: TaskService) -> None:
+    await service.books.stop_clock()
+    node = await service.node()
+    _, job = await service.lease_new(node, deadline_ms=4 * LEASE_MS)
+    for _ in range(4):
+        assert await service.beats(node, proof_of(job), 0.99)
+        await service.books.move_clock(LEASE_MS // 2)
+    assert not await service.beats(node, proof_of(job), 0.99)
+    assert await service.sweep_leases() == (1, 0)
+
+
+async def test_a_slow_node_keeps_its_lease_for_twice_the_time_it_needs(service: TaskService) -> None:
+    await service.books.stop_clock()
+    node = await service.node(chars_per_s=len(TEXT) / 40)
+    _, job = await service.lease_new(node, deadline_ms=4 * LEASE_MS)
+    for _ in range(5):
+        assert await service.beats(node, proof_of(job))
+        await service.books.move_clock(15_000)
+    assert await service.beats(node, proof_of(job))
+    assert await service.books.sql("SELECT lease_until - leased_at FROM tasks") == [(80_000,)]
+
+
+async def test_heartbeats_extend_the_lease_of_a_clone_for_a_quarter_of_an_hour(service: TaskService) -> None:
+    node = await service.node(clones=["zh"])
+    await service.clone(await service.books.customer())
+    job = await service.leased(node)
+    beats = 0
+    while await service.beats(node, proof_of(job)):
+        await service.books.move_clock(LEASE_MS // 2)
+        beats += 1
+    assert beats == 60
+
+
+@each_database
+async def test_a_heartbeat_that_changes_nothing_writes_nothing(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.books.stop_clock()
+    node = await service.node()
+    _, job = await service.lease_new(node)
+    _, other = await service.lease_new(node)
+    await service.tasks.complete(node, proof_of(other), AUDIO)
+    transactions = []
+    run = service.db.transaction
+
+    async def counted(work: Any) -> Any:
+        transactions.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(service.db, "transaction", counted)
+    for progress in (0.5, 0.5, 0.1, 0.5):
+        lost = await service.tasks.beat(
+            node, [Heartbeat(proof_of(job), progress), Heartbeat(proof_of(other))]
+        )
+        assert lost == [proof_of(other)]
+    assert len(transactions) == 1
+    await service.books.move_clock(LEASE_MS // 30)
+    transactions.clear()
+    assert await service.beats(node, proof_of(job))
+    assert len(transactions) == 1
+    assert await service.books.sql("SELECT progress FROM tasks WHERE status = 1") == [(50,)]
+
+
+@each_database
 async def test_a_lease_never_outlasts_the_deadline(service: TaskService) -> None:
     node = await service.node()
+    await service.books.sql("UPDATE nodes SET chars_per_s = $1", len(TEXT) / LEASE_S * 2.5)
     _, job = await service.lease_new(node, deadline_ms=LEASE_MS // 2)
     assert 10 < job.lease_s <= LEASE_S / 2
     await service.books.move_clock(LEASE_MS // 4)

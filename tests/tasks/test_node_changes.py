@@ -129,3 +129,27 @@ async def test_a_node_that_shuts_down_is_not_rate_limited_and_keeps_its_voices(s
     await says(service, "too-soon", shutting_down=True)
     assert await config_store.load(service.books.db) == before
     assert not (await row_of(service, "node")).online
+
+
+@each_database
+async def test_a_hello_that_changes_nothing_writes_nothing(
+    service: TaskService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.node("voice", name="node")
+    await says(service, "voice")
+    run, transactions = service.db.transaction, []
+
+    async def counted(work: Any) -> Any:
+        transactions.append(work)
+        return await run(work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.db, "transaction", counted)
+        for _ in range(3):
+            await says(service, "voice")
+        assert transactions == []
+        await says(service, "voice", shutting_down=True)
+        await says(service, "voice", shutting_down=True)
+        assert len(transactions) == 1
+    await says(service, "voice")
+    assert (await row_of(service, "node")).online

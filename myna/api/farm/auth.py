@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from myna.errors import BodyTooLarge, BodyTooSlow, NodeRefused, NodeTooOld
-from myna.farm.nodes import JoinedNode, Nodes
+from myna.farm.nodes import JoinedNode, Nodes, credential_in
 from myna.http.asgi import Request
 from myna.key_throttle import KeyThrottle
 from myna.store.database import Database, in_time
@@ -39,8 +39,8 @@ class NodeAuth:
     async def verify(self, request: Request) -> NodeRow:
         """The node of the request's credential. Raises NodeTooOld, NodeRefused, TooManyFailures."""
         _check_protocol(request)
-        credential = request.authorization
-        return await self._throttled(request, credential or b"", self._nodes.verify(credential))
+        header = request.authorization
+        return await self._throttled(request, credential_in(header), self._nodes.verify(header))
 
     async def join(self, request: Request, body: Join) -> JoinedNode:
         """The node of a join token. Raises NodeRefused, TooManyFailures."""

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from myna.errors import Unavailable
+from myna.farm.nodes import credential_in
 from myna.http.asgi import Handler, Request
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
@@ -22,9 +23,8 @@ JOINS_MAX = 64
 
 
 class ConcurrencyLimits:
-    """Counts the requests to /farm/v1 in one process, by address and by credential as sent. Join requests
-    have no credential; they are counted separately, so that untrusted clients can't exhaust the limits of
-    nodes."""
+    """Counts the requests to /farm/v1 in one process, by address and by credential. Join requests have no
+    credential; they are counted separately, so that untrusted clients can't exhaust the limits of nodes."""
 
     def __init__(self) -> None:
         self._addresses: Counter[str] = Counter()
@@ -37,20 +37,16 @@ class ConcurrencyLimits:
         async def serve(request: Request) -> Response | ResponseStream:
             with (
                 _slot(self._addresses, request.address, PER_ADDRESS_MAX, "address"),
-                _slot(self._nodes, request.authorization or b"", PER_NODE_MAX, "node"),
+                _slot(self._nodes, credential_in(request.authorization), PER_NODE_MAX, "node"),
             ):
                 return await handler(request)
 
         return serve
 
-    def limited_join(self, handler: Handler) -> Handler:
-        """Like `limited`, for requests without a credential."""
-
-        async def serve(request: Request) -> Response | ResponseStream:
-            with _slot(self._joins, "", JOINS_MAX, "site"):
-                return await handler(request)
-
-        return serve
+    def join(self) -> AbstractContextManager[None]:
+        """A place for a join request whose body has arrived: a slow client holds none. Raises Unavailable if
+        all are taken."""
+        return _slot(self._joins, "", JOINS_MAX, "site")
 
 
 @contextmanager

@@ -83,12 +83,13 @@ class FarmApi:
             path: {method: self._in_flight.limited(handler) for method, handler in methods.items()}
             for path, methods in handlers.items()
         }
-        return {f"{PREFIX}/join": {"POST": self._in_flight.limited_join(self.join)}, **limited}
+        return {f"{PREFIX}/join": {"POST": self.join}, **limited}
 
     async def join(self, request: Request) -> Response:
         body = await self._node_auth.unauthenticated_body(request, Join)
         _check_printable("version", body.version)
-        joined = await self._node_auth.join(request, body)
+        with self._in_flight.join():
+            joined = await self._node_auth.join(request, body)
         return _answer(Joined(joined.credential, joined.name))
 
     async def hello(self, request: Request) -> Response:

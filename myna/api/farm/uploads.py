@@ -29,11 +29,12 @@ from myna.files.atomic_file import AtomicFile
 from myna.files.disk_threads import DiskExecutor
 from myna.http.asgi import Request
 from myna.http.responses import Response, envelope
+from myna.speech.length import sound_s
 from myna.store.batch import Audio
 from myna.store.files.audio import AudioStore
 from myna.store.files.free_space import FreeSpace
 from myna.wire.encode import to_json
-from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, LeaseProof
+from myna.wire.farm import AUDIO_MAX_BYTES, JOB_HEADER, SHA256_HEADER, Done, Failure, LeaseProof
 
 PATIENCE_S = 30.0
 """How long a client may send nothing."""
@@ -41,6 +42,9 @@ SLOWEST_BYTES_PER_S = 8 * 1024
 """Minimum average rate of an upload: a slower one would occupy a slot for hours."""
 NODE_BYTES_MAX = 2 * AUDIO_MAX_BYTES
 """Limit on the bytes of a node's uploads in progress, over all its jobs."""
+LONGER_MAX, LONGER_MAX_S = 2.0, 10.0
+"""How much longer than the estimate for its text a sound may be: by a factor, and by seconds. The estimate is
+a maximum, measured with the embedded voices."""
 _JOB = re.compile(r"(task|clone) ([0-9]{1,16}) ([0-9]{1,16}) ([!-~]{1,100})")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 DONE = to_json(Done())
@@ -129,20 +133,26 @@ class Uploads:
             if file.sha256 != headers.sha256:
                 raise InvalidRequest(f"{SHA256_HEADER}: differs from the body's; send the audio again.")
             await self._disk.run(file.flush)
-            await self._inspect(file, node_id)
+            await self._inspect(file, headers.lease, node_id)
             await self._disk.run(file.commit)
         except BaseException:
             await self._disk.clean_up(file.undo)
             raise
         return Audio(name, file.size_bytes, headers.sha256)
 
-    async def _inspect(self, file: AtomicFile, node_id: int) -> None:
+    async def _inspect(self, file: AtomicFile, lease: LeaseProof, node_id: int) -> None:
         try:
-            await self._inspector.speech(file.part, sender=node_id)
+            inspected = await self._inspector.speech(file.part, sender=node_id)
         except NoAudio as failure:
             raise InvalidRequest(f"The body is no audio that can be stored: {failure}") from None
         except EngineFailed as failure:
             raise Unavailable(f"The audio can't be checked now: {failure} Send it again.") from None
+        text, speed = await self._node_auth.in_time(self._tasks.text(lease))
+        most_s = LONGER_MAX * await asyncio.to_thread(sound_s, text, speed) + LONGER_MAX_S
+        if inspected.seconds > most_s:
+            reason = f"The audio has {inspected.seconds:.1f} s; this text makes at most {most_s:.1f} s."
+            await self._tasks.fail(node_id, Failure(lease, reason))
+            raise InvalidRequest(reason)
 
 
 async def _receive_into(request: Request, file: AtomicFile) -> None:

@@ -8,12 +8,15 @@ import base64
 import hmac
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
 from myna.sign_in.oidc.refusal import Failure, OidcRefused
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 KEY_TYPES: Final = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
 """The accepted algorithms, all of them asymmetric, with the type of their keys."""
@@ -59,8 +62,10 @@ class Claims(Struct, frozen=True):
 
     @property
     def verified_email(self) -> str:
-        """The e-mail address that the provider has verified, "" without one."""
-        return self.email if isinstance(self.email, str) and self.email_verified is True else ""
+        """The e-mail address that the provider has verified, "" without one. Some providers, such as Amazon
+        Cognito, send `email_verified` as the string "true"."""
+        verified = self.email_verified is True or self.email_verified == "true"
+        return self.email if isinstance(self.email, str) and verified else ""
 
     def __repr__(self) -> str:
         return f"Claims({self.iss!r})"
@@ -147,8 +152,8 @@ def _header_of(token: str) -> _Header:
         raise _refused("the header of the ID token is malformed") from None
 
 
-def _key_for(header: _Header, keys: Sequence[Key]) -> Key:
-    """The only key that fits the header. Raises OidcRefused."""
+def _key_for(header: _Header, keys: Sequence[Key]) -> "RSAKey | ECKey | OKPKey":
+    """The only key that fits the header; a damaged one beside it does not count. Raises OidcRefused."""
     fitting = [
         key
         for key in keys
@@ -157,26 +162,41 @@ def _key_for(header: _Header, keys: Sequence[Key]) -> Key:
         and key.get("alg", header.alg) == header.alg
         and (header.kid is None or key.get("kid") == header.kid)
     ]
-    if not fitting:
+    whole = [public for public in map(_public, fitting) if public is not None]
+    if not whole:
         raise UnknownKey
-    if len(fitting) > 1:
+    if len(whole) > 1:
         raise _refused("several keys of the provider fit the ID token")
-    return fitting[0]
+    return whole[0]
 
 
-def _signed_payload(token: str, algorithm: str, key: Key) -> bytes:
+def _public(key: Key) -> "RSAKey | ECKey | OKPKey | None":
+    """The public key; None if it is damaged."""
+    from joserfc import jwk
+    from joserfc.errors import JoseError, SecurityWarning
+
+    try:
+        with warnings.catch_warnings():  # of short keys, which are refused when they are used
+            warnings.simplefilter("ignore", SecurityWarning)
+            found = jwk.import_key({name: str(key[name]) for name in _PUBLIC & key.keys()})
+            found.raw_value  # noqa: B018  parsed here, where a damaged key is skipped
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    return found if isinstance(found, jwk.RSAKey | jwk.ECKey | jwk.OKPKey) else None
+
+
+def _signed_payload(token: str, algorithm: str, key: "RSAKey | ECKey | OKPKey") -> bytes:
     """The payload, if the key has signed it. Raises OidcRefused; UnknownKey also for a wrong signature, since
     a provider may publish a new key under the id of the old one."""
     from joserfc import jwk, jws
     from joserfc.errors import JoseError, SecurityWarning
 
+    if isinstance(key, jwk.RSAKey) and key.raw_value.key_size < RSA_MIN_BITS:
+        raise _refused(f"the provider's RSA key has less than {RSA_MIN_BITS} bits")
     try:
         with warnings.catch_warnings():  # joserfc prefers "Ed25519" to "EdDSA", which providers use
             warnings.simplefilter("ignore", SecurityWarning)
-            public = jwk.import_key({name: str(key[name]) for name in _PUBLIC & key.keys()})
-            if isinstance(public, jwk.RSAKey) and public.raw_value.key_size < RSA_MIN_BITS:
-                raise _refused(f"the provider's RSA key has less than {RSA_MIN_BITS} bits")
-            return jws.deserialize_compact(token, public, algorithms=[algorithm]).payload
+            return jws.deserialize_compact(token, key, algorithms=[algorithm]).payload
     except (JoseError, ValueError, TypeError, KeyError):
         raise UnknownKey("the signature of the ID token is wrong") from None
 

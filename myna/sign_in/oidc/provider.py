@@ -77,7 +77,8 @@ class Provider:
         return await self._keys.get(newer=newer)
 
     async def exchange(self, code: str, verifier: str) -> str:
-        """The ID token for a code, which is not checked yet. Raises OidcRefused."""
+        """The ID token for a code, which is not checked yet. Raises OidcRefused; EXPIRED if the code was used
+        or is too old, such as after a reload of the callback: then the person begins again."""
         metadata = await self.metadata()
         form = {
             "grant_type": "authorization_code",
@@ -93,6 +94,8 @@ class Provider:
             form |= {"client_id": self._client.client_id, **secret}
         body = urlencode(form).encode()
         answer = await self._request("POST", metadata.token_endpoint, headers, body)
+        if answer.status == 400 and _error_code(answer.body) == " invalid_grant":
+            raise OidcRefused(Failure.EXPIRED, "the token endpoint answered 400 invalid_grant")
         return _decoded(answer, _Tokens, "the token endpoint").id_token
 
     async def _fetch_metadata(self) -> Metadata:

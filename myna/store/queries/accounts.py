@@ -40,11 +40,12 @@ async def page(db: Queries, after: int, limit: int) -> list[AccountRow]:
 
 
 async def search(db: Queries, prefix: str, before: int, limit: int) -> list[AccountRow]:
-    """Accounts whose name or e-mail address begins with `prefix`, in any case, and with ids below `before`,
-    newest first."""
+    """Accounts whose name or e-mail address begins with `prefix`, ASCII letters in any case, newest first.
+    Their ids are below `before`."""
+    name, email, begins = (f"lower({text}{db.ascii_only})" for text in ("name", "email", "$2"))
     rows = await db.fetch(
-        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr(lower(name), 1, length($2)) = lower($2)"
-        " OR substr(lower(email), 1, length($2)) = lower($2)) ORDER BY id DESC LIMIT $3",
+        f"SELECT {_COLUMNS} FROM accounts WHERE id < $1 AND (substr({name}, 1, length($2)) = {begins}"
+        f" OR substr({email}, 1, length($2)) = {begins}) ORDER BY id DESC LIMIT $3",
         before, prefix, limit,
     )  # fmt: skip
     return [AccountRow(*row) for row in rows]

@@ -114,7 +114,7 @@ RANGE_RULES: dict[str, str] = {
     "a queued or local task has no lease": f"""
         SELECT t.id, t.status, t.node_id, t.lease_until FROM tasks t WHERE {_TASKS}
           AND (t.{QUEUED} OR ({local("t")}))
-          AND (t.node_id <> 0 OR length(t.token_hash) <> 0 OR t.lease_until <> 0)""",
+          AND ((t.node_id <> 0 AND NOT t.{QUEUED}) OR length(t.token_hash) <> 0 OR t.lease_until <> 0)""",
     "a leased task has a token and a lease that ends with the deadline": f"""
         SELECT t.id, t.node_id, t.lease_until, t.deadline FROM tasks t
         WHERE {_TASKS} AND {leased("t")} AND (t.node_id = 0
@@ -166,7 +166,7 @@ RULES_OF_NOW: dict[str, str] = {
         WHERE k.capped = 1 AND p.key_id IS NULL""",
     "a queued clone has no lease": f"""
         SELECT id, status, node_id, lease_until FROM clones
-        WHERE {QUEUED} AND (node_id <> 0 OR length(token_hash) <> 0 OR lease_until <> 0)""",
+        WHERE {QUEUED} AND (length(token_hash) <> 0 OR lease_until <> 0)""",
     "a leased clone has a token and a lease": f"""
         SELECT id, node_id, lease_until FROM clones WHERE {PROCESSING}
           AND (node_id = 0 OR length(token_hash) <> 32 OR epoch = 0 OR tries = 0 OR lease_until = 0)""",

@@ -1,4 +1,7 @@
-"""Queries on cloned voices. The moves from queued to ready are in `farm/queue.py`."""
+"""Queries on cloned voices. Their leases are in `farm/queue.py`."""
+
+from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -7,11 +10,13 @@ from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries import accounts
 from myna.store.queries.config import raise_version
-from myna.store.states import LEASED, QUEUED, READY, CloneStatus
+from myna.store.states import FAILED, LEASED, PROCESSING, QUEUED, READY, CloneStatus, leased
 
 SAMPLE_LEFT_OUT = "its sample was left out of the backup that the site was restored from"
 VOICE_DELETED = "the voice was deleted"
 """The reason of tasks that fail with it."""
+IN_LIST_MAX: Final = 500
+"""How many values one IN list has at most."""
 
 
 class CloneRow(Struct, frozen=True):
@@ -196,3 +201,47 @@ async def _unfinished(db: Transaction, account_id: int, voice_id: str) -> list[b
         account_id, voice_id,
     )  # fmt: skip
     return [bytes(row[0]) for row in rows]
+
+
+async def leased_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
+    """The sample's name in the sample store, if a job that this node has leased uses it."""
+    rows = await db.fetch(
+        "SELECT c.sample FROM clones c WHERE c.sample_sha256 = $2 AND ("
+        f" (c.{PROCESSING} AND c.node_id = $1 AND c.lease_until > now_ms()) OR EXISTS ("
+        "  SELECT 1 FROM tasks t WHERE t.voice_id = c.voice_id AND t.account_id = c.account_id"
+        f"  AND {leased('t')} AND t.node_id = $1 AND t.lease_until > now_ms()))",
+        node_id, sha256,
+    )  # fmt: skip
+    return str(rows[0][0]) if rows else None
+
+
+async def known_samples(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
+    """Those of these samples that a clone uses."""
+    found: set[bytes] = set()
+    for start in range(0, len(sha256s), IN_LIST_MAX):
+        part = sha256s[start : start + IN_LIST_MAX]
+        placeholders = ", ".join(f"${number}" for number in range(1, len(part) + 1))
+        rows = await db.fetch(
+            f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({placeholders})", *part
+        )
+        found |= {bytes(row[0]) for row in rows}
+    return found
+
+
+async def complete_clone(
+    db: Transaction, clone_id: int, preview: str, size_bytes: int, sha256: bytes
+) -> None:
+    """leased → ready, with the preview."""
+    await db.fetch(
+        f"UPDATE clones SET {READY}, ended_at = now_ms(), preview = $2, preview_bytes = $3,"
+        f" preview_sha256 = $4 WHERE id = $1 AND {PROCESSING}",
+        clone_id, preview, size_bytes, sha256,
+    )  # fmt: skip
+
+
+async def fail_clone(db: Transaction, clone_id: int, reason: str) -> None:
+    """leased → failed."""
+    await db.fetch(
+        f"UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2 WHERE id = $1 AND {PROCESSING}",
+        clone_id, reason,
+    )  # fmt: skip

@@ -4,14 +4,12 @@ from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
+from myna.store.queries.farm import able
 from myna.store.states import LEASED, QUEUED
-
-ONLINE_MS = 40_000
-"""A node is online this long after its last request; its long polls are shorter."""
 
 
 class OnlineNode(Struct, frozen=True):
-    """A node that takes jobs: how many at a time, and its speed in characters per second; 0 if unknown."""
+    """A node that takes jobs: how many at a time, and its speed in characters per second."""
 
     id: int
     slots: int
@@ -33,9 +31,8 @@ _QUEUED = columns(Queued, tasks="count(*)", chars="CAST(sum(chars) AS BIGINT)")
 async def online(db: Queries) -> list[OnlineNode]:
     """The enabled nodes that are online."""
     rows = await db.fetch(
-        f"SELECT {columns(OnlineNode)} FROM nodes"
-        " WHERE disabled_at = 0 AND draining = 0 AND slots > 0 AND heard_at > now_ms() - $1",
-        ONLINE_MS,
+        f"SELECT {columns(OnlineNode, 'n', chars_per_s=able.speed('n'))} FROM nodes n"
+        f" WHERE {able.online('n')} AND n.slots > 0"
     )
     return [OnlineNode(*row) for row in rows]
 

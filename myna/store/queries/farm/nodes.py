@@ -12,7 +12,7 @@ from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
 from myna.store.queries.config import raise_nodes_version
 from myna.store.queries.farm import queue
-from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.queries.farm.able import ONLINE_MS
 from myna.store.states import LEASED, PROCESSING
 from myna.wire.farm import Hello, NodeVoice
 
@@ -115,6 +115,18 @@ class TooManyChanges(Exception):
     """The node changes its offer too often. The transaction must be rolled back."""
 
 
+async def differs(db: Queries, node: NodeRow, offered: Hello) -> bool:
+    """Whether to record what a node offers: it differs from what is recorded, or the node was shut down."""
+    if offered.shutting_down or not node.heard_at:
+        return node.heard_at > 0 or not offered.shutting_down
+    return (
+        (node.slots, node.version) != (offered.slots, offered.version)
+        or offered.chars_per_s not in (0, node.chars_per_s)
+        or await _voices_differ(db, node.id, offered.voices)
+        or await _clones_differ(db, node.id, sorted(offered.clones))
+    )
+
+
 async def offer(db: Transaction, node_id: int, offered: Hello) -> bool:
     """Records what a node can do and when it was heard; False if the node was removed. The offer of a
     node that shuts down is not changed. Its own speed is used until jobs were measured. Raises
@@ -176,12 +188,15 @@ async def remove(db: Transaction, name: str) -> bool:
     return bool(rows)
 
 
-async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVoice]) -> bool:
+async def _voices_differ(db: Queries, node_id: int, voices: Sequence[NodeVoice]) -> bool:
     rows = await db.fetch(
-        f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position",
-        node_id,
+        f"SELECT {columns(NodeVoice)} FROM node_voices WHERE node_id = $1 ORDER BY position", node_id
     )
-    if [NodeVoice(*row) for row in rows] == list(voices):
+    return [NodeVoice(*row) for row in rows] != list(voices)
+
+
+async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVoice]) -> bool:
+    if not await _voices_differ(db, node_id, voices):
         return False
     await db.fetch("DELETE FROM node_voices WHERE node_id = $1", node_id)
     for position, voice in enumerate(voices):
@@ -193,9 +208,13 @@ async def _replace_voices(db: Transaction, node_id: int, voices: Sequence[NodeVo
     return True
 
 
+async def _clones_differ(db: Queries, node_id: int, languages: Sequence[str]) -> bool:
+    rows = await db.fetch("SELECT language FROM node_clones WHERE node_id = $1", node_id)
+    return sorted(language for (language,) in rows) != languages
+
+
 async def _replace_clones(db: Transaction, node_id: int, languages: Sequence[str]) -> bool:
-    rows = await db.fetch("SELECT language FROM node_clones WHERE node_id = $1 ORDER BY language", node_id)
-    if sorted(language for (language,) in rows) == languages:
+    if not await _clones_differ(db, node_id, languages):
         return False
     await db.fetch("DELETE FROM node_clones WHERE node_id = $1", node_id)
     for language in languages:

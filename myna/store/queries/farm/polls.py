@@ -1,7 +1,7 @@
 """Queries for all nodes that wait for a job."""
 
 from myna.store.database import Queries
-from myna.store.queries.farm.queue import not_refused
+from myna.store.queries.farm.able import not_refused
 from myna.store.states import QUEUED, READY
 
 # `queued` is a loose index scan over the queued voices, as in `queue.next_jobs`. Usually there are none, and

@@ -5,26 +5,21 @@ same columns for that, so leasing and requeuing are written once. Leases expire 
 node's clock.
 """
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from myna.store.columns import columns
 from myna.store.database import Queries, Transaction
-from myna.store.states import COMPLETED, FAILED, LEASED, PROCESSING, QUEUED, READY, leased
+from myna.store.queries.farm import able
+from myna.store.states import COMPLETED, FAILED, LEASED, PROCESSING, QUEUED
 
 Kind = Literal["task", "clone"]
 TASK: Final = "task"
 CLONE: Final = "clone"
-IN_LIST_MAX = 500
-"""How many values one IN list has at most."""
+CLONE_LEASE_MAX_MS: Final = 900_000
+"""How long one node may work on a clone, which has no deadline. A node's engine has as long for a job."""
 TABLES: Final[dict[Kind, str]] = {TASK: "tasks", CLONE: "clones"}
-
-
-def not_refused(job: str, node_id: str) -> str:
-    """The condition that this node has not refused the job: see `refusals.py`."""
-    return f"{job}.refused_by NOT LIKE '%,' || {node_id} || ',%'"
 
 
 class NextJob(Struct, frozen=True):
@@ -80,8 +75,20 @@ class JobOwner(Struct, frozen=True):
 # one. `queued` and `able` find the queued voices that this node can speak: usually there are none, and the
 # rest reads nothing. `firsts` finds the first task of each account in each voice; `speakable` keeps each
 # account's first task in an able voice. The order is round robin over the accounts; an account's new voices
-# come before its tasks. Tasks that the node refused are skipped. (With CROSS JOIN, SQLite keeps the order of
-# the tables.)
+# come before its tasks. Tasks that the node refused or can't finish in time are skipped, and those that it
+# failed last while another node can do them. (With CROSS JOIN, SQLite keeps the order of the tables.)
+_SPEED = f"SELECT {able.speed('n')} FROM nodes n WHERE n.id = $1"
+
+
+def _open_to(task: str) -> str:
+    """The node $1 may lease the queued task, if it has the voice."""
+    able_n = f"{able.in_time(task, able.speed('n'))} AND {able.speaks(task, 'n.id')}"
+    return (
+        f"{task}.{QUEUED} AND {able.in_time(task, _SPEED)} AND {able.not_refused(task, '$1')}"
+        f" AND {able.another_first(task, '$1', able_n)}"
+    )
+
+
 _NEXT_JOBS = f"""
 WITH RECURSIVE queued (voice_id) AS (
     SELECT (SELECT voice_id FROM tasks WHERE {QUEUED} ORDER BY voice_id LIMIT 1)
@@ -90,28 +97,23 @@ WITH RECURSIVE queued (voice_id) AS (
             ORDER BY t.voice_id LIMIT 1)
     FROM queued q WHERE q.voice_id IS NOT NULL
 ), able (voice_id) AS (
-    SELECT q.voice_id FROM queued q
-    WHERE EXISTS (SELECT 1 FROM node_voices v WHERE v.node_id = $1 AND v.voice_id = q.voice_id)
-       OR EXISTS (SELECT 1 FROM clones c JOIN node_clones l ON l.language = c.language
-                  WHERE c.voice_id = q.voice_id AND c.{READY} AND l.node_id = $1)
+    SELECT q.voice_id FROM queued q WHERE {able.speaks("q", "$1")}
 ), firsts (id) AS (
-    SELECT (SELECT id FROM tasks WHERE {QUEUED} AND deadline > (SELECT now_ms())
-              AND {not_refused("tasks", "$1")}
-            ORDER BY account_id, voice_id, id LIMIT 1)
+    SELECT (SELECT t.id FROM tasks t WHERE {_open_to("t")}
+            ORDER BY t.account_id, t.voice_id, t.id LIMIT 1)
     WHERE EXISTS (SELECT 1 FROM able)
     UNION ALL
     SELECT coalesce(
-        (SELECT t.id FROM tasks t WHERE t.{QUEUED} AND t.deadline > (SELECT now_ms())
-           AND t.account_id = p.account_id AND t.voice_id > p.voice_id AND {not_refused("t", "$1")}
+        (SELECT t.id FROM tasks t WHERE {_open_to("t")}
+           AND t.account_id = p.account_id AND t.voice_id > p.voice_id
          ORDER BY t.account_id, t.voice_id, t.id LIMIT 1),
-        (SELECT t.id FROM tasks t WHERE t.{QUEUED} AND t.deadline > (SELECT now_ms())
-           AND t.account_id > p.account_id AND {not_refused("t", "$1")}
-         ORDER BY t.account_id, t.voice_id, t.id LIMIT 1)
+        (SELECT t.id FROM tasks t WHERE {_open_to("t")}
+           AND t.account_id > p.account_id ORDER BY t.account_id, t.voice_id, t.id LIMIT 1)
     ) FROM firsts f CROSS JOIN tasks p WHERE p.id = f.id
 ), new_voices (account_id, id) AS (
     SELECT c.account_id, min(c.id) FROM clones c
-    JOIN node_clones l ON l.node_id = $1 AND l.language = c.language
-    WHERE c.{QUEUED} AND {not_refused("c", "$1")} GROUP BY c.account_id
+    WHERE c.{QUEUED} AND {able.clones("c", "$1")} AND {able.not_refused("c", "$1")}
+      AND {able.another_first("c", "$1", able.clones("c", "n.id"))} GROUP BY c.account_id
 ), speakable (account_id, id) AS (
     SELECT t.account_id, min(t.id) FROM firsts f CROSS JOIN tasks t
     WHERE t.id = f.id AND t.voice_id IN (SELECT voice_id FROM able) GROUP BY t.account_id
@@ -123,7 +125,7 @@ WITH RECURSIVE queued (voice_id) AS (
 )
 SELECT {columns(NextJob, "j")} FROM next_jobs j LEFT JOIN turns u ON u.account_id = j.account_id
 WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = $1 AND n.disabled_at = 0 AND n.draining = 0
-              AND n.rests_until <= (SELECT now_ms()))
+              AND n.rests_until <= (SELECT now_ms()) AND {able.has_free_slot("n")})
 ORDER BY coalesce(u.turn, 0), j.position, j.account_id LIMIT $2
 """
 
@@ -136,16 +138,17 @@ async def next_jobs(db: Queries, node_id: int, limit: int) -> list[NextJob]:
 async def lease(
     db: Transaction, job: NextJob, node_id: int, token_hash: bytes, lease_ms: int
 ) -> LeasedRow | None:
-    """Leases the job to the node; None if it is not queued any more, past its deadline or locked. Waits for
-    no row."""
+    """Leases the job to the node; None if it is not queued any more, past its deadline or locked, or if the
+    node has no free slot. Waits for no row."""
     table = TABLES[job.kind]
-    until = _until("$4") if job.kind == TASK else "now_ms() + $4"
+    until = _until(job.kind, "$4", "now_ms()", "$3")
     in_time = " AND deadline > now_ms()" if job.kind == TASK else ""
     fields = "text, voice_id, speed" if job.kind == TASK else "language, voice_id, 1.0"
     rows = await db.fetch(
         f"UPDATE {table} SET {PROCESSING}, epoch = epoch + 1, tries = tries + 1, token_hash = $2,"
         f" node_id = $3, leased_at = now_ms(), lease_until = {until}, progress = 0"
         f" WHERE id = (SELECT id FROM {table} WHERE id = $1 AND {QUEUED}{in_time}{db.skip_locked})"
+        f" AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $3 AND {able.has_free_slot('n')})"
         f" RETURNING epoch, lease_until - leased_at, {fields}",
         job.id, token_hash, node_id, lease_ms,
     )  # fmt: skip
@@ -167,11 +170,21 @@ async def lease(
     )
 
 
-def _until(lease_ms: str) -> str:
-    """The end of a task's lease, in SQL: at the task's deadline at the latest, so that a result after the
-    deadline is stale."""
-    lease_ends = f"SELECT now_ms() + {lease_ms}"  # reads the clock once
-    return f"(SELECT min(until) FROM (SELECT deadline AS until UNION ALL {lease_ends}) AS ends)"
+def _until(kind: Kind, lease_ms: str, leased_at: str, node_id: str) -> str:
+    """The end of a lease that is made or extended now, in SQL. A task's ends with its deadline at the latest,
+    so that a result after it is stale.
+
+    A node has half of the time to the deadline, so that another node can do the task in the other half if
+    this one's engine hangs or it only claims to work: more only if its speed needs more, twice what it needs.
+    """
+    ends = [f"SELECT now_ms() + {lease_ms} AS until"]
+    if kind == TASK:
+        needs = f"SELECT 2000.0 * chars / ({able.speed('n')}) FROM nodes n WHERE n.id = {node_id}"
+        most = f"SELECT max(ms) FROM (SELECT (deadline - {leased_at}) / 2.0 AS ms UNION ALL {needs}) AS waits"
+        ends += ["SELECT deadline", f"SELECT {leased_at} + ({most})"]
+    else:
+        ends += [f"SELECT {leased_at} + {CLONE_LEASE_MAX_MS}"]
+    return f"(SELECT CAST(min(until) AS BIGINT) FROM ({' UNION ALL '.join(ends)}) AS ends)"
 
 
 async def _next_turn(db: Transaction, account_id: int) -> None:
@@ -204,6 +217,18 @@ _LEASED_BY = (
 )
 
 
+async def is_due(db: Queries, proof: Proof, lease_ms: int, percent: int) -> bool | None:
+    """Whether a heartbeat would change the lease: extend it by a thirtieth of `lease_ms`, or add progress.
+    None if the node does not have the lease any more. A heartbeat that changes nothing needs no write."""
+    until = _until(proof.kind, "$5", "leased_at", "$4")
+    rows = await db.fetch(
+        f"SELECT CASE WHEN progress < $6 OR lease_until + $7 <= {until} THEN 1 ELSE 0 END"
+        f" FROM {TABLES[proof.kind]} WHERE {_LEASED_BY}",
+        *_params(proof), lease_ms, percent, lease_ms // 30,
+    )  # fmt: skip
+    return bool(rows[0][0]) if rows else None
+
+
 async def extend(db: Transaction, proof: Proof, lease_ms: int, percent: int) -> bool:
     """Extends the lease and records the progress; False if the node does not have the lease any more. Waits
     for no row: a locked one is left to the next heartbeat."""
@@ -211,9 +236,10 @@ async def extend(db: Transaction, proof: Proof, lease_ms: int, percent: int) -> 
     select = f"SELECT id FROM {table} WHERE {_LEASED_BY}"
     if not await db.fetch(select + db.skip_locked, *_params(proof)):
         return bool(await db.fetch(select, *_params(proof)))
-    until = _until("$5") if proof.kind == TASK else "now_ms() + $5"
+    until = _until(proof.kind, "$5", "leased_at", "$4")
     rows = await db.fetch(
-        f"UPDATE {table} SET lease_until = {until}, progress = $6 WHERE {_LEASED_BY} RETURNING id",
+        f"UPDATE {table} SET lease_until = {until}, progress = CASE WHEN progress < $6 THEN $6"
+        f" ELSE progress END WHERE {_LEASED_BY} RETURNING id",
         *_params(proof), lease_ms, percent,
     )  # fmt: skip
     return bool(rows)
@@ -247,6 +273,13 @@ async def completed_with(db: Queries, proof: Proof, sha256: bytes) -> bool:
     return bool(await db.fetch(sql, *_params(proof), sha256))
 
 
+async def spoken_by(db: Queries, kind: Kind, job_id: int) -> tuple[str, float]:
+    """What the job speaks, and its speed: the text of a task, the language of a clone. Empty without one."""
+    fields = "text, speed" if kind == TASK else "language, 1.0"
+    rows = await db.fetch(f"SELECT {fields} FROM {TABLES[kind]} WHERE id = $1", job_id)
+    return (str(rows[0][0]), float(rows[0][1])) if rows else ("", 1.0)
+
+
 async def owner_of(db: Queries, kind: Kind, job_id: int) -> JobOwner | None:
     """The owner of the job; None if there is no such job."""
     call = "call_id" if kind == TASK else "NULL"
@@ -260,13 +293,14 @@ def _params(proof: Proof) -> tuple[object, ...]:
 
 # ---- requeuing
 
-_REQUEUE = f"{QUEUED}, token_hash = $2, node_id = 0, lease_until = 0, progress = 0"
-
 
 async def requeue(db: Transaction, kind: Kind, job_id: int, *, tries_returned: int) -> None:
-    """leased → queued, and ends the lease. `tries_returned` is subtracted from the tries."""
+    """leased → queued, and ends the lease. `tries_returned` is subtracted from the tries; without any, the
+    node has failed, and the job keeps its id, so that another node gets it first."""
     await db.fetch(
-        f"UPDATE {TABLES[kind]} SET {_REQUEUE}, tries = tries - $3 WHERE id = $1 AND {PROCESSING}",
+        f"UPDATE {TABLES[kind]} SET {QUEUED}, token_hash = $2, lease_until = 0, progress = 0,"
+        " node_id = CASE WHEN $3 > 0 THEN 0 ELSE node_id END, tries = tries - $3"
+        f" WHERE id = $1 AND {PROCESSING}",
         job_id, b"", tries_returned,
     )  # fmt: skip
 
@@ -278,17 +312,23 @@ async def tries(db: Queries, kind: Kind, job_id: int) -> int:
 
 
 async def requeue_expired(db: Transaction, tries_max: int, limit: int) -> int:
-    """Requeues jobs with an expired lease and tries left; returns how many. Waits for no row."""
+    """Requeues jobs with an expired lease and tries left; returns how many. Each node that let a lease expire
+    has failed. Waits for no job."""
     count = 0
+    failed: set[int] = set()
     for kind, table in TABLES.items():
         rows = await db.fetch(
-            f"SELECT id FROM {table} WHERE {LEASED} AND lease_until <= now_ms()"
-            f" AND tries < $1 ORDER BY lease_until LIMIT $2{db.skip_locked}",
-            tries_max, limit,
-        )  # fmt: skip
-        for (job_id,) in rows:
+            f"SELECT id, node_id, tries FROM {table} WHERE {LEASED} AND lease_until <= now_ms()"
+            f" ORDER BY lease_until LIMIT $1{db.skip_locked}",
+            limit,
+        )
+        failed |= {node_id for _, node_id, _ in rows}
+        again = [job_id for job_id, _, tried in rows if tried < tries_max]
+        for job_id in again:
             await requeue(db, kind, job_id, tries_returned=0)
-        count += len(rows)
+        count += len(again)
+    for node_id in sorted(failed):  # in one order, so that two transactions can't deadlock
+        await begin_cooldown(db, node_id, returned=False, again=False)
     return count
 
 
@@ -329,13 +369,15 @@ async def fail_exhausted_clones(db: Transaction, tries_max: int, reason: str) ->
 # ---- cooldown of nodes
 
 
-async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool) -> None:
+async def begin_cooldown(db: Transaction, node_id: int, *, returned: bool, again: bool = True) -> None:
     """The node gets no job for a while, so that another node gets this one: exponential backoff by its
-    consecutive failures, a minute at most. A job that the node returned is not a failure."""
+    consecutive failures, a minute at most. A job that the node returned is not a failure. Without `again`
+    nothing changes during a cooldown: leases that expire together are one failure."""
     failed = 0 if returned else 1
+    only = "" if again else " AND rests_until <= now_ms()"
     await db.fetch(
         "UPDATE nodes SET rests_until = now_ms() + 1000 * CASE WHEN failures + $2 < 6"
-        " THEN 1 << (failures + $2) ELSE 60 END, failures = failures + $2 WHERE id = $1",
+        f" THEN 1 << (failures + $2) ELSE 60 END, failures = failures + $2 WHERE id = $1{only}",
         node_id, failed,
     )  # fmt: skip
 
@@ -348,53 +390,3 @@ async def lock_node(db: Transaction, node_id: int) -> None:
 async def end_cooldown(db: Transaction, node_id: int) -> None:
     """Resets the node's consecutive failures after it did a job."""
     await db.fetch("UPDATE nodes SET failures = 0 WHERE id = $1 AND failures > 0", node_id)
-
-
-# ---- the ends of clones; a task ends with its call
-
-
-async def complete_clone(
-    db: Transaction, clone_id: int, preview: str, size_bytes: int, sha256: bytes
-) -> None:
-    """leased → ready, with the preview."""
-    await db.fetch(
-        f"UPDATE clones SET {READY}, ended_at = now_ms(), preview = $2, preview_bytes = $3,"
-        f" preview_sha256 = $4 WHERE id = $1 AND {PROCESSING}",
-        clone_id, preview, size_bytes, sha256,
-    )  # fmt: skip
-
-
-async def fail_clone(db: Transaction, clone_id: int, reason: str) -> None:
-    """leased → failed."""
-    await db.fetch(
-        f"UPDATE clones SET {FAILED}, ended_at = now_ms(), reason = $2 WHERE id = $1 AND {PROCESSING}",
-        clone_id, reason,
-    )  # fmt: skip
-
-
-# ---- references
-
-
-async def leased_sample(db: Queries, node_id: int, sha256: bytes) -> str | None:
-    """The sample's name in the sample store, if a job that this node has leased uses it."""
-    rows = await db.fetch(
-        "SELECT c.sample FROM clones c WHERE c.sample_sha256 = $2 AND ("
-        f" (c.{PROCESSING} AND c.node_id = $1 AND c.lease_until > now_ms()) OR EXISTS ("
-        "  SELECT 1 FROM tasks t WHERE t.voice_id = c.voice_id AND t.account_id = c.account_id"
-        f"  AND {leased('t')} AND t.node_id = $1 AND t.lease_until > now_ms()))",
-        node_id, sha256,
-    )  # fmt: skip
-    return str(rows[0][0]) if rows else None
-
-
-async def known_samples(db: Queries, sha256s: Sequence[bytes]) -> set[bytes]:
-    """Those of these samples that a clone uses."""
-    found: set[bytes] = set()
-    for start in range(0, len(sha256s), IN_LIST_MAX):
-        part = sha256s[start : start + IN_LIST_MAX]
-        placeholders = ", ".join(f"${number}" for number in range(1, len(part) + 1))
-        rows = await db.fetch(
-            f"SELECT sample_sha256 FROM clones WHERE sample_sha256 IN ({placeholders})", *part
-        )
-        found |= {bytes(row[0]) for row in rows}
-    return found

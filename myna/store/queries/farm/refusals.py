@@ -8,17 +8,11 @@ removed node in `refused_by` has no effect.
 from typing import Final
 
 from myna.store.database import Queries, Transaction
-from myna.store.queries.farm import queue
-from myna.store.queries.farm.capacity import ONLINE_MS
+from myna.store.queries.farm import able, queue
 from myna.store.queries.farm.queue import CLONE, TABLES, TASK, Kind
-from myna.store.states import FAILED, QUEUED, READY
+from myna.store.states import FAILED, QUEUED
 
-_ABLE: Final[dict[Kind, str]] = {
-    TASK: "EXISTS (SELECT 1 FROM node_voices v WHERE v.node_id = n.id AND v.voice_id = j.voice_id)"
-    " OR EXISTS (SELECT 1 FROM clones c JOIN node_clones l ON l.language = c.language"
-    f"            WHERE c.voice_id = j.voice_id AND c.{READY} AND l.node_id = n.id)",
-    CLONE: "EXISTS (SELECT 1 FROM node_clones l WHERE l.node_id = n.id AND l.language = j.language)",
-}
+_ABLE: Final[dict[Kind, str]] = {TASK: able.speaks("j", "n.id"), CLONE: able.clones("j", "n.id")}
 
 
 async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason: str) -> None:
@@ -31,9 +25,7 @@ async def refuse(db: Transaction, kind: Kind, job_id: int, node_id: int, reason:
 
 async def another_node_can(db: Queries, kind: Kind, job_id: int) -> bool:
     """Whether an online node that gets jobs has the voice or language of this one and has not refused it."""
-    rows = await db.fetch(
-        f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id, ONLINE_MS
-    )
+    rows = await db.fetch(f"SELECT 1 FROM {TABLES[kind]} j WHERE j.id = $1 AND {_another(kind)}", job_id)
     return bool(rows)
 
 
@@ -42,20 +34,19 @@ async def fail_refused_clones(db: Transaction, grace_ms: int, reason: str) -> in
     than `grace_ms` ago. Returns how many. Each keeps the reason that the node reported, else `reason`."""
     rows = await db.fetch(
         f"UPDATE clones AS j SET {FAILED}, ended_at = now_ms(),"
-        " reason = CASE WHEN j.reason = '' THEN $3 ELSE j.reason END"
+        " reason = CASE WHEN j.reason = '' THEN $2 ELSE j.reason END"
         f" WHERE j.{QUEUED} AND j.refused_by <> '' AND j.leased_at <= now_ms() - $1"
         f" AND NOT {_another(CLONE)} RETURNING id",
-        grace_ms, ONLINE_MS, reason,
+        grace_ms, reason,
     )  # fmt: skip
     return len(rows)
 
 
 def _another(kind: Kind) -> str:
-    """The condition that another node can do the job `j`; $2 is ONLINE_MS."""
+    """The condition that another node can do the job `j`."""
     return (
-        f"EXISTS (SELECT 1 FROM nodes n WHERE {queue.not_refused('j', 'n.id')}"
-        " AND n.disabled_at = 0 AND n.draining = 0 AND n.heard_at > now_ms() - $2"
-        f" AND ({_ABLE[kind]}))"
+        f"EXISTS (SELECT 1 FROM nodes n WHERE {able.online('n')}"
+        f" AND {able.not_refused('j', 'n.id')} AND {_ABLE[kind]})"
     )
 
 
