@@ -138,11 +138,11 @@ async def node_says_hello(cli: Cli, *, shutting_down: bool, voices: Sequence[Nod
         admitted = await nodes.join(
             (await nodes.enroll(f"shutting down: {shutting_down}", by=TESTER)).token, "1"
         )
-        node = await nodes.verify(f"Bearer {admitted.credential}".encode())
+        credential = f"Bearer {admitted.credential}".encode()
         hello = Hello(voices=list(voices), clones=["zh"], slots=1)
-        await nodes.hello(node, hello)
+        await nodes.hello(await nodes.verify(credential), hello)
         if shutting_down:
-            await nodes.hello(node, replace(hello, shutting_down=True))
+            await nodes.hello(await nodes.verify(credential), replace(hello, shutting_down=True))
     finally:
         await db.close()
 

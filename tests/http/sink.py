@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 from myna.http import server
 from myna.http.asgi_types import Receive, Scope, Send
 from myna.http.connection import Protocol
+from myna.http.server_config import WaitingConnections
 from myna.settings import Settings
 
 
@@ -52,6 +53,7 @@ async def _silent(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 _config = server.configure(_silent, Settings())
+_config.waiting = WaitingConnections(_config.connections_max, None)
 
 
 @contextlib.contextmanager

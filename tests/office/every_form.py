@@ -25,6 +25,7 @@ class Scene:
     service: Service
     operator: Visitor
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    forms: Iterator[int] = field(default_factory=itertools.count)
 
     def name(self) -> str:
         return f"n{next(self.numbers)}"

@@ -27,6 +27,8 @@ from tests.rig.oidc_provider import OidcProvider
 from tests.rig.postgres import Postgres
 from tests.rig.service import Service
 
+FORMS_OF_ONE = 15
+"""How many of them one operator sends, since an account may send only so many in a minute."""
 TEMPLATES = Path(office.__file__).parent / "templates"
 
 
@@ -84,6 +86,8 @@ def test_a_result_is_for_the_account_that_sent_the_form_and_sealed(make_site: Ma
 
 @pytest.mark.parametrize("path", FORMS)
 def test_a_form_that_is_sent_twice_changes_once_and_shows_its_result_once(scene: Scene, path: str) -> None:
+    if next(scene.forms) % FORMS_OF_ONE == 0:
+        scene.operator = scene.person(operator=True)[0]
     sent = FORMS[path](scene)
     before = changes(scene)
     without = sent.send(sent.visitor, "")

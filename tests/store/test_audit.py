@@ -178,7 +178,6 @@ BREAKS = {
     "UPDATE accounts SET limited = 1": LIMITED,
 }
 OF_QUEUED = {
-    "node_id = 7": QUEUED_OR_LOCAL,
     "token_hash = $1": QUEUED_OR_LOCAL,
     "lease_until = 1": QUEUED_OR_LOCAL,
     f"epoch = {TRIES_MAX}, tries = {TRIES_MAX}": TRIES,
@@ -193,6 +192,7 @@ OF_LEASES = {
     f"epoch = 9, tries = {TRIES_MAX + 1}": TRIES,
 }
 OF_CLONES = {QUEUED_OR_LOCAL: CLONE_QUEUED, IS_LEASED: CLONE_LEASED, TRIES: CLONE_TRIES}
+BREAKS["UPDATE tasks SET node_id = 7 WHERE status = 1 AND lease_until = 0"] = QUEUED_OR_LOCAL
 for change, rule in OF_QUEUED.items():
     BREAKS[f"UPDATE tasks SET {change} WHERE status = 0"] = rule
     BREAKS[f"UPDATE clones SET {change} WHERE status = 0"] = OF_CLONES[rule]
