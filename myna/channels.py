@@ -10,8 +10,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from msgspec import Struct, convert, structs
@@ -214,18 +214,12 @@ class Channels:
             self._enabled = {kind: [one for one in enabled if one.kind == kind] for kind in kinds}
             self._seen = config
 
-    @asynccontextmanager
-    async def place(self, channel: Channel, account_id: int) -> AsyncIterator[None]:
-        """Has a place for a request of the account to the channel, if that has a server. Raises Overloaded
-        for the account, ChannelFull for the channel."""
+    def place(self, channel: Channel, account_id: int) -> AbstractAsyncContextManager[None]:
+        """A place for a request of the account to the channel, if that has a server. Raises Overloaded for
+        the account, ChannelFull for the channel."""
         if is_local(channel) or channel.url == PARROT:
-            yield
-            return
-        await self._outbound.take(channel.name, channel.concurrent, account_id)
-        try:
-            yield
-        finally:
-            self._outbound.release(channel.name, account_id)
+            return nullcontext()
+        return self._outbound.place(channel.name, channel.concurrent, account_id)
 
     def warn_of_missing_keys(self, config: Config) -> None:
         """Logs each enabled channel whose key isn't in the environment, once."""

@@ -5,6 +5,8 @@ others serve on. An account gets half of a channel's places, so that it leaves s
 """
 
 import math
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from myna.errors import Overloaded
@@ -40,28 +42,20 @@ class Outbound:
         self._channels = Shares[str](total, _part(total, CHANNEL_SHARE), ChannelFull, _show)
         self._on_channels = Shares[tuple[str, int]](total, total, ChannelFull)
 
-    async def take(self, channel: str, concurrent: int, account_id: int) -> None:
-        """Takes a place for a request of the account, 0 for the operator, until `release`. The channel may
-        have `concurrent` places, or with 0 its share. Raises Overloaded for the account, ChannelFull."""
+    @asynccontextmanager
+    async def place(self, channel: str, concurrent: int, account_id: int) -> AsyncIterator[None]:
+        """Has a place for a request of the account, 0 for the operator. The channel may have `concurrent`
+        places, or with 0 its share. Raises Overloaded for the account, ChannelFull."""
         most = min(concurrent or self._channels.share, self._total)
-        await self._accounts.wait_for(account_id, WAIT_S)
-        try:
+        with ExitStack() as held:
+            await self._accounts.wait_for(account_id, WAIT_S)
+            held.callback(self._accounts.release, account_id)
             of_channel = _part(most, ACCOUNT_SHARE_OF_CHANNEL)
             await self._on_channels.wait_for((channel, account_id), WAIT_S, of_channel)
-            try:
-                await self._channels.wait_for(channel, WAIT_S, most)
-            except BaseException:
-                self._on_channels.release((channel, account_id))
-                raise
-        except BaseException:
-            self._accounts.release(account_id)
-            raise
-
-    def release(self, channel: str, account_id: int) -> None:
-        """Gives the place back."""
-        self._channels.release(channel)
-        self._on_channels.release((channel, account_id))
-        self._accounts.release(account_id)
+            held.callback(self._on_channels.release, (channel, account_id))
+            await self._channels.wait_for(channel, WAIT_S, most)
+            held.callback(self._channels.release, channel)
+            yield
 
 
 def _part(places: int, share: float) -> int:

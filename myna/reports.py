@@ -32,7 +32,6 @@ DAYS_MAX = 2 * 366
 SPARKLINE_DAYS = 30
 PAGE_MAX = 500
 """Entries of the longest page of the ledger."""
-SITE_HOURS_MAX_DAYS = 31
 
 
 class Usage(Struct, frozen=True):
@@ -159,8 +158,8 @@ async def usage_by_hour(
         )
 
     async def read(connection: Queries) -> list[UsageRow]:
-        waiting = await store.waiting(connection, account_id)
-        return await store.hours(connection, account_id, start_ms, end_ms, waiting, key_id)
+        unfolded = await store.waiting(connection, account_id)
+        return await store.hours(connection, account_id, start_ms, end_ms, unfolded, key_id)
 
     return _summed(await db.read(read), lambda hour: hour)
 
@@ -273,11 +272,11 @@ async def balance_proof(db: Database, account_id: int) -> BalanceProof:
 
 async def site_hours(db: Database, start_ms: int, end_ms: int) -> list[SiteHour]:
     """The site's calls by hour, channel and kind, in the hours that begin from `start_ms` on and before
-    `end_ms`, oldest first. Raises CommandError for more than SITE_HOURS_MAX_DAYS."""
-    if end_ms - start_ms > SITE_HOURS_MAX_DAYS * DAY_MS:
+    `end_ms`, oldest first. Raises CommandError for more than HOURS_MAX_DAYS."""
+    if end_ms - start_ms > HOURS_MAX_DAYS * DAY_MS:
         raise CommandError(
             "A report on the site has at most {site_hours_max_days} days.",
-            site_hours_max_days=SITE_HOURS_MAX_DAYS,
+            site_hours_max_days=HOURS_MAX_DAYS,
         )
     rows = await db.read(lambda connection: store.site_hours(connection, start_ms, end_ms))
     found: dict[tuple[int, str, int], SiteHour] = {}

@@ -125,11 +125,7 @@ class Service:
         self.relay = self._relay(units.headers)
         self.openai_audio = self._openai_audio()
         self.health = HealthApi(
-            db=db,
-            audio=self.audio,
-            metrics_token=settings.metrics_token,
-            missing=self._missing,
-            try_commit=self.commits.try_commit,
+            db, self.audio, settings.metrics_token, self._missing, try_commit=self.commits.try_commit
         )
         self.jobs = self._maintenance()
 
