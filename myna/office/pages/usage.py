@@ -61,14 +61,15 @@ async def show(visit: Visit) -> Response:
     report = await _report(visit, period)
     sums = await _summed(report, measure)
     title = visit.text(N_("Usage by key"))
+    series = charts.limited(sums.series)
     return visit.page(
         "usage.html",
         period=period,
         periods=PERIODS,
         measure=measure,
         measures=MEASURES,
-        chart=charts.stacked_bars(report.labels, sums.series, title),
-        series=charts.limited(sums.series),
+        chart=charts.stacked_bars(report.labels, series, title),
+        series=series,
         lines=sums.lines,
         total=reports.total(line.usage for line in sums.lines),
         chat=sums.by_rate.get(Scope.CHAT, Usage()),
