@@ -82,10 +82,10 @@ class Renderer:
         return self.text(one if count == 1 else many)
 
     @jinja2.pass_context
-    def _ago(self, context: jinja2.runtime.Context, at_ms: int) -> Markup:
-        """A time as `<time>`: how long ago, with the time in the site's zone as its title; "never" for 0."""
+    def _ago(self, context: jinja2.runtime.Context, at_ms: int, never: str = "") -> Markup:
+        """A time as `<time>`: how long ago, with the time in the site's zone as its title; `never` for 0."""
         if not at_ms:
-            return escape(self.text("never"))
+            return escape(never or self.text("never"))
         zone = context["zone"]
         moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
         return Markup('<time datetime="{}" title="{}">{}</time>').format(

@@ -91,7 +91,7 @@ def reader(site: Service) -> Visitor:
     [
         ("short", "en", "at least 12 characters"),
         ("passwordpassword", "en", "easy to guess"),
-        ("passwordpassword", "zh-CN", "此密码容易被猜到；请使用几个互不相关的词。"),
+        ("passwordpassword", "zh-CN", "此密码容易被猜到，请使用几个互不相关的词。"),
     ],
 )
 def test_a_weak_password_is_refused_with_the_reason(
@@ -117,8 +117,8 @@ def test_a_value_of_a_refusal_stays_as_it_was_typed(reader: Visitor) -> None:
 @pytest.mark.parametrize(
     ("path", "fields", "said"),
     [
-        ("/me", {"low_balance": "many"}, "低余额提醒必须是整数。"),
-        ("/site/codes", {"units": "0"}, "单位不能小于 1。"),
+        ("/me", {"low_balance": "many"}, "余额提醒阈值必须是整数。"),
+        ("/site/codes", {"units": "0"}, "点数不能小于 1。"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Visitor, path: str, fields: dict[str, str], said: str) -> None:
@@ -133,7 +133,7 @@ def test_a_page_that_does_not_exist_says_so(reader: Visitor) -> None:
 
 def test_the_rules_of_the_audit_are_in_the_language_of_the_page(reader: Visitor) -> None:
     page = reader.page("/site/health")
-    assert "账户余额等于其账本条目之和，且不低于 0" in page
+    assert "账户余额等于其全部明细之和，且不低于 0" in page
     assert "ledger" not in page
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from myna import sentences
+from myna import config, sentences, settings
 from myna.models.installed import MODELS
 from myna.office import messages
 from myna.store.queries import audit
@@ -31,6 +31,7 @@ def used() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in ("text", "N_"):
                 texts |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    texts |= {setting.meaning for setting in [*config.SETTINGS.values(), *settings.SETTINGS.values()]}
     return texts | error_sentences.sentences() | set(audit.RULES) | set(sentences.UNAVAILABLE)
 
 
@@ -67,8 +68,8 @@ def test_words_of_models_are_translated() -> None:
 def test_the_site_says_its_words_in_chinese(people: People) -> None:
     operator = people.signed_in("operator-in-chinese", operator=True)
     operator.headers["accept-language"] = "zh"
-    settings = operator.page("/site/settings")
-    assert "默认" in settings and " default " not in settings
+    shown = operator.page("/site/settings")
+    assert "默认" in shown and " default " not in shown and "每个进程" in shown and "seconds" not in shown
     voices = operator.page("/site/voices")
     assert "渠道 espeak" in voices and "女声" in voices
     assert " female " not in voices and " channel " not in voices

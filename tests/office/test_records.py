@@ -141,7 +141,7 @@ def test_an_incomplete_answer_that_was_kept_says_why(people: People) -> None:
         assert "The units are kept" in shown and "Delivered" not in shown
     assert "incomplete" in page_of(operator, "/site/calls?q=kept")
     visitor.headers["accept-language"] = "zh"
-    assert "应答不完整：客户端未能及时读取" in page_of(visitor, path)
+    assert "回答不完整：客户端未能及时读取" in page_of(visitor, path)
 
 
 def test_another_reason_is_shown_to_operators_as_it_is_stored(people: People) -> None:

@@ -26,7 +26,7 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
     """All settings."""
     stored = await visit.read(store.load)
     rows = [
-        (name, value, visit.text(source), source == "unreadable", config.SETTINGS[name].meaning)
+        (name, value, visit.text(source), source == "unreadable", visit.text(config.SETTINGS[name].meaning))
         for name, value, source in config.applied(stored)
     ]
     process = [
@@ -34,7 +34,7 @@ async def show(visit: Visit, error: str = "", changed: Change | None = None) -> 
             process_settings.PREFIX + found.name.upper(),
             found.value,
             visit.text(found.source),
-            process_settings.SETTINGS[found.name].meaning,
+            visit.text(process_settings.SETTINGS[found.name].meaning),
         )
         for found in process_settings.load(visit.parts.environ)[1]
     ]
