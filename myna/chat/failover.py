@@ -160,7 +160,7 @@ async def first_answer(
                 continue
             channels.circuits.succeeded(channel.name)
             return answer
-        if is_full:
+        if is_full and not (last and last.final):
             raise Overloaded(FULL, RETRY_AFTER_S) from last
         raise UpstreamFailed(ALL_FAILED) from last
     finally:

@@ -88,7 +88,7 @@ def checked(body: bytes, list_name: str, prompt_tokens: int | None, channel: Cha
         usage = usage_of(prompt_tokens, sum(map(_han_count, choices)))
         return _encode(members | {"usage": usage})
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
+        raise _no_completion(error) from error
 
 
 def completed(body: bytes, model: str) -> bytes:
@@ -101,19 +101,22 @@ def completed(body: bytes, model: str) -> bytes:
     missing: dict[str, Any] = {"id": COMPLETION_ID + new_name(), "object": kind, "created": int(time.time())}
     whole: dict[str, Any] = missing | members | {"model": model}
     if not has_too_many_containers(found):
-        whole["choices"] = [_completed(place, choice) for place, choice in enumerate(_lists.decode(found))]
+        try:
+            choices = _lists.decode(found)
+            whole["choices"] = [_completed(place, choice) for place, choice in enumerate(choices)]
+        except UNREADABLE as error:
+            raise _no_completion(error) from error
     return _encode(whole)
 
 
 def _completed(place: int, choice: _Members) -> dict[str, Any]:
-    ended = is_set(choice.get("finish_reason", _NULL))
     whole: dict[str, Any] = {"index": place} | choice
-    if not ended:
-        whole["finish_reason"] = (
-            "tool_calls" if b'"tool_calls"' in bytes(choice.get("message", _NULL)) else "stop"
-        )
+    message: _Members = {}
     if bytes(choice.get("message", _NULL)).startswith(b"{"):
-        whole["message"] = {"role": "assistant", "content": None} | _members.decode(choice["message"])
+        message = _members.decode(choice["message"])
+        whole["message"] = {"role": "assistant", "content": None} | message
+    if not is_set(choice.get("finish_reason", _NULL)):
+        whole["finish_reason"] = "tool_calls" if is_set(message.get("tool_calls", _NULL)) else "stop"
     return whole
 
 
@@ -132,7 +135,11 @@ def decoded(body: bytes) -> dict[str, Any]:
     try:
         return strict(_object.decode, body)
     except UNREADABLE as error:
-        raise FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}") from error
+        raise _no_completion(error) from error
+
+
+def _no_completion(error: Exception) -> FailedAttempt:
+    return FailedAttempt("NoCompletion", "the answer is not what was asked for", f": {error}")
 
 
 def _han_count(choice: _Choice) -> int:

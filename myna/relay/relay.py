@@ -7,7 +7,6 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
@@ -36,13 +35,11 @@ from myna.ledger import Attempt, Call, ChargeOrder, Ledger
 from myna.relay import answers
 from myna.relay.plan import RelayPlan
 from myna.relay.shapes import DONE
-from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamBroken, StreamedAnswer
+from myna.relay.streaming import EVENTS, HEADERS, ClientLeft, Passage, StreamedAnswer
 from myna.settings import Settings
 from myna.store.batch import Replayed
-from myna.telemetry import access_log, metrics
+from myna.telemetry import access_log
 from myna.telemetry.access_log import RequestDetails
-
-log = logging.getLogger(__name__)
 
 
 class Client(Protocol):
@@ -258,12 +255,13 @@ class Relay:
             why = ClientDisconnected if left else StreamUnread
             await call.keep("", reason=why.__name__)
             return None if left else StreamUnread()
-        except StreamBroken as broken:
-            self._note_broken(broken)
-            kept = self._config.settings.broken_stream == KEPT_SETTING and streamed.sent
-            reason = REASONS.get(broken.kind, "the channel broke its stream")
-            if not kept:
-                raise StreamFailed(reason, kept=False) from broken
+        except UpstreamFailed as failed:
+            cause = failed.__cause__
+            if not streamed.sent or not isinstance(cause, FailedAttempt):
+                raise
+            reason = REASONS.get(cause.kind, "the channel broke its stream")
+            if self._config.settings.broken_stream != KEPT_SETTING:
+                raise StreamFailed(reason, kept=False) from cause
             failure = StreamFailed(reason, kept=True)
             streamed.failure_event = streamed.shape.failed(failure)
             copy = streamed.complete(streamed.failure_event)
@@ -273,14 +271,6 @@ class Relay:
             raise ClientDisconnected
         await call.keep(streamed.complete(last))
         return None
-
-    def _note_broken(self, broken: StreamBroken) -> None:
-        """Counts the failure of a channel. A stream that is longer than its deadline is none."""
-        channel = access_log.details().channel
-        if broken.kind != TimedOut.__name__:
-            self._channels.circuits.failed(channel, str(broken))
-        metrics.UPSTREAM_FAILURES.labels(channel, broken.kind).inc()
-        log.warning("chat channel %r broke a stream: %s%s", channel, broken, broken.detail)
 
 
 def _fail(streamed: StreamedAnswer, error: MynaError) -> None:

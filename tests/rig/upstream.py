@@ -18,8 +18,9 @@ wrong-types     content a number                             surrogate    conten
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
 
-POST /responses is answered with the text; `failed` is a response that has failed, and `unnamed` is streamed
-as events without a name. With `withholds_usage` no completion has a usage.
+POST /responses is answered with the text; `failed` is a response that has failed, `unnamed` is streamed as
+events without a name, and `last-event` is the last event alone. With `withholds_usage` no completion has a
+usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -289,6 +290,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
         text = "x" * int(argument) if argument and fault in ("long", "unnamed") else text
         named = fault != "unnamed"
         return _http(200, *scripted_answers.response_answer(seen.json, text, status, named=named))
+    if fault == "last-event":
+        events = scripted_answers.response_events(seen.json, _last_user_text(seen))
+        return _http(200, events[-1], scripted_answers.EVENTS)
     if seen.path.partition("?")[0].endswith("/voices"):
         return _http(404, b"{}")
     if seen.path.endswith("/audio/speech") and fault in _SOUNDS:
