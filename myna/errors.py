@@ -6,6 +6,7 @@ MynaError                    status  type                    when
 │   ├── RequestRefused       400     invalid_request_error   the channels refused the request itself
 │   ├── MethodNotAllowed     405     invalid_request_error
 │   ├── BodyTooLarge         413     invalid_request_error
+│   ├── UnsupportedEncoding  415     invalid_request_error
 │   ├── BodyTooSlow          400     invalid_request_error
 │   ├── RangeNotSatisfiable  416     invalid_request_error   the requested range is outside the file
 │   └── NodeTooOld           426     invalid_request_error   the compute node speaks another protocol
@@ -105,6 +106,18 @@ class BodyTooLarge(InvalidRequest):
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(
             "The body is over the limit of {limit_bytes} bytes; send a smaller one.", limit_bytes=limit_bytes
+        )
+
+
+class UnsupportedEncoding(InvalidRequest):
+    """The body is compressed; the connection is closed after the response."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            "Content-Encoding: {encoding} isn't supported; send the body uncompressed.",
+            encoding=encoding[:40],
         )
 
 

@@ -1,7 +1,8 @@
 """Encoders of the formats of `POST /audio/speech`: sound in, bytes out as they are made, mono at RATE_HZ.
 
 The streams can be played while they grow. A stream states no length: its first bytes leave before the last
-ones are made; `with_length` adds it where the sound is complete. The libraries of a format are imported at its first use, since a serving process may need none.
+ones are made; `with_length` adds it where the sound is complete. The libraries of a format are imported at
+its first use, since a serving process may need none.
 """
 
 import importlib.util

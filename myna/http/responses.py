@@ -16,6 +16,7 @@ from myna.errors import (
     ScopeMissing,
     ShuttingDown,
     TooManyBodies,
+    UnsupportedEncoding,
 )
 from myna.http.asgi_types import RESPOND, Receive, Scope, Send, linger
 from myna.telemetry import access_log as access
@@ -57,7 +58,7 @@ def envelope(error: MynaError, path: str = "") -> Response:
     details = access.details()
     details.error_type = error.type
     details.message = error.message
-    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown)
+    close = isinstance(error, BodyTooLarge | BodyTooSlow | TooManyBodies | ShuttingDown | UnsupportedEncoding)
     if path.startswith(OPENAI_PREFIX):
         status = HTTPStatus.FORBIDDEN if isinstance(error, ScopeMissing) else error.status
         body = to_json(openai_error(error))

@@ -8,6 +8,7 @@ unless the call has an idempotency key, whose retry gets the whole answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ from myna.errors import (
     StreamUnread,
     UpstreamFailed,
 )
+from myna.http.large_bodies import read_body
 from myna.http.responses import Response
 from myna.http.stream import ResponseStream
 from myna.http_client import HttpClient, IdleTimedOut, RequestFailed, TimedOut
@@ -161,7 +163,7 @@ class Relay:
             if channel.url == PARROT:
                 parrot = answers.parrot(plan.instruction, plan.model, plan.prompt_tokens)
                 return plan.answer_of(channel, parrot)
-            return await self._request(plan, channel, left_s)
+            return await self._request(plan, channel, left_s, b"%d" % call.account_id)
 
         try:
             async with asyncio.timeout(None) as limit:
@@ -177,8 +179,8 @@ class Relay:
         await call.keep(answer.decode(errors="replace") if call.repeatable else "")
         return Response(answer, headers=self._headers(access_log.details()))
 
-    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float) -> bytes:
-        """The checked answer of a channel. Raises FailedAttempt."""
+    async def _request(self, plan: RelayPlan, channel: Channel, left_s: float, account: bytes) -> bytes:
+        """The checked answer of a channel to a call of the account. Raises FailedAttempt, TooManyBodies."""
         try:
             answer = await self._http_client.request(
                 "POST",
@@ -192,7 +194,8 @@ class Relay:
             raise of_request(failure) from failure
         if answer.status != 200:
             raise of_status(answer, channel, model_is_callers=routes.model_is_callers(plan.route))
-        return plan.answer_of(channel, answer.body)
+        read = partial(plan.answer_of, channel, answer.body)
+        return await read_body(read, len(answer.body), account)
 
     async def _first(
         self, call: Call, plan: RelayPlan, attempt: Callable[[Channel, float], Awaitable[bytes]]

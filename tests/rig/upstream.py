@@ -18,9 +18,9 @@ wrong-types     content a number                             surrogate    conten
 tool:JSON       call the first tool, then say its output     long:N       answer with N times "x"
 error-choices   an error beside choices                      null-choices choices [null]
 
-POST /responses is answered with the text; `failed` is a response that has failed, `unnamed` is streamed as
-events without a name, and `last-event` is the last event alone. With `withholds_usage` no completion has a
-usage.
+POST /embeddings is answered with vectors, which `floats` never encodes. POST /responses is answered with the
+text; `failed` is a response that has failed, `unnamed` is streamed as events without a name, and `last-event`
+is the last event alone. With `withholds_usage` no completion has a usage.
 
 A request for a stream is answered as `event_streams.py` says. A text to speak that names no fault is answered
 with an mp3, and the list of voices with 404. The faults above
@@ -302,8 +302,9 @@ def _bytes_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) 
 
 def _body_of(fault: str, argument: str, seen: ReceivedRequest, *, usage: bool) -> bytes:
     request = seen.json if seen.body else {}
-    if fault == "echo" and seen.path.endswith("/embeddings"):
-        return json.dumps(scripted_answers.embeddings(request)).encode()
+    if fault in ("echo", "floats") and seen.path.endswith("/embeddings"):
+        encoding = {} if fault == "echo" else {"encoding_format": "float"}
+        return json.dumps(scripted_answers.embeddings(request | encoding)).encode()
     completion = partial(scripted_answers.completion, request, usage=usage)
     if fault == "no-choices":
         return json.dumps(completion("") | {"choices": []}).encode()
